@@ -31,8 +31,8 @@ mod tests {
 
     #[test]
     fn every_one_is_found_at_its_place() {
-        let mixed =
-            (0..1000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & (i << 55 | i << 30 | i.wrapping_mul(i)));
+        let mixed = (0..if cfg!(miri) { 20 } else { 1000_u64 })
+            .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & (i << 55 | i << 30 | i.wrapping_mul(i)));
         for word in mixed.chain([0, 1, 0b1011, u64::MAX, 1 << 63, 0x8000_0000_0000_0001, 0xdead_beef_0123_4567_u64]) {
             let ones: Vec<u64> = (0..64).filter(|place| word >> place & 1 == 1).collect();
             for (n, place) in (0..).zip(&ones) {

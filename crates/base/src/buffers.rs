@@ -250,24 +250,25 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_when_the_last_slice_of_it_is_gone() {
+        const ROOM: usize = SMALL + 100;
         let buffers = buffers();
-        let mut buffer = buffers.take(1 << 20);
-        buffer.extend_from_slice(&[7; 1 << 20]);
+        let mut buffer = buffers.take(ROOM);
+        buffer.extend_from_slice(&[7; ROOM]);
         let place = buffer.as_ptr();
         let slice = {
             let whole = buffers.lend(buffer);
             whole.slice(5..10)
         };
-        let other = buffers.take(1 << 20);
+        let other = buffers.take(ROOM);
         assert_ne!(other.as_ptr(), place);
         assert_eq!((slice.as_ref(), buffers.idle()), (&[7; 5][..], 0));
         drop(slice);
-        assert_eq!(buffers.idle(), 1 << 20);
-        let again = buffers.take((1 << 20) - 100);
-        assert_eq!((again.as_ptr(), again.len(), again.capacity()), (place, 0, 1 << 20));
+        assert_eq!(buffers.idle(), ROOM);
+        let again = buffers.take(ROOM - 100);
+        assert_eq!((again.as_ptr(), again.len(), again.capacity()), (place, 0, ROOM));
         drop(buffers.lend(again));
-        let filled = buffers.take_filled((1 << 20) - 100);
-        assert_eq!((filled.as_ptr(), filled.len()), (place, (1 << 20) - 100));
+        let filled = buffers.take_filled(ROOM - 100);
+        assert_eq!((filled.as_ptr(), filled.len()), (place, ROOM - 100));
     }
 
     #[test]
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!((first.len(), second.len()), (1 << 20, 1 << 20));
         drop(first);
         let third = make(2).unwrap();
-        assert!(third.as_ptr() == place && second.as_ptr() != place && third.iter().all(|byte| *byte == 7));
+        assert!(third.as_ptr() == place && second.as_ptr() != place && third[..] == vec![7; 1 << 20]);
         assert!(batch_bytes(1 << 20, [&span[..], &span].into_iter()).is_none(), "not of a batch");
         assert!(making_batches(&buffers, || batch_bytes(3, [&b"abc"[..]].into_iter())).is_none(), "short");
     }

@@ -1,6 +1,9 @@
 //! What rowdex has that knows neither files nor rows: errors, memory that is used again, a cache by weight, threads,
 //! and what a fork must not inherit.
 
+#[cfg(not(unix))]
+compile_error!("rowdex runs on Linux, and without readers that processes share on macOS, but not on this system");
+
 pub mod bits;
 pub mod buffers;
 pub mod cache;

@@ -78,6 +78,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
+    #[cfg_attr(miri, ignore = "rayon makes pointers of integers")]
     fn the_first_error_in_order_is_told_and_what_follows_it_is_not_begun() {
         let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         let items: Vec<usize> = (0..1000).collect();

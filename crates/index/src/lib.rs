@@ -142,7 +142,7 @@ impl Index {
                 // With the files beside it that belong to it, whatever becomes of a branch.
                 let pinned = ObjectSource::pinned(url.clone(), options)?;
                 let path = if pinned == url { path.to_owned() } else { PathBuf::from(pinned.to_string()) };
-                let bytes = ObjectSource::at(pinned, options)?.get_whole()?;
+                let bytes = ObjectSource::at(pinned, options)?.get_whole("")?;
                 Self::new(IndexBytes::Memory(bytes), Some(path))
             }
         };

@@ -72,7 +72,7 @@ impl Output {
         match self {
             Self::File(file) => file.commit(),
             Self::Object { url, bytes, overwrite, options } => {
-                ObjectSource::at(url, &options)?.put(bytes.into_inner().into(), overwrite)
+                ObjectSource::at(url, &options)?.put("", bytes.into_inner().into(), overwrite)
             }
         }
     }

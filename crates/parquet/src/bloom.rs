@@ -11,10 +11,10 @@ use arrow::compute::cast_with_options;
 use arrow::datatypes::*;
 use parquet::basic::{LogicalType, TimeUnit as StoredUnit, Type};
 use parquet::bloom_filter::Sbbf;
-use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::FileBytes;
 use super::adapt::{STRICT, widens};
+use super::chunks::ColumnChunk;
 use super::footer::FileMetadata;
 use super::seam::read_exactly;
 use super::thrift::{I32, Reader};
@@ -37,9 +37,10 @@ impl FileMetadata {
     /// Where the Bloom filter of a column of a row group is, if the file says so and values of type `own` can be looked
     /// up.
     pub fn filter_place(&self, row_group: usize, leaf: usize, own: &DataType) -> Option<std::ops::Range<u64>> {
-        let column = self.group(row_group)?.columns().get(leaf)?;
-        let start = u64::try_from(column.bloom_filter_offset()?).ok()?;
-        let length = u64::try_from(column.bloom_filter_length()?).ok().filter(|length| *length > 0)?;
+        let column = self.group(row_group).filter(|group| leaf < group.num_columns())?.column(leaf);
+        let (start, length) = column.bloom_filter()?;
+        let start = u64::try_from(start).ok()?;
+        let length = u64::try_from(length).ok().filter(|length| *length > 0)?;
         let end = start.checked_add(length).filter(|end| *end <= self.file_size())?;
         (column.column_descr().max_rep_level() == 0 && is_stored_as(column, own)).then_some(start..end)
     }
@@ -55,7 +56,7 @@ impl BloomFilter {
         own: &DataType,
     ) -> Option<Self> {
         let place = file.filter_place(row_group, leaf, own)?;
-        let column = file.group(row_group)?.columns().get(leaf)?;
+        let column = file.group(row_group)?.column(leaf);
         let read = read_exactly(bytes, std::slice::from_ref(&place)).ok()?.pop()?;
         let (physical, width) = (column.column_type(), column.column_descr().type_length());
         Some(Self { filter: parse(&read)?, physical, width, own: own.clone() })
@@ -124,7 +125,7 @@ fn parse(bytes: &[u8]) -> Option<Sbbf> {
 }
 
 /// Whether the file stores values of this type in a way that leaves no doubt about their bytes.
-fn is_stored_as(column: &ColumnChunkMetaData, own: &DataType) -> bool {
+fn is_stored_as(column: ColumnChunk<'_>, own: &DataType) -> bool {
     use DataType::*;
     let descriptor = column.column_descr();
     let logical = descriptor.logical_type_ref();

@@ -15,7 +15,7 @@ pub fn views_pay(file: &FileMetadata, field: &Field) -> bool {
     const LONG: i64 = 64;
     const REFERENCE: i64 = 4;
     let Some(leaf) = leaf_of(file, field) else { return false };
-    let columns = || file.metadata().row_groups().iter().map(|group| group.column(leaf));
+    let columns = || file.groups().map(|group| group.column(leaf));
     let values = columns().map(|column| column.num_values()).fold(0, i64::saturating_add).max(1);
     let bytes = columns().map(|column| column.uncompressed_size()).fold(0, i64::saturating_add);
     let dictionary = columns().all(|column| column.dictionary_page_offset().is_some());
@@ -29,7 +29,7 @@ pub fn views_save_nothing(file: &FileMetadata, field: &Field) -> bool {
     /// With an offset that is a little more than a view.
     const SHORT: i64 = 16;
     let Some(leaf) = leaf_of(file, field) else { return false };
-    let columns = || file.metadata().row_groups().iter().map(|group| group.column(leaf));
+    let columns = || file.groups().map(|group| group.column(leaf));
     let values = columns().map(|column| column.num_values()).fold(0, i64::saturating_add);
     let mut lengths = columns().map(|column| column.unencoded_byte_array_data_bytes());
     let bytes = lengths.try_fold(0_i64, |sum, bytes| Some(sum.saturating_add(bytes?)));

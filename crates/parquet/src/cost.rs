@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parquet::basic::Type;
-use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::FileMetadata;
+use super::chunks::ColumnChunk;
 use super::columns::leaves_of;
 use rowdex_projection::Projection;
 
@@ -191,10 +191,7 @@ impl FileMetadata {
         partitions: &[(&str, Option<&str>)],
     ) -> Vec<Range<u64>> {
         let Some(group) = self.group(row_group) else { return Vec::new() };
-        let range = |leaf: usize| {
-            let (start, length) = group.column(leaf).byte_range();
-            start..start.saturating_add(length)
-        };
+        let range = |leaf: usize| group.column(leaf).range();
         let mut chunks: Vec<Range<u64>> = leaves_of(self, projection, partitions).into_iter().map(range).collect();
         chunks.sort_unstable_by_key(|chunk| (chunk.start, chunk.end));
         chunks
@@ -230,7 +227,7 @@ impl FileMetadata {
 
 /// How many values, or nulls in their places, a column chunk has in memory. Lists that are null or empty have none, but
 /// an entry each, which only counts of levels tell apart.
-fn items(column: &ColumnChunkMetaData) -> u64 {
+fn items(column: ColumnChunk<'_>) -> u64 {
     let descriptor = column.column_descr();
     let entries = u64::try_from(column.num_values()).unwrap_or(0);
     let Some(levels) = column.definition_level_histogram().filter(|_| descriptor.max_rep_level() > 0) else {
@@ -251,7 +248,7 @@ fn scrambled(number: u64) -> u64 {
 }
 
 /// Bytes of a column's dictionary page.
-fn dictionary(column: &ColumnChunkMetaData) -> u64 {
+fn dictionary(column: ColumnChunk<'_>) -> u64 {
     let start = column.dictionary_page_offset().and_then(|start| u64::try_from(start).ok());
     let end = u64::try_from(column.data_page_offset()).unwrap_or(0);
     start.map_or(0, |start| end.saturating_sub(start))
@@ -259,8 +256,11 @@ fn dictionary(column: &ColumnChunkMetaData) -> u64 {
 
 /// About how many data pages a column chunk has, by the length of its offset index: the footer has no count, but it has
 /// that length, and an entry is a Thrift struct of three integers whose magnitudes are known.
-fn data_pages(column: &ColumnChunkMetaData, rows: u64) -> f64 {
-    let Some(length) = column.offset_index_length().filter(|length| *length > 0) else { return 1.0 };
+fn data_pages(column: ColumnChunk<'_>, rows: u64) -> f64 {
+    let length = column.offset_index_length();
+    if length <= 0 {
+        return 1.0;
+    }
     let (start, bytes) = column.byte_range();
     // One byte each for the field's type, for the list's size and for the end.
     let length = (f64::from(length) - 3.0).max(1.0);
@@ -290,6 +290,7 @@ mod tests {
     use parquet::arrow::ArrowWriter;
     use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
     use parquet::file::properties::WriterProperties;
+    use rowdex_projection::Renames;
 
     use super::*;
 
@@ -316,8 +317,11 @@ mod tests {
             let file = bytes::Bytes::from(writer.into_inner().unwrap());
             let reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
             let metadata = reader.parse_and_finish(&file).unwrap();
-            let group = metadata.row_group(0);
-            for (column, index) in group.columns().iter().zip(&metadata.offset_index().unwrap()[0]) {
+            let length = u32::from_le_bytes(file[file.len() - 8..file.len() - 4].try_into().unwrap()) as usize;
+            let footer = &file[file.len() - 8 - length..file.len() - 8];
+            let own = FileMetadata::parse("f", footer, file.len() as u64, &Renames::default()).unwrap();
+            let group = own.group(0).unwrap();
+            for (column, index) in group.columns().zip(&metadata.offset_index().unwrap()[0]) {
                 let (told, real) = (data_pages(column, 100_000), index.page_locations().len() as f64);
                 assert!((told / real - 1.0).abs() <= 0.08, "{told} of {real}");
             }

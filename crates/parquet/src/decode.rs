@@ -5,21 +5,20 @@ mod look;
 mod output;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::RowSelection;
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 pub(super) use self::look::{check_values, walk};
 
 use self::alone::Alone;
 
+use super::chunks::RowGroup;
 use super::columns::{Origin, leaves_from, leaves_of, origins};
+use super::footer::PagePositions;
 use super::pages::Pages;
 use super::seam::read_exactly;
-use super::{FileBytes, FileMetadata, RowSink, caught};
+use super::{FileBytes, FileMetadata, RowSink};
 use rowdex_base::buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
@@ -73,7 +72,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) chunk_rows: usize,
 }
 
-impl GroupDecoder<'_> {
+impl<'a> GroupDecoder<'a> {
     /// Decodes these rows and hands them to the sink. Returns how many bytes the rows took.
     ///
     /// One read for the columns' bytes; before the first selection in a row group, one more for the positions of its
@@ -187,13 +186,13 @@ impl GroupDecoder<'_> {
     /// every row of them is, in chunks of so many rows.
     fn fetch(
         &self,
-        group: &RowGroupMetaData,
+        group: RowGroup<'a>,
         leaves: &[usize],
         selected: Option<&[u32]>,
         count: usize,
         (all, chunk_rows): (bool, usize),
         bytes: &dyn FileBytes,
-    ) -> Result<Pages> {
+    ) -> Result<Pages<'a>> {
         if selected.is_none() {
             let declared = leaves.iter().map(|&leaf| group.column(leaf).uncompressed_size().unsigned_abs());
             self.within_limit(declared.fold(0, u64::saturating_add))?;
@@ -201,24 +200,24 @@ impl GroupDecoder<'_> {
         let seeks_pages = is_sparse(group, selected)
             && !bytes.has(&self.file.chunks(self.row_group, self.projection, self.partitions));
         let paged = if seeks_pages { self.file.paged(bytes, self.row_group)? } else { None };
-        let mut pages = self.pages(group, selected, count, paged.as_ref())?;
-        let mut decoder = pages.decoder(leaves)?;
-        if let DecodeResult::NeedsData(ranges) = caught("the row group", || decoder.try_decode())? {
-            let asked = ranges.iter().map(|range| range.end.saturating_sub(range.start));
-            self.within_limit(asked.fold(0, u64::saturating_add))?;
-            let read = || read_exactly(bytes, &ranges);
-            // Where all rows come at once they may stay for long, and a buffer that is used again may be too large.
-            let stays = count <= chunk_rows && self.keeps_pages(group, leaves);
-            pages.bytes = if stays { read()? } else { buffers::reading(read)? };
-            pages.ranges = ranges;
-        }
+        let mut pages = self.pages(group, selected, count, paged)?;
+        pages.ranges = match pages.paged {
+            Some(_) => pages.needed(leaves)?,
+            None => leaves.iter().map(|leaf| group.column(*leaf).range()).collect(),
+        };
+        let asked = pages.ranges.iter().map(|range| range.end.saturating_sub(range.start));
+        self.within_limit(asked.fold(0, u64::saturating_add))?;
+        let read = || read_exactly(bytes, &pages.ranges);
+        // Where all rows come at once they may stay for long, and a buffer that is used again may be too large.
+        let stays = count <= chunk_rows && self.keeps_pages(group, leaves);
+        pages.bytes = if stays { read()? } else { buffers::reading(read)? };
         let found = self.look_into(&pages, group, leaves, (selected.is_some(), count), all)?;
         pages.batch_rows = found.batch_rows.clamp(1, count);
         pages.rare = found.rare;
         pages.found = found.pages;
         if !found.views.is_empty() {
-            let paged = paged.as_ref().map(|metadata| (self.row_group, metadata));
-            pages.reader = self.file.reader(paged, &found.views)?;
+            pages.reader = self.file.reader(&found.views)?;
+            pages.views = found.views;
         }
         Ok(pages)
     }
@@ -227,15 +226,19 @@ impl GroupDecoder<'_> {
     /// use of.
     fn pages(
         &self,
-        group: &RowGroupMetaData,
+        group: RowGroup<'a>,
         selected: Option<&[u32]>,
         count: usize,
-        paged: Option<&Arc<ParquetMetaData>>,
-    ) -> Result<Pages> {
+        paged: Option<PagePositions>,
+    ) -> Result<Pages<'a>> {
         Ok(Pages {
-            reader: self.file.reader(paged.map(|metadata| (self.row_group, metadata)), &[])?,
-            group: if paged.is_some() { 0 } else { self.row_group },
+            file: self.file,
+            reader: self.file.reader(&[])?,
+            views: Vec::new(),
+            row_group: self.row_group,
+            group,
             more: Vec::new(),
+            paged,
             rows: group.num_rows() as usize,
             selection: selected.map(|rows| selection(rows, group.num_rows() as usize)),
             batch_rows: count,
@@ -266,14 +269,9 @@ impl GroupDecoder<'_> {
             Some(None) => return Ok(self.file.chunks(self.row_group, self.projection, self.partitions)),
             None => return Ok(self.file.page_positions(self.row_group).into_iter().collect()),
         };
-        let mut decoder = self.pages(group, selected, rows.len(), Some(&paged))?.decoder(&leaves)?;
-        match caught("the row group", || decoder.try_decode())? {
-            DecodeResult::NeedsData(mut ranges) => {
-                ranges.sort_unstable_by_key(|range| (range.start, range.end));
-                Ok(ranges)
-            }
-            _ => Ok(Vec::new()),
-        }
+        let mut ranges = self.pages(group, selected, rows.len(), Some(paged))?.needed(&leaves)?;
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
+        Ok(ranges)
     }
 
     pub(super) fn within_limit(&self, bytes: u64) -> Result<()> {
@@ -287,7 +285,7 @@ impl GroupDecoder<'_> {
 }
 
 /// Whether so few rows are wanted that pages can be left out. With more than half of them hardly one can.
-fn is_sparse(group: &RowGroupMetaData, selected: Option<&[u32]>) -> bool {
+fn is_sparse(group: RowGroup<'_>, selected: Option<&[u32]>) -> bool {
     selected.is_some_and(|rows| rows.len() <= group.num_rows() as usize / 2)
 }
 

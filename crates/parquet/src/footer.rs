@@ -14,15 +14,16 @@ use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    ColumnChunkMetaData, FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder,
-    ParquetMetaDataOptions, ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy,
-    RowGroupMetaData,
+    FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataPushDecoder,
+    ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
+use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 
 pub use self::end::{Footer, read_end};
 
 use self::checks::{check, look_ahead, pages_make_sense};
 use self::measure::{Measure, measures};
+use super::chunks::{Chunks, ColumnChunk, RowGroup};
 use super::direct::ValuePlaces;
 use super::guard::Tally;
 use super::seam::read_exactly;
@@ -35,8 +36,10 @@ use rowdex_projection::Renames;
 /// An offset index that spreads over more bytes than this is not read.
 const MAX_INDEX: u64 = 64 << 20;
 
-/// Readers kept per file. Building one costs a walk over the schema, which matters for wide files.
+/// Readers kept per file, and columns of all of them. Building one costs a walk over the schema, and each has some
+/// hundred bytes of every column.
 const KEPT_READERS: usize = 8;
+const KEPT_COLUMNS: usize = 4096;
 
 /// What the footer of one file says: its schema and row groups, and where their bytes are.
 ///
@@ -54,16 +57,17 @@ struct Inner {
     schema: SchemaRef,
     /// Its columns that are served by other names, and these names.
     renamed: Vec<(String, String)>,
-    /// How to decode it, to types that may be others.
-    whole: ArrowReaderMetadata,
+    /// How to decode it, to types that may be others. Has no row groups, of which `chunks` says more with less memory.
+    bare: ArrowReaderMetadata,
+    chunks: Chunks,
     /// For every field of the Arrow schema, its columns in the file.
     leaves: Vec<Range<usize>>,
     /// For every column, how much memory its values take.
     measures: Vec<Measure>,
     /// The columns decoded to Arrow dictionaries.
     dictionaries: Vec<usize>,
-    /// Per row group: its metadata alone, with the positions of its pages; `None` inside if it has none.
-    paged: Vec<Once<Option<Arc<ParquetMetaData>>>>,
+    /// Per row group: the positions of its pages, by column; `None` inside if it has none.
+    paged: Vec<Once<Option<PagePositions>>>,
     readers: Mutex<Vec<(ReaderKey, ArrowReaderMetadata)>>,
     /// Per row group: the columns whose values can be read one by one, and where these are, once that was found.
     values: Vec<Once<Vec<(usize, ValuePlaces)>>>,
@@ -71,8 +75,11 @@ struct Inner {
     levels: Vec<AtomicBool>,
 }
 
-/// Row group whose metadata is used alone, and the columns decoded as views.
-type ReaderKey = (Option<usize>, Arc<[usize]>);
+/// Where the pages of each column of a row group are.
+pub(super) type PagePositions = Arc<[OffsetIndexMetaData]>;
+
+/// Row group whose metadata is used alone, whether with the positions of its pages, and the columns decoded as views.
+type ReaderKey = (Option<(usize, bool)>, Arc<[usize]>);
 
 impl FileMetadata {
     /// Parses and checks the footer of `path`, without its 8-byte tail. `file_size` is the length of the file. Its
@@ -88,24 +95,23 @@ impl FileMetadata {
         let parse = || {
             look_ahead(footer)?;
             let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
-            let whole = parse_footer(footer, &options)?;
-            check(whole.metadata(), file_size)?;
-            let schema = with_noted_zones(whole.schema(), whole.metadata());
-            let whole = decoding_to(decodable(&schema), whole)?;
+            let (bare, chunks) = parse_footer(footer, &options, file_size)?;
+            let schema = with_noted_zones(bare.schema(), bare.metadata());
+            let bare = decoding_to(decodable(&schema), bare)?;
             let (schema, renamed) = renames.apply(&schema);
-            let leaves = match_leaves(&whole)?;
-            let (measures, dictionaries) = measures(whole.schema());
-            let paged = (0..whole.metadata().num_row_groups()).map(|_| Once::new()).collect();
+            let leaves = match_leaves(&bare)?;
+            let (measures, dictionaries) = measures(bare.schema());
+            let paged = (0..chunks.len()).map(|_| Once::new()).collect();
             let readers = Mutex::new(Vec::new());
-            let values = (0..whole.metadata().num_row_groups()).map(|_| Once::new()).collect();
-            let groups = whole.metadata().row_groups().iter();
-            let levels = groups.flat_map(|group| group.columns()).map(|_| AtomicBool::new(false)).collect();
+            let values = (0..chunks.len()).map(|_| Once::new()).collect();
+            let levels = (0..chunks.num_chunks()).map(|_| AtomicBool::new(false)).collect();
             let inner = Inner {
                 path: path.to_owned(),
                 file_size,
                 schema,
                 renamed,
-                whole,
+                bare,
+                chunks,
                 leaves,
                 measures,
                 dictionaries,
@@ -130,14 +136,14 @@ impl FileMetadata {
         self.inner.file_size
     }
 
-    /// How much memory it takes, about: some 400 bytes for each column of each row group.
+    /// How much memory it takes, about: some 30 bytes for each column of each row group.
     pub fn memory_bytes(&self) -> u64 {
-        self.metadata().memory_size() as u64
+        (self.metadata().memory_size() + self.inner.chunks.bytes()) as u64
     }
 
     /// How many row groups the file has.
     pub fn num_row_groups(&self) -> usize {
-        self.metadata().num_row_groups()
+        self.inner.chunks.len()
     }
 
     /// Rows of one row group; 0 if there is no such group.
@@ -158,17 +164,21 @@ impl FileMetadata {
 
     /// Whether the file says where the pages of this row group are.
     pub fn has_page_positions(&self, row_group: usize) -> bool {
-        let known =
-            |group: &RowGroupMetaData| group.columns().iter().all(|column| column.offset_index_offset().is_some());
+        let known = |group: RowGroup<'_>| group.columns().all(|column| column.offset_index_offset().is_some());
         self.group(row_group).is_some_and(known)
     }
 
+    /// What the footer says of the file, without its row groups.
     pub(super) fn metadata(&self) -> &Arc<ParquetMetaData> {
-        self.inner.whole.metadata()
+        self.inner.bare.metadata()
     }
 
-    pub(super) fn group(&self, row_group: usize) -> Option<&RowGroupMetaData> {
-        self.metadata().row_groups().get(row_group)
+    pub(super) fn group(&self, row_group: usize) -> Option<RowGroup<'_>> {
+        self.inner.chunks.row_group(row_group)
+    }
+
+    pub(super) fn groups(&self) -> impl Iterator<Item = RowGroup<'_>> {
+        (0..self.num_row_groups()).filter_map(|row_group| self.group(row_group))
     }
 
     /// The columns in the file that belong to one field of the Arrow schema.
@@ -193,9 +203,8 @@ impl FileMetadata {
         !self.inner.dictionaries.contains(&leaf) || tally.is_mixed()
     }
 
-    /// The metadata of one row group alone, with the positions of its pages, if the file has them. They are read the
-    /// first time.
-    pub(super) fn paged(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<Arc<ParquetMetaData>>> {
+    /// The positions of a row group's pages, if the file has them. They are read the first time.
+    pub(super) fn paged(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<PagePositions>> {
         let Some(slot) = self.inner.paged.get(row_group) else { return Ok(None) };
         if let Some(known) = slot.get() {
             return Ok(known.clone());
@@ -217,7 +226,7 @@ impl FileMetadata {
     }
 
     fn levels(&self, row_group: usize, leaf: usize) -> Option<&AtomicBool> {
-        let columns = self.inner.whole.metadata().file_metadata().schema_descr().num_columns();
+        let columns = self.metadata().file_metadata().schema_descr().num_columns();
         self.inner.levels.get(row_group.checked_mul(columns)?.checked_add(leaf)?)
     }
 
@@ -246,31 +255,30 @@ impl FileMetadata {
     }
 
     /// What [`paged`](Self::paged) gives, if it was read already.
-    pub(super) fn known_pages(&self, row_group: usize) -> Option<Option<Arc<ParquetMetaData>>> {
+    pub(super) fn known_pages(&self, row_group: usize) -> Option<Option<PagePositions>> {
         self.inner.paged.get(row_group)?.get().cloned()
     }
 
     /// Where the positions of a row group's pages are; `None` if the file has none that can be read.
     pub(super) fn page_positions(&self, row_group: usize) -> Option<Range<u64>> {
         let group = self.group(row_group)?;
-        let index_range = |column: &ColumnChunkMetaData| {
+        let index_range = |column: ColumnChunk<'_>| {
             let start = u64::try_from(column.offset_index_offset()?).ok()?;
-            let end = start.checked_add(u64::try_from(column.offset_index_length()?).ok()?)?;
+            let end = start.checked_add(u64::try_from(column.offset_index_length()).ok()?)?;
             (start < end && end <= self.inner.file_size).then_some(start..end)
         };
-        let ranges: Option<Vec<Range<u64>>> = group.columns().iter().map(index_range).collect();
+        let ranges: Option<Vec<Range<u64>>> = group.columns().map(index_range).collect();
         let ranges = ranges?;
         let (start, end) = (ranges.iter().map(|range| range.start).min()?, ranges.iter().map(|range| range.end).max()?);
         (end - start <= MAX_INDEX).then_some(start..end)
     }
 
-    fn read_pages(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<Arc<ParquetMetaData>>> {
+    fn read_pages(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<PagePositions>> {
         let Some(group) = self.group(row_group) else { return Ok(None) };
         if self.page_positions(row_group).is_none() {
             return Ok(None);
         }
-        let file = self.metadata().file_metadata().clone();
-        let alone = ParquetMetaData::new(file, vec![group.clone()]);
+        let alone = self.alone(group)?;
         let parsed: Result<Option<ParquetMetaData>> = (|| {
             let wrap = |error| parquet_error("the page positions", error);
             let decoder =
@@ -293,23 +301,52 @@ impl FileMetadata {
         })();
         match parsed {
             // Page positions only save reading, so a file whose positions are damaged is read without them.
-            Ok(metadata) => Ok(metadata.filter(pages_make_sense).map(Arc::new)),
+            Ok(metadata) => {
+                let mut index =
+                    metadata.filter(pages_make_sense).and_then(|metadata| metadata.into_builder().take_offset_index());
+                Ok(index.as_mut().and_then(Vec::pop).map(PagePositions::from))
+            }
             Err(error) if error.kind() == ErrorKind::InvalidParquet => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// What the decoder needs to know to decode `views` as views. `paged` is what [`paged`](Self::paged) gave for a
-    /// row group, to use instead of the whole file's.
-    pub(super) fn reader(
+    /// The metadata of one row group alone, without the positions of its pages.
+    fn alone(&self, group: RowGroup<'_>) -> Result<ParquetMetaData> {
+        let group = group.whole().map_err(|error| parquet_error("the footer", error))?;
+        Ok(ParquetMetaData::new(self.metadata().file_metadata().clone(), vec![group]))
+    }
+
+    /// To which types columns are decoded, if `views` are decoded as views.
+    pub(super) fn reader(&self, views: &[usize]) -> Result<ArrowReaderMetadata> {
+        if views.is_empty() {
+            return Ok(self.inner.bare.clone());
+        }
+        self.kept_reader((None, views.into()), || Ok(Arc::clone(self.metadata())))
+    }
+
+    /// What the parquet crate needs to know to decode one row group, which is the only one there. `paged` is what
+    /// [`paged`](Self::paged) gave for it, if it is to seek pages.
+    pub(super) fn group_reader(
         &self,
-        paged: Option<(usize, &Arc<ParquetMetaData>)>,
+        row_group: usize,
+        paged: Option<&PagePositions>,
         views: &[usize],
     ) -> Result<ArrowReaderMetadata> {
-        if paged.is_none() && views.is_empty() {
-            return Ok(self.inner.whole.clone());
-        }
-        let key: ReaderKey = (paged.map(|(row_group, _)| row_group), views.into());
+        self.kept_reader((Some((row_group, paged.is_some())), views.into()), || {
+            let missing = || Error::new(ErrorKind::OutOfRange, "a row group that the file does not have");
+            let alone = self.alone(self.group(row_group).ok_or_else(missing)?)?;
+            let positions = paged.map(|paged| vec![paged.to_vec()]);
+            Ok(Arc::new(alone.into_builder().set_offset_index(positions).build()))
+        })
+    }
+
+    /// A reader that was made before, if it is kept, or one of this metadata.
+    fn kept_reader(
+        &self,
+        key: ReaderKey,
+        metadata: impl FnOnce() -> Result<Arc<ParquetMetaData>>,
+    ) -> Result<ArrowReaderMetadata> {
         // A lock held while another thread forked is never released in the child, so it is tried and not waited for.
         let known = || match self.inner.readers.try_lock() {
             Ok(readers) => Some(readers),
@@ -321,57 +358,64 @@ impl FileMetadata {
         {
             return Ok(reader.clone());
         }
-        let schema = with_views(self.inner.whole.schema(), &self.inner.leaves, views);
-        let metadata = paged.map_or_else(|| self.metadata(), |(_, metadata)| metadata);
-        let reader = reader_of(metadata, schema)?;
+        let schema = with_views(self.inner.bare.schema(), &self.inner.leaves, &key.1);
+        let reader = reader_of(&metadata()?, schema)?;
         if let Some(mut readers) = known() {
-            if readers.len() >= KEPT_READERS {
+            let most = KEPT_READERS.min(KEPT_COLUMNS / self.inner.measures.len().max(1));
+            if readers.len() >= most && !readers.is_empty() {
                 readers.remove(0);
             }
-            readers.push((key, reader.clone()));
+            if readers.len() < most {
+                readers.push((key, reader.clone()));
+            }
         }
         Ok(reader)
     }
 }
 
-fn parse_footer(footer: &[u8], options: &ParquetMetaDataOptions) -> Result<ArrowReaderMetadata> {
+/// Parses and checks the footer of a file of so many bytes.
+fn parse_footer(
+    footer: &[u8],
+    options: &ParquetMetaDataOptions,
+    file_size: u64,
+) -> Result<(ArrowReaderMetadata, Chunks)> {
     let parsed = catch_unwind(AssertUnwindSafe(|| {
         let mut metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
         if let Some(schema) = with_plain_intervals(&metadata)? {
             let options = options.clone().with_schema(schema);
             metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?;
         }
-        ArrowReaderMetadata::try_new(Arc::new(with_rows_counted(metadata)), ArrowReaderOptions::new())
+        Ok(metadata)
     }));
-    parsed.map_err(internal_panic)?.map_err(|error| parquet_error("the footer", error))
+    let damaged = |error| parquet_error("the footer", error);
+    let metadata = parsed.map_err(internal_panic)?.map_err(damaged)?;
+    check(&metadata, file_size)?;
+    let (chunks, bare) =
+        (Chunks::of(&metadata), Arc::new(ParquetMetaData::new(with_rows_counted(&metadata), Vec::new())));
+    let reader = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(bare, ArrowReaderOptions::new())));
+    Ok((reader.map_err(internal_panic)?.map_err(damaged)?, chunks))
 }
 
-/// Replaces the number of rows that the footer gives for the whole file by the sum over its row groups.
+/// What the footer says of the file, with the sum over its row groups for the number of rows.
 ///
 /// Some writers leave it 0, and other readers go by the row groups. The decoder takes it as the longest batch there
 /// can be.
-fn with_rows_counted(metadata: ParquetMetaData) -> ParquetMetaData {
+fn with_rows_counted(metadata: &ParquetMetaData) -> FileMetaData {
     let rows = metadata.row_groups().iter().fold(0_i64, |rows, group| rows.saturating_add(group.num_rows()));
     let file = metadata.file_metadata();
-    if file.num_rows() == rows {
-        return metadata;
-    }
-    let file = FileMetaData::new(
+    FileMetaData::new(
         file.version(),
         rows,
         file.created_by().map(str::to_owned),
         file.key_value_metadata().cloned(),
         file.schema_descr_ptr(),
         file.column_orders().cloned(),
-    );
-    let mut builder = metadata.into_builder();
-    let row_groups = builder.take_row_groups();
-    ParquetMetaDataBuilder::new(file).set_row_groups(row_groups).build()
+    )
 }
 
 /// What the decoder needs to know to decode to these types.
-fn decoding_to(schema: SchemaRef, whole: ArrowReaderMetadata) -> Result<ArrowReaderMetadata> {
-    if schema.fields() == whole.schema().fields() { Ok(whole) } else { reader_of(whole.metadata(), schema) }
+fn decoding_to(schema: SchemaRef, bare: ArrowReaderMetadata) -> Result<ArrowReaderMetadata> {
+    if schema.fields() == bare.schema().fields() { Ok(bare) } else { reader_of(bare.metadata(), schema) }
 }
 
 fn reader_of(metadata: &Arc<ParquetMetaData>, schema: SchemaRef) -> Result<ArrowReaderMetadata> {

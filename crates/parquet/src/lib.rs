@@ -12,6 +12,7 @@ mod adapt;
 mod annotated;
 #[cfg(feature = "filter")]
 mod bloom;
+mod chunks;
 mod columns;
 mod cost;
 mod decode;

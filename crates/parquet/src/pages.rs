@@ -12,7 +12,10 @@ use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder
 use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
 use parquet::schema::types::SchemaDescriptor;
 
+use super::FileMetadata;
+use super::chunks::RowGroup;
 use super::direct::{Column, GroupBytes, Shape};
+use super::footer::PagePositions;
 use super::guard::FilePage;
 use super::team::{AHEAD_FROM, Team};
 use super::{caught, caught_panic};
@@ -21,12 +24,17 @@ use rowdex_base::once::Once;
 use rowdex_rows::take_rows;
 
 /// The bytes of the pages to decode, and how to decode them.
-pub(super) struct Pages {
+pub(super) struct Pages<'a> {
+    pub(super) file: &'a FileMetadata,
+    /// To which types columns are decoded; these of them as views.
     pub(super) reader: ArrowReaderMetadata,
-    /// The row group's place in `reader`'s metadata.
-    pub(super) group: usize,
-    /// The places of row groups whose rows follow, of columns without lists that are decoded here.
-    pub(super) more: Vec<usize>,
+    pub(super) views: Vec<usize>,
+    pub(super) row_group: usize,
+    pub(super) group: RowGroup<'a>,
+    /// Row groups whose rows follow, of columns without lists that are decoded here.
+    pub(super) more: Vec<RowGroup<'a>>,
+    /// The positions of the row group's pages, if they are made use of.
+    pub(super) paged: Option<PagePositions>,
     /// Rows of all of them.
     pub(super) rows: usize,
     pub(super) selection: Option<RowSelection>,
@@ -110,7 +118,7 @@ fn is_left_to_parquet() -> bool {
     *LEFT.get_or_init(|| std::env::var_os("ROWDEX_DECODE").is_some_and(|value| value == "parquet"))
 }
 
-impl Pages {
+impl Pages<'_> {
     /// As [`is_left_to_parquet`].
     pub(super) fn is_left_to_parquet() -> bool {
         is_left_to_parquet()
@@ -153,11 +161,21 @@ impl Pages {
         is_root && field.is_some_and(|field| Shape::of(schema, root, &[leaf], field).is_some())
     }
 
-    pub(super) fn decoder(&self, leaves: &[usize]) -> Result<ParquetPushDecoder> {
+    /// Where the wanted rows of these columns are in the file.
+    pub(super) fn needed(&self, leaves: &[usize]) -> Result<Vec<Range<u64>>> {
+        let mut decoder = self.decoder(leaves)?;
+        match caught("the row group", || decoder.try_decode())? {
+            DecodeResult::NeedsData(ranges) => Ok(ranges),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn decoder(&self, leaves: &[usize]) -> Result<ParquetPushDecoder> {
         let mask = ProjectionMask::leaves(self.reader.parquet_schema(), leaves.iter().copied());
+        let reader = self.file.group_reader(self.row_group, self.paged.as_ref(), &self.views)?;
         caught("the row group", || {
-            let builder = ParquetPushDecoderBuilder::new_with_metadata(self.reader.clone())
-                .with_row_groups(vec![self.group])
+            let builder = ParquetPushDecoderBuilder::new_with_metadata(reader)
+                .with_row_groups(vec![0])
                 .with_projection(mask)
                 .with_batch_size(self.batch_rows);
             match &self.selection {
@@ -228,8 +246,7 @@ impl Pages {
     fn end(&self, mut columns: Vec<Column>, selective: bool, seen: Option<u32>) -> Result<()> {
         if let Some(seen) = seen {
             // Rows behind the last one that is due, or too few of them, show that others may have moved.
-            let rows = self.reader.metadata().row_groups().get(self.group).map_or(0, |group| group.num_rows());
-            if i64::from(seen) != rows {
+            if i64::from(seen) != self.group.num_rows() {
                 let message = "the row group cannot be decoded: its pages do not hold as many rows as the footer says";
                 return Err(Error::new(ErrorKind::InvalidParquet, message));
             }
@@ -246,16 +263,13 @@ impl Pages {
 
     /// For each of the fields, the column if it is decoded straight from its pages; and the leaves of the others.
     fn direct(&self, leaves: &[usize], roots: &[usize]) -> Result<(Vec<Option<Column>>, Vec<usize>)> {
-        let metadata = self.reader.metadata();
-        let Some(group) = metadata.row_groups().get(self.group) else { return Ok((Vec::new(), leaves.to_vec())) };
-        let more: Vec<_> = self.more.iter().filter_map(|group| metadata.row_groups().get(*group)).collect();
         let index = self.located();
         let locations = |leaf: usize| -> Vec<PageLocation> {
             index.and_then(|columns| columns.get(leaf)).map_or_else(Vec::new, |column| column.page_locations().clone())
         };
         let bytes = GroupBytes {
-            group,
-            more: &more,
+            group: self.group,
+            more: &self.more,
             rows: self.rows,
             locations: index.is_some().then_some(&locations as &dyn Fn(usize) -> Vec<PageLocation>),
             pages: &self.found,
@@ -291,8 +305,8 @@ impl Pages {
     }
 
     /// Where the pages of the row group are, if that was read.
-    fn located(&self) -> Option<&Vec<OffsetIndexMetaData>> {
-        self.reader.metadata().offset_index().and_then(|groups| groups.get(self.group))
+    fn located(&self) -> Option<&[OffsetIndexMetaData]> {
+        self.paged.as_deref()
     }
 
     pub(super) fn each_decoded(&self, leaves: &[usize], mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use parquet::file::metadata::RowGroupMetaData;
 
+use super::chunks::RowGroup;
 use super::columns::{leaves_from, origins};
 use super::decode::{GroupDecoder, Wanted, check_values, walk};
 use super::direct;
@@ -38,16 +38,21 @@ impl GroupDecoder<'_> {
         sink: &mut dyn RowSink,
     ) -> Result<Option<u64>> {
         let chunk_rows = sink.chunk_rows().max(1);
-        let found: Option<Vec<&RowGroupMetaData>> = row_groups.iter().map(|group| self.file.group(*group)).collect();
-        let (Some(groups), Some((&first, more))) = (found, row_groups.split_first()) else { return Ok(None) };
+        let found: Option<Vec<RowGroup<'_>>> = row_groups.iter().map(|group| self.file.group(*group)).collect();
+        let (Some(groups), Some(&first)) = (found, row_groups.first()) else { return Ok(None) };
+        let Some((group, more)) = groups.split_first() else { return Ok(None) };
         let rows = groups.iter().map(|group| group.num_rows().unsigned_abs()).fold(0, u64::saturating_add);
         let Ok(rows) = u32::try_from(rows) else { return Ok(None) };
         let origins = origins(self.file, self.projection, self.partitions);
         let leaves = leaves_from(self.file, self.projection, &origins);
         let mut pages = Pages {
-            reader: self.file.reader(None, &[])?,
-            group: first,
+            file: self.file,
+            reader: self.file.reader(&[])?,
+            views: Vec::new(),
+            row_group: first,
+            group: *group,
             more: more.to_vec(),
+            paged: None,
             rows: rows as usize,
             selection: None,
             batch_rows: chunk_rows.min(rows as usize).max(1),
@@ -59,7 +64,7 @@ impl GroupDecoder<'_> {
         };
         let roots = self.roots(&leaves);
         let views = self.wanted_views(&leaves);
-        let may_decode = |group: &&RowGroupMetaData| {
+        let may_decode = |group: &RowGroup<'_>| {
             leaves.iter().all(|&leaf| {
                 let column = group.column(leaf);
                 // Views of a dictionary have its values once.
@@ -90,17 +95,13 @@ impl GroupDecoder<'_> {
     /// Reads all pages of these columns and walks their headers; `false` if not all can be decoded together.
     fn look(
         &self,
-        pages: &mut Pages,
-        groups: &[&RowGroupMetaData],
+        pages: &mut Pages<'_>,
+        groups: &[RowGroup<'_>],
         leaves: &[usize],
         bytes: &dyn FileBytes,
     ) -> Result<bool> {
-        let chunk = |group: &RowGroupMetaData, leaf: usize| {
-            let (start, length) = group.column(leaf).byte_range();
-            start..start.saturating_add(length)
-        };
         let chunks: Vec<Range<u64>> =
-            leaves.iter().flat_map(|leaf| groups.iter().map(|group| chunk(group, *leaf))).collect();
+            leaves.iter().flat_map(|leaf| groups.iter().map(|group| group.column(*leaf).range())).collect();
         let ranges = together(chunks.clone());
         let length = ranges.iter().map(|range| range.end.saturating_sub(range.start)).fold(0, u64::saturating_add);
         if length > self.max_decoded_bytes {
@@ -117,7 +118,7 @@ impl GroupDecoder<'_> {
                 let before = found.len();
                 let own = std::iter::once((range.start, &own));
                 let tally = walk(own, &self.chunk(column, false), &mut found)?;
-                check_values(group, column, &tally, true, false)?;
+                check_values(*group, column, &tally, true, false)?;
                 if !direct::decodes(column, &tally) {
                     return Ok(false);
                 }

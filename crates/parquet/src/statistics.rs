@@ -158,7 +158,7 @@ impl Statistics {
         }
         // The positions were checked: pages follow each other, each with rows of its own.
         let paged = file.paged(bytes, row_group).ok()??;
-        let positions = paged.offset_index()?.first()?.get(leaf)?.clone();
+        let positions = paged.get(leaf)?.clone();
         let rows = file.row_group_rows(row_group);
         let first: Vec<u32> =
             positions.page_locations().iter().map(|page| u32::try_from(page.first_row_index).unwrap_or(rows)).collect();

@@ -24,7 +24,7 @@ const LEAST_PIECE: usize = 32;
 /// from being given back.
 const PACKED_PIECE: usize = 128 << 10;
 /// See [`PACKED_PIECE`].
-const FEWEST_PACKED: usize = 16;
+const FEWEST_PACKED: usize = 8;
 /// How many smaller ones there are otherwise.
 const SMALL_PACKED: usize = 32;
 /// Bytes of a piece, and of each array in it, besides values.

@@ -228,7 +228,7 @@ fn check(ours: &RecordBatch, batches: &[RecordBatch], places: &[BatchRow]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 400 }, ..ProptestConfig::default() })]
 
     #[test]
     fn rows_of_any_type_are_copied_as_they_are(seed in any::<u64>()) {
@@ -256,7 +256,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
 
     #[test]
     fn rows_that_follow_each_other_are_copied_like_any_others(seed in any::<u64>()) {
@@ -493,7 +493,7 @@ fn narrow(random: &mut Random) -> Vec<RecordBatch> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, ..ProptestConfig::default() })]
 
     #[test]
     fn packed_rows_are_what_they_were(seed in any::<u64>()) {
@@ -595,7 +595,7 @@ fn packer_error(batch: &RecordBatch) -> ErrorKind {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, ..ProptestConfig::default() })]
 
     #[test]
     fn rows_that_are_packed_where_they_are_due_come_in_that_order(seed in any::<u64>()) {

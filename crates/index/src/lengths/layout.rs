@@ -220,7 +220,7 @@ mod tests {
         (lengths[5], lengths[700]) = (70_000, 300);
         let (record, bytes) = encoded(&lengths);
         assert_eq!(record.escapes.get(), 2);
-        for bit in 0..bytes.len() * 8 {
+        for bit in (0..bytes.len() * 8).step_by(if cfg!(miri) { 997 } else { 1 }) {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             let block = Block::new(&damaged, 1000, &record).unwrap();

@@ -2,10 +2,10 @@
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, FieldRef};
-use parquet::file::metadata::RowGroupMetaData;
 
 use super::{GroupDecoder, RowSink, Wanted};
 use crate::FileBytes;
+use crate::chunks::RowGroup;
 use crate::columns::{Origin, is_view};
 use crate::direct::{self, ValuePlaces};
 use crate::pages::Pages;
@@ -20,12 +20,12 @@ pub(crate) struct Alone<'a> {
     data_type: DataType,
 }
 
-impl GroupDecoder<'_> {
+impl<'a> GroupDecoder<'a> {
     /// Where the values of columns lie that can be read one by one.
     pub(super) fn find_values(
         &self,
-        pages: &Pages,
-        group: &RowGroupMetaData,
+        pages: &Pages<'_>,
+        group: RowGroup<'_>,
         leaves: &[usize],
     ) -> Vec<(usize, ValuePlaces)> {
         let views = self.wanted_views(leaves);
@@ -61,7 +61,7 @@ impl GroupDecoder<'_> {
     /// Decodes what is due of a row group of which some columns are read alone.
     pub(super) fn decode_due(
         &self,
-        group: &RowGroupMetaData,
+        group: RowGroup<'a>,
         wanted: &Wanted<'_>,
         due: &[u32],
         bytes: &dyn FileBytes,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Type};
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
 use super::GroupDecoder;
+use crate::chunks::{ColumnChunk, RowGroup};
 use crate::columns::is_view;
 use crate::direct;
 use crate::guard::{self, Chunk, FilePage, Refusal, Tally};
@@ -38,8 +38,8 @@ impl GroupDecoder<'_> {
     /// the pages is decoded.
     pub(super) fn look_into(
         &self,
-        pages: &Pages,
-        group: &RowGroupMetaData,
+        pages: &Pages<'_>,
+        group: RowGroup<'_>,
         leaves: &[usize],
         (selective, count): (bool, usize),
         all: bool,
@@ -91,7 +91,7 @@ impl GroupDecoder<'_> {
     fn walk_chunk(
         &self,
         in_order: &[(&Range<u64>, &Bytes)],
-        group: &RowGroupMetaData,
+        group: RowGroup<'_>,
         leaf: usize,
         selective: bool,
     ) -> Result<Walked> {
@@ -112,7 +112,7 @@ impl GroupDecoder<'_> {
 
     /// Gives the pages of each column to what decodes it. The parquet crate takes levels as they are, so those of its
     /// columns are checked first.
-    fn part(&self, pages: &Pages, group: &RowGroupMetaData, walked: Vec<Walked>, found: &mut Findings) -> Result<()> {
+    fn part(&self, pages: &Pages<'_>, group: RowGroup<'_>, walked: Vec<Walked>, found: &mut Findings) -> Result<()> {
         let schema = pages.reader.parquet_schema();
         let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
         let left: Vec<usize> = found.rare.iter().map(root).collect();
@@ -138,7 +138,7 @@ impl GroupDecoder<'_> {
     pub(crate) fn takes(
         &self,
         leaf: usize,
-        column: &ColumnChunkMetaData,
+        column: ColumnChunk<'_>,
         tally: &Tally,
         (entries, rows): (u64, usize),
         all: bool,
@@ -158,13 +158,13 @@ impl GroupDecoder<'_> {
     }
 
     /// Whether what is decoded may be views of the bytes that are read, rather than of pages that were decompressed.
-    pub(super) fn keeps_pages(&self, group: &RowGroupMetaData, leaves: &[usize]) -> bool {
+    pub(super) fn keeps_pages(&self, group: RowGroup<'_>, leaves: &[usize]) -> bool {
         let views = self.wanted_views(leaves);
         views.iter().any(|leaf| group.column(*leaf).compression() == Compression::UNCOMPRESSED)
     }
 
     /// What is known of a column chunk before its pages are walked; of some of its pages with `some`.
-    pub(crate) fn chunk(&self, column: &ColumnChunkMetaData, some: bool) -> Chunk {
+    pub(crate) fn chunk(&self, column: ColumnChunk<'_>, some: bool) -> Chunk {
         let descriptor = column.column_descr();
         let limit = self.max_decoded_bytes;
         Chunk {
@@ -214,8 +214,8 @@ pub(crate) fn walk<'a>(
 /// Makes sure that the pages of a column chunk have as many values as it needs. A header that miscounts values makes
 /// later rows others, or the parquet crate wait for values for ever.
 pub(crate) fn check_values(
-    group: &RowGroupMetaData,
-    column: &ColumnChunkMetaData,
+    group: RowGroup<'_>,
+    column: ColumnChunk<'_>,
     tally: &Tally,
     is_whole: bool,
     selective: bool,

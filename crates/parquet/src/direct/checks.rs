@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::{Encoding, Repetition};
-use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::SchemaDescriptor;
 
 use super::delta::Delta;
@@ -16,6 +15,7 @@ use super::levels::too_high;
 use super::pages::{ColumnPages, DataPage, Step};
 use super::values::references;
 use super::{damaged, is_optional};
+use crate::chunks::ColumnChunk;
 use crate::guard::FilePage;
 use crate::unpack;
 use rowdex_base::error::Result;
@@ -23,7 +23,7 @@ use rowdex_base::error::Result;
 /// Makes sure that levels and runs of these pages of the column `leaf` can be. `rows` is how many rows the column chunk
 /// has, if all of its pages are there, and `told` how many begin in the page at a place in the file, if that is known.
 pub(crate) fn check_levels(
-    (schema, leaf, column): (&SchemaDescriptor, usize, &ColumnChunkMetaData),
+    (schema, leaf, column): (&SchemaDescriptor, usize, ColumnChunk<'_>),
     pages: &Arc<[FilePage]>,
     rows: Option<usize>,
     told: &dyn Fn(u64) -> Option<usize>,

@@ -2,7 +2,6 @@
 
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
-use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::SchemaDescriptor;
 
 use super::checks::item_levels;
@@ -11,6 +10,7 @@ use super::hybrid::{Hybrid, Piece};
 use super::leaf::goes_on_empty;
 use super::levels::{Definitions, starts, too_high};
 use super::pages::{ColumnPages, DataPage, Step, sum};
+use crate::chunks::ColumnChunk;
 use crate::guard::{FilePage, PageKind};
 use rowdex_base::error::Result;
 
@@ -24,7 +24,7 @@ pub(crate) fn has_items(schema: &SchemaDescriptor, leaf: usize) -> bool {
 ///
 /// Memory grows with the entries of the largest page, of which there are at most `most_entries`.
 pub(crate) fn count_items(
-    (schema, leaf, column): (&SchemaDescriptor, usize, &ColumnChunkMetaData),
+    (schema, leaf, column): (&SchemaDescriptor, usize, ColumnChunk<'_>),
     pages: Vec<FilePage>,
     rows: usize,
     most_entries: usize,

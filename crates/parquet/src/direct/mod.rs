@@ -32,7 +32,6 @@ use arrow::array::{ArrayRef, FixedSizeListArray, GenericListArray, OffsetSizeTra
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use parquet::basic::{Encoding, Repetition};
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
@@ -43,6 +42,7 @@ use self::leaf::{Flat, KeptLists, Leaf, Lists};
 use self::pages::ColumnPages;
 pub(super) use self::places::{PLACE, ValuePlaces, may_be_read_alone};
 use self::values::Values;
+use super::chunks::{ColumnChunk, RowGroup};
 use super::guard::{FilePage, Tally};
 use super::types::has_some_of;
 use super::unpack::{self, Unpackers};
@@ -53,7 +53,7 @@ use rowdex_rows::take_rows;
 const MAX_LEVELS: i16 = 8;
 
 /// Whether all pages of a column chunk have a codec and encodings that are decoded here, according to their headers.
-pub(super) fn decodes(column: &ColumnChunkMetaData, tally: &Tally) -> bool {
+pub(super) fn decodes(column: ColumnChunk<'_>, tally: &Tally) -> bool {
     let physical = column.column_type();
     !tally.has_rare
         && unpack::knows(column.compression())
@@ -67,7 +67,7 @@ fn is_bit_packed(encoding: Encoding) -> bool {
 }
 
 /// Whether that can be so according to the footer, before the pages are read.
-pub(super) fn may_decode(column: &ColumnChunkMetaData) -> bool {
+pub(super) fn may_decode(column: ColumnChunk<'_>) -> bool {
     let physical = column.column_type();
     let mut encodings = column.encodings();
     unpack::knows(column.compression())
@@ -230,9 +230,9 @@ impl Tree {
 
 /// The bytes of the pages of a row group, or of several that are decoded as if they were one.
 pub(super) struct GroupBytes<'a> {
-    pub(super) group: &'a RowGroupMetaData,
+    pub(super) group: RowGroup<'a>,
     /// Those that follow it, where columns have no lists.
-    pub(super) more: &'a [&'a RowGroupMetaData],
+    pub(super) more: &'a [RowGroup<'a>],
     /// Rows of all of them.
     pub(super) rows: usize,
     /// Where the pages of each column are, if the file says so and not all of them are at hand.

@@ -8,11 +8,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use flate2::Crc;
 use parquet::basic::{Compression, Encoding};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
 
 use super::damaged;
 use crate::caught;
+use crate::chunks::ColumnChunk;
 use crate::guard::{FilePage, PageKind};
 use crate::unpack::{self, Unpacker, Unpackers};
 use rowdex_base::buffers;
@@ -89,7 +89,7 @@ pub(super) struct DataPage {
 impl ColumnPages {
     /// The pages of a column of a row group with `rows` rows, as far as they are at hand.
     pub(super) fn new(
-        column: &ColumnChunkMetaData,
+        column: ColumnChunk<'_>,
         pages: Arc<[FilePage]>,
         unpackers: Arc<Unpackers>,
         rows: usize,
@@ -113,7 +113,7 @@ impl ColumnPages {
     }
 
     /// Says that the pages of the same column of another row group follow.
-    pub(super) fn go_on(&mut self, column: &ColumnChunkMetaData) {
+    pub(super) fn go_on(&mut self, column: ColumnChunk<'_>) {
         self.left = self.left.saturating_add(column.num_values().unsigned_abs());
     }
 

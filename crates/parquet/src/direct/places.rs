@@ -9,12 +9,12 @@ use arrow::array::{ArrayRef, BinaryViewArray, StringViewArray, make_view};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 use parquet::basic::{Compression, Encoding, Type};
-use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::levels::Definitions;
 use super::pages::{cut, levels, sum};
 use super::{cannot_be, damaged};
 use crate::FileBytes;
+use crate::chunks::ColumnChunk;
 use crate::guard::{FilePage, PageKind};
 use crate::seam::read_each_exactly;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -32,7 +32,7 @@ const PREFIX: u64 = 4;
 pub(crate) const PLACE: u64 = size_of::<(u32, u32)>() as u64;
 
 /// Whether the values of a column chunk may be read one by one, according to the footer.
-pub(crate) fn may_be_read_alone(column: &ColumnChunkMetaData) -> bool {
+pub(crate) fn may_be_read_alone(column: ColumnChunk<'_>) -> bool {
     let descriptor = column.column_descr();
     let bytes = column.byte_range().1;
     column.column_type() == Type::BYTE_ARRAY
@@ -56,7 +56,7 @@ pub(crate) struct ValuePlaces {
 impl ValuePlaces {
     /// Finds the values in all pages of a column chunk. `None` if there is something about the pages that decoding them
     /// will tell, or if the values are not stored as they are.
-    pub(crate) fn find(column: &ColumnChunkMetaData, pages: &[FilePage]) -> Option<Self> {
+    pub(crate) fn find(column: ColumnChunk<'_>, pages: &[FilePage]) -> Option<Self> {
         let highest = column.column_descr().max_def_level();
         let start = column.byte_range().0;
         let mut values = Vec::with_capacity(usize::try_from(column.num_values()).ok()?);

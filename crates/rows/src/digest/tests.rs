@@ -258,7 +258,7 @@ proptest! {
                 prop::option::of("[a-c]{0,3}"),
                 prop::option::of(prop::collection::vec(any::<Option<bool>>(), 0..4)),
             ),
-            0..600,
+            0..if cfg!(miri) { 40 } else { 600 },
         ),
         cut in 0_usize..600,
     ) {
