@@ -1055,7 +1055,7 @@ typedef struct rowdex_shuffle_options {
   size_t struct_size;
   // Row i of the output is row order(i) of the dataset, in epoch 0.
   const struct rowdex_order *order;
-  // The folder to write to.
+  // The folder to write to, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is.
   const char *output;
   // About how many bytes of rows to hold. 0: 1 GiB.
   uint64_t memory;
@@ -1075,7 +1075,7 @@ typedef struct rowdex_shuffle_options {
   const char *dictionary;
   // Adds a column of this name with the row ids of the dataset. NULL: none.
   const char *origin;
-  // Spills rows to a folder in this one. NULL: in the output folder.
+  // Spills rows to a folder in this one, which is local. NULL: in the output folder, if that is local.
   const char *spill;
   // One step of the work, where several machines share it: all tasks of "spill", then all of "write", then "index".
   // "plan" decides and estimates, and writes nothing. NULL: all of it.
@@ -1789,8 +1789,8 @@ rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,
                                     struct rowdex_error **difference,
                                     struct rowdex_error **error);
 
-// Writes the rows of a dataset anew, in the order of epoch 0 of options.order, as Parquet files of a local folder with
-// an index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
+// Writes the rows of a dataset anew, in the order of epoch 0 of options.order, as Parquet files of a folder or of a
+// store with an index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
 //
 // The files are the same to the byte whatever the memory, the threads and the tasks are. A call that was stopped
 // (rowdex_stop_when) or has failed leaves no file half written, and another one with options.resume goes on. `report`

@@ -270,17 +270,19 @@ def shuffle(
 
         rowdex.ray.shuffle("/shared/train.rdx", "/shared/out", nodes=16, spill="/scratch", seed=42, memory="64GiB")
 
-    All machines must see the input, ``output`` and ``spill`` by the same paths. A task whose process is lost is run
-    again by Ray, and goes on with what it had finished: files and parts appear whole. When a task raises an error, the
-    call raises it at once, while other tasks end by themselves; another call goes on from there.
+    All machines must see the input, ``output`` and ``spill`` by the same paths; the first two may be URLs of a store.
+    A task whose process is lost is run again by Ray, and goes on with what it had finished: files and parts appear
+    whole. When a task raises an error, the call raises it at once, while other tasks end by themselves; another call
+    goes on from there.
 
     Args:
         source: A dataset, or the path of an index.
-        output: The folder to write to.
+        output: The folder to write to, or a prefix of a store.
         nodes: Tasks of each of the two steps, which Ray spreads over the machines. Default: one for each machine.
         num_cpus: Processors that each task takes, and threads unless ``threads`` is given. Default: those that each of
             the machines has.
-        spill: Spills rows to a folder in this one, which all machines share. Default: in ``output``.
+        spill: Spills rows to a folder in this one, which all machines share. Default: in ``output``, if that is a
+            folder.
         verify: Reads both once more, here, and raises unless every row is where it belongs.
         options: As :func:`rowdex.shuffle` has them, for the whole: ``seed``, ``order``, ``memory`` (of each task),
             ``files``, ``compression`` and others. ``files`` of as many as there are nodes, or several times as many,

@@ -146,8 +146,8 @@ def shuffle(
     progress: Progress = None,
     store: StoreOptions | None = None,
 ) -> ShuffleReport | ShufflePlan:
-    """Writes rows anew, as Parquet files of a local folder with an index, ``index.rdx``: row ``i`` of the output is row
-    ``order(i)`` of the source, in epoch 0. ::
+    """Writes rows anew, as Parquet files of a folder or of a store with an index, ``index.rdx``: row ``i`` of the
+    output is row ``order(i)`` of the source, in epoch 0. ::
 
         rowdex.shuffle("train.rdx", "shuffled", seed=42, memory="4GiB", verify=True)
 
@@ -155,8 +155,9 @@ def shuffle(
     on with what was finished.
 
     Args:
-        source: A dataset, an index, or Parquet files, folders and patterns, of which an index is built in ``output``.
-        output: The folder to write to.
+        source: A dataset, an index, or Parquet files, folders and patterns, of which an index is built in ``output``
+            (in a temporary folder, if ``output`` is in a store).
+        output: The folder to write to, or a prefix of a store, such as ``"s3://bucket/shuffled/"``.
         seed: The seed of the order.
         order: As for :class:`rowdex.DistributedSampler`: ``"global"``, ``"blocks(8)"``, ``"sequential"``, or one of
             :mod:`rowdex.order`, such as a list of rows.
@@ -173,7 +174,7 @@ def shuffle(
             makes a sample smallest.
         dictionary: Whether values go to dictionaries. Default: in columns where that saves a tenth of a sample.
         origin: Adds a column of this name with the row ids of the source.
-        spill: Spills rows to a folder in this one. Default: in ``output``.
+        spill: Spills rows to a folder in this one, which is local. Default: in ``output``, if that is local.
         on_fault: ``"skip"`` leaves out row groups that cannot be read, and reports them.
         resume: Goes on with what an earlier call left in ``output``, if there is any.
         overwrite: Replaces what an earlier call wrote there.
@@ -186,7 +187,7 @@ def shuffle(
         progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
             ``False`` never. A function is called with rows done, rows in all (of both passes, if there are two), and
             bytes that were spilled and written.
-        store: How the object store is talked to, if the source is in one.
+        store: How the object store is talked to, if the source or ``output`` is in one. A dataset has its own.
 
     Raises:
         Error: Which one depends on the fault: an :class:`AlreadyExistsError` if ``output`` has something, a
@@ -257,7 +258,8 @@ def _proven(
     if skipped:
         left_out = f"rows were left out, so the order of the others is not proven: {skipped[0].error}"
         raise ArgumentError(f"{index}: {left_out}", file=index)
-    found = same_rows(dataset, Dataset(index, cache=1), order=order, seed=seed, progress=progress)
+    written = Dataset(index, cache=1, store=dataset._arguments["store"])
+    found = same_rows(dataset, written, order=order, seed=seed, progress=progress)
     if found.difference is not None:
         raise found.difference
     return found.other_digest
@@ -286,7 +288,9 @@ def _opened(
                 raise ValueError(f"step={step!r} shares one index: rowdex.build it first, and give that")
             if root is not None:
                 raise TypeError("root is where the data of an index is: leave it out, or give an index")
-            folder = stack.enter_context(tempfile.TemporaryDirectory()) if dry_run else os.fsdecode(output)
+            # A store keeps no index of the source: what is gone on with must have the same files, or an index of them.
+            keeps = not dry_run and not is_remote(output)
+            folder = os.fsdecode(output) if keeps else stack.enter_context(tempfile.TemporaryDirectory())
             source = _built(source, folder, os.fsdecode(output), store, overwrite)
         dataset = Dataset(source, columns, root=root, cache=1, threads=threads, store=store)  # type: ignore[arg-type]
         yield stack.enter_context(dataset)
@@ -299,13 +303,20 @@ def _built(source: Any, folder: str, output: str, store: StoreOptions | None, ov
         return path
     inputs = [source] if isinstance(source, (str, bytes, os.PathLike)) else list(source)
     for given in inputs:
-        found = os.path.abspath(os.fsdecode(given))
-        if not is_remote(given) and os.path.isdir(found):
-            if os.path.commonpath([found, os.path.abspath(output)]) == found:
-                raise ArgumentError(f"{output}: the output is within the input; choose a folder beside it")
+        if is_remote(given):
+            is_within = f"{output.rstrip('/')}/".startswith(f"{os.fsdecode(given).rstrip('/')}/")
+        else:
+            found = os.path.abspath(os.fsdecode(given))
+            is_within = os.path.isdir(found) and not is_remote(output) and _is_below(os.path.abspath(output), found)
+        if is_within:
+            raise ArgumentError(f"{output}: the output is within the input; choose a folder beside it")
     os.makedirs(folder, exist_ok=True)
     build(inputs, path, overwrite=True, progress=False, store=store)
     return path
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return os.path.commonpath([folder, path]) == folder
 
 
 def _is_index(source: Any) -> bool:

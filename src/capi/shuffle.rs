@@ -28,7 +28,7 @@ pub struct rowdex_shuffle_options {
     pub struct_size: usize,
     /// Row i of the output is row order(i) of the dataset, in epoch 0.
     pub order: *const rowdex_order,
-    /// The folder to write to.
+    /// The folder to write to, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is.
     pub output: *const c_char,
     /// About how many bytes of rows to hold. 0: 1 GiB.
     pub memory: u64,
@@ -48,7 +48,7 @@ pub struct rowdex_shuffle_options {
     pub dictionary: *const c_char,
     /// Adds a column of this name with the row ids of the dataset. NULL: none.
     pub origin: *const c_char,
-    /// Spills rows to a folder in this one. NULL: in the output folder.
+    /// Spills rows to a folder in this one, which is local. NULL: in the output folder, if that is local.
     pub spill: *const c_char,
     /// One step of the work, where several machines share it: all tasks of "spill", then all of "write", then "index".
     /// "plan" decides and estimates, and writes nothing. NULL: all of it.
@@ -111,8 +111,8 @@ pub struct rowdex_shuffle_report {
 // SAFETY: repr(C) and numbers of 8 bytes only.
 unsafe impl Versioned for rowdex_shuffle_report {}
 
-/// Writes the rows of a dataset anew, in the order of epoch 0 of options.order, as Parquet files of a local folder with
-/// an index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
+/// Writes the rows of a dataset anew, in the order of epoch 0 of options.order, as Parquet files of a folder or of a
+/// store with an index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
 ///
 /// The files are the same to the byte whatever the memory, the threads and the tasks are. A call that was stopped
 /// (rowdex_stop_when) or has failed leaves no file half written, and another one with options.resume goes on. `report`

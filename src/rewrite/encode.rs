@@ -21,8 +21,8 @@ use rayon::prelude::*;
 
 use super::columns::Columns;
 use super::plan::{Codec, ColumnPlan};
+use super::target::OutFile;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_io::fs::atomic::AtomicFile;
 use rowdex_rows::Chunks;
 
 /// How files are encoded.
@@ -231,15 +231,14 @@ fn count_leaves(data_type: &arrow::datatypes::DataType) -> usize {
     }
 }
 
-/// A file of the output folder being encoded.
+/// A file of the output being encoded.
 pub(super) struct OpenFile {
     path: PathBuf,
-    file: File<AtomicFile>,
+    file: File<OutFile>,
 }
 
 impl OpenFile {
-    pub(super) fn create(path: PathBuf, overwrite: bool, encoding: &Encoding) -> Result<Self> {
-        let file = AtomicFile::create(&path, overwrite)?;
+    pub(super) fn create(path: PathBuf, file: OutFile, encoding: &Encoding) -> Result<Self> {
         Ok(Self { file: encoding.file(file)?, path })
     }
 
@@ -251,13 +250,7 @@ impl OpenFile {
     pub(super) fn commit(self) -> Result<u64> {
         let named = |error: Error| error.with_file(self.path.display().to_string());
         rowdex_base::stop::check()?;
-        let mut file = self.file.finish().map_err(named)?;
-        let length = file
-            .written()
-            .and_then(|path| std::fs::metadata(path).map_err(|error| Error::io("cannot inspect the file", error)));
-        let length = length.map_err(named)?.len();
-        file.commit().map_err(named)?;
-        Ok(length)
+        self.file.finish().and_then(OutFile::commit).map_err(named)
     }
 }
 
@@ -278,7 +271,8 @@ fn uncoded(error: ParquetError) -> Error {
 fn unwritten(error: ParquetError) -> Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
-            Ok(error) => Error::io("cannot write the file", *error),
+            // What a store said comes as it is.
+            Ok(error) => error.downcast().unwrap_or_else(|error| Error::io("cannot write the file", error)),
             Err(other) => Error::new(ErrorKind::Io, format!("cannot write the file: {other}")),
         },
         other => Error::new(ErrorKind::Io, format!("cannot write the file: {other}")).with_source(other),

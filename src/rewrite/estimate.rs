@@ -102,7 +102,7 @@ impl Rewrite {
         let _asked = self.asked.clone().map(Asked::enter);
         let pool = self.pool(self.threads)?;
         let plan = self.planned(&pool)?;
-        let (way, decodes) = way(self, &plan)?;
+        let (way, decodes) = way(&self.beside_uploads(&plan)?.0, &plan)?;
         let columns = self.columns()?;
         let mut timed = Timed { chunk_rows: plan.chunk_rows as usize, rows: 0, first: None };
         let mut decoding = 0.0;

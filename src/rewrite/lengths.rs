@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::folder::Folder;
+use super::output::Output;
 use crate::builder::{IndexBuilder, LengthsBuilder};
 use crate::dataset::Dataset;
 use rowdex_base::error::Result;
@@ -13,7 +13,7 @@ use rowdex_index::LengthsOf;
 pub(super) fn build<I: Iterator<Item = u64>>(
     dataset: &Dataset,
     files: Vec<PathBuf>,
-    folder: &Folder,
+    output: &Output,
     rows: impl Fn() -> I,
 ) -> Result<()> {
     let index = dataset.index();
@@ -34,12 +34,17 @@ pub(super) fn build<I: Iterator<Item = u64>>(
             }
         }
     }
-    let path = folder.index();
-    let builder = IndexBuilder::new(files).with_root(&folder.path).with_partitions(false).with_overwrite(true);
+    let path = output.index();
+    let builder = IndexBuilder::new(files).with_root(output.path()).with_partitions(false).with_overwrite(true);
+    let builder = builder.with_store_options(dataset.store_options().clone());
     builder.with_lengths(columns).build(&path)?;
     if given.is_empty() {
         return Ok(());
     }
-    let noted = given.into_iter().fold(LengthsBuilder::new(&path), |noted, (name, all)| noted.with_given(name, all));
+    let noted = given
+        .into_iter()
+        .fold(LengthsBuilder::new(&path).with_store_options(dataset.store_options().clone()), |noted, (name, all)| {
+            noted.with_given(name, all)
+        });
     noted.write().map(drop)
 }

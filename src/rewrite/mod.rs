@@ -29,16 +29,19 @@ mod decide;
 mod destinations;
 mod encode;
 mod estimate;
-mod folder;
 mod lengths;
+mod lost;
+mod output;
 mod part;
 mod plan;
 mod progress;
 mod run;
 mod scatter;
 mod shape;
+mod spill;
 mod spread;
 mod stream;
+mod target;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -111,9 +114,11 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// Writes the rows that epoch 0 of an order has, in that order, to files of a folder and an index beside them.
+    /// Writes the rows that epoch 0 of an order has, in that order, to files of a folder and an index beside them; or
+    /// to objects below a URL of a store: `s3://bucket/prefix/`, `gs://` or `az://`.
     ///
-    /// Which columns are written, and where the files are, the dataset says. Its cache is not used.
+    /// Which columns are written, where the files are, and how stores are talked to, the dataset says. Its cache is not
+    /// used.
     pub fn new(dataset: &Dataset, order: Arc<dyn Order>, output: impl Into<PathBuf>) -> Self {
         Self {
             dataset: dataset.clone(),
@@ -217,7 +222,8 @@ impl Rewrite {
         self
     }
 
-    /// Spills rows to a folder in this one. Default: in the output folder.
+    /// Spills rows to a folder in this one, which is local. Default: in the output folder. If that is in a store and no
+    /// folder is given, what has to spill is refused before anything is written.
     #[must_use]
     pub fn with_spill(mut self, folder: impl Into<PathBuf>) -> Self {
         self.spill = Some(folder.into());
@@ -295,7 +301,7 @@ impl Rewrite {
         })
     }
 
-    /// The folder that is written to.
+    /// The folder or URL that is written to.
     pub fn output(&self) -> &Path {
         &self.output
     }

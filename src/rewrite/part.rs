@@ -15,9 +15,9 @@ use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
-use serde_json::{Value, json};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
+use super::lost::Lost;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::{self, atomic::AtomicFile};
 
@@ -45,13 +45,6 @@ impl Segment {
         // What is not compressed stays as it is.
         self.bytes.max(self.length)
     }
-}
-
-/// A row group that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lost {
-    pub(super) row_group: u32,
-    pub(super) error: String,
 }
 
 /// A part being written.
@@ -110,8 +103,7 @@ impl PartWriter {
             [bucket, offset, length, rows, bytes, hash]
         });
         let table: Vec<u8> = integers.flat_map(u64::to_le_bytes).collect();
-        let lost_json = lost.iter().map(|lost| json!({"row_group": lost.row_group, "error": lost.error}));
-        let lost_json = Value::Array(lost_json.collect()).to_string();
+        let lost_json = Lost::to_json(lost);
         let mut end = table;
         let table_length = end.len() as u64;
         end.extend_from_slice(lost_json.as_bytes());
@@ -161,7 +153,7 @@ impl Part {
                 _ => None,
             };
             let segments = integers(table).chunks(FIELDS).filter_map(segment).collect();
-            Ok(Self { path: path.to_owned(), segments, lost: parse_lost(lost).ok_or_else(damaged)? })
+            Ok(Self { path: path.to_owned(), segments, lost: Lost::from_json(lost).ok_or_else(damaged)? })
         };
         open().map_err(named)
     }
@@ -212,15 +204,6 @@ fn options(compresses: bool) -> Result<IpcWriteOptions> {
 
 fn integers(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
-}
-
-fn parse_lost(json: &[u8]) -> Option<Vec<Lost>> {
-    let lost: Value = serde_json::from_slice(json).ok()?;
-    let one = |lost: &Value| {
-        let row_group = u32::try_from(lost.get("row_group")?.as_u64()?).ok()?;
-        Some(Lost { row_group, error: lost.get("error")?.as_str()?.to_owned() })
-    };
-    lost.as_array()?.iter().map(one).collect()
 }
 
 fn damaged() -> Error {

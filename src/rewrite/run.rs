@@ -12,27 +12,32 @@ use super::columns::Columns;
 use super::destinations::Destinations;
 use super::encode::Encoding;
 use super::estimate::{Way, way};
-use super::folder::{Folder, Found, Layout, Spill};
-use super::part::{Lost, Part};
+use super::lost::Lost;
+use super::output::{Found, Output};
+use super::part::Part;
 use super::plan::RewritePlan;
 use super::progress::{Meter, Phase, RewriteReport, SkippedGroup};
 use super::shape::Buckets;
+use super::spill::{Layout, Spill};
 use super::spread::{Spread, units};
 use super::stream::Stream;
 use super::write::{Writer, Writing};
 use super::{Rewrite, RewriteTask, within};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{Asked, check};
+use rowdex_io::source::UploadOptions;
+use rowdex_io::source::place::Place;
 use rowdex_order::EpochOrder;
 
 /// A rewrite at work.
-struct Rewriting<'a> {
-    rewrite: &'a Rewrite,
+struct Rewriting {
+    rewrite: Rewrite,
     plan: RewritePlan,
     columns: Columns,
     encoding: Encoding,
     order: Arc<dyn EpochOrder>,
-    folder: Folder,
+    output: Output,
+    uploads: UploadOptions,
     spill: Spill,
     meter: Meter,
     pool: ThreadPool,
@@ -55,7 +60,7 @@ impl Rewrite {
             (false, false) => Found::Refuse,
         };
         let mut run = self.begin(found, true)?;
-        let missing = run.missing(0..run.plan.files);
+        let missing = run.output.missing(&run.plan, 0..run.plan.files)?;
         let kept_files = run.plan.files - missing.iter().map(|files| files.end - files.start).sum::<u64>();
         if !missing.is_empty() {
             match run.way()? {
@@ -66,8 +71,7 @@ impl Rewrite {
                 }
             }
         }
-        let skipped = run.skipped()?;
-        run.index()?;
+        let skipped = run.index()?;
         Ok(run.report(kept_files, skipped, true))
     }
 
@@ -92,53 +96,45 @@ impl Rewrite {
             RewriteTask::Write { task, tasks } => {
                 check_task(task, tasks)?;
                 let files = slice(run.plan.files, task, tasks);
-                let missing = run.missing(files.clone());
+                let missing = run.output.missing(&run.plan, files.clone())?;
                 let wanted: u64 = missing.iter().map(|files| files.end - files.start).sum();
                 run.write(&missing)?;
                 Ok(run.report(files.end - files.start - wanted, Vec::new(), false))
             }
             RewriteTask::Index => {
-                if let Some(files) = run.missing(0..run.plan.files).first() {
+                if let Some(files) = run.output.missing(&run.plan, 0..run.plan.files)?.first() {
                     return Err(Error::new(ErrorKind::NotFound, "the file is not written yet")
-                        .with_file(run.folder.file(&run.plan, files.start).display().to_string())
+                        .with_file(run.output.file(&run.plan, files.start).display().to_string())
                         .with_hint("wait for the tasks that write"));
                 }
-                let skipped = run.skipped()?;
-                run.index()?;
+                let skipped = run.index()?;
                 Ok(run.report(run.plan.files, skipped, true))
             }
         }
     }
 
-    fn begin(&self, found: Found, is_alone: bool) -> Result<Rewriting<'_>> {
+    fn begin(&self, found: Found, is_alone: bool) -> Result<Rewriting> {
         let pool = self.pool(self.threads)?;
-        let mut folder = Folder::new(&self.output, &self.dataset)?;
+        let mut output = Output::new(&self.output, &self.dataset)?;
         let plan = self.planned(&pool)?;
-        let spill = Spill::new(self.spill.as_deref(), &folder, &plan);
-        folder.prepare(&plan, found, is_alone)?;
+        let (rewrite, uploads) = self.beside_uploads(&plan)?;
+        let spill = Spill::new(self.spill.as_deref(), output.folder(), &plan)?;
+        if spill.folder().is_err() && (!is_alone || way(&rewrite, &plan)?.0 == Way::Spill) {
+            // Before anything is written.
+            spill.folder()?;
+        }
+        output.prepare(&plan, found, is_alone)?;
         if is_alone && found == Found::Replace {
             spill.remove()?;
         }
         let columns = self.columns()?;
         let encoding = Encoding::new(&columns, &plan.columns, plan.chunk_rows as usize)?;
         let (order, meter) = (self.orders.epoch(0)?, Meter::new(self.progress.clone()));
-        Ok(Rewriting { rewrite: self, plan, columns, encoding, order, folder, spill, meter, pool })
+        Ok(Rewriting { rewrite, plan, columns, encoding, order, output, uploads, spill, meter, pool })
     }
 }
 
-impl Rewriting<'_> {
-    /// Runs of files that are not there, of these.
-    fn missing(&self, files: Range<u64>) -> Vec<Range<u64>> {
-        let mut missing: Vec<Range<u64>> = Vec::new();
-        for file in files.filter(|file| !self.folder.file(&self.plan, *file).exists()) {
-            match missing.last_mut().filter(|last| last.end == file) {
-                Some(last) => last.end = file + 1,
-                None => missing.push(file..file + 1),
-            }
-        }
-        missing
-    }
-
+impl Rewriting {
     /// The positions of consecutive files.
     fn positions(&self, files: &Range<u64>) -> Range<u64> {
         let shape = self.plan.shape();
@@ -154,11 +150,11 @@ impl Rewriting<'_> {
         // What was begun with a spill goes on with it.
         let way = match self.spill.layout()? {
             Some(_) => return Ok(Way::Spill),
-            None => way(self.rewrite, &self.plan)?.0,
+            None => way(&self.rewrite, &self.plan)?.0,
         };
         let written = self.plan.output_bytes();
         let spilled = if way == Way::Spill { self.plan.spilled_bytes() } else { 0 };
-        self.spill.check_room(spilled, &self.folder, written)?;
+        self.spill.check_room(spilled, self.output.folder(), written)?;
         Ok(way)
     }
 
@@ -169,7 +165,8 @@ impl Rewriting<'_> {
         let lanes = (memory as f64 / group.max(1.0)) as usize;
         Writing {
             plan: &self.plan,
-            folder: &self.folder,
+            output: &self.output,
+            uploads: self.uploads,
             columns: &self.columns,
             encoding: &self.encoding,
             order: &*self.order,
@@ -181,8 +178,8 @@ impl Rewriting<'_> {
 
     fn stream(&mut self, missing: &[Range<u64>]) -> Result<()> {
         self.meter.begin(Phase::Write, self.rows_of(missing));
-        let (rewrite, writing) = (self.rewrite, self.writing());
-        let stream = rewrite.stream(&self.plan);
+        let writing = self.writing();
+        let stream = self.rewrite.stream(&self.plan);
         for files in missing {
             let positions = self.positions(files);
             match positions.is_empty() {
@@ -236,14 +233,14 @@ impl Rewriting<'_> {
         let first = wanted.first().map_or(0, |positions| layout.buckets.place(positions.start).0);
         let last = wanted.last().map_or(0, |positions| layout.buckets.place(positions.end - 1).0);
         let parts = self.parts(&layout, first..last + 1)?;
-        let lost = self.lost_rows(&parts);
+        let lost = self.rows_of_lost(parts.iter().flat_map(|part| &part.lost));
         let is_lost = |position: u64| self.order.row(position).is_some_and(|row| is_within(&lost, row));
         let loading = Loading {
             rows: &self.columns.plain,
             most: self.rewrite.memory / 3,
             batch_rows: self.plan.chunk_rows as usize,
             compresses: self.plan.compresses_spill(),
-            folder: &self.spill.path,
+            folder: self.spill.folder()?,
             is_lost: if lost.is_empty() { None } else { Some(&is_lost) },
         };
         let mut writer = Writer::new(&writing);
@@ -281,57 +278,63 @@ impl Rewriting<'_> {
     fn layout(&self) -> Result<Layout> {
         self.spill.layout()?.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "nothing is spilled yet")
-                .with_file(self.spill.path.display().to_string())
+                .with_file(self.spill.folder().map(|folder| folder.display().to_string()).unwrap_or_default())
                 .with_hint("run the tasks that spill first")
         })
     }
 
     /// All parts, with their segments of these buckets.
     fn parts(&self, layout: &Layout, buckets: Range<u64>) -> Result<Vec<Part>> {
-        let parts = (0..layout.units.len()).map(|unit| Part::open(&self.spill.part(unit), buckets.clone()));
+        let parts = (0..layout.units.len()).map(|unit| Part::open(&self.spill.part(unit)?, buckets.clone()));
         parts.collect::<Result<_>>().map_err(|error| match error.kind() {
             ErrorKind::NotFound => error.with_hint("run the tasks that spill first"),
             _ => error,
         })
     }
 
-    /// The row ids of row groups that were left out, in order.
-    fn lost_rows(&self, parts: &[Part]) -> Vec<Range<u64>> {
-        let index = self.rewrite.dataset.index();
-        let lost = parts.iter().flat_map(|part| &part.lost);
-        lost.filter_map(|lost| index.row_group(lost.row_group)).map(|group| group.row_ids()).collect()
+    /// What was left out, in order: the parts say it as long as there are any, and the output afterwards.
+    fn lost(&self) -> Result<Vec<Lost>> {
+        match self.spill.layout()? {
+            Some(layout) => Ok(self.parts(&layout, 0..0)?.into_iter().flat_map(|part| part.lost).collect()),
+            None => self.output.lost(),
+        }
     }
 
-    /// What was left out.
-    fn skipped(&self) -> Result<Vec<SkippedGroup>> {
-        let Some(layout) = self.spill.layout()? else { return Ok(Vec::new()) };
-        let parts = self.parts(&layout, 0..0)?;
-        let lost: Vec<&Lost> = parts.iter().flat_map(|part| &part.lost).collect();
+    /// The row ids of row groups that were left out, in order.
+    fn rows_of_lost<'a>(&self, lost: impl IntoIterator<Item = &'a Lost>) -> Vec<Range<u64>> {
+        let index = self.rewrite.dataset.index();
+        let groups = lost.into_iter().filter_map(|lost| index.row_group(lost.row_group));
+        groups.map(|group| group.row_ids()).collect()
+    }
+
+    fn skipped(&self, lost: Vec<Lost>) -> Result<Vec<SkippedGroup>> {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
         let destinations = Destinations::new(Arc::clone(&self.order), self.rewrite.memory / 4)?;
-        let index = self.rewrite.dataset.index();
         let skipped = lost.into_iter().map(|lost| {
             let mut rows = 0;
-            let ids = index.row_group(lost.row_group).map_or(0..0, |group| group.row_ids());
-            ids.for_each(|row| destinations.of(row, |_| rows += 1));
-            SkippedGroup { row_group: lost.row_group, rows, error: lost.error.clone() }
+            for ids in self.rows_of_lost([&lost]) {
+                ids.for_each(|row| destinations.of(row, |_| rows += 1));
+            }
+            SkippedGroup { row_group: lost.row_group, rows, error: lost.error }
         });
         Ok(skipped.collect())
     }
 
-    /// Writes the index of the files, and removes what was spilled.
-    fn index(&self) -> Result<()> {
-        let lost = match self.spill.layout()? {
-            Some(layout) => self.lost_rows(&self.parts(&layout, 0..0)?),
-            None => Vec::new(),
-        };
-        let is_there = |row: &u64| !is_within(&lost, *row);
+    /// Writes the index of the files, and removes what was spilled. Returns what was left out.
+    fn index(&self) -> Result<Vec<SkippedGroup>> {
+        let lost = self.lost()?;
+        // Before the parts are gone, because whoever resumes what is finished asks once more.
+        self.output.note_lost(&lost)?;
+        let gone = self.rows_of_lost(&lost);
+        let is_there = |row: &u64| !is_within(&gone, *row);
         let rows = || (0..self.plan.rows).filter_map(|position| self.order.row(position)).filter(is_there);
-        let files = (0..self.plan.files).map(|file| self.folder.file(&self.plan, file));
-        super::lengths::build(&self.rewrite.dataset, files.collect(), &self.folder, rows)?;
-        self.spill.remove()
+        let files = (0..self.plan.files).map(|file| self.output.file(&self.plan, file));
+        super::lengths::build(&self.rewrite.dataset, files.collect(), &self.output, rows)?;
+        self.output.clean(&self.plan)?;
+        self.spill.remove()?;
+        self.skipped(lost)
     }
 
     fn report(&self, kept_files: u64, skipped: Vec<SkippedGroup>, has_index: bool) -> RewriteReport {
@@ -343,12 +346,27 @@ impl Rewriting<'_> {
             bytes_written: self.meter.bytes_written.load(Relaxed),
             bytes_spilled: self.meter.bytes_spilled.load(Relaxed),
             skipped,
-            index: has_index.then(|| self.folder.index()),
+            index: has_index.then(|| self.output.index()),
         }
     }
 }
 
 impl Rewrite {
+    /// The rewrite within the memory that uploads leave, if the output is in a store, and what these take.
+    pub(super) fn beside_uploads(&self, plan: &RewritePlan) -> Result<(Self, UploadOptions)> {
+        const LEAST_PART: u64 = 8 << 20;
+        /// Half of what S3 allows, because the size of a file is an estimate.
+        const MOST_PARTS: u64 = 5000;
+        let file = plan.output_bytes() / plan.files.max(1);
+        let part = (file / MOST_PARTS).next_multiple_of(1 << 20).max(LEAST_PART);
+        let parts = (self.memory / 8 / part).clamp(2, 4);
+        let mut rewrite = self.clone();
+        if Place::of(&self.output)?.url().is_some() {
+            rewrite.memory -= (parts * part).min(self.memory / 2);
+        }
+        Ok((rewrite, UploadOptions { part_bytes: part as usize, parts: parts as usize }))
+    }
+
     /// A loader that serves the order within three quarters of the memory; row groups that are encoded take the rest.
     pub(super) fn stream(&self, plan: &RewritePlan) -> Stream<'_> {
         Stream {

@@ -8,10 +8,11 @@ use rayon::ThreadPool;
 
 use super::columns::{Columns, as_read};
 use super::destinations::Destinations;
-use super::folder::{Layout, Spill};
-use super::part::{Lost, Part, PartWriter};
+use super::lost::Lost;
+use super::part::{Part, PartWriter};
 use super::progress::Meter;
 use super::scatter::Scatter;
+use super::spill::{Layout, Spill};
 use crate::dataset::{Dataset, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::{pool, stop};
@@ -72,7 +73,7 @@ impl Spread<'_> {
     }
 
     fn unit(&self, unit: usize) -> Result<()> {
-        let (path, groups) = (self.spill.part(unit), self.groups(unit));
+        let (path, groups) = (self.spill.part(unit)?, self.groups(unit));
         let group_rows = |group: u32| self.dataset.index().row_group(group).map_or(0, |entry| entry.rows());
         match Part::open(&path, 0..0) {
             Ok(_) => {

@@ -268,10 +268,16 @@ fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
         let column = reader.metadata().row_group(2).column(1).byte_range();
         (column.0 as usize, column.1 as usize)
     };
+    let sound = bytes.clone();
     bytes[group.0..group.0 + group.1].fill(0xff);
-    fs::write(&path, &bytes).unwrap();
-    File::options().write(true).open(&path).unwrap().set_modified(times).unwrap();
+    let put = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(times).unwrap();
+    };
+    put(&bytes);
 
+    let words: Vec<u64> = (0..4000).map(|row| row * 3).collect();
+    LengthsBuilder::new(place.path("train.rdx")).with_given("words", words).write().unwrap();
     let order = || Global::new(4000, 9).unwrap();
     let rewrite = |name: &str| place.rewrite(name, order()).with_memory(TINY);
     let error = rewrite("failed").run().unwrap_err();
@@ -289,6 +295,26 @@ fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
     );
     let ids = Int64Array::from_iter_values(left.iter().map(|row| *row as i64));
     assert_eq!(found.column_by_name("id").unwrap().as_ref(), &ids as &dyn arrow::array::Array);
+
+    // Who resumes what is finished is told the same.
+    let index = || Index::open(place.path("skipped/index.rdx")).unwrap();
+    for step in ["all", "index alone", "all again"] {
+        let again = rewrite("skipped").with_skipping(true).with_origin("row").with_resume(true);
+        let again = match step {
+            "index alone" => again.run_task(RewriteTask::Index),
+            _ => again.run(),
+        };
+        let again = again.unwrap();
+        assert_eq!((again.rows, again.kept_files, &again.skipped), (3500, again.files, &report.skipped), "{step}");
+        let mut found = Vec::new();
+        index().lengths("words").unwrap().read(0..3500, &mut found).unwrap();
+        assert_eq!(found, left.iter().map(|row| row * 3).collect::<Vec<_>>(), "{step}");
+    }
+    assert!(place.path("skipped/_skipped.json").exists());
+    put(&sound);
+    let whole = rewrite("skipped").with_overwrite(true).run().unwrap();
+    assert_eq!((whole.rows, whole.skipped.len()), (4000, 0));
+    assert!(!place.path("skipped/_skipped.json").exists());
 
     write(&path, &rows(2000, 1999), 500);
     let stale = rewrite("stale").with_skipping(true).run().unwrap_err();

@@ -9,18 +9,20 @@ use rayon::prelude::*;
 use super::bucket::Bucket;
 use super::columns::Columns;
 use super::encode::{EncodedGroup, Encoding, GroupEncoder, OpenFile, steps};
-use super::folder::Folder;
+use super::output::Output;
 use super::plan::RewritePlan;
 use super::progress::Meter;
 use super::shape::{Group, Shape};
 use rowdex_base::error::Result;
 use rowdex_base::stop;
+use rowdex_io::source::UploadOptions;
 use rowdex_order::EpochOrder;
 
 /// What files are written with.
 pub(super) struct Writing<'a> {
     pub(super) plan: &'a RewritePlan,
-    pub(super) folder: &'a Folder,
+    pub(super) output: &'a Output,
+    pub(super) uploads: UploadOptions,
     pub(super) columns: &'a Columns,
     pub(super) encoding: &'a Encoding,
     pub(super) order: &'a dyn EpochOrder,
@@ -87,10 +89,7 @@ impl<'a> Writer<'a> {
     fn put(&mut self, group: &Group, encoded: EncodedGroup) -> Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
-            None => {
-                let path = self.writing.folder.file(self.writing.plan, group.file);
-                OpenFile::create(path, false, self.writing.encoding)?
-            }
+            None => self.writing.create(group.file)?,
         };
         file.add(encoded)?;
         self.writing.meter.advance(group.positions.end - group.positions.start);
@@ -105,14 +104,18 @@ impl<'a> Writer<'a> {
 
     /// Writes a file without rows.
     pub(super) fn write_empty(&mut self, file: u64) -> Result<()> {
-        let path = self.writing.folder.file(self.writing.plan, file);
-        let length = OpenFile::create(path, false, self.writing.encoding)?.commit()?;
+        let length = self.writing.create(file)?.commit()?;
         self.writing.meter.bytes_written.fetch_add(length, Ordering::Relaxed);
         Ok(())
     }
 }
 
 impl<'a> Writing<'a> {
+    fn create(&self, file: u64) -> Result<OpenFile> {
+        let path = self.output.file(self.plan, file);
+        OpenFile::create(path, self.output.create(self.plan, file, self.uploads)?, self.encoding)
+    }
+
     /// Encodes those rows of a row group that are in the bucket.
     fn encode(&self, bucket: &Bucket, group: &Group, begun: Option<GroupEncoder<'a>>) -> Result<Encoded<'a>> {
         let mut encoder = begun.map_or_else(|| self.encoding.group(), Ok)?;

@@ -68,7 +68,6 @@ fn change(folder: &Path, index: &Path, how: &str) {
 }
 
 #[test]
-#[cfg(unix)]
 fn an_index_that_is_overwritten_or_cut_off_while_it_is_open_goes_on_serving_the_rows_it_was_opened_with() {
     for how in ["cut off", "emptied", "zeros", "another index"] {
         alone::succeeded(&alone::run(

@@ -38,7 +38,6 @@ fn ids(batch: &RecordBatch) -> Vec<i64> {
 }
 
 #[test]
-#[cfg(unix)]
 fn many_datasets_of_many_files_are_built_read_and_verified_where_few_files_may_be_open() {
     alone::succeeded(&alone::run("open_files::serves_many_datasets", Some(LIMIT), &[]));
 }

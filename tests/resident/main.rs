@@ -34,8 +34,11 @@ static ALLOCATOR: rowdex::MappedBlocks = rowdex::MappedBlocks::new();
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes that are kept of a column of a row group: what the footer says of it, and where its pages are.
-const FOOTER: u64 = 1 << 10;
+/// Bytes that are kept of a column of a row group: what the footer says of it.
+const FOOTER: u64 = 40;
+
+/// Bytes that are kept of a column: its type in several schemas, and the headers of its arrays in batches.
+const COLUMN: u64 = 2 << 10;
 
 /// Threads of every loader.
 const THREADS: usize = 2;
@@ -361,7 +364,7 @@ fn what_is_resident_of_a_loader_is_what_it_was_given_and_what_is_told_besides() 
         let group = decoded * group_rows as u64 / rows as u64;
         // What a dataset keeps of the footers of its files.
         let columns = (shape.batch)(0..1).num_columns() as u64;
-        let footers = columns * (rows / group_rows) as u64 * FOOTER;
+        let footers = columns * (COLUMN + (rows / group_rows) as u64 * FOOTER);
         for memory in shape.memory[size] {
             let memory = memory << 10;
             let output = Command::new(std::env::current_exe().unwrap())

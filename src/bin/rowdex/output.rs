@@ -93,15 +93,11 @@ impl Sink {
             _ => Path::new("."),
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // Temporary files are private otherwise, and this one is to become an ordinary one.
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".{}.tmp-", name.chars().take(50).collect::<String>());
-        builder.prefix(&prefix).rand_bytes(16);
-        #[cfg(unix)]
-        {
-            // Temporary files are private otherwise, and this one is to become an ordinary one.
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
+        builder.prefix(&prefix).rand_bytes(16).permissions(permissions);
         let file = BufWriter::new(builder.tempfile_in(folder).map_err(named)?);
         Ok(Self { target: Target::File { file, path: path.to_owned(), overwrite }, error: None })
     }

@@ -31,6 +31,7 @@ use crate::size::Memory;
   rowdex shuffle data/ -o regrouped/ --order sequential --row-group-rows 100000
   rowdex shuffle train.rdx -o long/ --where "length(text) > 200" --columns id,text --origin row_id
   rowdex shuffle train.rdx -o shuffled/ --resume                after it was stopped
+  rowdex shuffle s3://bucket/train.rdx -o s3://bucket/shuffled/ --spill /nvme
   rowdex shuffle train.rdx -o out/ --tasks 8 --task 3 --step spill        on eight machines, then on any
   rowdex shuffle train.rdx -o out/ --tasks 8 --task 3 --step write        number of them, and then once
   rowdex shuffle train.rdx -o out/ --step index
@@ -42,8 +43,8 @@ pub(crate) struct ShuffleArgs {
     #[arg(required = true, value_name = "INDEX|DATA")]
     input: Vec<PathBuf>,
 
-    /// The folder to write to.
-    #[arg(short, long, value_name = "DIR")]
+    /// The folder to write to, or a prefix of a store: `s3://bucket/shuffled/`, gs:// or az://.
+    #[arg(short, long, value_name = "DIR|URL")]
     output: PathBuf,
 
     /// The order of the output: `global` shuffles all rows among all, `blocks(K)` or `blocks:K` shuffles row groups and
@@ -95,7 +96,7 @@ pub(crate) struct ShuffleArgs {
     #[arg(long, value_name = "NAME")]
     origin: Option<String>,
 
-    /// Spill rows to a folder in this one [default: in the output folder].
+    /// Spill rows to a folder in this one, which is local [default: in the output folder, if that is local].
     #[arg(long, value_name = "DIR")]
     spill: Option<PathBuf>,
 
@@ -251,10 +252,14 @@ impl ShuffleArgs {
         {
             return Ok((Index::open(only)?, None));
         }
-        let output = std::path::absolute(&self.output).unwrap_or_else(|_| self.output.clone());
+        let absolute = |path: &Path| match is_url(path) {
+            true => path.to_owned(),
+            false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        };
+        let output = absolute(&self.output);
         for input in &self.input {
-            let input = std::path::absolute(input).unwrap_or_else(|_| input.clone());
-            if input.is_dir() && output.starts_with(&input) {
+            let input = absolute(input);
+            if (is_url(&input) || input.is_dir()) && output.starts_with(&input) {
                 let message = format!("{}: the output is within the input", self.output.display());
                 return Err(Failure::new(format!("{message}; choose a folder beside it")));
             }
@@ -263,7 +268,8 @@ impl ShuffleArgs {
             IndexBuilder::new(&self.input).with_overwrite(true).build(path)?;
             Ok::<_, Failure>(Index::open(path)?)
         };
-        if self.dry_run {
+        // A store keeps no index of the input: what is gone on with must have the same files, or an index of them.
+        if self.dry_run || is_url(&self.output) {
             let folder = tempfile::tempdir().map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
             return Ok((build(&folder.path().join("source.rdx"))?, Some(folder)));
         }
@@ -443,6 +449,9 @@ impl ShuffleArgs {
 /// Whether a path is an index, and not data to build one of.
 fn is_index(path: &Path) -> bool {
     let is_data = [".parquet", ".parq", ".pq", "/"].iter().any(|end| path.to_string_lossy().ends_with(end));
-    let is_url = path.to_string_lossy().contains("://");
-    !is_data && (path.is_file() || is_url && path.to_string_lossy().ends_with(".rdx"))
+    !is_data && (path.is_file() || is_url(path) && path.to_string_lossy().ends_with(".rdx"))
+}
+
+fn is_url(path: &Path) -> bool {
+    path.to_string_lossy().contains("://")
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 use crate::failure::Failure;
 
 /// Whether Ctrl-C, SIGTERM or SIGQUIT has come. When another one comes, the program ends at once.
-#[cfg(unix)]
 pub(crate) fn asked_to_end() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::TERM_SIGNALS;
     use signal_hook::flag;
@@ -19,9 +18,4 @@ pub(crate) fn asked_to_end() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))?;
     }
     Ok(asked)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn asked_to_end() -> Result<Arc<AtomicBool>, Failure> {
-    Ok(Arc::default())
 }

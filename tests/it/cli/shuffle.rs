@@ -136,7 +136,6 @@ fn a_shuffle_killed_at_any_moment_goes_on_to_the_same_bytes() {
 }
 
 /// What is written is limited, as by a disk that is full.
-#[cfg(unix)]
 #[test]
 fn a_disk_that_takes_no_more_is_an_error_and_the_run_goes_on_when_it_does() {
     let place = Place::with_index();
@@ -218,7 +217,6 @@ fn a_small_disk_is_told_beforehand_and_one_that_gets_full_is_an_error_until_it_i
 }
 
 /// Folders that nobody may write to stop everybody but root, who becomes somebody else here.
-#[cfg(unix)]
 #[test]
 fn a_folder_that_must_not_be_written_to_is_named_and_what_is_there_stays() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

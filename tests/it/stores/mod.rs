@@ -20,6 +20,7 @@ mod ranks;
 mod reading;
 mod redirects;
 mod server;
+mod shuffled;
 mod tier;
 
 use std::fs::File;

@@ -249,16 +249,19 @@ impl Azurite {
         Some(server)
     }
 
-    /// What reaches it, with the key that all emulators have.
     pub(super) fn options(&self) -> StoreOptions {
-        StoreOptions::default()
-            .with_config("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1")
-            .with_config("AZURE_STORAGE_ENDPOINT", format!("http://{}/devstoreaccount1", self.address))
-            .with_config("AZURE_ALLOW_HTTP", "true")
-            .with_config(
-                "AZURE_STORAGE_ACCOUNT_KEY",
-                "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
-            )
+        configured(self.environment())
+    }
+
+    /// What reaches it, with the key that all emulators have.
+    pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
+        let key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+        vec![
+            ("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1".to_owned()),
+            ("AZURE_STORAGE_ENDPOINT", format!("http://{}/devstoreaccount1", self.address)),
+            ("AZURE_ALLOW_HTTP", "true".to_owned()),
+            ("AZURE_STORAGE_ACCOUNT_KEY", key.to_owned()),
+        ]
     }
 }
 

@@ -27,6 +27,7 @@ const HEADER: usize = 64;
 const MAPS: usize = 32;
 const MOST_IDLE: usize = 16 << 20;
 /// Maps of so many bytes and more may have huge pages.
+#[cfg(target_os = "linux")]
 const HUGE: usize = 4 << 20;
 /// Longer ones do not wait. Columns of a decoded row group are rarely longer.
 const LONGEST_IDLE: usize = 8 << 20;

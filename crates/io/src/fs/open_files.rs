@@ -116,29 +116,15 @@ pub fn most_open() -> usize {
 }
 
 /// How many files the process may have open now: programs raise the limit while they run.
-#[cfg(unix)]
 fn limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-#[cfg(not(unix))]
-fn limit() -> u64 {
-    1024
-}
-
 /// Whether the process, or the machine, has too many files open.
 pub(super) fn is_out_of_files(error: &io::Error) -> bool {
-    #[cfg(unix)]
-    {
-        use rustix::io::Errno;
-        let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-        error.raw_os_error().is_some_and(|code| codes.contains(&code))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = error;
-        false
-    }
+    use rustix::io::Errno;
+    let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 /// Closes the half of the pool that was used least recently; false if it is empty.

@@ -66,29 +66,12 @@ fn until_full(length: usize, mut read: impl FnMut(usize) -> io::Result<usize>) -
     Ok(filled)
 }
 
-#[cfg(unix)]
 fn read_into(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(file, buffer, offset)?)
 }
 
-/// `seek_read` moves the file's position, which nothing here relies on.
-#[cfg(windows)]
-fn read_into(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
-}
-
 /// Reads into what `buffer` has room for behind its end, which need not be cleared for that: clearing memory takes a
 /// third of the time of reading into it from the page cache.
-#[cfg(unix)]
 fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), offset)?)
-}
-
-#[cfg(windows)]
-fn read_some(file: &File, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
-    let filled = buffer.len();
-    buffer.resize(buffer.capacity(), 0);
-    let read = read_into(file, &mut buffer[filled..], offset);
-    buffer.truncate(filled + *read.as_ref().unwrap_or(&0));
-    read
 }

@@ -170,15 +170,9 @@ fn file_stat(metadata: &std::fs::Metadata) -> FileStat {
     FileStat { size: metadata.len(), mtime_ns: mtime, etag: None }
 }
 
-#[cfg(unix)]
 fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (a.dev(), a.ino()) == (b.dev(), b.ino())
-}
-
-#[cfg(not(unix))]
-fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
-    a.len() == b.len() && a.modified().ok() == b.modified().ok() && a.created().ok() == b.created().ok()
 }
 
 fn read_exact_at(file: &File, range: Range<u64>) -> Result<Bytes> {
@@ -235,7 +229,6 @@ mod tests {
         assert_eq!(source.read("f", &[3..5, 0..0, 9..10]).unwrap(), ["34", "", "9"]);
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_replaced_file_is_read_as_the_old_one_until_somebody_asks_for_its_stat() {
         let (directory, source) = directory_with("f", b"old bytes");

@@ -1,11 +1,13 @@
 //! What stands for the stores in a library that was built without them.
 
+use std::io::{self, Write};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::place::Url;
-use super::{FileStat, Source, StoreOptions};
+use super::{FileStat, Source, StoreOptions, UploadOptions};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Nothing: this library was built without the feature `object-store`.
@@ -34,12 +36,27 @@ impl ObjectSource {
     }
 
     #[doc(hidden)]
-    pub fn get_whole(&self) -> Result<Bytes> {
+    pub fn get_whole(&self, _path: &str) -> Result<Bytes> {
         match *self {}
     }
 
     #[doc(hidden)]
-    pub fn put(&self, _bytes: Bytes, _overwrite: bool) -> Result<()> {
+    pub fn put(&self, _path: &str, _bytes: Bytes, _overwrite: bool) -> Result<()> {
+        match *self {}
+    }
+
+    #[doc(hidden)]
+    pub fn create(self: &Arc<Self>, _path: &str, _options: UploadOptions) -> Result<ObjectWriter> {
+        match **self {}
+    }
+
+    #[doc(hidden)]
+    pub fn remove(&self, _path: &str) -> Result<()> {
+        match *self {}
+    }
+
+    #[doc(hidden)]
+    pub fn take_back(&self, _path: &str) -> Result<()> {
         match *self {}
     }
 }
@@ -50,6 +67,27 @@ impl Source for ObjectSource {
     }
 
     fn read(&self, _path: &str, _ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        match *self {}
+    }
+}
+
+/// Nothing, as there is no store to write to.
+#[derive(Debug)]
+pub enum ObjectWriter {}
+
+impl ObjectWriter {
+    #[doc(hidden)]
+    pub fn commit(self) -> Result<u64> {
+        match self {}
+    }
+}
+
+impl Write for ObjectWriter {
+    fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+        match *self {}
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         match *self {}
     }
 }

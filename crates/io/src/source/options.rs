@@ -70,6 +70,18 @@ impl StoreOptions {
     }
 }
 
+/// The folder of the notes of uploads that are under way: `_uploads/NAME` of the object `NAME` beside it.
+pub const NOTES: &str = "_uploads/";
+
+/// What an object that is written in parts takes in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UploadOptions {
+    /// Bytes of a part; S3 wants 5 MiB or more, and at most 10,000 parts.
+    pub part_bytes: usize,
+    /// Parts in memory at once, the one that is being filled among them; 2 at least.
+    pub parts: usize,
+}
+
 impl Default for StoreOptions {
     fn default() -> Self {
         Self { concurrency: 64, deadline: Duration::from_secs(120), retries: 10, gap: 0, config: Vec::new() }

@@ -95,16 +95,10 @@ fn try_lock(entry: &Path, wait: Duration) -> io::Result<Tried> {
 }
 
 /// Whether a file that is open has that name still.
-#[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|metadata| (metadata.dev(), metadata.ino()));
     identity(file.metadata()) == identity(fs::metadata(path))
-}
-
-#[cfg(not(unix))]
-fn is_at(_: &File, path: &Path) -> bool {
-    path.exists()
 }
 
 /// The result of a wait.

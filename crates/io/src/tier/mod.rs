@@ -296,7 +296,6 @@ impl<V> Tier<V> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut builder = fs::DirBuilder::new();
                 builder.recursive(true);
-                #[cfg(unix)]
                 std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
                 builder.create(&self.options.folder)?;
                 work()

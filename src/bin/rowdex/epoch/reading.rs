@@ -56,9 +56,10 @@ pub(crate) fn read(
         left: most_steps.unwrap_or(u64::MAX),
         substituted: 0,
         peak_held_bytes: 0,
+        counted: dataset.counters(),
     };
     let mut bar = progress::EpochBar::new(dataset);
-    let (before, started) = (dataset.counters(), Instant::now());
+    let (before, started) = (walk.counted, Instant::now());
     let (mut epochs, mut total_served) = (Vec::new(), 0);
     for epoch in first..end {
         epochs.push(walk.epoch(epoch, &mut bar, if most_steps.is_some() { 1 } else { end - epoch })?);
@@ -69,7 +70,7 @@ pub(crate) fn read(
     }
     bar.finish();
 
-    let cost = dataset.counters() - before;
+    let cost = walk.counted - before;
     let seconds = started.elapsed().as_secs_f64();
     let rows_per_second = output::rate(total_served, seconds);
     Ok(walk.report(chosen.rows, sampling.world_size, cost, (seconds, rows_per_second), epochs))
@@ -93,12 +94,14 @@ struct Walk<'a> {
     left: u64,
     substituted: u64,
     peak_held_bytes: u64,
+    /// What was counted when the last epoch was over: a loader goes on with the next one at once.
+    counted: Counters,
 }
 
 impl Walk<'_> {
     /// Reads an epoch, or as many of its steps as are left. The bar is for so many epochs like it.
     fn epoch(&mut self, epoch: u64, bar: &mut progress::EpochBar, epochs: u64) -> Result<EpochReport, Failure> {
-        let (before, started) = (self.dataset.counters(), Instant::now());
+        let started = Instant::now();
         self.served.clear();
         let plans = self.ranks.iter().map(|rank| rank.sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;
         self.tokens = match (self.ranks.first().and_then(|rank| rank.sampler.packed()), plans.first()) {
@@ -126,7 +129,8 @@ impl Walk<'_> {
         if let (Some(rank), Some(last)) = (self.ranks.first(), steps.checked_sub(1)) {
             self.state = Some(rank.sampler.state_after(epoch, first_step + last)?);
         }
-        let cost = self.dataset.counters() - before;
+        let counters = self.dataset.counters();
+        let cost = counters - std::mem::replace(&mut self.counted, counters);
         let seconds = started.elapsed().as_secs_f64();
         Ok(EpochReport {
             epoch,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use bytes::{Bytes, BytesMut};
+use object_store::multipart::PartId;
 use object_store::path::Path;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
@@ -43,7 +44,7 @@ pub(super) struct Part {
 
 impl Client {
     pub(super) fn new(url: &Url, options: &StoreOptions) -> Result<Self> {
-        let Connection { store, credentials, hub } = connection(url, options)
+        let Connection { store, parts, credentials, hub } = connection(url, options)
             .map_err(|error| Fault::of_configuration(&error, url).error.with_file(url.to_string()))?;
         let runtime =
             Builder::new_multi_thread().worker_threads(THREADS).thread_name("rowdex-store").enable_all().build();
@@ -51,6 +52,7 @@ impl Client {
             .map_err(|error| Error::io("cannot start the threads for the store", error).with_file(url.to_string()))?;
         let shared = Arc::new(Shared {
             store,
+            parts,
             credentials,
             hub,
             url: url.clone(),
@@ -168,6 +170,27 @@ impl Client {
             shared.put(&path, bytes, overwrite).await
         })?
         .wait()
+    }
+
+    pub(super) fn remove(&self, key: String) -> Result<()> {
+        self.start(|shared| async move { shared.remove(&path(&key)?).await })?.wait()
+    }
+
+    pub(super) fn begin_upload(&self, key: String) -> Result<String> {
+        self.start(|shared| async move { shared.begin_upload(&path(&key)?).await })?.wait()
+    }
+
+    /// Starts sending a part of an upload.
+    pub(super) fn upload_part(&self, key: String, id: String, number: usize, bytes: Bytes) -> Result<Pending<PartId>> {
+        self.start(move |shared| async move { shared.upload_part(&path(&key)?, &id, number, bytes).await })
+    }
+
+    pub(super) fn complete_upload(&self, key: String, id: String, parts: Vec<PartId>, length: u64) -> Result<()> {
+        self.start(move |shared| async move { shared.complete_upload(&path(&key)?, &id, parts, length).await })?.wait()
+    }
+
+    pub(super) fn abort_upload(&self, key: String, id: String) -> Result<()> {
+        self.start(|shared| async move { shared.abort_upload(&path(&key)?, &id).await })?.wait()
     }
 }
 

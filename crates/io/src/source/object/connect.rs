@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use object_store::multipart::MultipartStore;
 use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig, aws, azure, gcp, http};
 
 use super::credentials::Credentials;
@@ -26,6 +27,8 @@ fn install_cryptography() {
 /// How a store is asked.
 pub(super) struct Connection {
     pub(super) store: Arc<dyn ObjectStore>,
+    /// The same, where it takes objects in parts.
+    pub(super) parts: Option<Arc<dyn MultipartStore>>,
     /// `None` if requests go without any.
     pub(super) credentials: Option<Credentials>,
     /// What the hub alone is asked.
@@ -63,7 +66,8 @@ pub(super) fn connection(url: &Url, options: &StoreOptions) -> object_store::Res
             let skips = builder.get_config_value(&<$keys>::SkipSignature).and_then(|skips| truth(&skips));
             let store = builder.$named(&url.authority).build()?;
             let credentials = (skips != Some(true)).then(|| Credentials::of(store.credentials()));
-            Connection { store: Arc::new(store), credentials, hub: None }
+            let store = Arc::new(store);
+            Connection { parts: Some(Arc::clone(&store) as _), store, credentials, hub: None }
         }};
     }
     Ok(match url.scheme {
@@ -94,7 +98,7 @@ pub(super) fn connection(url: &Url, options: &StoreOptions) -> object_store::Res
                 Some(hub) => store.with_http_connector(HubConnector(Arc::clone(hub))).build()?,
                 None => store.with_http_connector(Transport { follows: true }).build()?,
             };
-            Connection { store: Arc::new(store), credentials: None, hub }
+            Connection { store: Arc::new(store), parts: None, credentials: None, hub }
         }
     })
 }

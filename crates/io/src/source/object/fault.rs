@@ -298,16 +298,17 @@ impl Fault {
 fn credentials(scheme: Scheme, given: bool) -> &'static str {
     match (scheme, given) {
         (Scheme::S3, true) => {
-            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION, and what they may read"
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION, and what they may read \
+             or write"
         }
         (Scheme::S3, false) => {
             "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket"
         }
-        (Scheme::Gcs, true) => "check GOOGLE_APPLICATION_CREDENTIALS, and what it may read",
+        (Scheme::Gcs, true) => "check GOOGLE_APPLICATION_CREDENTIALS, and what it may read or write",
         (Scheme::Gcs, false) => "set GOOGLE_APPLICATION_CREDENTIALS, or GOOGLE_SKIP_SIGNATURE=true for a public bucket",
         (Scheme::Azure, true) => {
             "check AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY, and what they \
-             may read"
+             may read or write"
         }
         (Scheme::Azure, false) => {
             "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_SKIP_SIGNATURE=true for a public \

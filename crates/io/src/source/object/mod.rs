@@ -20,6 +20,8 @@ mod requests;
 mod tests;
 mod transport;
 mod upload;
+mod uploads;
+mod writer;
 
 use std::fmt;
 use std::ops::Range;
@@ -28,8 +30,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use self::client::{Client, Part};
+pub use self::writer::ObjectWriter;
 use super::place::{Place, Url};
-use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, cut, short_read};
+use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, UploadOptions, cut, short_read};
 use rowdex_base::buffers::Buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -123,18 +126,53 @@ impl ObjectSource {
         Ok(url.at_revision(&commit.map_err(|error| error.with_file(url.to_string()))?))
     }
 
-    /// All of the object that the root names.
+    /// All of an object; of the one that the root names, if the path is empty.
     #[doc(hidden)]
-    pub fn get_whole(&self) -> Result<Bytes> {
-        let whole =
-            self.client()?.end(self.key(""), None, None).map_err(|error| error.with_file(self.root.to_string()));
+    pub fn get_whole(&self, path: &str) -> Result<Bytes> {
+        let whole = self.client()?.end(self.key(path), None, None).map_err(|error| error.with_file(self.url(path)));
         Ok(whole?.1)
     }
 
-    /// Writes the object that the root names, whole or not at all.
+    /// Writes an object, whole or not at all; the one that the root names, if the path is empty.
     #[doc(hidden)]
-    pub fn put(&self, bytes: Bytes, overwrite: bool) -> Result<()> {
-        self.client()?.put(self.key(""), bytes, overwrite).map_err(|error| error.with_file(self.root.to_string()))
+    pub fn put(&self, path: &str, bytes: Bytes, overwrite: bool) -> Result<()> {
+        self.client()?.put(self.key(path), bytes, overwrite).map_err(|error| error.with_file(self.url(path)))
+    }
+
+    /// Begins an object, which appears whole or not at all, and holds no more of it than these options say.
+    #[doc(hidden)]
+    pub fn create(self: &Arc<Self>, path: &str, options: UploadOptions) -> Result<ObjectWriter> {
+        Ok(ObjectWriter::new(Arc::clone(self), path, options))
+    }
+
+    /// Removes an object, if it is there.
+    #[doc(hidden)]
+    pub fn remove(&self, path: &str) -> Result<()> {
+        self.client()?.remove(self.key(path)).map_err(|error| error.with_file(self.url(path)))
+    }
+
+    /// Takes back the upload of an object that a process did not live to complete, which its note tells of.
+    #[doc(hidden)]
+    pub fn take_back(&self, path: &str) -> Result<()> {
+        match self.get_whole(&writer::note(path)) {
+            Ok(id) => match self.take_back_upload(path, &String::from_utf8_lossy(&id)) {
+                // It was completed, and nobody was left to remove the note. Not all stores say so in the same way.
+                Err(_) if self.stat(path).is_ok() => self.remove(&writer::note(path)),
+                taken => taken,
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_back_upload(&self, path: &str, id: &str) -> Result<()> {
+        let taken = self.client()?.abort_upload(self.key(path), id.to_owned());
+        taken.map_err(|error| error.with_file(self.url(path)))?;
+        self.remove(&writer::note(path))
+    }
+
+    fn url(&self, path: &str) -> String {
+        self.root.with_key(self.key(path)).to_string()
     }
 
     fn start(&self, path: &str, expected: Option<&FileStat>, ranges: &[Range<u64>]) -> Result<Pending<Vec<Bytes>>> {
@@ -161,7 +199,7 @@ impl ObjectSource {
 
 impl Source for ObjectSource {
     fn location(&self, path: &str) -> Option<String> {
-        Some(self.root.with_key(self.key(path)).to_string())
+        Some(self.url(path))
     }
 
     fn stat(&self, path: &str) -> Result<FileStat> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use object_store::client::HttpError;
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -34,6 +35,8 @@ const LARGE: usize = 64 << 20;
 /// What requests need.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn ObjectStore>,
+    /// The same, where it takes objects in parts.
+    pub(super) parts: Option<Arc<dyn MultipartStore>>,
     /// `None` if requests go without any.
     pub(super) credentials: Option<Credentials>,
     /// What the hub alone is asked; `None` for any other store.
@@ -51,7 +54,7 @@ pub(super) struct Shared {
 type Answer = Result<GetResult, Fault>;
 
 /// One request with its repetitions.
-struct Attempts<'a> {
+pub(super) struct Attempts<'a> {
     shared: &'a Shared,
     _permit: SemaphorePermit<'a>,
     deadline: Instant,
@@ -61,14 +64,14 @@ struct Attempts<'a> {
 
 impl Attempts<'_> {
     /// One attempt, which ends at the deadline at the latest.
-    async fn limit<T>(&self, attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    pub(super) async fn limit<T>(&self, attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
         let late = |_| Err(Fault::new(Sort::Passing, ErrorKind::Io, "the store does not answer in time"));
         tokio::time::timeout_at(self.deadline, attempt).await.unwrap_or_else(late)
     }
 
     /// Waits until it is time to try again, unless that is in vain or too late.
-    async fn again(&mut self, fault: Fault) -> Result<()> {
+    pub(super) async fn again(&mut self, fault: Fault) -> Result<()> {
         if fault.sort != Sort::Passing || self.left == 0 {
             return Err(fault.error);
         }
@@ -99,7 +102,7 @@ impl Attempts<'_> {
 
 impl Shared {
     /// Waits for a turn, and for credentials. The time for the request is counted from its turn.
-    async fn attempts(&self) -> Result<Attempts<'_>> {
+    pub(super) async fn attempts(&self) -> Result<Attempts<'_>> {
         let permit = self.permits.acquire().await;
         let permit = permit.map_err(|_| Error::new(ErrorKind::Internal, "the store is closed"))?;
         let deadline = Instant::now() + self.deadline;

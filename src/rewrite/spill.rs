@@ -1,0 +1,189 @@
+//! The folder with spilled rows: how they are laid out, and how much room there is.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::plan::RewritePlan;
+use super::shape::Buckets;
+use super::target::{LAYOUT, failed, remove_file, remove_temporary};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_io::fs::atomic::AtomicFile;
+use rowdex_io::source::place::Place;
+
+/// Its name in an output folder.
+pub(super) const SPILL: &str = "_spill";
+
+/// The folder with spilled rows.
+#[derive(Debug)]
+pub(super) struct Spill {
+    /// `None` if the output is in a store, and no folder was named.
+    path: Option<PathBuf>,
+}
+
+/// How rows are spilled: decided by whoever spills first, as it depends on the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) buckets: Buckets,
+    /// Where units of row groups end.
+    pub(super) units: Vec<u32>,
+}
+
+impl Spill {
+    /// The folder for a plan: in `given`, or in the output folder.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a URL.
+    pub(super) fn new(given: Option<&Path>, output: Option<&Path>, plan: &RewritePlan) -> Result<Self> {
+        let Some(folder) = given else { return Ok(Self { path: output.map(|folder| folder.join(SPILL)) }) };
+        match Place::of(folder)? {
+            Place::Local(folder) => {
+                Ok(Self { path: Some(folder.join(format!("rowdex-spill-{:016x}", plan.fingerprint()))) })
+            }
+            Place::Remote(url) => Err(Error::new(ErrorKind::InvalidArgument, "rows are not spilled to a store")
+                .with_file(url.to_string())
+                .with_hint("name a folder of a local disk, or one that all machines mount")),
+        }
+    }
+
+    /// The folder.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is none.
+    pub(super) fn folder(&self) -> Result<&Path> {
+        self.path.as_deref().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, "rows have to be spilled, and no folder is named for them")
+                .with_hint(
+                    "name a spill folder on a local disk (or one that all machines mount, for tasks), or give more \
+                     memory",
+                )
+        })
+    }
+
+    /// Makes the folder, and gives the layout that it has, or the given one if it has none.
+    pub(super) fn prepare(&self, layout: Layout, is_alone: bool) -> Result<Layout> {
+        let folder = self.folder()?;
+        fs::create_dir_all(folder).map_err(|error| failed("cannot make the spill folder", folder, error))?;
+        if is_alone {
+            remove_temporary(folder)?;
+        }
+        let path = folder.join(LAYOUT);
+        if let Some(known) = self.layout()? {
+            return Ok(known);
+        }
+        let text =
+            json!({"rows": layout.buckets.positions.end, "bucket_rows": layout.buckets.rows, "units": layout.units});
+        let mut file = AtomicFile::create(&path, false)?;
+        file.write_all(text.to_string().as_bytes()).map_err(|error| failed("cannot write the layout", &path, error))?;
+        match file.commit() {
+            Ok(()) => Ok(layout),
+            // Another task was faster.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.layout().map(|known| known.unwrap_or(layout))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The layout of what was spilled.
+    pub(super) fn layout(&self) -> Result<Option<Layout>> {
+        let Some(path) = self.path.as_ref().map(|folder| folder.join(LAYOUT)) else { return Ok(None) };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("cannot read the layout", &path, error)),
+        };
+        let parse = || {
+            let layout: Value = serde_json::from_str(&text).ok()?;
+            let units = layout.get("units")?.as_array()?.iter().map(|end| u32::try_from(end.as_u64()?).ok());
+            let rows = layout.get("bucket_rows")?.as_u64().filter(|rows| (1..=u64::from(u32::MAX)).contains(rows))?;
+            let buckets = Buckets { positions: 0..layout.get("rows")?.as_u64()?, rows };
+            Some(Layout { buckets, units: units.collect::<Option<_>>()? })
+        };
+        parse().map(Some).ok_or_else(|| {
+            Error::new(ErrorKind::Io, "the layout of the spilled rows is damaged")
+                .with_file(path.display().to_string())
+                .with_hint("remove the spill folder, and begin anew")
+        })
+    }
+
+    /// The file of a unit of row groups.
+    pub(super) fn part(&self, unit: usize) -> Result<PathBuf> {
+        Ok(self.folder()?.join(format!("{unit:06}.part")))
+    }
+
+    pub(super) fn remove(&self) -> Result<()> {
+        self.path.as_deref().map_or(Ok(()), remove)
+    }
+
+    /// Compares the room that there is with what will be written, before anything is.
+    pub(super) fn check_room(&self, spilled: u64, output: Option<&Path>, written: u64) -> Result<()> {
+        let parent = |path: &Path| path.ancestors().find(|path| path.is_dir()).map(Path::to_owned);
+        let spill = self.path.as_deref().and_then(parent);
+        let output = output.and_then(parent);
+        let of = |folder: &Option<PathBuf>| folder.as_deref().and_then(device);
+        let is_shared = spill.is_some() && output.is_some() && of(&spill) == of(&output);
+        let wanted = if is_shared { spilled.saturating_add(written) } else { spilled };
+        for (folder, what, wanted) in [(spill, "spilled rows", wanted), (output, "the output", written)] {
+            let Some(folder) = folder else { continue };
+            if let Some(free) = free_bytes(&folder).filter(|free| *free < wanted) {
+                let message = format!("{what} need about {wanted} bytes, and {free} are free");
+                return Err(Error::new(ErrorKind::Io, message)
+                    .with_file(folder.display().to_string())
+                    .with_hint("make room, or name a spill folder on another disk"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which file system a path is on.
+fn device(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|metadata| metadata.dev())
+}
+
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(folder).ok()?;
+    stat.f_bavail.checked_mul(stat.f_frsize)
+}
+
+/// Removes a spill folder, and nothing that a rewrite did not put there.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| failed("cannot list the spill folder", path, error))?,
+    };
+    // Parts are nothing without it, so whoever is killed here leaves nothing that would be gone on with.
+    remove_file(&path.join(LAYOUT))?;
+    for entry in entries {
+        let name = entry.map_err(|error| failed("cannot list the spill folder", path, error))?.file_name();
+        let name_text = name.to_string_lossy();
+        if name_text.ends_with(".part") || name_text == LAYOUT || name_text.contains(".tmp-") {
+            remove_file(&path.join(&name))?;
+        }
+    }
+    match fs::remove_dir(path) {
+        // Something else is in it.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_goes_first_so_that_a_removal_that_ends_early_leaves_nothing_to_go_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        for part in 0..20 {
+            // Not to be removed as a file.
+            fs::create_dir(folder.path().join(format!("{part:06}.part"))).unwrap();
+        }
+        fs::write(folder.path().join(LAYOUT), "{}").unwrap();
+        assert!(remove(folder.path()).is_err());
+        assert!(!folder.path().join(LAYOUT).exists());
+    }
+}
