@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +24,10 @@ class CargoBuild(BuildHookInterface[Any]):
         if not (repository / "Cargo.toml").is_file():
             raise RuntimeError("rowdex is built from its repository: pip install ./python")
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        # For another machine, if cargo's own variable says so.
+        triple = os.environ.get("CARGO_BUILD_TARGET", "")
+        if "-linux-" in triple:
+            platform = f"linux_{triple.split('-')[0]}"
         build_data["pure_python"] = False
         # No part of it is compiled against Python, so it is for every Python 3 there is.
         build_data["tag"] = f"py3-none-{platform}"
@@ -47,7 +52,7 @@ class CargoBuild(BuildHookInterface[Any]):
         allocator = ["--cfg", "rowdex_allocator" if mimalloc else "rowdex_library"]
         self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", "--", *last, *allocator)
         self.cargo("rustc", *common, "--bin", "rowdex", "--", *last)
-        built = target / ("debug" if profile == "dev" else profile)
+        built = target / triple / ("debug" if profile == "dev" else profile)
         build_data["force_include"].update(
             {
                 str(built / LIBRARY): f"rowdex/{LIBRARY}",
@@ -55,6 +60,21 @@ class CargoBuild(BuildHookInterface[Any]):
             }
         )
         build_data["shared_scripts"][str(built / "rowdex")] = "rowdex"
+        self.contents(repository, target / "wheel-contents", common, build_data)
+
+    def contents(
+        self, repository: pathlib.Path, folder: pathlib.Path, arguments: list[str], build_data: dict[str, Any]
+    ) -> None:
+        """Puts in which Rust packages are in it (PEP 770), and their licences."""
+        shutil.rmtree(folder, ignore_errors=True)
+        program = repository / "tools/python/contents.py"
+        subprocess.run([sys.executable, str(program), str(folder), *arguments], check=True)
+        licences = f"rowdex-{self.metadata.version}.dist-info/licenses"
+        for path in folder.iterdir():
+            if path.suffix == ".json":
+                build_data["sbom_files"].append(str(path))
+            else:
+                build_data["force_include"][str(path)] = f"{licences}/{path.name}"
 
     def cargo(self, *arguments: str) -> None:
         cargo = os.environ.get("CARGO", "cargo")

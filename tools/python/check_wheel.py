@@ -1,22 +1,35 @@
 """Checks a wheel of rowdex: python check_wheel.py WHEEL.
 
-It has the library, the command, the header and the types, no symbols for debugging, and no path of the machine that
-made it. It installs into an empty environment without a network and without Rust, and works there.
+It has the library, the command, the header, the types, the licences and a list of what it is made of, and no symbols
+for debugging. Library and command are for the processors that its name says. If this machine has these, the wheel
+installs into an empty environment without a network and without Rust, and works there.
 """
 
 from __future__ import annotations
 
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from elftools.elf.elffile import ELFFile
 
 LIBRARY, HEADER, TYPED = "rowdex/librowdex.so", "rowdex/include/rowdex.h", "rowdex/py.typed"
+CONTENTS = "sboms/rowdex.cdx.json"
+TEXTS = ("LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY.txt", "COPYRIGHT-library.html")
+# What ELF calls the processors of a wheel's name.
+MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
+
+
+def machine_of(wheel: pathlib.Path) -> str:
+    """The processors that a wheel is for, by its name."""
+    return next(name for name in MACHINES if wheel.stem.endswith(name))
 
 
 def check_contents(wheel: pathlib.Path) -> list[str]:
@@ -25,13 +38,17 @@ def check_contents(wheel: pathlib.Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         command = next((name for name in names if name.endswith(".data/scripts/rowdex")), ".data/scripts/rowdex")
-        for name in (LIBRARY, HEADER, TYPED, "rowdex/__main__.py", command):
+        metadata = next(name for name in names if name.endswith(".dist-info/WHEEL"))
+        told = [metadata.replace("WHEEL", name) for name in (CONTENTS, *(f"licenses/{text}" for text in TEXTS))]
+        for name in (LIBRARY, HEADER, TYPED, "rowdex/__main__.py", command, *told):
             if name not in names:
                 wrong.append(f"it has no {name}")
+        if told[0] in names:
+            invalid = JsonStrictValidator(SchemaVersion.V1_6).validate_str(archive.read(told[0]).decode())
+            wrong += [f"{told[0]} is no CycloneDX: {invalid}"] if invalid else []
         strangers = [name for name in names if not name.startswith(("rowdex/", "rowdex-"))]
         if strangers:
             wrong.append(f"it has {strangers}")
-        metadata = next(name for name in names if name.endswith(".dist-info/WHEEL"))
         tags = [line for line in archive.read(metadata).decode().splitlines() if line.startswith("Tag: ")]
         if len(tags) != 1 or not tags[0].startswith("Tag: py3-none-manylinux_"):
             wrong.append(f"its tags are {tags}")
@@ -39,6 +56,8 @@ def check_contents(wheel: pathlib.Path) -> list[str]:
             with archive.open(name) as file:
                 elf = ELFFile(file)
                 kept = [section.name for section in elf.iter_sections()]
+                if elf["e_machine"] != MACHINES[machine_of(wheel)]:
+                    wrong.append(f"{name} is for {elf['e_machine']}")
             symbols = [section for section in kept if section in {".symtab", ".debug_info", ".debug_line"}]
             if symbols:
                 wrong.append(f"{name} is not stripped: it has {symbols}")
@@ -88,8 +107,12 @@ def main() -> None:
     wrong = check_contents(wheel)
     if wrong:
         raise SystemExit(f"{wheel}: " + "; ".join(wrong))
+    size = f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB"
+    if machine_of(wheel) != platform.machine():
+        print(f"{size}; this machine cannot run it")
+        return
     check_installation(wheel)
-    print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, installs without a network and without Rust, and works")
+    print(f"{size}, installs without a network and without Rust, and works")
 
 
 if __name__ == "__main__":
