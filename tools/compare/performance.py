@@ -64,6 +64,9 @@ class RowGroups:
         return table
 
     def batch(self, rows: Any) -> int:
+        return len(self.rows(rows).combine_chunks())
+
+    def rows(self, rows: Any) -> Any:
         import numpy as np
         import pyarrow as pa
 
@@ -71,7 +74,7 @@ class RowGroups:
         for row, number in zip(rows, np.searchsorted(self.ends, rows, side="right")):
             start = self.ends[number - 1] if number else 0
             pieces.append(self.group(int(number)).slice(row - start, 1))
-        return len(pa.concat_tables(pieces).combine_chunks())
+        return pa.concat_tables(pieces)
 
 
 def resident() -> int:
@@ -231,12 +234,14 @@ def brief(figures: dict[str, Any]) -> list[str]:
     return table(["", "memory for", *SETS.values()], rows)
 
 
-def placed(path: pathlib.Path, lines: list[str]) -> tuple[str, str]:
-    """A document, and what it is with these lines between its marks."""
-    text = path.read_text()
-    begin, end = "<!-- tools/compare/performance.py --write -->\n", "<!-- end -->"
-    before, rest = text.split(begin)
-    return text, before + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
+MARK = "<!-- tools/compare/performance.py --write -->\n"
+
+
+def placed(path: pathlib.Path, mark: str, lines: list[str]) -> tuple[str, str]:
+    """A document, and what it is with these lines between a mark and the next end."""
+    text, end = path.read_text(), "<!-- end -->"
+    before, rest = text.split(mark)
+    return text, before + mark + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
 
 
 def main() -> None:
@@ -252,7 +257,7 @@ def main() -> None:
             sys.exit(__doc__)
     figures = json.loads(FIGURES.read_text())
     for path, lines in [(ROOT / "docs/performance.md", full(figures)), (ROOT / "README.md", brief(figures))]:
-        there, due = placed(path, lines)
+        there, due = placed(path, MARK, lines)
         if there == due:
             continue
         if sys.argv[1] == "--check":

@@ -20,6 +20,7 @@ were twenty times as large and had row groups of 32 MiB.
 from __future__ import annotations
 
 import argparse
+import functools
 import pathlib
 import resource
 import shutil
@@ -37,24 +38,6 @@ import pyarrow.parquet as pq
 import shapes
 
 
-def tab(random: np.random.Generator) -> Iterator[pa.Table]:
-    """Ten narrow columns, 100,000 rows a row group."""
-    rows = 100_000
-    names = pa.array([f"category_{number:04}" for number in range(512)])
-    for group in range(25):
-        yield pa.table(
-            {
-                "id": np.arange(group * rows, (group + 1) * rows),
-                **{f"x{column}": random.random(rows, dtype=np.float32) for column in range(4)},
-                "y": random.standard_normal(rows),
-                "n": random.integers(0, 1_000, rows).astype(np.int32),
-                "time": np.cumsum(random.integers(0, 1_000, rows)),
-                "category": names.take(pa.array(random.integers(0, 512, rows))),
-                "word": pa.array(shapes.words(random, rows, 11)),
-            }
-        )
-
-
 class Set(NamedTuple):
     makes: shapes.Makes
     """Makes the row groups of one file."""
@@ -63,7 +46,7 @@ class Set(NamedTuple):
 
 
 SETS = {
-    "tab": Set(tab, 4, "snappy"),
+    "tab": Set(functools.partial(shapes.table, groups=25), 4, "snappy"),
     "text": Set(shapes.text, 4, "zstd"),
     "images": Set(shapes.hub_images, 2, "snappy"),
     "raw_images": Set(shapes.hub_images, 2, "none"),

@@ -10,6 +10,8 @@ small enough for a machine of 16 GiB, and large enough that nothing of them stay
     mixed     5 narrow columns, row groups of 1, 50,000, 300, 200,000 and 7 rows in turn
     text      crawled text: strings of 0.1 to 20 KB, an id, a URL, a language with nulls, two numbers; zstd, 1,000 rows
     hub_images  as the hub's library writes images: a struct of a JPEG's bytes and a path, a label; snappy, 100 rows
+    table     ten narrow columns, 100,000 rows a row group
+    fixed     an id and 512 tokens, zstd, 4,000 rows a row group
 """
 
 from __future__ import annotations
@@ -145,6 +147,30 @@ def hub_images(random: Generator) -> Iterator[pa.Table]:
         yield pa.table({"image": image, "label": pa.array(random.integers(0, 1_000, rows))})
 
 
+def table(random: Generator, groups: int = 10) -> Iterator[pa.Table]:
+    rows = 100_000
+    names = pa.array([f"category_{number:04}" for number in range(512)])
+    for group in range(groups):
+        yield pa.table(
+            {
+                "id": np.arange(group * rows, (group + 1) * rows),
+                **{f"x{column}": random.random(rows, dtype=np.float32) for column in range(4)},
+                "y": random.standard_normal(rows),
+                "n": random.integers(0, 1_000, rows).astype(np.int32),
+                "time": np.cumsum(random.integers(0, 1_000, rows)),
+                "category": names.take(pa.array(random.integers(0, 512, rows))),
+                "word": pa.array(words(random, rows, 11)),
+            }
+        )
+
+
+def fixed(random: Generator) -> Iterator[pa.Table]:
+    rows = 4_000
+    for group in range(10):
+        ids = np.arange(group * rows, (group + 1) * rows)
+        yield pa.table({"id": ids, "tokens": lists(np.full(rows, 512), tokens(random, rows * 512))})
+
+
 Makes = Callable[[Generator], Iterator[pa.Table]]
 
 # What makes the row groups, how many of them a file has, and the codec.
@@ -156,6 +182,8 @@ SHAPES = {
     "mixed": (mixed, 10, "snappy"),
     "text": (text, 50, "zstd"),
     "hub_images": (hub_images, 80, "snappy"),
+    "table": (table, 5, "snappy"),
+    "fixed": (fixed, 5, "zstd"),
 }
 
 

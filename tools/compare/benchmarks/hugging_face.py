@@ -1,0 +1,63 @@
+"""Hugging Face datasets, with what PyTorch and torchdata have for ranks and states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import datasets
+from datasets.distributed import split_dataset_by_node
+from torch.utils.data import BatchSampler, DistributedSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from .peer import Job, Peer, own
+
+
+def load(job: Job, **options: Any) -> Any:
+    return datasets.load_dataset(
+        "parquet", data_files=job.files(), split="train", columns=job.columns, cache_dir=str(job.copy), **options
+    )
+
+
+class HuggingFace(Peer):
+    package = distribution = "datasets"
+    epochs = 0
+
+    def epoch(self) -> Iterable[dict[str, Any]]:
+        self.shuffled.set_epoch(self.epochs)
+        self.epochs += 1
+        return self.loader
+
+    def state(self) -> Any:
+        return self.loader.state_dict()
+
+    def load(self, states: list[Any]) -> None:
+        self.loader.load_state_dict(own(states, self.job.rank))
+
+    shuffled: Any
+    loader: Any
+
+
+class Mapped(HuggingFace):
+    manual = "a mapped Arrow copy, `DistributedSampler`, `BatchSampler`, torchdata's `StatefulDataLoader`"
+    converts = True
+
+    @classmethod
+    def prepare(cls, job: Job) -> None:
+        load(job)
+
+    def open(self) -> None:
+        dataset = load(self.job).with_format("torch")
+        self.shuffled = DistributedSampler(dataset, self.job.world, self.job.rank, seed=1)
+        batches = BatchSampler(self.shuffled, self.job.batch, drop_last=False)
+        self.loader = StatefulDataLoader(dataset, batch_size=None, sampler=batches)
+
+
+class Streaming(HuggingFace):
+    manual = "`streaming=True`, `shuffle` (1,000 rows), `split_dataset_by_node`, `StatefulDataLoader`"
+
+    def open(self) -> None:
+        self.shuffled = load(self.job, streaming=True).shuffle(seed=1)
+        dataset = split_dataset_by_node(self.shuffled, self.job.rank, self.job.world).with_format("torch")
+        self.shuffled = dataset
+        self.loader = StatefulDataLoader(dataset, batch_size=self.job.batch)

@@ -1,0 +1,64 @@
+"""LitData."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import litdata
+from litdata.streaming.item_loader import ParquetLoader
+
+from .peer import Job, Peer, groups, own, rows
+
+
+def samples(group: tuple[str, int], columns: list[str]) -> Iterator[dict[str, Any]]:
+    yield from rows(*group, columns)
+
+
+class LitData(Peer):
+    package = distribution = "litdata"
+    manual = "`optimize`, `StreamingDataset(shuffle=True, drop_last=True)`, `StreamingDataLoader`"
+    converts = True
+    options: dict[str, Any] = {"drop_last": True}
+
+    @classmethod
+    def prepare(cls, job: Job) -> None:
+        litdata.optimize(
+            functools.partial(samples, columns=job.columns), inputs=groups(job.files()), output_dir=str(job.copy),
+            chunk_bytes=job.chunk, num_workers=1,
+        )  # fmt: skip
+
+    def open(self) -> None:
+        dataset = litdata.StreamingDataset(str(self.job.copy), shuffle=True, seed=1, **self.options)
+        self.loader = litdata.StreamingDataLoader(dataset, batch_size=self.job.batch)
+
+    def epoch(self) -> Iterable[dict[str, Any]]:
+        return self.loader
+
+    def state(self) -> Any:
+        return self.loader.state_dict()
+
+    def load(self, states: list[Any]) -> None:
+        self.loader.load_state_dict(own(states, self.job.rank))
+
+
+class Whole(LitData):
+    manual = "the same with `drop_last=False`"
+    options = {"drop_last": False}
+
+
+class Parquet(LitData):
+    manual = "`index_parquet_dataset`, `StreamingDataset(item_loader=ParquetLoader())`, `StreamingDataLoader`"
+    converts = False
+
+    @classmethod
+    def prepare(cls, job: Job) -> None:
+        # Its index lies beside the files.
+        for file in job.data.glob("*.parquet"):
+            (job.copy / file.name).symlink_to(file.resolve())
+        litdata.index_parquet_dataset(str(job.copy))
+
+    def open(self) -> None:
+        self.options = {"drop_last": True, "item_loader": ParquetLoader(columns=self.job.columns)}
+        super().open()

@@ -1,0 +1,197 @@
+"""Makes a page of the cells: a table for each kind, between marks, so that what people write around them stays."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import pathlib
+import platform
+import sys
+import textwrap
+from collections.abc import Callable
+
+
+from performance import placed, short, table
+
+from .registry import TABLES, Told
+
+ROWS = ["shuffle", "ranks", "resume", "packs", "utilisation"]
+TITLES = {
+    "shuffle": "A global shuffle", "ranks": "Rows and steps of ranks", "resume": "Killed and resumed",
+    "packs": "Packs of tokens", "utilisation": "Emulated accelerators",
+}  # fmt: skip
+
+
+SETS = ["table", "fixed", "text", "hub_images"]
+"""In the order of the page."""
+
+
+def key(cell: Told) -> tuple[str, str, str, int]:
+    return cell["table"], cell.get("set", ""), cell["peer"], cell.get("accelerators", 0)
+
+
+def machine() -> str:
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return f"{os.cpu_count()} cores ({model}), {gib:.0f} GiB, Python {platform.python_version()}"
+
+
+def keep(file: pathlib.Path, cell: Told) -> None:
+    """Puts a cell in the place of the one that was measured before."""
+    there: Told = json.loads(file.read_text()) if file.exists() else {"cells": []}
+    there |= {"machine": machine()}
+    there["cells"] = [one for one in there["cells"] if key(one) != key(cell)] + [cell]
+    file.write_text(json.dumps(there, indent=1) + "\n")
+
+
+def mark(name: str) -> str:
+    return f"<!-- tools/compare/all.py page: {name} -->\n"
+
+
+def write(page: pathlib.Path, check: bool = False) -> None:
+    """Writes the tables of a page, or fails if they are others than its JSON says."""
+    found = json.loads(page.with_suffix(".json").read_text())
+    text = page.read_text() if page.exists() else f"# Benchmarks\n\n{mark('machine')}<!-- end -->\n"
+    # What is measured and has no place yet gets one.
+    new = [name for name in ROWS if of(found, name) and mark(name) not in text]
+    if new:
+        page.write_text(text + "".join(f"\n## {TITLES[name]}\n\n{mark(name)}<!-- end -->\n" for name in new))
+    lines = {"machine": where(found), **{name: lines_of(name, of(found, name)) for name in ROWS}}
+    for name, due in lines.items():
+        if mark(name) not in page.read_text():
+            continue
+        there, new = placed(page, mark(name), due)
+        if there != new and check:
+            sys.exit(f"{page.name} has other figures than its JSON: run tools/compare/all.py page")
+        page.write_text(new)
+
+
+def of(found: Told, name: str) -> list[Told]:
+    """The cells of a table, in the order of the peers in the registry."""
+    cells, order = [cell for cell in found["cells"] if cell["table"] == name], TABLES.get(name, [])
+    cells.sort(key=lambda cell: order.index(cell["peer"]) if cell["peer"] in order else len(order))
+    return sorted(cells, key=lambda cell: SETS.index(cell["set"]) if "set" in cell else 0)
+
+
+def where(found: Told) -> list[str]:
+    days = sorted({datetime.date.fromtimestamp(cell["began"]).isoformat() for cell in found["cells"]})
+    loads = [cell["load"] for cell in found["cells"]]
+    versions: dict[str, str] = {}
+    for cell in found["cells"]:
+        versions |= cell.get("versions", {})
+    listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return [
+        f"Measured on {dates}, {found['machine']}.",
+        f"Others worked on the machine: its load was {min(loads)} to {max(loads)}.",
+        *textwrap.wrap(f"Versions: {listed}.", 118),
+    ]
+
+
+def lines_of(name: str, cells: list[Told]) -> list[str]:
+    if not cells:
+        return []
+    if name == "utilisation":
+        return utilised(cells)
+    head, row, note = LAYOUTS[name]
+    lines: list[str] = []
+    # A set is named before its table.
+    for one in dict.fromkeys(cell.get("set") for cell in cells):
+        own = [cell for cell in cells if cell.get("set") == one]
+        told = [row(cell) if "error" not in cell else failed(cell, len(head)) for cell in own]
+        lines += [f"`{one}`", ""] if one else []
+        lines += [*table(head, told), ""]
+    if note:
+        lines += [f"- `{cell['peer']}`: {cell['manual']}" for cell in firsts(cells) if "manual" in cell] + [""]
+    place = " DATA/SET" if name == "shuffle" else ""
+    return [*lines, f"Each line is `python tools/compare/all.py cell {name} PEER{place}`."]
+
+
+def firsts(cells: list[Told]) -> list[Told]:
+    return list({cell["peer"]: cell for cell in cells}.values())
+
+
+def failed(cell: Told, columns: int) -> list[str]:
+    return [f"`{cell['peer']}`", plain(cell["error"]), *[""] * (columns - 2)]
+
+
+def plain(text: str) -> str:
+    """An error in one cell."""
+    return "failed: " + text.replace("|", "/").replace("<", "‹")[:90]
+
+
+def digits(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def mega(size: float) -> str:
+    return "0" if size == 0 else "< 1" if size < 1e6 else f"{size / 1e6:,.0f}"
+
+
+def shuffled(cell: Told) -> list[str]:
+    return [
+        f"`{cell['peer']}`", short(cell["rate"]), digits(cell["cpu"]), mega(cell["resident"]), mega(cell["disk"]),
+        mega(cell["converted"]), f"{cell['prepare_cpu']:.1f}", f"{cell['first']:.2f}",
+    ]  # fmt: skip
+
+
+def ranked(cell: Told) -> list[str]:
+    steps = " and ".join(map(str, cell["steps"]))
+    even = steps if len(set(cell["steps"])) == 1 else f"**{steps}**"
+    return [f"`{cell['peer']}`", even, f"{cell['served']:,}", str(cell["again"]), str(cell["never"])]
+
+
+def resumed(cell: Told) -> list[str]:
+    def told(each: Told) -> str:
+        if "refused" in each:
+            return f"error: `{each['refused'].split(':')[0]}`"
+        if not each["again"] and not each["never"]:
+            return f"exact, {each['first']:.2f} s"
+        first = f"{each['first']:.2f} s" if each["first"] else "no batch"
+        return f"**{each['again']:,} again, {each['never']:,} never**, {first}"
+
+    return [f"`{cell['peer']}`", str(cell["step"]), *map(told, cell["after"])]
+
+
+def packed(cell: Told) -> list[str]:
+    least, most = cell["steps"]
+    steps = f"{least}" if least == most else f"**{least} to {most}**"
+    shares = [f"{cell['lost']:.3%}", f"{cell['again']:.3%}", f"{cell['fill']:.2%}"]
+    return [f"`{cell['peer']}`", steps, *shares, cell["resume"], f"{cell['seconds']:.2f}"]
+
+
+def utilised(cells: list[Told]) -> list[str]:
+    """A line for each reader: the utilisation at each number of accelerators, then CPU seconds a gigabyte."""
+    worlds = sorted({cell["accelerators"] for cell in cells})
+    found = {(cell["peer"], cell["accelerators"]): cell for cell in cells}
+
+    def told(peer: str, figure: str) -> list[str]:
+        each = [found.get((peer, world), {}) for world in worlds]
+        return [f"{cell[figure]:.2f}" if figure in cell else "failed" if "error" in cell else "" for cell in each]
+
+    peers = list(dict.fromkeys(cell["peer"] for cell in cells))
+    rows = [[f"`{peer}`", *told(peer, "au"), *told(peer, "cpu_a_gigabyte")] for peer in peers]
+    head = ["reader", *(f"AU, {world}" for world in worlds), *(f"CPU s a GB, {world}" for world in worlds)]
+    command = "`python tools/compare/utilisation.py DATA --readers READER --accelerators N`"
+    return [*table(head, rows), "", f"Each cell is {command}."]
+
+
+Row = Callable[[Told], list[str]]
+LAYOUTS: dict[str, tuple[list[str], Row, bool]] = {
+    "shuffle": (
+        ["peer", "rows/s", "CPU s a million rows", "resident MB", "disk MB", "MB converted", "CPU s to prepare",
+         "s until the first batch"], shuffled, True,
+    ),
+    "ranks": (["peer", "steps of the ranks", "rows served", "served again", "never served"], ranked, True),
+    "resume": (
+        ["peer", "killed after step", "2 ranks of 64 rows", "1 of 128", "4 of 32", "1 of 64", "4 of 64"], resumed,
+        False,
+    ),
+    "packs": (
+        ["peer", "steps of a rank", "tokens never served", "served again", "fill", "resumed by five ranks",
+         "CPU s a million tokens"], packed, False,
+    ),
+}  # fmt: skip
+"""The head of each table, its lines, and whether it says what the manuals say."""

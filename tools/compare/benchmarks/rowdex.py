@@ -1,0 +1,58 @@
+"""rowdex."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import rowdex
+
+from .peer import Job, Peer
+
+
+class Rowdex(Peer):
+    package = "rowdex"
+    manual = "`Loader`"
+
+    @classmethod
+    def prepare(cls, job: Job) -> None:
+        rowdex.build(job.data, job.copy / "train.rdx", progress=False)
+
+    def open(self) -> None:
+        self.dataset = rowdex.Dataset(self.job.copy / "train.rdx", columns=self.job.columns)
+        self.loader = rowdex.Loader(self.dataset, batch_size=self.job.batch, seed=1, **self.options())
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def epoch(self) -> Iterable[dict[str, Any]]:
+        return self.loader
+
+    def state(self) -> Any:
+        return self.loader.state_dict()
+
+    def load(self, states: list[Any]) -> None:
+        # It is the same on all ranks.
+        self.loader.load_state_dict(states[0])
+
+
+class Shared(Rowdex):
+    """One reader for the ranks of a machine, as docs/share.md says."""
+
+    percent = 25
+
+    def options(self) -> dict[str, Any]:
+        memory = self.dataset.decoded_bytes * self.percent // 100
+        return {"memory": memory, "threads": 2, "share": "machine"}
+
+
+class Shared10(Shared):
+    percent = 10
+
+
+class Shared100(Shared):
+    percent = 100
+
+
+for peer in (Shared, Shared10, Shared100):
+    peer.manual = f'`Loader`, `share="machine"`, memory for {peer.percent} % of the decoded bytes'
