@@ -200,14 +200,12 @@
 //! | `serde` | no | typed rows: `MapDataset::get_as` | serde, serde_arrow |
 //! | `burn` | no | `burn_dataset::Dataset` for [`Dataset`] | burn-dataset, and `serde` |
 //! | `filter` | no | conditions in SQL: `Dataset::filter`, `Select::filter`, `--where` | parts of DataFusion, sqlparser |
-//! | `capi` | no | the functions of `include/rowdex.h` (Unix only) | mimalloc, which a shared library uses if asked |
+//! | `capi` | no | the functions of `include/rowdex.h` | mimalloc, which a shared library uses if asked |
 //!
 //! A library that reads local files needs none of them: `default-features = false`.
 
 mod builder;
-#[cfg(all(feature = "capi", not(unix)))]
-compile_error!("the feature `capi` needs Unix: paths of C are bytes, as Unix has them");
-#[cfg(all(feature = "capi", unix))]
+#[cfg(feature = "capi")]
 mod capi;
 pub mod dataset;
 pub mod digest;

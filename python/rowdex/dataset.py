@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import ctypes
-import importlib
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
@@ -17,6 +16,7 @@ from .index import Index, Path
 from .loading import passes
 from .native import capsule as _capsule
 from .native import values as _values
+from .native.imports import arrow, loaded
 from .native.library import (
     Handle,
     PerProcess,
@@ -367,7 +367,8 @@ class Dataset:
 
     def to_arrow(self) -> Any:
         """All rows as a ``pyarrow.Table``, in their order. Choose columns with :meth:`select`."""
-        return importlib.import_module("pyarrow").table(self)
+        table = arrow().table
+        return waiting(self._remote, lambda: table(self))
 
     def to_pandas(self) -> Any:
         """All rows as a ``pandas.DataFrame``, in their order, by way of pyarrow."""
@@ -375,7 +376,8 @@ class Dataset:
 
     def to_polars(self) -> Any:
         """All rows as a ``polars.DataFrame``, in their order."""
-        return importlib.import_module("polars").DataFrame(self)
+        polars = loaded("polars")
+        return waiting(self._remote, lambda: polars.DataFrame(self))
 
     def take(self, rows: Any) -> Batch:
         """Rows in the order asked, which may repeat. Each row group is decoded at most once in a call, several in

@@ -271,7 +271,8 @@ class Index:
     def _note(self, options: Any, root: Path | None, progress: Progress) -> None:
         with told(progress, "counting lengths") as options.progress:
             to = (path_bytes(self._path), ctypes.byref(options))
-            waiting(is_remote(self._path, root), lambda: call(library.lengths_note, *to))
+            remote = is_remote(self._path, root) or (root is None and self._is_of_a_store)
+            waiting(remote, lambda: call(library.lengths_note, *to))
 
     @property
     def noted_lengths(self) -> dict[str, LengthsInfo]:

@@ -34,6 +34,7 @@ from .spec import (
 
 Tail = Literal["wrap", "drop", "uneven", "error", "even"]
 _CHUNK = 4096
+_GOES_ON = "sampler.load_state_dict(sampler.state_after({}, {}))"
 
 
 class SampledBatch(NamedTuple):
@@ -366,8 +367,8 @@ class DistributedSampler:
         self._epoch, self._served = epoch + 1, (epoch, None)
         return epoch
 
-    def _refusals(self, step: int, rows: int | None = None) -> Iterator[Any]:
-        """What to hand out alone if a framework counts something else than this step to begin with, or these rows."""
+    def _refusals(self, step: int, rows: int | None = None, goes_on: str = _GOES_ON) -> Iterator[Any]:
+        """What to hand out alone if a framework begins elsewhere than at this step, or these rows: how to go on."""
         _counted.check_steps(self._served[0], step, type(self).__name__, self._is_unordered)
         counted = self._counted
         if counted is None or counted.steps is None:
@@ -375,9 +376,7 @@ class DistributedSampler:
         begins, batch = (step, 1) if rows is None else (rows, counted.batch_size)
         # Rows that are handed out one by one are steps of the sampler, unless it has a batch size.
         last = counted.steps * batch // (1 if rows is None else self._spec.batch_size) - 1
-        how = f"sampler.load_state_dict(sampler.state_after({counted.epoch}, {last}))"
-        refusal = counted.refusal(begins, batch, how)
-        if refusal is not None:
+        if (refusal := counted.refusal(begins, batch, goes_on.format(counted.epoch, last))) is not None:
             yield from itertools.repeat(refusal, batch)
 
     def batch(self, epoch: int, step: int) -> SampledBatch:

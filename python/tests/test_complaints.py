@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import collections
 import itertools
-import os
+import json
 import pathlib
 import re
-import signal
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +22,7 @@ from .test_faults import Server, server  # noqa: F401
 from .test_hub import Server as Answers
 
 COMPLAINTS = REPOSITORY / "docs/comparison.md"
+KILLED = pathlib.Path(__file__).with_name("killed_worker_program.py")
 
 
 def test_every_test_that_the_page_of_complaints_names_is_there() -> None:
@@ -97,29 +97,12 @@ def test_a_run_that_is_resumed_twice_by_other_ranks_serves_the_rest_of_its_epoch
 
 
 def test_a_worker_that_is_killed_is_an_error_and_the_run_goes_on_from_its_state(index: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    import rowdex.torch
-
-    dataset = rowdex.torch.Dataset(index, ["id"])
-    served: list[int] = []
-
-    def loader_of(batches: Any) -> Any:
-        return torch.utils.data.DataLoader(dataset, batch_sampler=batches, num_workers=2, prefetch_factor=2)
-
-    batches = rowdex.torch.BatchSampler(dataset, 16, seed=2, num_replicas=1, rank=0)
-    steps = iter(loader_of(batches))
-    with pytest.raises(RuntimeError, match="DataLoader worker|exited unexpectedly"):
-        for step in itertools.count():
-            served += next(steps)["id"].tolist()
-            state = batches.state_after(0, step)
-            if step == 7:
-                os.kill(steps._workers[0].pid, signal.SIGKILL)
-    del steps
-    # As much as the training took of it, whatever the other worker had ready.
-    again = rowdex.torch.BatchSampler(dataset, 16, seed=2, num_replicas=1, rank=0)
-    again.load_state_dict(state)
-    served += [row for batch in loader_of(again) for row in batch["id"].tolist()]
-    assert sorted(served) == list(range(ROWS))
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    done = run_python(KILLED.read_text(), index, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert re.search("DataLoader worker|exited unexpectedly|^Connection|^EOFError", told["error"])
+    assert sorted(told["served"]) == list(range(ROWS))
 
 
 def test_one_fault_of_a_store_in_an_epoch_costs_a_request_and_no_batch(

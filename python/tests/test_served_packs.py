@@ -59,8 +59,7 @@ class Case:
             extra=extra, bos=draw.choice([None, 7]) if extra else None,
             eos=draw.choice([None, 9]) if extra > 1 else None, max_pieces=draw.choice([None, None, 1, 2, 5]),
             block=draw.choice([2**17, 20, 7]),
-            # Of a piece that has no place at all nobody can tell which of two packs it is of.
-            empty=draw.choice(["skip", "keep"] if multiple > 1 else ["skip"]),
+            empty=draw.choice(["skip", "keep"]),
         )  # fmt: skip
 
     def loaders(self, world: int, batch: int, **options: Any) -> list[Any]:
@@ -120,7 +119,7 @@ def test_one_rank_has_just_the_packs_that_pieces_one_by_one_would_give(case: Cas
     expected = case.model()
     if not expected:
         # Nothing is left to serve.
-        with pytest.raises(rowdex.Error):
+        with pytest.raises(rowdex.Error, match="has a piece"):
             case.served(1, 1, tail="uneven")
         return
     (batches,) = case.served(1, 1, tail="uneven")
@@ -142,7 +141,7 @@ def test_ranks_take_equal_steps_and_every_token_once(case: Case) -> None:
     world, batch = case.draw.randint(1, 9), case.draw.randint(1, 3)
     whole = case.sequence(case.served(1, 1, tail="uneven")) if case.model() else []
     if not can_be_even(case, whole, world):
-        with pytest.raises(rowdex.Error, match="can not be opened|nothing|no packs|no pieces"):
+        with pytest.raises(rowdex.Error, match="can not be opened|has a piece"):
             case.served(world, batch)
         return
     loaders = case.loaders(world, batch)
@@ -166,7 +165,9 @@ def test_a_run_goes_on_with_any_number_of_ranks(case: Case) -> None:
         return
     loaders = case.loaders(world, batch)
     steps = [iter(loader) for loader in loaders]
-    taken = case.draw.randint(0, len(loaders[0]))
+    # Once they were served, the loaders are at the next epoch, which may have other steps.
+    most = len(loaders[0])
+    taken = case.draw.randint(0, most)
     before = [[next(step) for _ in range(taken)] for step in steps]
     (state,) = {loader.state_dict()["state"] for loader in loaders}
     rest = [list(step) for step in steps]
@@ -176,21 +177,24 @@ def test_a_run_goes_on_with_any_number_of_ranks(case: Case) -> None:
         if not can_be_even(case, whole, other):
             continue
         resumed = case.loaders(other, size)
-        if other != world and 0 < len(whole) - done < other:
-            with pytest.raises(rowdex.Error):
-                for loader in resumed:
-                    loader.load_state_dict({"state": state})
-                    list(loader)
+        try:
+            for loader in resumed:
+                loader.load_state_dict({"state": state})
+        except rowdex.Error as refused:
+            # Of what is left of this epoch, or of the next one, there are not as many packs for each rank.
+            found = re.search("^([0-9]+) packs of ([0-9]+) pieces can not be opened", str(refused))
+            assert found is not None, refused
+            packs, pieces = map(int, found.groups())
+            assert -(-packs // other) * other > pieces, refused
+            assert taken == most or (other != world and pieces == len(whole) - done), refused
             continue
-        for loader in resumed:
-            loader.load_state_dict({"state": state})
-        if taken == len(loaders[0]):
+        if taken == most:
             assert {loader.epoch for loader in resumed} == {1}
             continue
-        found = [list(loader) for loader in resumed]
-        assert {len(batches) for batches in found} == {len(found[0])}
-        assert case.sequence(found) == whole[done:], (world, batch, taken, other, size)
-        for batches in found:
+        served = [list(loader) for loader in resumed]
+        assert {len(batches) for batches in served} == {len(served[0])}
+        assert case.sequence(served) == whole[done:], (world, batch, taken, other, size)
+        for batches in served:
             check_packs(batches, case.packing, case.tokens)
         if other == world:
-            assert [case.sequence([batches]) for batches in found] == [case.sequence([batches]) for batches in rest]
+            assert [case.sequence([batches]) for batches in served] == [case.sequence([batches]) for batches in rest]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import multiprocessing
+import os
 import pathlib
 import sys
 import time
@@ -90,3 +94,147 @@ def test_a_worker_that_is_killed_is_an_error_in_training_and_nothing_hangs_or_is
     assert len(left) == 4
     await_(lambda: not any(lives(pid) for pid in left), shared)
     await_nothing_but(before)
+
+
+def loaded(index: str, kind: str, batch: int = 100, **options: Any) -> Any:
+    """A ``DataLoader`` with two workers over a thousand rows."""
+    import rowdex.torch
+    from torch.utils.data import DataLoader
+
+    known = ("in_order", "num_workers", "generator", "persistent_workers")
+    workers = {name: options.pop(name) for name in known if name in options}
+    workers = {"num_workers": 2, "persistent_workers": True, **workers}
+    dataset = options.pop("dataset", None) or rowdex.torch.Dataset(index, ["id"], memory="1MiB", **options)
+    sampling = {"seed": 7, "num_replicas": 1, "rank": 0}
+    if kind == "iterable":
+        return DataLoader(rowdex.torch.IterableDataset(dataset, batch, **sampling), batch_size=None, **workers)
+    return DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, batch, **sampling), **workers)
+
+
+def meetings() -> set[str]:
+    """The addresses where children of this process meet: other tests run at the same time."""
+    held = set()
+    for child in multiprocessing.active_children():
+        for link in pathlib.Path(f"/proc/{child.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                held.add(os.readlink(link))
+    return {fields[7] for fields in map(str.split, addresses()) if f"socket:[{fields[6]}]" in held}
+
+
+def met_and_served(loader: Any) -> tuple[int, list[Any]]:
+    """At how many addresses workers meet while a loader serves two epochs, beside those before, and what it serves."""
+    before, most, found = meetings(), 0, []
+    for _ in range(2):
+        for batch in loader:
+            found.append(batch["id"].tolist())
+            most = max(most, len(meetings() - before))
+    return most, found
+
+
+@pytest.mark.parametrize("kind", ["map", "iterable"])
+def test_workers_of_a_loader_share_a_reader_unless_that_is_not_wanted_or_cannot_be(index: str, kind: str) -> None:
+    _, alone = met_and_served(loaded(index, kind, num_workers=1, persistent_workers=False))
+    assert met_and_served(loaded(index, kind)) == (1, alone)
+    for refusal in ({"share": None}, {"worker_threads": 0}, {"num_workers": 1}):
+        assert met_and_served(loaded(index, kind, **refusal)) == (0, alone), refusal
+    # A step that the other worker will never ask for would be waited for.
+    assert met_and_served(loaded(index, kind, batch=len(rowdex.Dataset(index))))[0] == 0
+
+
+@pytest.mark.parametrize("missing", ["memfd_create", "MFD_ALLOW_SEALING"])
+def test_workers_read_for_themselves_where_the_system_has_no_memory_files(
+    index: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rowdex.loading import share
+
+    def refuses(*_: Any) -> int:
+        raise OSError(38, "Function not implemented")
+
+    share.can_share.cache_clear()
+    if missing == "memfd_create":
+        monkeypatch.setattr(os, missing, refuses)
+    else:
+        monkeypatch.delattr(os, missing)
+    try:
+        met, found = met_and_served(loaded(index, "map"))
+    finally:
+        share.can_share.cache_clear()
+    assert met == 0 and len(found) == 2 * -(-len(rowdex.Dataset(index)) // 100)
+
+
+def test_loaders_over_one_dataset_have_a_reader_each_though_they_draw_the_same_seed(index: str) -> None:
+    import rowdex.torch
+    import torch
+
+    dataset = rowdex.torch.Dataset(index, ["id"], memory="1MiB")
+    before = meetings()
+    loaders = [loaded(index, "map", dataset=dataset, generator=torch.Generator().manual_seed(0)) for _ in range(2)]
+    both = list(zip(*map(iter, loaders), strict=True))
+    assert len(meetings() - before) == 2
+    assert all((one["id"] == other["id"]).all() for one, other in both)
+    assert sorted(row for one, _ in both for row in one["id"].tolist()) == list(range(len(dataset)))
+
+
+def test_steps_that_come_to_any_worker_are_served_without_a_shared_reader(index: str) -> None:
+    met, found = met_and_served(loaded(index, "map", in_order=False))
+    assert met == 0 and len(found) == 2 * len({str(batch) for batch in found[: len(found) // 2]})
+
+
+def test_a_worker_that_goes_on_elsewhere_than_in_its_turn_reads_for_itself(index: str) -> None:
+    """A framework that leaves out the first batches gives each worker the steps of another one."""
+    import rowdex.torch
+    from torch.utils.data import DataLoader
+
+    dataset = rowdex.torch.Dataset(index, ["id"], memory="1MiB")
+    sampler = rowdex.torch.BatchSampler(dataset, 100, seed=7, num_replicas=1, rank=0)
+    steps = list(sampler)
+    loader = DataLoader(dataset, batch_sampler=steps[1:], num_workers=2)
+    found = [batch["id"].tolist() for batch in loader]
+    assert found == [dataset.__getitems__(step).batch.to_pydict()["id"] for step in steps[1:]]
+
+
+@pytest.mark.parametrize("kind", ["map", "iterable"])
+def test_a_dataset_around_one_may_leave_out_what_it_likes_and_nobody_waits_for_it(index: str, kind: str) -> None:
+    import torch.utils.data
+
+    inner = loaded(index, kind, batch=2)
+
+    class Some(torch.utils.data.IterableDataset[Any]):
+        def __init__(self) -> None:
+            self.dataset = inner.dataset
+
+        def __iter__(self) -> Iterator[Any]:
+            info = torch.utils.data.get_worker_info()
+            return itertools.islice(iter(self.dataset), 2 if info is not None and info.id == 0 else None)
+
+    class Kept(torch.utils.data.Dataset[Any]):
+        def __init__(self) -> None:
+            self.dataset = inner.dataset
+
+        def __getitems__(self, step: Any) -> Any:
+            is_kept = step.step % 2 == 0 and step.step > 2
+            return {"id": torch.zeros(2)} if is_kept else self.dataset.__getitems__(step).columns()
+
+    steps = len(inner)
+    if kind == "iterable":
+        loader: Any = torch.utils.data.DataLoader(Some(), batch_size=None, num_workers=2)
+    else:
+        sampler = inner.batch_sampler
+        loader = torch.utils.data.DataLoader(Kept(), batch_sampler=sampler, num_workers=2, collate_fn=lambda it: it)
+    before = meetings()
+    served = [(len(batch["id"]), len(meetings() - before)) for batch in loader]
+    assert steps > 200 and {met for _, met in served} == {0}
+    assert len(served) == (steps if kind == "map" else 2 + steps // 2)
+
+
+def test_nobody_waits_for_a_worker_that_gets_row_ids_in_the_place_of_steps(index: str) -> None:
+    import rowdex.torch
+    from torch.utils.data import DataLoader
+
+    dataset = rowdex.torch.Dataset(index, ["id"], memory="1MiB")
+    steps = list(rowdex.torch.BatchSampler(dataset, 2, seed=7, num_replicas=1, rank=0))
+    given = [step if number % 2 == 0 or number < 4 else [number, 0] for number, step in enumerate(steps)]
+    found = [batch["id"].tolist() for batch in DataLoader(dataset, batch_sampler=given, num_workers=2)]
+    taken = [dataset.take(step).to_pydict()["id"] for step in given if isinstance(step, list)]
+    assert len(found) == len(steps) > 200
+    assert found[5::2] == taken and len({tuple(ids) for ids in found}) == len(steps)

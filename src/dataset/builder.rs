@@ -186,6 +186,7 @@ impl DatasetBuilder {
         let settings = Settings {
             index: self.index,
             source,
+            store: self.store,
             projection,
             in_order,
             staleness: self.staleness,

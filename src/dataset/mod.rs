@@ -40,7 +40,7 @@ use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
 use rowdex_base::pool;
 use rowdex_index::Index;
-use rowdex_io::source::{Link, Source};
+use rowdex_io::source::{Link, Source, StoreOptions};
 use rowdex_parquet::{self as row_group, RowSink, WholeBatch};
 use rowdex_projection::Projection;
 use rowdex_rows as rows;
@@ -85,6 +85,7 @@ struct Inner {
 struct Settings {
     index: Index,
     source: Arc<dyn Source>,
+    store: StoreOptions,
     projection: Projection,
     /// The same for rows that are served as they lie.
     in_order: Projection,
@@ -333,6 +334,16 @@ impl Dataset {
     /// The local folder that the paths of files are relative to, if there is one.
     pub(crate) fn local_root(&self) -> Option<&Path> {
         self.inner.settings.local_root.as_deref()
+    }
+
+    /// Where a file is: a path or a URL.
+    pub(crate) fn location(&self, path: &str) -> Option<String> {
+        self.inner.settings.source.location(path)
+    }
+
+    /// How object stores are talked to.
+    pub(crate) fn store_options(&self) -> &StoreOptions {
+        &self.inner.settings.store
     }
 
     /// Whether reads take so long that row groups should be read ahead.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import functools
 import itertools
 import multiprocessing
 import multiprocessing.util
 import os
+import socket
 import sys
 import weakref
 from typing import Any, Literal
@@ -70,11 +72,33 @@ def options(share: Sharing) -> dict[str, Any]:
         raise ValueError(f"share={share!r}: use 'machine', a rowdex.Share, or None")
     if not sys.platform.startswith("linux"):
         raise ValueError("share needs Linux: leave it out, and each rank reads for itself")
-    # The ranks make their loaders in the same order.
-    name = f"loader {next(_numbers)}" if share.name is None else share.name
+    if share.name is None:
+        # The ranks make their loaders in the same order.
+        share = dataclasses.replace(share, name=f"loader {next(_numbers)}")
+    return _library_options(share)
+
+
+@functools.cache
+def can_share() -> bool:
+    """Whether this system has what a reader is shared by: memory files, and addresses without a folder."""
+    try:
+        os.close(os.memfd_create("rowdex", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as own:
+            own.bind("")
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+def among_workers(job: str, name: str) -> dict[str, Any]:
+    """The same for the workers of a rank that share a reader with nobody else."""
+    return _library_options(Share(name=name, job=job, ranks=1))
+
+
+def _library_options(share: Share) -> dict[str, Any]:
     return {
         "share": b"machine",
-        "share_name": name.encode(),
+        "share_name": (share.name or "").encode(),
         "share_job": None if share.job is None else share.job.encode(),
         "share_ranks": share.ranks or 0,
         "share_drift": share.drift or 0,

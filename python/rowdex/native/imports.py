@@ -10,6 +10,7 @@ from typing import Any
 _LONGEST_SECONDS = 10.0
 
 _loaded: dict[str, Any] = {}
+_arrow: Any = None
 _importing = threading.RLock()
 # The threads that fork, and whether they have the lock.
 _forking: dict[int, bool] = {}
@@ -22,6 +23,19 @@ def loaded(name: str) -> Any:
         with _importing:
             module = _loaded[name] = importlib.import_module(name)
     return module
+
+
+def arrow() -> Any:
+    """pyarrow that has looked for pandas. It does so when it makes its first table, under a lock of its own, which a
+    child would find taken for ever.
+    """
+    global _arrow
+    if _arrow is None:
+        with _importing:
+            found = loaded("pyarrow")
+            found.table(found.table({}))
+            _arrow = found
+    return _arrow
 
 
 def _before() -> None:

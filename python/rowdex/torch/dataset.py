@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import uuid
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch.utils.data
 
@@ -14,8 +15,9 @@ from ..batch import LoaderStep
 from ..dataset import Dataset as _Dataset
 from ..errors import StateError
 from ..frameworks import counted as _counted
+from ..frameworks.running import is_unordered
 from ..loading.convert import Convert
-from ..loading.share import Sharing
+from ..loading.share import Sharing, can_share
 from ..loading.share import options as share_options
 from ..native.arrays import Nulls
 from ..native.library import PerProcess, call, count, library, size
@@ -24,9 +26,10 @@ from .all_ranks import DealtStep, GlobalStep
 from .reader import Followed, StepReader, check_workers, workers_of
 from .rows import Rows, samples
 from .samplers import Step
+from .workers import Announced, tell_if_starting
 
 
-class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
+class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
     """A :class:`rowdex.Dataset` for ``DataLoader``, with any sampler.
 
     ``dataset[i]`` is a sample: a dict of Python values, with lists of numbers as tensors. Batches come as dicts of
@@ -38,7 +41,10 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             (see :class:`BatchSampler` and :meth:`follow`). Default: 1 GiB.
         worker_threads: Threads of each worker then. Default: 1 in workers, 2 without them. 0: none.
         nulls, strings: As :meth:`rowdex.Batch.to_numpy` has them.
-        share: ``"machine"``: one reader makes the batches of a :class:`BatchSampler` or :class:`IterableDataset` for
+        share: ``"workers"``: the workers of a ``DataLoader`` over a :class:`BatchSampler` or an
+            :class:`IterableDataset` have one reader, with the threads of all of them, where the system can (Linux),
+            and steps come to workers in turn. ``None``: each reads for itself, with its part of the memory.
+            ``"machine"``: one reader makes the batches of a :class:`BatchSampler` or :class:`IterableDataset` for
             the workers of all ranks on this machine. ``memory`` and ``worker_threads`` (default: 2) are then those of
             the machine. What is served stays the same. All ranks need the same arguments and the same number of
             workers, which should persist. A dataset that several ``DataLoader`` use at a time, with samplers that
@@ -55,7 +61,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         worker_threads: int | None = None,
         nulls: Nulls = "error",
         strings: str = "list",
-        share: Sharing = None,
+        share: Sharing | Literal["workers"] = "workers",
         **others: Any,
     ) -> None:
         count(worker_threads, "worker_threads")
@@ -65,7 +71,8 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
             "worker_threads": worker_threads,
             "nulls": nulls,
             "strings": strings,
-            "share": share_options(share),
+            # `None`: not even among the workers of a rank.
+            "share": {} if share == "workers" else share_options(share) or None,
         }
         super().__init__(index, columns, **others)
 
@@ -76,6 +83,9 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         self._torch = arguments["torch"]
         self._convert = Convert("torch", self._torch["nulls"], self._torch["strings"])
         followed = arguments.pop("followed", None)
+        # What the workers of one iterator of a DataLoader have in common, and of which iterator that is.
+        self._group: str | None = arguments.pop("group", None)
+        self._grouped: Callable[[], Any] = lambda: None
         # Gives PyTorch's sampler, which has the dataset and is not kept alive by it, or what was known of it.
         self._followed: Callable[[], Any] = lambda: followed
         self._readers = PerProcess(self._new_reader)
@@ -84,13 +94,29 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         self._dealt: dict[str, Any] | None = None
 
     def _new_reader(self) -> StepReader:
-        return StepReader(self, self._torch)
+        return StepReader(self, self._torch, self._group)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
+        group = self._group if tell_if_starting(self) else None
+        state = {**super().__getstate__(), "group": group}
         # The sampler is read when workers start: then it has the epoch that they begin with.
         followed = self._followed()
         return state if followed is None else {**state, "followed": Followed.of(followed)}
+
+    def _start_workers(self, iterator: Any, loader: Any) -> None:
+        self._group_workers(iterator, loader, self)
+
+    def _group_workers(self, iterator: Any, loader: Any, asks: Any) -> None:
+        """Gives the workers of an iterator a name in common if they can share a reader.
+
+        They must ask for the steps in turn, because what waits for one of them holds up the others: a dataset around
+        ``asks`` may leave out what it likes, and with ``in_order=False`` steps come to any worker.
+        """
+        if self._grouped() is iterator:
+            return
+        self._grouped = weakref.ref(iterator)
+        in_turn = loader.dataset is asks and not is_unordered(loader)
+        self._group = f"workers {uuid.uuid4().hex}" if in_turn and can_share() else None
 
     def __getitem__(self, rows: Any) -> Any:
         if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
@@ -114,7 +140,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any]):
         elif followed is not None:
             batch = self._readers.get().follow(Followed.of(followed), list(rows))
         else:
-            batch = self.take(rows)
+            batch = self._readers.get().take(rows)
         return Rows(batch, self._convert)
 
     def state_dict(self) -> dict[str, Any]:

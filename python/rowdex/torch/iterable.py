@@ -19,6 +19,8 @@ from .reader import check_workers, workers_of
 from .samplers import BatchSampler, Step
 from .workers import Announced, Told, Workers, tell_if_starting
 
+_GOES_ON = "dataset.load_run_state(dataset.state_after({}, {})) of the IterableDataset"
+
 
 def _refused(message: str) -> Iterator[Any]:
     """Batches of which the first is an error: what a worker that persists raises before, it does not outlive."""
@@ -135,7 +137,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         resumed = epoch == sampler._resumed_epoch
         steps = sampler._steps(epoch)[worker::workers]
         place = min(place, len(steps))
-        refusals = [] if info is not None else list(sampler._refusals(steps.start + place))
+        refusals = [] if info is not None else list(sampler._refusals(steps.start + place, goes_on=_GOES_ON))
         self._begins = sampler._state(epoch, sampler._steps(epoch).start)["state"]
         self._at = (epoch, place, 0 < place == len(steps))
         return self._serve(sampler.spec, epoch, resumed, steps, place, refusals)
@@ -154,6 +156,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         self._at = (epoch, len(steps), True)
 
     def _start_workers(self, iterator: Any, loader: Any) -> None:
+        self.dataset._group_workers(iterator, loader, self)
         if iterator in self._iterators:
             return
         try:

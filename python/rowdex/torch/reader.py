@@ -13,7 +13,7 @@ from .. import native
 from ..batch import Batch
 from ..dataset import Dataset
 from ..errors import StateError
-from ..loading.share import close_at_exit
+from ..loading.share import among_workers, close_at_exit
 from ..native.library import Handle, call, count, library, loader_options
 from ..spec import OpenSampler, SamplerSpec, batch_of, sampler_info, steps_left
 from .samplers import Step
@@ -41,6 +41,7 @@ class Stream:
         self,
         dataset: Dataset,
         options: dict[str, Any],
+        shared: dict[str, Any],
         spec: SamplerSpec,
         opened: OpenSampler,
         resumed: bool,
@@ -51,13 +52,16 @@ class Stream:
         self.key = (spec, resumed, first, workers)
         sampler = opened.sampler(resumed)
         own = Handle(library.sampler_free, library.sampler_worker, sampler, first - steps_left(sampler).start, workers)
-        threads = options["worker_threads"]
-        shared = options["share"]
-        # What nobody has chosen is the reader's own choice where one is shared.
-        if threads is None and not shared:
+        threads, memory = options["worker_threads"], options["memory"]
+        # What nobody has chosen is the reader's own choice where all ranks share one.
+        if threads is None and not options["share"]:
             threads = 2 if torch.utils.data.get_worker_info() is None else 1
-        memory = options["memory"]
-        memory = memory if shared else max((memory or 1 << 30) // workers, 1)
+        self.among_workers = bool(shared) and not options["share"]
+        if self.among_workers:
+            # One reader does what all of these workers would.
+            threads, memory = threads * workers, memory or 1 << 30
+        elif not shared:
+            memory = max((memory or 1 << 30) // workers, 1)
         loader = loader_options(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
         self._loader = Handle(library.loader_free, library.loader_new, dataset._pointer, own, ctypes.byref(loader))
         self._schema, self._first, self._workers = dataset.schema, first, workers
@@ -96,10 +100,12 @@ class Stream:
 class StepReader:
     """What one process knows of what comes."""
 
-    def __init__(self, dataset: Dataset, options: dict[str, Any]) -> None:
+    def __init__(self, dataset: Dataset, options: dict[str, Any], group: str | None) -> None:
         # Which has this reader.
         self._dataset: Dataset = weakref.proxy(dataset)
         self._options = options
+        # What the workers of one DataLoader have in common.
+        self._group = group
         self._opened: dict[SamplerSpec, OpenSampler] = {}
         self._stream: Stream | None = None
         self._misses = 0
@@ -116,7 +122,7 @@ class StepReader:
         with self._lock:
             return self._serve(step)
 
-    def _serve(self, step: Step) -> Batch:
+    def _serve(self, step: Step, guessed: bool = False) -> Batch:
         workers = workers_of()
         opened = self._open(step.spec)
         begin = steps_left(opened.sampler(step.resumed)).start
@@ -126,8 +132,10 @@ class StepReader:
         stream = self._stream
         if stream is None or stream.key != key:
             epochs = step.epoch + 1 if step.resumed else 0
+            # Where a guess is wrong, this worker asks for no step.
+            shared = self._options["share"] or ({} if guessed else self._shared(step, first - begin, opened))
             stream = self._stream = Stream(
-                self._dataset, self._options, step.spec, opened, step.resumed, first, workers, epochs
+                self._dataset, self._options, shared, step.spec, opened, step.resumed, first, workers, epochs
             )
         if not stream.has(step.step):
             rows, _ = batch_of(opened.sampler(step.resumed), step.epoch, step.step)
@@ -141,13 +149,38 @@ class StepReader:
             self._stream = None
             raise
 
+    def _shared(self, step: Step, first: int, opened: OpenSampler) -> dict[str, Any]:
+        """How this worker shares a reader with the others of its ``DataLoader``, if it does.
+
+        It does where each of them is sure to ask for steps, and for its own ones alone: the reader waits for all of
+        them, and to the reader each is a rank of its own.
+        """
+        info, group = torch.utils.data.get_worker_info(), self._group
+        if self._options["share"] is None or self._options["worker_threads"] == 0:
+            return {}
+        if info is None or info.num_workers == 1 or group is None:
+            return {}
+        if first != info.id or step.step - info.id + info.num_workers > steps_left(opened.sampler(step.resumed)).stop:
+            return {}
+        spec = step.spec
+        name = f"{spec.rank} of {spec.world_size}, {spec.batch_size} rows, seed {spec.seed}, {step.resumed}"
+        # A fork has the group of another DataLoader where nobody was told of its own.
+        return among_workers(f"{group} {info.seed - info.id}", name)
+
+    def take(self, rows: Any) -> Batch:
+        """Rows that are no step. No other worker waits for one of this worker meanwhile."""
+        with self._lock:
+            if self._stream is not None and self._stream.among_workers:
+                self._stream = None
+        return self._dataset.take(rows)
+
     def follow(self, sampler: Followed, rows: list[int]) -> Batch:
         """The batch of rows that PyTorch's sampler asked for."""
         with self._lock:
             found = self._guess(sampler, rows) if self._misses < 3 and rows else None
             if found is not None:
                 self._misses = 0
-                return self._serve(found)
+                return self._serve(found, guessed=True)
         return self._dataset.take(rows)
 
     def _guess(self, sampler: Followed, rows: list[int]) -> Step | None:

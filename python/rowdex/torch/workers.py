@@ -60,7 +60,7 @@ class Told:
 
 
 class Announced:
-    """What wants to be told. Nobody hears of what these methods raise."""
+    """What wants to be told of its workers. Nobody hears of what these methods raise."""
 
     def _start_workers(self, iterator: Any, loader: Any) -> None:
         """A worker of this iterator of a ``DataLoader`` is about to be made: once for each of them."""
@@ -103,11 +103,12 @@ class Workers:
             dataset._begin_workers(iterator, [*loaders, iterator][0])
 
 
-def tell_if_starting(dataset: Announced) -> None:
-    """Tells a dataset that is copied if it is for a worker that a ``DataLoader`` makes in this thread."""
+def tell_if_starting(dataset: Announced) -> bool:
+    """Tells a dataset that is copied if it is for a worker that a ``DataLoader`` makes in this thread, and says so."""
     found = _starting()
     if found is not None:
         dataset._start_workers(*found)
+    return found is not None
 
 
 def _starting() -> tuple[Any, Any] | None:

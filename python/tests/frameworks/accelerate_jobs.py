@@ -186,6 +186,8 @@ def late_group(index: str) -> None:
     loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=SIZE)
     store = f"file://{pathlib.Path.cwd()}/late"
     torch.distributed.init_process_group("gloo", init_method=store, rank=int(os.environ["JOB_RANK"]), world_size=2)
+    # So that neither ends while the other one connects.
+    torch.distributed.barrier()
     ids(loader)
 
 

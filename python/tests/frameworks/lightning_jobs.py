@@ -188,10 +188,13 @@ def fabric(index: str, kind: str, stop: int) -> dict[str, Any]:
 
 
 def goes_on_as_told(index: str, kind: str, folder: str, epochs: int, step: int) -> dict[str, Any]:
-    """Loads the state that the error names into the sampler of a DataLoader."""
+    """Loads the state that the error names into the sampler or the dataset of a DataLoader."""
     model, data = Model(), source(index, kind)
-    sampler = data.sampler if kind == "samples" else data.batch_sampler
-    sampler.load_state_dict(sampler.state_after(0, step))
+    if kind == "iterable":
+        data.dataset.load_run_state(data.dataset.state_after(0, step))
+    else:
+        sampler = data.sampler if kind == "samples" else data.batch_sampler
+        sampler.load_state_dict(sampler.state_after(0, step))
     trainer(max_epochs=epochs, use_distributed_sampler=False).fit(model, data, ckpt_path=f"{folder}/run.ckpt")
     return {"found": model.epochs, "plain": plain(index, epochs)}
 

@@ -113,7 +113,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_ranks(
         assert [len(epoch) for epoch in rank["found"]][1:] == [STEPS] and rank["found"][1] == rank["plain"][1]
 
 
-@pytest.mark.parametrize("kind", ["batches", "samples"])
+@pytest.mark.parametrize("kind", ["batches", "samples", "iterable"])
 def test_a_data_loader_goes_on_from_the_place_that_the_error_names(
     jobs: Jobs, tmp_path: pathlib.Path, kind: str
 ) -> None:
@@ -122,7 +122,8 @@ def test_a_data_loader_goes_on_from_the_place_that_the_error_names(
     # A sampler of rows has counted 64 of them in each step.
     step = 30 * (64 if kind == "samples" else 1) - 1
     for error in jobs.errors("goes_on", **stop, epochs=2):
-        assert f"sampler.load_state_dict(sampler.state_after(0, {step}))" in error, error
+        of, load = ("dataset", "load_run_state") if kind == "iterable" else ("sampler", "load_state_dict")
+        assert f"{of}.{load}({of}.state_after(0, {step}))" in error, error
     for rank in jobs.run("goes_on_as_told", index=INDEX, kind=kind, folder=str(tmp_path), epochs=2, step=step):
         assert rank["found"] == [rank["plain"][0][30:], rank["plain"][1]]
 

@@ -5,7 +5,6 @@ pub(super) const WORKERS: &str = "number of workers";
 
 /// Something that decides what is served, or how, as one process has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is none"))]
 pub(super) struct Fact {
     pub(super) name: String,
     pub(super) value: String,

@@ -6,6 +6,7 @@
 
 #[cfg(target_os = "linux")]
 mod begun;
+#[cfg(target_os = "linux")]
 mod client;
 mod facts;
 #[cfg(target_os = "linux")]

@@ -80,3 +80,11 @@ impl Reader {
         match *self {}
     }
 }
+
+/// As where there is one: callers say when it ends.
+#[cfg(not(target_os = "linux"))]
+impl Drop for Reader {
+    fn drop(&mut self) {
+        match *self {}
+    }
+}
