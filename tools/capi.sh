@@ -85,7 +85,8 @@ if want valgrind valgrind; then
     # A forked child leaves what it inherited alone, which valgrind would call a leak.
     leaks=(--leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite)
     if [ "$name" = forks ]; then leaks=(); fi
-    timeout 900 valgrind --quiet --error-exitcode=9 "${leaks[@]}" "$work/bin/$name" "$data"
+    # Valgrind runs one thread at a time, and unless it is fair, threads that try again for ever let no other run.
+    timeout 900 valgrind --quiet --fair-sched=yes --error-exitcode=9 "${leaks[@]}" "$work/bin/$name" "$data"
     tell "  $name: ok"
   done
 else
