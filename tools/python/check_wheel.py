@@ -46,6 +46,9 @@ def check_contents(wheel: pathlib.Path) -> list[str]:
         if told[0] in names:
             invalid = JsonStrictValidator(SchemaVersion.V1_6).validate_str(archive.read(told[0]).decode())
             wrong += [f"{told[0]} is no CycloneDX: {invalid}"] if invalid else []
+        # A link that became a file has the name of another one in it.
+        short = [name for name in told[1:] if name in names and len(archive.read(name)) < 1000]
+        wrong += [f"{name} is no licence" for name in short]
         strangers = [name for name in names if not name.startswith(("rowdex/", "rowdex-"))]
         if strangers:
             wrong.append(f"it has {strangers}")

@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import uuid
 from typing import Any, NamedTuple
 
@@ -29,6 +28,8 @@ from packageurl import PackageURL
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CARGO = os.environ.get("CARGO", "cargo")
 LICENCE = re.compile(r"(COPYING|LICEN[CS]E|UNLICENSE|NOTICE|COPYRIGHT)", re.IGNORECASE)
+# Python 3.10 has no module for TOML, and cargo writes its entries in one way.
+LOCKED = re.compile(r'^name = "(.+)"\nversion = "(.+)"\nsource = ".+"\nchecksum = "(.+)"$', re.MULTILINE)
 STANDARD_LIBRARY = "COPYRIGHT-library.html"
 
 
@@ -109,11 +110,7 @@ def package_of(told: dict[str, Any], needs: frozenset[str]) -> Package:
 def bill_of_materials(packages: list[Package]) -> str:
     """The packages and what needs what, in CycloneDX's JSON. It depends on nothing but them and Cargo.lock."""
     locked = (ROOT / "Cargo.lock").read_text()
-    sums = {
-        (entry["name"], entry["version"]): entry["checksum"]
-        for entry in tomllib.loads(locked)["package"]
-        if "checksum" in entry
-    }
+    sums = {(name, version): checksum for name, version, checksum in LOCKED.findall(locked)}
     components = {package.id: component(package, sums.get((package.name, package.version))) for package in packages}
     whole = next(components[package.id] for package in packages if package.name == "rowdex")
     release = rustc("--version").split()[1]

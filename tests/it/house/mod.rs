@@ -1,5 +1,5 @@
 //! What holds for the sources themselves: imports point down the floors of `docs/architecture.md`, no modules are in a
-//! circle, and lines are short.
+//! circle, lines are short, and each package has its licences.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -180,4 +180,16 @@ fn no_value_is_made_at_first_use_behind_a_lock_that_a_forked_child_may_inherit()
         let found = code.lines().find(|line| line.contains("OnceLock") || line.contains("LazyLock"));
         assert!(is_test || found.is_none(), "{}: `{}`: use `Once`", path.display(), found.unwrap_or_default());
     }
+}
+
+#[test]
+fn each_package_has_the_licences_as_files_of_its_own() {
+    let crates = fs::read_dir(Path::new(ROOT).join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let folders: Vec<_> = crates.chain([Path::new(ROOT).join("python")]).collect();
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        // Links are lost by some of the tools that copy a tree, and then a file has nothing but a name.
+        let differs = |folder: &&PathBuf| read(folder.join(licence)) != read(licence);
+        assert_eq!(folders.iter().find(differs), None, "{licence}");
+    }
+    assert!(folders.len() > 9);
 }
