@@ -74,7 +74,7 @@ impl Output {
         }
     }
 
-    /// Makes it ready for this plan. Returns whether it had been begun.
+    /// Makes it ready for this plan. Returns whether it goes on with what is there.
     pub(super) fn prepare(&mut self, plan: &RewritePlan, found: Found, is_alone: bool) -> Result<bool> {
         if let Some(folder) = self.target.folder() {
             fs::create_dir_all(folder).map_err(|error| failed("cannot make the output folder", folder, error))?;
@@ -108,8 +108,14 @@ impl Output {
             self.remove(known)?;
         }
         self.check_empty()?;
-        self.target.put(PLAN, &plan.to_json())?;
-        Ok(false)
+        if let Some(folder) = self.folder().filter(|_| is_alone) {
+            spill::remove_all(folder)?;
+        }
+        match self.target.put(PLAN, &plan.to_json(), false) {
+            // Another process was faster, maybe with another plan.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.prepare(plan, found, is_alone),
+            put => put.map(|()| false),
+        }
     }
 
     /// The plan that it was begun with.
@@ -130,7 +136,7 @@ impl Output {
 
     /// Notes what was left out, if anything was.
     pub(super) fn note_lost(&self, lost: &[Lost]) -> Result<()> {
-        if lost.is_empty() { Ok(()) } else { self.target.put(SKIPPED, &Lost::to_json(lost)) }
+        if lost.is_empty() { Ok(()) } else { self.target.put(SKIPPED, &Lost::to_json(lost), true) }
     }
 
     /// Takes back what processes that are no more had begun and not finished.
@@ -142,12 +148,13 @@ impl Output {
     /// Removes what a rewrite of this plan left, the plan last.
     fn remove(&self, plan: &RewritePlan) -> Result<()> {
         self.clean(plan)?;
+        self.folder().map_or(Ok(()), spill::remove_all)?;
         let there = self.target.names()?;
         let files = (0..plan.files).map(|file| plan.file_name(file));
         for name in files.chain([INDEX, SKIPPED, PLAN].map(str::to_owned)).filter(|name| there.contains(name)) {
             self.target.remove(&name)?;
         }
-        self.target.folder().map_or(Ok(()), |folder| spill::remove(&folder.join(spill::SPILL)))
+        Ok(())
     }
 
     /// Refuses a place with anything that readers of it would take for a part of the output.

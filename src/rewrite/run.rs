@@ -23,7 +23,7 @@ use super::spread::{Spread, units};
 use super::stream::Stream;
 use super::write::{Writer, Writing};
 use super::{Rewrite, RewriteTask, within};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::stop::{Asked, check};
 use rowdex_io::source::UploadOptions;
 use rowdex_io::source::place::Place;
@@ -90,7 +90,10 @@ impl Rewrite {
         match task {
             RewriteTask::Spill { task, tasks } => {
                 check_task(task, tasks)?;
-                run.spread(task, tasks)?;
+                // Nobody wants the rows of what is written already.
+                if !run.output.missing(&run.plan, 0..run.plan.files)?.is_empty() {
+                    run.spread(task, tasks)?;
+                }
                 Ok(run.report(0, Vec::new(), false))
             }
             RewriteTask::Write { task, tasks } => {
@@ -119,12 +122,15 @@ impl Rewrite {
         let plan = self.planned(&pool)?;
         let (rewrite, uploads) = self.beside_uploads(&plan)?;
         let spill = Spill::new(self.spill.as_deref(), output.folder(), &plan)?;
-        if spill.folder().is_err() && (!is_alone || way(&rewrite, &plan)?.0 == Way::Spill) {
+        if let Err(error) = spill.folder()
+            && (!is_alone || way(&rewrite, &plan)?.0 == Way::Spill)
+            && !(found == Found::Resume && output.missing(&plan, 0..plan.files)?.is_empty())
+        {
             // Before anything is written.
-            spill.folder()?;
+            return Err(error);
         }
-        output.prepare(&plan, found, is_alone)?;
-        if is_alone && found == Found::Replace {
+        let goes_on = output.prepare(&plan, found, is_alone)?;
+        if is_alone && !goes_on {
             spill.remove()?;
         }
         let columns = self.columns()?;
@@ -148,10 +154,10 @@ impl Rewriting {
     /// How the files are to be written; refuses to begin where there is no room.
     fn way(&self) -> Result<Way> {
         // What was begun with a spill goes on with it.
-        let way = match self.spill.layout()? {
-            Some(_) => return Ok(Way::Spill),
-            None => way(&self.rewrite, &self.plan)?.0,
-        };
+        if self.spill.layout()?.is_some() {
+            return Ok(Way::Spill);
+        }
+        let way = if self.output.lost()?.is_empty() { way(&self.rewrite, &self.plan)?.0 } else { Way::Spill };
         let written = self.plan.output_bytes();
         let spilled = if way == Way::Spill { self.plan.spilled_bytes() } else { 0 };
         self.spill.check_room(spilled, self.output.folder(), written)?;
@@ -203,6 +209,7 @@ impl Rewriting {
         let rows = (start..end).filter_map(|group| index.row_group(group)).map(|group| group.rows()).sum();
         self.meter.begin(Phase::Spill, rows);
         let threads = self.rewrite.spill_threads();
+        let lost = self.output.lost()?;
         let spread = Spread {
             dataset: &self.rewrite.dataset,
             columns: &self.columns,
@@ -213,6 +220,7 @@ impl Rewriting {
             compresses: self.plan.compresses_spill(),
             held: (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64,
             skips: self.rewrite.options.skips,
+            lost: &lost,
             meter: &self.meter,
         };
         spread.run(&self.rewrite.pool(threads)?, own)
@@ -221,8 +229,8 @@ impl Rewriting {
     /// The second pass, for these files.
     fn write(&mut self, missing: &[Range<u64>]) -> Result<()> {
         self.meter.begin(Phase::Write, self.rows_of(missing));
-        let writing = self.writing();
         if self.plan.rows == 0 {
+            let writing = self.writing();
             return missing.iter().try_for_each(|files| Writer::new(&writing).write_empty(files.start));
         }
         if missing.is_empty() {
@@ -233,7 +241,10 @@ impl Rewriting {
         let first = wanted.first().map_or(0, |positions| layout.buckets.place(positions.start).0);
         let last = wanted.last().map_or(0, |positions| layout.buckets.place(positions.end - 1).0);
         let parts = self.parts(&layout, first..last + 1)?;
-        let lost = self.rows_of_lost(parts.iter().flat_map(|part| &part.lost));
+        let lost: Vec<Lost> = parts.iter().flat_map(|part| part.lost.clone()).collect();
+        self.note_lost(&lost)?;
+        let writing = self.writing();
+        let lost = self.rows_of_lost(&lost);
         let is_lost = |position: u64| self.order.row(position).is_some_and(|row| is_within(&lost, row));
         let loading = Loading {
             rows: &self.columns.plain,
@@ -285,18 +296,32 @@ impl Rewriting {
 
     /// All parts, with their segments of these buckets.
     fn parts(&self, layout: &Layout, buckets: Range<u64>) -> Result<Vec<Part>> {
-        let parts = (0..layout.units.len()).map(|unit| Part::open(&self.spill.part(unit)?, buckets.clone()));
+        let parts = (0..layout.units.len()).map(|unit| Part::open(&self.spill.part(layout, unit)?, buckets.clone()));
         parts.collect::<Result<_>>().map_err(|error| match error.kind() {
             ErrorKind::NotFound => error.with_hint("run the tasks that spill first"),
             _ => error,
         })
     }
 
-    /// What was left out, in order: the parts say it as long as there are any, and the output afterwards.
-    fn lost(&self) -> Result<Vec<Lost>> {
-        match self.spill.layout()? {
-            Some(layout) => Ok(self.parts(&layout, 0..0)?.into_iter().flat_map(|part| part.lost).collect()),
-            None => self.output.lost(),
+    /// Notes what is left out before the first file is written, because the parts may be gone when somebody goes on.
+    ///
+    /// # Errors
+    /// `Io` if files are there that were written with these rows, or without others.
+    fn note_lost(&mut self, lost: &[Lost]) -> Result<()> {
+        // In this order: who wrote one of the files had noted it before.
+        let all: u64 = self.output.missing(&self.plan, 0..self.plan.files)?.iter().map(|run| run.end - run.start).sum();
+        let known = self.output.lost()?;
+        if known == lost {
+            return Ok(());
+        }
+        match known.iter().chain(lost).find(|one| known.contains(one) != lost.contains(one)) {
+            Some(one) if all < self.plan.files => {
+                let message = "rows cannot be read now, and files have been written with them";
+                Err(Error::new(ErrorKind::Io, format!("{message}: {}", one.error))
+                    .with_file(self.output.path().display().to_string())
+                    .with_remedies("write the output anew ({})", &[Remedy::Overwrite]))
+            }
+            _ => self.output.note_lost(lost),
         }
     }
 
@@ -324,9 +349,7 @@ impl Rewriting {
 
     /// Writes the index of the files, and removes what was spilled. Returns what was left out.
     fn index(&self) -> Result<Vec<SkippedGroup>> {
-        let lost = self.lost()?;
-        // Before the parts are gone, because whoever resumes what is finished asks once more.
-        self.output.note_lost(&lost)?;
+        let lost = self.output.lost()?;
         let gone = self.rows_of_lost(&lost);
         let is_there = |row: &u64| !is_within(&gone, *row);
         let rows = || (0..self.plan.rows).filter_map(|position| self.order.row(position)).filter(is_there);
@@ -353,6 +376,9 @@ impl Rewriting {
 
 impl Rewrite {
     /// The rewrite within the memory that uploads leave, if the output is in a store, and what these take.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if files are so large that parts of them do not fit.
     pub(super) fn beside_uploads(&self, plan: &RewritePlan) -> Result<(Self, UploadOptions)> {
         const LEAST_PART: u64 = 8 << 20;
         /// Half of what S3 allows, because the size of a file is an estimate.
@@ -362,6 +388,11 @@ impl Rewrite {
         let parts = (self.memory / 8 / part).clamp(2, 4);
         let mut rewrite = self.clone();
         if Place::of(&self.output)?.url().is_some() {
+            if part > LEAST_PART && 2 * part > self.memory / 2 {
+                let message = format!("files of {file} bytes go up in parts of {part}, two of which are in memory");
+                return Err(Error::new(ErrorKind::InvalidArgument, message)
+                    .with_hint("write more files (or name their bytes), or give four times as much memory as a part"));
+            }
             rewrite.memory -= (parts * part).min(self.memory / 2);
         }
         Ok((rewrite, UploadOptions { part_bytes: part as usize, parts: parts as usize }))
@@ -405,7 +436,7 @@ impl Rewrite {
         let decoded = plan.row_bytes() * index.source_rows() as f64;
         let scale = if told > 0.0 { decoded / told } else { 1.0 };
         let unit = (decoded as u64 / (4 * threads * tasks)).clamp(LEAST_UNIT, self.memory.max(LEAST_UNIT));
-        Layout { buckets: Buckets { positions: 0..plan.rows, rows }, units: units(index, unit, scale) }
+        Layout::new(Buckets { positions: 0..plan.rows, rows }, units(index, unit, scale))
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::RewritePlan;
 use super::shape::Buckets;
@@ -14,8 +15,10 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::atomic::AtomicFile;
 use rowdex_io::source::place::Place;
 
-/// Its name in an output folder.
-pub(super) const SPILL: &str = "_spill";
+/// Where it is in an output folder.
+const SPILL: &str = "_spill";
+/// How its name begins; the fingerprint of the plan follows, so that rows of another plan are never gone on with.
+const FOLDER: &str = "rowdex-spill-";
 
 /// The folder with spilled rows.
 #[derive(Debug)]
@@ -30,6 +33,28 @@ pub(super) struct Layout {
     pub(super) buckets: Buckets,
     /// Where units of row groups end.
     pub(super) units: Vec<u32>,
+    /// A hash of both, which is in the names of parts: one that is left of another layout is none of this one.
+    id: u64,
+}
+
+impl Layout {
+    pub(super) fn new(buckets: Buckets, units: Vec<u32>) -> Self {
+        let mut layout = Self { buckets, units, id: 0 };
+        layout.id = xxh3_64(layout.to_json().as_bytes());
+        layout
+    }
+
+    fn to_json(&self) -> String {
+        json!({"rows": self.buckets.positions.end, "bucket_rows": self.buckets.rows, "units": self.units}).to_string()
+    }
+
+    fn from_json(text: &str) -> Option<Self> {
+        let layout: Value = serde_json::from_str(text).ok()?;
+        let units = layout.get("units")?.as_array()?.iter().map(|end| u32::try_from(end.as_u64()?).ok());
+        let rows = layout.get("bucket_rows")?.as_u64().filter(|rows| (1..=u64::from(u32::MAX)).contains(rows))?;
+        let buckets = Buckets { positions: 0..layout.get("rows")?.as_u64()?, rows };
+        Some(Self::new(buckets, units.collect::<Option<_>>()?))
+    }
 }
 
 impl Spill {
@@ -38,15 +63,16 @@ impl Spill {
     /// # Errors
     /// `InvalidArgument` for a URL.
     pub(super) fn new(given: Option<&Path>, output: Option<&Path>, plan: &RewritePlan) -> Result<Self> {
-        let Some(folder) = given else { return Ok(Self { path: output.map(|folder| folder.join(SPILL)) }) };
-        match Place::of(folder)? {
-            Place::Local(folder) => {
-                Ok(Self { path: Some(folder.join(format!("rowdex-spill-{:016x}", plan.fingerprint()))) })
+        let parent = match given.map(Place::of).transpose()? {
+            None => output.map(|folder| folder.join(SPILL)),
+            Some(Place::Local(folder)) => Some(folder),
+            Some(Place::Remote(url)) => {
+                return Err(Error::new(ErrorKind::InvalidArgument, "rows are not spilled to a store")
+                    .with_file(url.to_string())
+                    .with_hint("name a folder of a local disk, or one that all machines mount"));
             }
-            Place::Remote(url) => Err(Error::new(ErrorKind::InvalidArgument, "rows are not spilled to a store")
-                .with_file(url.to_string())
-                .with_hint("name a folder of a local disk, or one that all machines mount")),
-        }
+        };
+        Ok(Self { path: parent.map(|folder| folder.join(format!("{FOLDER}{:016x}", plan.fingerprint()))) })
     }
 
     /// The folder.
@@ -74,10 +100,8 @@ impl Spill {
         if let Some(known) = self.layout()? {
             return Ok(known);
         }
-        let text =
-            json!({"rows": layout.buckets.positions.end, "bucket_rows": layout.buckets.rows, "units": layout.units});
         let mut file = AtomicFile::create(&path, false)?;
-        file.write_all(text.to_string().as_bytes()).map_err(|error| failed("cannot write the layout", &path, error))?;
+        file.write_all(layout.to_json().as_bytes()).map_err(|error| failed("cannot write the layout", &path, error))?;
         match file.commit() {
             Ok(()) => Ok(layout),
             // Another task was faster.
@@ -96,14 +120,7 @@ impl Spill {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("cannot read the layout", &path, error)),
         };
-        let parse = || {
-            let layout: Value = serde_json::from_str(&text).ok()?;
-            let units = layout.get("units")?.as_array()?.iter().map(|end| u32::try_from(end.as_u64()?).ok());
-            let rows = layout.get("bucket_rows")?.as_u64().filter(|rows| (1..=u64::from(u32::MAX)).contains(rows))?;
-            let buckets = Buckets { positions: 0..layout.get("rows")?.as_u64()?, rows };
-            Some(Layout { buckets, units: units.collect::<Option<_>>()? })
-        };
-        parse().map(Some).ok_or_else(|| {
+        Layout::from_json(&text).map(Some).ok_or_else(|| {
             Error::new(ErrorKind::Io, "the layout of the spilled rows is damaged")
                 .with_file(path.display().to_string())
                 .with_hint("remove the spill folder, and begin anew")
@@ -111,8 +128,8 @@ impl Spill {
     }
 
     /// The file of a unit of row groups.
-    pub(super) fn part(&self, unit: usize) -> Result<PathBuf> {
-        Ok(self.folder()?.join(format!("{unit:06}.part")))
+    pub(super) fn part(&self, layout: &Layout, unit: usize) -> Result<PathBuf> {
+        Ok(self.folder()?.join(format!("{unit:06}-{:016x}.part", layout.id)))
     }
 
     pub(super) fn remove(&self) -> Result<()> {
@@ -150,13 +167,30 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     stat.f_bavail.checked_mul(stat.f_frsize)
 }
 
+/// Removes what rewrites of whatever plans have spilled in an output folder.
+pub(super) fn remove_all(output: &Path) -> Result<()> {
+    let path = output.join(SPILL);
+    let failed = |error| failed("cannot list the spill folder", &path, error);
+    let entries = match fs::read_dir(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_string_lossy().starts_with(FOLDER) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes a spill folder, and nothing that a rewrite did not put there.
-pub(super) fn remove(path: &Path) -> Result<()> {
+fn remove(path: &Path) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(|error| failed("cannot list the spill folder", path, error))?,
     };
-    // Parts are nothing without it, so whoever is killed here leaves nothing that would be gone on with.
+    // Parts are nothing without it, so whoever is killed here leaves nothing that is taken for spilled.
     remove_file(&path.join(LAYOUT))?;
     for entry in entries {
         let name = entry.map_err(|error| failed("cannot list the spill folder", path, error))?.file_name();
@@ -165,10 +199,12 @@ pub(super) fn remove(path: &Path) -> Result<()> {
             remove_file(&path.join(&name))?;
         }
     }
-    match fs::remove_dir(path) {
-        // Something else is in it.
-        Ok(()) | Err(_) => Ok(()),
+    // Not where something else is in it.
+    let _ = fs::remove_dir(path);
+    if let Some(parent) = path.parent().filter(|parent| parent.ends_with(SPILL)) {
+        let _ = fs::remove_dir(parent);
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -180,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for part in 0..20 {
             // Not to be removed as a file.
-            fs::create_dir(folder.path().join(format!("{part:06}.part"))).unwrap();
+            fs::create_dir(folder.path().join(format!("{part:06}-0.part"))).unwrap();
         }
         fs::write(folder.path().join(LAYOUT), "{}").unwrap();
         assert!(remove(folder.path()).is_err());

@@ -33,6 +33,8 @@ pub(super) struct Spread<'a> {
     pub(super) held: u64,
     /// Whether row groups that cannot be read are left out.
     pub(super) skips: bool,
+    /// Row groups that were left out when files were written that are there: they stay out.
+    pub(super) lost: &'a [Lost],
     pub(super) meter: &'a Meter,
 }
 
@@ -73,7 +75,7 @@ impl Spread<'_> {
     }
 
     fn unit(&self, unit: usize) -> Result<()> {
-        let (path, groups) = (self.spill.part(unit)?, self.groups(unit));
+        let (path, groups) = (self.spill.part(self.layout, unit)?, self.groups(unit));
         let group_rows = |group: u32| self.dataset.index().row_group(group).map_or(0, |entry| entry.rows());
         match Part::open(&path, 0..0) {
             Ok(_) => {
@@ -90,6 +92,11 @@ impl Spread<'_> {
         let mut lost = Vec::new();
         for group in groups {
             stop::check()?;
+            if let Some(known) = self.lost.iter().find(|known| known.row_group == group) {
+                lost.push(known.clone());
+                self.meter.advance(group_rows(group));
+                continue;
+            }
             match self.group(group, &mut scatter) {
                 Ok(()) => {}
                 Err(Failed::Reading(error)) if self.skips && may_skip(&error) => {

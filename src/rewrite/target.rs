@@ -101,16 +101,19 @@ impl Target {
         }
     }
 
-    /// Writes a small file, whole or not at all, in the place of one that is there.
-    pub(super) fn put(&self, name: &str, text: &str) -> Result<()> {
+    /// Writes a small file, whole or not at all, in the place of one that is there if it is to `overwrite`.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for one that is there.
+    pub(super) fn put(&self, name: &str, text: &str, overwrite: bool) -> Result<()> {
         match self {
             Self::Folder(path) => {
                 let path = path.join(name);
-                let mut file = AtomicFile::create(&path, true)?;
+                let mut file = AtomicFile::create(&path, overwrite)?;
                 file.write_all(text.as_bytes()).map_err(|error| failed("cannot write the file", &path, error))?;
                 file.commit()
             }
-            Self::Prefix { store, .. } => store.put(name, text.as_bytes().to_vec().into(), true),
+            Self::Prefix { store, .. } => store.put(name, text.as_bytes().to_vec().into(), overwrite),
         }
     }
 
@@ -185,9 +188,6 @@ impl Write for OutFile {
 /// # Errors
 /// `AlreadyExists` if another process has it.
 pub(super) fn lock(path: &Path) -> Result<Option<File>> {
-    if !cfg!(unix) {
-        return Ok(None);
-    }
     let folder = rowdex_io::fs::open(path).map_err(|error| failed("cannot open the output folder", path, error))?;
     match folder.try_lock() {
         Ok(()) => Ok(Some(folder)),

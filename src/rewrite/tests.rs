@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
 
 use arrow::array::{
     ArrayRef, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
@@ -217,6 +218,64 @@ fn a_run_that_is_stopped_anywhere_leaves_nothing_half_and_goes_on() {
     assert!(stopped >= 5, "{stopped} stopped, {finished} finished");
 }
 
+/// Runs a rewrite until something was spilled and no file is there.
+fn killed_after_spilling(place: &Fixture, folder: &str, rewrite: &Rewrite) {
+    for task in 0..2 {
+        rewrite.clone().run_task(RewriteTask::Spill { task, tasks: 2 }).unwrap();
+    }
+    assert!(place.path(folder).join("_spill").exists() && place.files(folder).is_empty());
+}
+
+#[test]
+fn what_was_spilled_for_another_plan_or_laid_out_otherwise_is_not_gone_on_with() {
+    let place = Fixture::new(&[2000, 3000], 300);
+    let rewrite = |folder: &str, seed| place.rewrite(folder, Global::new(5000, seed).unwrap()).with_memory(TINY);
+    rewrite("whole", 2).run().unwrap();
+
+    // Somebody removes what he sees of a rewrite that was killed, and begins another one.
+    killed_after_spilling(&place, "other", &rewrite("other", 1));
+    fs::remove_file(place.path("other/_rewrite.json")).unwrap();
+    rewrite("other", 2).run().unwrap();
+    assert!(place.files("other") == place.files("whole"));
+    assert!(!place.path("other/_spill").exists());
+
+    // Replacing is killed after the layout is removed, and whoever goes on has another layout.
+    killed_after_spilling(&place, "laid", &rewrite("laid", 2));
+    let spill = fs::read_dir(place.path("laid/_spill")).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(spill.join("layout.json")).unwrap();
+    rewrite("laid", 2).with_memory(2 * TINY).with_threads(1).with_resume(true).run().unwrap();
+    assert!(place.files("laid") == place.files("whole"));
+    assert!(!place.path("laid/_spill").exists());
+}
+
+#[test]
+fn of_two_rewrites_that_begin_at_once_in_one_folder_one_is_refused() {
+    let place = Fixture::new(&[1000], 300);
+    for round in 0..20 {
+        let (folder, begin) = (format!("out-{round}"), Barrier::new(2));
+        let spill = &|seed| {
+            let rewrite = place.rewrite(&folder, Global::new(1000, seed).unwrap());
+            begin.wait();
+            rewrite.run_task(RewriteTask::Spill { task: 0, tasks: 1 })
+        };
+        let [one, other] = thread::scope(|scope| {
+            [1, 2].map(|seed| scope.spawn(move || spill(seed))).map(|thread| thread.join().unwrap())
+        });
+        assert!(one.is_ok() != other.is_ok(), "{one:?} and {other:?}");
+        assert_eq!(one.and(other).unwrap_err().kind(), ErrorKind::StateMismatch);
+    }
+}
+
+#[test]
+fn a_task_that_spills_does_nothing_where_everything_is_written() {
+    let place = Fixture::new(&[2000, 3000], 300);
+    let rewrite = || place.rewrite("out", Global::new(5000, 2).unwrap()).with_memory(TINY);
+    rewrite().run().unwrap();
+    rewrite().run_task(RewriteTask::Spill { task: 1, tasks: 2 }).unwrap();
+    assert!(!place.path("out/_spill").exists());
+    rewrite().run_task(RewriteTask::Index).unwrap();
+}
+
 #[test]
 fn what_is_in_the_way_is_refused_and_replaced_only_if_asked_for() {
     let place = Fixture::new(&[1000], 300);
@@ -311,6 +370,24 @@ fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
         assert_eq!(found, left.iter().map(|row| row * 3).collect::<Vec<_>>(), "{step}");
     }
     assert!(place.path("skipped/_skipped.json").exists());
+
+    // The parts say what was left out, and may be gone before the index is written; then it stays out.
+    for gone in ["all files", "a file"] {
+        fs::remove_file(place.path("skipped/index.rdx")).unwrap();
+        if gone == "a file" {
+            fs::remove_file(place.path("skipped/part-00001.parquet")).unwrap();
+        }
+        let before = place.files("skipped");
+        let again = rewrite("skipped").with_skipping(true).with_origin("row").with_resume(true).run().unwrap();
+        assert_eq!((again.rows, &again.skipped), (3500, &report.skipped), "{gone}");
+        let after = place.files("skipped");
+        assert!(before.iter().all(|(name, bytes)| after[name] == *bytes) && after.len() == 3, "{gone}");
+        assert_eq!(place.read("skipped").column_by_name("id").unwrap().as_ref(), &ids as &dyn arrow::array::Array);
+    }
+    fs::remove_file(place.path("skipped/part-00001.parquet")).unwrap();
+    fs::remove_file(place.path("skipped/_skipped.json")).unwrap();
+    let error = rewrite("skipped").with_skipping(true).with_origin("row").with_resume(true).run().unwrap_err();
+    assert!(error.to_string().contains("files have been written with them"), "{error}");
     put(&sound);
     let whole = rewrite("skipped").with_overwrite(true).run().unwrap();
     assert_eq!((whole.rows, whole.skipped.len()), (4000, 0));

@@ -362,6 +362,11 @@ impl FileMetadata {
         let reader = reader_of(&metadata()?, schema)?;
         if let Some(mut readers) = known() {
             let most = KEPT_READERS.min(KEPT_COLUMNS / self.inner.measures.len().max(1));
+            // Whole row groups come once in a pass, so only what is asked for again while one is decoded is of use.
+            let is_whole = |key: &ReaderKey| matches!(key.0, Some((_, false)));
+            if is_whole(&key) {
+                readers.retain(|(known, _)| !is_whole(known));
+            }
             if readers.len() >= most && !readers.is_empty() {
                 readers.remove(0);
             }

@@ -19,7 +19,6 @@ mod requests;
 #[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
 mod tests;
 mod transport;
-mod upload;
 mod uploads;
 mod writer;
 

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use object_store::client::HttpError;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, PutMode};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -20,7 +20,6 @@ use super::credentials::Credentials;
 use super::fault::{Fault, Sort};
 use super::hub::Hub;
 use super::meter::{Meter, Sent};
-use super::upload::in_parts;
 use crate::source::FileStat;
 use crate::source::place::{Scheme, Url};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -330,22 +329,18 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
+        if bytes.len() > LARGE {
+            return self.put_in_parts(path, bytes, LARGE / 4).await;
+        }
         let mut attempts = self.attempts().await?;
         let mut mode = if overwrite { PutMode::Overwrite } else { PutMode::Create };
         loop {
             let put = async {
-                let put = if bytes.len() > LARGE {
-                    match self.store.put_multipart(path).await {
-                        Ok(upload) => in_parts(upload, bytes.clone(), LARGE / 4).await,
-                        Err(error) => Err(error),
-                    }
-                } else {
-                    self.store.put_opts(path, bytes.clone().into(), mode.clone().into()).await.map(drop)
-                };
+                let put = self.store.put_opts(path, bytes.clone().into(), mode.clone().into()).await;
                 put.map_err(|error| Fault::of(&error, &self.url))
             };
             match attempts.limit(put).await {
-                Ok(()) => return Ok(()),
+                Ok(_) => return Ok(()),
                 Err(Fault { sort: Sort::Unsupported, .. }) if !matches!(mode, PutMode::Overwrite) => {
                     mode = PutMode::Overwrite;
                 }

@@ -20,6 +20,8 @@ use rowdex_base::stop::{self, Asked};
 /// How long taking an upload back may take; and where the call was told to stop, which somebody waits for.
 const TAKING_BACK: Duration = Duration::from_secs(10);
 const WHEN_STOPPED: Duration = Duration::from_millis(200);
+/// What S3 takes; other stores take more.
+const MOST_PARTS: usize = 10_000;
 
 /// An object being written, of which nothing is left unless it is committed.
 pub struct ObjectWriter {
@@ -32,7 +34,7 @@ pub struct ObjectWriter {
     has_failed: bool,
 }
 
-/// Parts on their way, at most one less than are held in all.
+/// Parts that were sent. Those on their way are one fewer than memory holds, because the next one is being filled.
 struct Upload {
     id: String,
     parts: Vec<PartId>,
@@ -83,7 +85,7 @@ impl ObjectWriter {
 
     /// Whether an object of this length is in the place already.
     fn is_there(&self) -> Result<bool> {
-        match self.store.stat(&self.path) {
+        match self.store.client()?.stat(self.store.key(&self.path)) {
             Ok(stat) if stat.size == self.length => Ok(true),
             Ok(_) => Err(Error::new(ErrorKind::AlreadyExists, "the file exists already")
                 .with_hint("remove it, or choose another place")),
@@ -104,6 +106,10 @@ impl ObjectWriter {
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let bytes = Bytes::from(std::mem::take(&mut self.held));
         let number = upload.parts.len() + upload.under_way.len();
+        if number >= MOST_PARTS {
+            let message = format!("the file has more than {MOST_PARTS} parts of {} bytes", self.options.part_bytes);
+            return Err(Error::new(ErrorKind::TooLarge, message).with_hint("write more files, or smaller ones"));
+        }
         let (client, key) = (self.store.client()?, self.store.key(&self.path));
         upload.under_way.push_back(client.upload_part(key, upload.id.clone(), number, bytes)?);
         Ok(())
