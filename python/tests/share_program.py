@@ -41,6 +41,7 @@ def main() -> None:
                 state = loader.state_dict()["state"]
                 print("step", epoch, digest, state, file=note)
                 if steps == options.get("kill"):
+                    await_step(options.get("after"))
                     os.kill(os.getpid(), signal.SIGKILL)
                 if steps == options.get("fork"):
                     fork(loader, note)
@@ -59,6 +60,12 @@ def main() -> None:
         print("error", error, file=note)
         return
     print("end", file=note)
+
+
+def await_step(note: str | None) -> None:
+    """Waits until another rank has noted a step, if there is one to wait for."""
+    while note is not None and "\nstep " not in pathlib.Path(note).read_text():
+        time.sleep(0.01)
 
 
 def limit(name: str) -> None:

@@ -209,7 +209,9 @@ def test_when_another_rank_is_killed_the_others_fail_if_they_are_told_to(job: An
     shared = job(3, pause=0.002, epochs=8, on_death="fail")
     shared.start(0)
     shared.await_reader(0)
-    shared.start(1, kill=6)
+    shared.note(2).touch()
+    # Who comes when the others have ended is told nothing of it.
+    shared.start(1, kill=6, after=str(shared.note(2)))
     shared.start(2)
     shared.wait()
     pid = shared.lines(1, "pid")[0]

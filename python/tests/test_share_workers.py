@@ -141,20 +141,19 @@ def test_workers_of_a_loader_share_a_reader_unless_that_is_not_wanted_or_cannot_
     assert met_and_served(loaded(index, kind, batch=len(rowdex.Dataset(index))))[0] == 0
 
 
-@pytest.mark.parametrize("missing", ["memfd_create", "MFD_ALLOW_SEALING"])
+@pytest.mark.parametrize("missing", ["the file", "the function"])
 def test_workers_read_for_themselves_where_the_system_has_no_memory_files(
     index: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rowdex.loading import share
 
-    def refuses(*_: Any) -> int:
-        raise OSError(38, "Function not implemented")
+    class Library:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            if missing == "the file":
+                self.memfd_create = lambda *_: -1
 
     share.can_share.cache_clear()
-    if missing == "memfd_create":
-        monkeypatch.setattr(os, missing, refuses)
-    else:
-        monkeypatch.delattr(os, missing)
+    monkeypatch.setattr("rowdex.loading.share.ctypes.CDLL", Library)
     try:
         met, found = met_and_served(loaded(index, "map"))
     finally:
@@ -238,3 +237,85 @@ def test_nobody_waits_for_a_worker_that_gets_row_ids_in_the_place_of_steps(index
     taken = [dataset.take(step).to_pydict()["id"] for step in given if isinstance(step, list)]
     assert len(found) == len(steps) > 200
     assert found[5::2] == taken and len({tuple(ids) for ids in found}) == len(steps)
+
+
+@pytest.mark.parametrize("kind", ["fewer", "part"])
+def test_nobody_waits_for_workers_that_a_sampler_of_somebody_else_or_a_dataset_made_of_one_leaves_out(
+    index: str, kind: str
+) -> None:
+    """An epoch of all steps is followed by one of a single one, which takes no pause."""
+    import rowdex.torch
+    from torch.utils.data import DataLoader
+
+    dataset = rowdex.torch.Dataset(index, ["id"], memory="1MiB")
+    sampling = {"seed": 7, "num_replicas": 1, "rank": 0}
+
+    class Fewer(rowdex.torch.BatchSampler):
+        most = 1 << 30
+
+        def __iter__(self) -> Iterator[Any]:
+            return itertools.islice(super().__iter__(), self.most)
+
+    class Part(rowdex.torch.IterableDataset):
+        def __iter__(self) -> Iterator[Any]:
+            return itertools.islice(super().__iter__(), 1)
+
+    options: dict[str, Any] = {"num_workers": 2, "persistent_workers": True}
+    sampler, before = Fewer(dataset, 2, **sampling), meetings()
+    if kind == "part":
+        loader: Any = DataLoader(Part(dataset, 2, **sampling), batch_size=None, **options)
+        steps = 2
+    else:
+        loader, steps = DataLoader(dataset, batch_sampler=sampler, **options), len(sampler)
+    assert len(list(loader)) == steps
+    sampler.most = 1
+    assert len(list(loader)) == (2 if kind == "part" else 1)
+    sampler.most = 1 << 30
+    assert len(list(loader)) == steps and not meetings() - before
+
+
+def test_workers_go_on_with_what_another_worker_that_failed_would_have_been_asked_for(tmp_path: pathlib.Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import rowdex.torch
+    from torch.utils.data import DataLoader
+
+    rows = 2000
+    pq.write_table(pa.table({"id": [None if row == 5 else row for row in range(rows)]}), tmp_path / "a.parquet")
+    rowdex.build(tmp_path, tmp_path / "train.rdx", progress=False)
+    dataset = rowdex.torch.Dataset(tmp_path / "train.rdx", memory="1MiB")
+    asks = rowdex.torch.IterableDataset(dataset, 2, shuffle=False, num_replicas=1, rank=0)
+    steps = iter(DataLoader(asks, batch_size=None, num_workers=2, persistent_workers=True))
+    found, errors = [], 0
+    while True:
+        try:
+            found.append(next(steps)["id"].tolist())
+        except StopIteration:
+            break
+        except rowdex.SchemaError as error:
+            errors += 1
+            assert "null" in str(error)
+    # Row 5 is in step 2, of worker 0: after it come the steps of the other one alone.
+    assert errors == 1 and found[:2] == [[0, 1], [2, 3]]
+    assert found[2:] == [[row, row + 1] for row in range(6, rows, 4)]
+
+
+def test_a_dataset_within_something_that_is_not_seen_through_is_not_shared_as_in_a_loader_before(index: str) -> None:
+    import rowdex.torch
+    from torch.utils.data import DataLoader
+
+    before = meetings()
+    own = loaded(index, "map")
+    assert len(list(own)) == len(own) and len(meetings() - before) == 1
+
+    class View:
+        def __getitems__(self, step: Any) -> Any:
+            return own.dataset.__getitems__(step).columns()
+
+    sampler = rowdex.torch.BatchSampler(own.dataset, 100, seed=7, num_replicas=1, rank=0)
+    options: dict[str, Any] = {"num_workers": 2, "collate_fn": lambda it: it, "multiprocessing_context": "fork"}
+    there, served = meetings(), []
+    for batch in DataLoader(View(), batch_sampler=sampler, **options):  # type: ignore[arg-type]
+        served.append(batch["id"].tolist())
+        assert meetings() == there
+    assert sorted(row for ids in served for row in ids) == list(range(len(own.dataset)))

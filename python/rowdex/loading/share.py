@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import dataclasses
 import functools
 import itertools
@@ -19,6 +20,8 @@ from ..native.library import no_nul
 _numbers = itertools.count()
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 _told: set[int] = set()
+# As Linux has them.
+_CLOSES_ON_EXEC, _SEALS = 1, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,12 +85,20 @@ def options(share: Sharing) -> dict[str, Any]:
 def can_share() -> bool:
     """Whether this system has what a reader is shared by: memory files, and addresses without a folder."""
     try:
-        os.close(os.memfd_create("rowdex", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        os.close(_memory_file())
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as own:
             own.bind("")
     except (AttributeError, OSError):
         return False
     return True
+
+
+def _memory_file() -> int:
+    """The descriptor of one that can be sealed. A Python that was built for an old glibc has no function for it."""
+    made: int = ctypes.CDLL(None, use_errno=True).memfd_create(b"rowdex", _CLOSES_ON_EXEC | _SEALS)
+    if made < 0:
+        raise OSError(ctypes.get_errno(), "no memory files")
+    return made
 
 
 def among_workers(job: str, name: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ..sampler import DistributedSampler
 from .all_ranks import DealtStep, GlobalStep
 from .reader import Followed, StepReader, check_workers, workers_of
 from .rows import Rows, samples
-from .samplers import Step
+from .samplers import Step, hands_out_all
 from .workers import Announced, tell_if_starting
 
 
@@ -83,9 +83,9 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
         self._torch = arguments["torch"]
         self._convert = Convert("torch", self._torch["nulls"], self._torch["strings"])
         followed = arguments.pop("followed", None)
-        # What the workers of one iterator of a DataLoader have in common, and of which iterator that is.
+        # What the workers that are made now have in common, and those of each iterator of a DataLoader.
         self._group: str | None = arguments.pop("group", None)
-        self._grouped: Callable[[], Any] = lambda: None
+        self._groups: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
         # Gives PyTorch's sampler, which has the dataset and is not kept alive by it, or what was known of it.
         self._followed: Callable[[], Any] = lambda: followed
         self._readers = PerProcess(self._new_reader)
@@ -104,19 +104,22 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
         return state if followed is None else {**state, "followed": Followed.of(followed)}
 
     def _start_workers(self, iterator: Any, loader: Any) -> None:
-        self._group_workers(iterator, loader, self)
+        self._group_workers(iterator, loader, loader.dataset is self and hands_out_all(loader.batch_sampler))
 
-    def _group_workers(self, iterator: Any, loader: Any, asks: Any) -> None:
+    def _group_workers(self, iterator: Any, loader: Any, in_turn: bool) -> None:
         """Gives the workers of an iterator a name in common if they can share a reader.
 
-        They must ask for the steps in turn, because what waits for one of them holds up the others: a dataset around
-        ``asks`` may leave out what it likes, and with ``in_order=False`` steps come to any worker.
+        They must ask for all steps in turn, because what waits for one of them holds up the others: somebody else's
+        dataset or sampler may leave out what it likes, and with ``in_order=False`` steps come to any worker.
         """
-        if self._grouped() is iterator:
-            return
-        self._grouped = weakref.ref(iterator)
-        in_turn = loader.dataset is asks and not is_unordered(loader)
-        self._group = f"workers {uuid.uuid4().hex}" if in_turn and can_share() else None
+        if iterator not in self._groups:
+            shares = in_turn and not is_unordered(loader) and can_share()
+            self._groups[iterator] = f"workers {uuid.uuid4().hex}" if shares else None
+        self._group = self._groups[iterator]
+
+    def _leave(self) -> None:
+        """Lets the other workers know that this one asks for no more steps."""
+        self._readers.get().leave()
 
     def __getitem__(self, rows: Any) -> Any:
         if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):

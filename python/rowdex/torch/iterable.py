@@ -152,11 +152,18 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
         for next_place, step in enumerate(steps[place:], place + 1):
             batch = self.dataset.__getitems__(Step(spec, epoch, step, resumed))
             self._at = (epoch, next_place, False)
-            yield batch.columns()
+            try:
+                columns = batch.columns()
+            except Exception:
+                # PyTorch asks this worker for nothing more.
+                self.dataset._leave()
+                raise
+            yield columns
         self._at = (epoch, len(steps), True)
 
     def _start_workers(self, iterator: Any, loader: Any) -> None:
-        self.dataset._group_workers(iterator, loader, self)
+        is_whole = loader.dataset is self and type(self).__iter__ is IterableDataset.__iter__
+        self.dataset._group_workers(iterator, loader, is_whole)
         if iterator in self._iterators:
             return
         try:

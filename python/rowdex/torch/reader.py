@@ -17,6 +17,7 @@ from ..loading.share import among_workers, close_at_exit
 from ..native.library import Handle, call, count, library, loader_options
 from ..spec import OpenSampler, SamplerSpec, batch_of, sampler_info, steps_left
 from .samplers import Step
+from .workers import Announced
 
 
 class Followed(NamedTuple):
@@ -103,6 +104,7 @@ class StepReader:
     def __init__(self, dataset: Dataset, options: dict[str, Any], group: str | None) -> None:
         # Which has this reader.
         self._dataset: Dataset = weakref.proxy(dataset)
+        self._is = weakref.ref(dataset)
         self._options = options
         # What the workers of one DataLoader have in common.
         self._group = group
@@ -130,10 +132,11 @@ class StepReader:
         # The C API counts a worker's epochs from a whole one; within a resumed one there is nothing after it.
         key = (step.spec, step.resumed, first, workers)
         stream = self._stream
-        if stream is None or stream.key != key:
+        # Where a guess is wrong, this worker asks for no step.
+        among = {} if guessed or stream is not None and step.step != first else self._shared(step, first - begin, opened)
+        if stream is None or stream.key != key or among and not stream.among_workers:
             epochs = step.epoch + 1 if step.resumed else 0
-            # Where a guess is wrong, this worker asks for no step.
-            shared = self._options["share"] or ({} if guessed else self._shared(step, first - begin, opened))
+            shared = self._options["share"] or among
             stream = self._stream = Stream(
                 self._dataset, self._options, shared, step.spec, opened, step.resumed, first, workers, epochs
             )
@@ -158,7 +161,7 @@ class StepReader:
         info, group = torch.utils.data.get_worker_info(), self._group
         if self._options["share"] is None or self._options["worker_threads"] == 0:
             return {}
-        if info is None or info.num_workers == 1 or group is None:
+        if info is None or info.num_workers == 1 or group is None or not self._is_of(info.dataset):
             return {}
         if first != info.id or step.step - info.id + info.num_workers > steps_left(opened.sampler(step.resumed)).stop:
             return {}
@@ -167,11 +170,21 @@ class StepReader:
         # A fork has the group of another DataLoader where nobody was told of its own.
         return among_workers(f"{group} {info.seed - info.id}", name)
 
-    def take(self, rows: Any) -> Batch:
-        """Rows that are no step. No other worker waits for one of this worker meanwhile."""
+    def _is_of(self, asks: Any) -> bool:
+        """Whether a worker asks for nothing but what this reader serves: a fork may have the dataset for another one,
+        which was not seen in what it is a part of."""
+        own = self._is()
+        return own is not None and (asks is own or isinstance(asks, Announced) and getattr(asks, "dataset", None) is own)
+
+    def leave(self) -> None:
+        """No other worker waits for a step of this worker, until it asks for one."""
         with self._lock:
             if self._stream is not None and self._stream.among_workers:
                 self._stream = None
+
+    def take(self, rows: Any) -> Batch:
+        """Rows that are no step."""
+        self.leave()
         return self._dataset.take(rows)
 
     def follow(self, sampler: Followed, rows: list[int]) -> Batch:

@@ -83,6 +83,11 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
         self.sampler.load_state_dict(state_dict)
 
 
+def hands_out_all(sampler: Any) -> bool:
+    """Whether each iteration is sure to hand out every step that is left of an epoch, in order."""
+    return getattr(type(sampler), "__iter__", None) is BatchSampler.__iter__
+
+
 class _Steps(Iterator[Step]):
     """The steps of an epoch, which begins when the first of them is asked for.
 
