@@ -213,11 +213,18 @@ class Batch:
             bos=None if bos is None else ctypes.addressof(added),
             eos=None if eos is None else ctypes.addressof(added) + 8,
         )  # fmt: skip
-        made, schema = exported(library.batch_sequences, self._handle, ctypes.byref(options))
+        # All batches of a loader have its schema, and the same arrays.
+        readers = self._schema._of_sequences.get(labels)
+        if readers is None:
+            made, schema = exported(library.batch_sequences, self._handle, ctypes.byref(options))
+            readers = [(field.name, reader(field.children[0], "error", "list")) for field in schema.field.children]
+            self._schema._of_sequences[labels] = readers
+        else:
+            made = _Exported(library.array_release, None, library.batch_sequences, self._handle, ctypes.byref(options))
         found: dict[str, Any] = {}
-        for i, field in enumerate(schema.field.children):
-            item, array = field.children[0], made.array.children[i].contents.children[0].contents
-            found[field.name] = reader(item, "error", "list")(array, made, 0, array.length)
+        for (name, read), child in zip(readers, made.array.children[: len(readers)]):
+            array = child.contents.children[0].contents
+            found[name] = read(array, made, 0, array.length)
         if layout == "rows":
             for name in ("cu_seqlens", "pack_offsets", "max_seqlen"):
                 del found[name]

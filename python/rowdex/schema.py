@@ -96,7 +96,7 @@ def _metadata(address: int | None) -> bytes | None:
 def _rebuilt(parts: Any) -> Schema:
     schema = object.__new__(Schema)
     schema._exported = _Rebuilt(parts)
-    schema._fields = _field(schema._exported.schema).children
+    schema._take_note()
     return schema
 
 
@@ -107,7 +107,12 @@ class Schema:
         """As ``function`` exports it of a handle, which is not kept."""
         self._exported: ExportedSchema | _Rebuilt = ExportedSchema(library.schema_release)
         call(function, handle, self._exported)
+        self._take_note()
+
+    def _take_note(self) -> None:
         self._fields = _field(self._exported.schema).children
+        # How the arrays of packs are read, of batches with this schema: with labels, and without.
+        self._of_sequences: dict[bool, list[tuple[str, Any]]] = {}
 
     @property
     def fields(self) -> tuple[Field, ...]:

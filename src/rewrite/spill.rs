@@ -12,7 +12,7 @@ use super::plan::RewritePlan;
 use super::shape::Buckets;
 use super::target::{LAYOUT, failed, remove_file, remove_temporary};
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_io::fs::atomic::AtomicFile;
+use rowdex_io::fs::{atomic::AtomicFile, with_room};
 use rowdex_io::source::place::Place;
 
 /// Where it is in an output folder.
@@ -115,7 +115,7 @@ impl Spill {
     /// The layout of what was spilled.
     pub(super) fn layout(&self) -> Result<Option<Layout>> {
         let Some(path) = self.path.as_ref().map(|folder| folder.join(LAYOUT)) else { return Ok(None) };
-        let text = match fs::read_to_string(&path) {
+        let text = match with_room(|| fs::read_to_string(&path)) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("cannot read the layout", &path, error)),

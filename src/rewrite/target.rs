@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_io::fs::atomic::AtomicFile;
+use rowdex_io::fs::{atomic::AtomicFile, with_room};
 use rowdex_io::source::place::{Place, Scheme, Url};
 use rowdex_io::source::{NOTES, ObjectSource, ObjectWriter, StoreOptions, UploadOptions};
 
@@ -88,7 +88,7 @@ impl Target {
     /// What a small file says; `None` if there is none.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>> {
         match self {
-            Self::Folder(path) => match fs::read_to_string(path.join(name)) {
+            Self::Folder(path) => match with_room(|| fs::read_to_string(path.join(name))) {
                 Ok(text) => Ok(Some(text)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(failed("cannot read the file", &path.join(name), error)),

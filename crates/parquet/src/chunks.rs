@@ -42,7 +42,7 @@ const NONE: i64 = i64::MIN;
 #[derive(Debug)]
 struct Each<T>(Box<[T]>);
 
-/// A number of each chunk, in as few bytes as all of them fit in.
+/// A number of each chunk, in four bytes if all fit in these, and otherwise in eight.
 #[derive(Debug)]
 enum Numbers {
     Short(Each<u32>),

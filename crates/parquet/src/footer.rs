@@ -136,7 +136,8 @@ impl FileMetadata {
         self.inner.file_size
     }
 
-    /// How much memory it takes, about: some 30 bytes for each column of each row group.
+    /// How much memory it takes, about: some 30 bytes for each column of each row group. Positions of pages that were
+    /// read, and what the parquet crate needs for the row group that is decoded, are beside it.
     pub fn memory_bytes(&self) -> u64 {
         (self.metadata().memory_size() + self.inner.chunks.bytes()) as u64
     }

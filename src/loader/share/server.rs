@@ -81,7 +81,7 @@ impl Reader {
     }
 }
 
-/// As where there is one: callers say when it ends.
+/// Callers drop it to end it, as where there is one.
 #[cfg(not(target_os = "linux"))]
 impl Drop for Reader {
     fn drop(&mut self) {

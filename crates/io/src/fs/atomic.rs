@@ -159,9 +159,6 @@ fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Makes the rename itself survive a power cut. Some file systems cannot sync a directory and need not.
 fn sync_directory(directory: &Path) -> io::Result<()> {
-    if !cfg!(unix) {
-        return Ok(());
-    }
     match open(directory).and_then(|directory| directory.sync_all()) {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         result => result,

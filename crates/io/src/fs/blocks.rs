@@ -26,9 +26,13 @@ const HEADER: usize = 64;
 /// With a quarter of it, decoding lists of tokens took twice the time, all of it for the kernel to clear pages.
 const MAPS: usize = 32;
 const MOST_IDLE: usize = 16 << 20;
-/// Maps of so many bytes and more may have huge pages.
+/// Maps of so many bytes and more have huge pages where that is asked for.
 #[cfg(target_os = "linux")]
 const HUGE: usize = 4 << 20;
+/// Longer ones have them in any case. They do not wait to be used again, and the kernel takes longer to find a small
+/// page for every 4 KiB of them than to clear it. At most an eighth more than is written to then takes memory.
+#[cfg(target_os = "linux")]
+const LONG: usize = 16 << 20;
 /// Longer ones do not wait. Columns of a decoded row group are rarely longer.
 const LONGEST_IDLE: usize = 8 << 20;
 
@@ -66,7 +70,8 @@ impl MappedBlocks {
     }
 
     /// Asks the kernel for huge pages for blocks of 4 MiB and more, so that random reads of them wait less for the page
-    /// tables. What is not written to of such a block then takes memory, too, 2 MiB at a time.
+    /// tables; without this for those of 16 MiB and more. What is not written to of such a block takes memory, too, in
+    /// pieces of 2 MiB.
     #[must_use]
     pub const fn with_huge_pages(mut self) -> Self {
         self.huge = true;
@@ -76,7 +81,7 @@ impl MappedBlocks {
     /// Asks for huge pages for a map, if it may have some.
     fn advise(&self, map: &MmapMut) {
         #[cfg(target_os = "linux")]
-        if self.huge && map.len() >= HUGE {
+        if map.len() >= LONG || self.huge && map.len() >= HUGE {
             // A kernel without them has the map as it is.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
@@ -370,7 +375,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn long_blocks_have_huge_pages_where_that_was_asked_for() {
+    fn long_blocks_have_huge_pages_where_that_was_asked_for_and_the_longest_anyhow() {
         if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
             return;
         }
@@ -385,6 +390,9 @@ mod tests {
                 let grown = blocks.realloc(grown, layout(1 << 20), 2 * HUGE);
                 assert_eq!(is_huge(grown), expected);
                 blocks.dealloc(grown, layout(2 * HUGE));
+                let longest = blocks.alloc(layout(LONG));
+                assert!(is_huge(longest));
+                blocks.dealloc(longest, layout(LONG));
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Options for reading from object stores. The defaults are what `rowdex` uses.
+/// Options for object stores. The defaults are what `rowdex` uses.
 ///
 /// What a store needs to know (credentials, region, endpoint) comes from the environment, under the names that the
 /// `object_store` crate and the stores' own tools use: `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`,

@@ -16,8 +16,8 @@ const FEW: u64 = 1 << 24;
 /// are a thousand million rows.
 const PARTS_LOG2: u32 = 10;
 
-/// How many rows each of `threads` looks up at once, if that is more than a block, with 28 bytes a row: the more there
-/// are, the nearer they lie.
+/// How many rows each of `threads` looks up at once, and at least a block. Each takes 28 bytes, and the more there are,
+/// the closer together their lengths lie.
 pub(super) fn at_once(of: &dyn Lengths, threads: usize) -> u64 {
     if of.len() <= FEW { 1 } else { (1 << 20) / threads as u64 }
 }
