@@ -10,7 +10,11 @@ import pyarrow.parquet as pq
 
 import grain.python as grain
 
-from .peer import Peer, own
+from .peer import SHARES, Job, Peer, own, sources
+
+
+def values(job: Job) -> list[int]:
+    return pa.concat_tables(map(pq.read_table, job.files()))[job.counted].to_pylist()
 
 
 class Grain(Peer):
@@ -20,7 +24,7 @@ class Grain(Peer):
 
     def open(self) -> None:
         job = self.job
-        source = pa.concat_tables(map(pq.read_table, job.files()))[job.counted].to_pylist()
+        source = values(job)
         shard = grain.ShardOptions(job.rank, job.world, drop_remainder=self.drop_remainder)
         sampler = grain.IndexSampler(len(source), shard, shuffle=True, num_epochs=1, seed=1)
         batches = [grain.Batch(job.batch)]
@@ -39,3 +43,13 @@ class Grain(Peer):
 class Even(Grain):
     manual = "the same with `ShardOptions(drop_remainder=True)`"
     drop_remainder = True
+
+
+class Mixed(Grain):
+    manual = "`MapDataset.mix` with weights of shuffled and repeated sources, a slice for each rank"
+
+    def open(self) -> None:
+        job = self.job
+        parts = [grain.MapDataset.source(values(one)).shuffle(seed=1).repeat() for one in sources(job)]
+        dataset = grain.MapDataset.mix(parts, weights=list(SHARES.values()))
+        self.rows = iter(dataset[job.rank :: job.world].batch(job.batch).to_iter_dataset())

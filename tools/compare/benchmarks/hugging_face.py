@@ -10,7 +10,14 @@ from datasets.distributed import split_dataset_by_node
 from torch.utils.data import BatchSampler, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from .peer import Job, Peer, own
+from .peer import SHARES, Job, OfSources, Peer, own, sources
+
+
+def mixed(parts: list[Any]) -> Any:
+    """Until each source has come once."""
+    return datasets.interleave_datasets(
+        parts, probabilities=list(SHARES.values()), seed=1, stopping_strategy="all_exhausted"
+    )
 
 
 def load(job: Job, **options: Any) -> Any:
@@ -47,17 +54,37 @@ class Mapped(HuggingFace):
         load(job)
 
     def open(self) -> None:
-        dataset = load(self.job).with_format("torch")
+        dataset = self.data().with_format("torch")
         self.shuffled = DistributedSampler(dataset, self.job.world, self.job.rank, seed=1)
         batches = BatchSampler(self.shuffled, self.job.batch, drop_last=False)
         self.loader = StatefulDataLoader(dataset, batch_size=None, sampler=batches)
+
+
+    def data(self) -> Any:
+        return load(self.job)
+
+
+class MappedMixed(OfSources, Mapped):
+    manual = "`interleave_datasets` of shuffled mapped copies, the rest as above"
+
+    def data(self) -> Any:
+        return mixed([load(one).shuffle(seed=1) for one in sources(self.job)])
 
 
 class Streaming(HuggingFace):
     manual = "`streaming=True`, `shuffle` (1,000 rows), `split_dataset_by_node`, `StatefulDataLoader`"
 
     def open(self) -> None:
-        self.shuffled = load(self.job, streaming=True).shuffle(seed=1)
-        dataset = split_dataset_by_node(self.shuffled, self.job.rank, self.job.world).with_format("torch")
+        dataset = split_dataset_by_node(self.data(), self.job.rank, self.job.world).with_format("torch")
         self.shuffled = dataset
         self.loader = StatefulDataLoader(dataset, batch_size=self.job.batch)
+
+    def data(self) -> Any:
+        return load(self.job, streaming=True).shuffle(seed=1)
+
+
+class StreamingMixed(Streaming):
+    manual = "`interleave_datasets` of shuffled streams, the rest as above"
+
+    def data(self) -> Any:
+        return mixed([load(one, streaming=True).shuffle(seed=1) for one in sources(self.job)])

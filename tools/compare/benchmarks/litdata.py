@@ -9,7 +9,7 @@ from typing import Any
 import litdata
 from litdata.streaming.item_loader import ParquetLoader
 
-from .peer import Job, Peer, groups, own, rows
+from .peer import SHARES, Job, OfSources, Peer, groups, own, rows, sources
 
 
 def samples(group: tuple[str, int], columns: list[str]) -> Iterator[dict[str, Any]]:
@@ -46,6 +46,18 @@ class LitData(Peer):
 class Whole(LitData):
     manual = "the same with `drop_last=False`"
     options = {"drop_last": False}
+
+
+class Mixed(OfSources, LitData):
+    manual = "`CombinedStreamingDataset` with weights of two of `optimize`, `StreamingDataLoader`"
+
+    def open(self) -> None:
+        copies, options = [str(one.copy) for one in sources(self.job)], {"shuffle": True, "seed": 1, **self.options}
+        parts = [litdata.StreamingDataset(copy, **options) for copy in copies]
+        dataset = litdata.CombinedStreamingDataset(
+            parts, seed=1, weights=tuple(SHARES.values()), iterate_over_all=False
+        )
+        self.loader = litdata.StreamingDataLoader(dataset, batch_size=self.job.batch)
 
 
 class Parquet(LitData):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import streaming
 
-from .peer import Job, Peer, groups, own, rows
+from .peer import MIXED_ROWS, SHARES, Job, OfSources, Peer, groups, own, rows, sources
 
 KINDS = {
     pa.int64(): "int64", pa.int32(): "int32", pa.float32(): "float32", pa.float64(): "float64", pa.string(): "str",
@@ -36,9 +36,12 @@ class Mosaic(Peer):
 
     def open(self) -> None:
         dataset = streaming.StreamingDataset(
-            local=str(self.job.copy), shuffle=True, shuffle_seed=1, batch_size=self.job.batch
+            **self.data(), shuffle=True, shuffle_seed=1, batch_size=self.job.batch
         )
         self.loader = streaming.StreamingDataLoader(dataset, batch_size=self.job.batch)
+
+    def data(self) -> dict[str, Any]:
+        return {"local": str(self.job.copy)}
 
     def epoch(self) -> Iterable[dict[str, Any]]:
         return self.loader
@@ -48,3 +51,12 @@ class Mosaic(Peer):
 
     def load(self, states: list[Any]) -> None:
         self.loader.load_state_dict(own(states, self.job.rank))
+
+
+class Mixed(OfSources, Mosaic):
+    manual = "a `Stream` with its `proportion` for each source, `StreamingDataset(epoch_size=…)`"
+
+    def data(self) -> dict[str, Any]:
+        shares = zip(sources(self.job), SHARES.values())
+        streams = [streaming.Stream(local=str(one.copy), proportion=share) for one, share in shares]
+        return {"streams": streams, "epoch_size": MIXED_ROWS}

@@ -16,9 +16,10 @@ from performance import placed, short, table
 
 from .registry import TABLES, Told
 
-ROWS = ["shuffle", "ranks", "resume", "packs", "utilisation"]
+ROWS = ["shuffle", "ranks", "resume", "mixtures", "packs", "utilisation"]
 TITLES = {
     "shuffle": "A global shuffle", "ranks": "Rows and steps of ranks", "resume": "Killed and resumed",
+    "mixtures": "Mixtures",
     "packs": "Packs of tokens", "utilisation": "Emulated accelerators",
 }  # fmt: skip
 
@@ -41,7 +42,7 @@ def machine() -> str:
 def keep(file: pathlib.Path, cell: Told) -> None:
     """Puts a cell in the place of the one that was measured before."""
     there: Told = json.loads(file.read_text()) if file.exists() else {"cells": []}
-    there |= {"machine": machine()}
+    cell = {**cell, "machine": machine()}
     there["cells"] = [one for one in there["cells"] if key(one) != key(cell)] + [cell]
     file.write_text(json.dumps(there, indent=1) + "\n")
 
@@ -78,13 +79,15 @@ def of(found: Told, name: str) -> list[Told]:
 def where(found: Told) -> list[str]:
     days = sorted({datetime.date.fromtimestamp(cell["began"]).isoformat() for cell in found["cells"]})
     loads = [cell["load"] for cell in found["cells"]]
-    versions: dict[str, str] = {}
+    versions: dict[str, set[str]] = {}
     for cell in found["cells"]:
-        versions |= cell.get("versions", {})
-    listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+        for name, version in cell.get("versions", {}).items():
+            versions.setdefault(name, set()).add(version)
+    listed = ", ".join(f"{name} {' and '.join(sorted(each))}" for name, each in sorted(versions.items()))
     dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    machines = sorted({cell["machine"] for cell in found["cells"]})
     return [
-        f"Measured on {dates}, {found['machine']}.",
+        *textwrap.wrap(f"Measured on {dates}, {'; '.join(machines)}.", 118),
         f"Others worked on the machine: its load was {min(loads)} to {max(loads)}.",
         *textwrap.wrap(f"Versions: {listed}.", 118),
     ]
@@ -143,10 +146,24 @@ def ranked(cell: Told) -> list[str]:
     return [f"`{cell['peer']}`", even, f"{cell['served']:,}", str(cell["again"]), str(cell["never"])]
 
 
+def refused(each: Told) -> str:
+    return f"error: `{each['refused'].split(':')[0]}`"
+
+
+def mixed(cell: Told) -> list[str]:
+    def told(each: Told) -> str:
+        return refused(each) if "refused" in each else f"**{each['other']:,} others**" if each["other"] else "the same"
+
+    least, most = cell["times"]
+    times = f"{least}" if least == most else f"**{least} to {most}**"
+    shares = [f"{cell['share']:.2%}", f"{100 * cell['off']:.1f}", times, f"{cell['again']:,}"]
+    return [f"`{cell['peer']}`", *shares, *map(told, cell["after"])]
+
+
 def resumed(cell: Told) -> list[str]:
     def told(each: Told) -> str:
         if "refused" in each:
-            return f"error: `{each['refused'].split(':')[0]}`"
+            return refused(each)
         if not each["again"] and not each["never"]:
             return f"exact, {each['first']:.2f} s"
         first = f"{each['first']:.2f} s" if each["first"] else "no batch"
@@ -174,8 +191,11 @@ def utilised(cells: list[Told]) -> list[str]:
     peers = list(dict.fromkeys(cell["peer"] for cell in cells))
     rows = [[f"`{peer}`", *told(peer, "au"), *told(peer, "cpu_a_gigabyte")] for peer in peers]
     head = ["reader", *(f"AU, {world}" for world in worlds), *(f"CPU s a GB, {world}" for world in worlds)]
-    command = "`python tools/compare/utilisation.py DATA --readers READER --accelerators N`"
-    return [*table(head, rows), "", f"Each cell is {command}."]
+    steps = {peer: max(cell["steps"] for cell in cells if cell["peer"] == peer) for peer in peers}
+    most = max(steps.values())
+    fewer = "".join(f", with {count} steps for `{peer}`" for peer, count in steps.items() if count < most)
+    command = f"`python tools/compare/utilisation.py DATA --readers READER --accelerators N --steps {most}`"
+    return [*table(head, rows), "", *textwrap.wrap(f"Each cell is {command}{fewer}.", 118)]
 
 
 Row = Callable[[Told], list[str]]
@@ -188,6 +208,10 @@ LAYOUTS: dict[str, tuple[list[str], Row, bool]] = {
     "resume": (
         ["peer", "killed after step", "2 ranks of 64 rows", "1 of 128", "4 of 32", "1 of 64", "4 of 64"], resumed,
         False,
+    ),
+    "mixtures": (
+        ["peer", "share of the small source", "farthest from 30 % in 1,000 rows, %", "times each of its rows came",
+         "rows of the large one again", "killed: 2 ranks of 64 rows", "1 of 128", "4 of 32"], mixed, True,
     ),
     "packs": (
         ["peer", "steps of a rank", "tokens never served", "served again", "fill", "resumed by five ranks",

@@ -70,6 +70,27 @@ class Peer:
         raise NotImplementedError
 
 
+SHARES = {"large": 0.7, "small": 0.3}
+"""The sources of a mixture, each a folder of the data, and how often each is to come."""
+SOURCE_ROWS = {"large": 8_960, "small": 960}
+MIXED_ROWS = 12_800
+"""Rows of an epoch of a mixture: as many as have each row of the large source once, and of the small one four times."""
+
+
+def sources(job: Job) -> list[Job]:
+    return [dataclasses.replace(job, data=job.data / name, copy=job.copy / name) for name in SHARES]
+
+
+class OfSources(Peer):
+    """Before the class of a library: one that serves a mixture of sources."""
+
+    @classmethod
+    def prepare(cls, job: Job) -> None:
+        for one in sources(job):
+            one.copy.mkdir()
+            super().prepare(one)
+
+
 def own(states: list[Any], rank: int) -> Any:
     """The state that a rank can load where each is of one rank: a new rank has none of its own."""
     return states[rank % len(states)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -58,9 +59,10 @@ def ids_of(library: Peer, batch: Any) -> list[int]:
     return [int(row) for row in np.asarray(batch[library.job.counted])]
 
 
-def epoch(library: Peer) -> Told:
+def epoch(library: Peer, most: int | None = None) -> Told:
+    """The rows of each step, of so many steps at most."""
     library.open()
-    return {"steps": [ids_of(library, batch) for batch in library.epoch()]}
+    return {"steps": [ids_of(library, batch) for batch in itertools.islice(library.epoch(), most)]}
 
 
 def train(library: Peer, states: str) -> Told:
@@ -75,13 +77,13 @@ def train(library: Peer, states: str) -> Told:
     return {"error": "the epoch ended before the job was killed"}
 
 
-def go_on(library: Peer, states: str, step: int, before: int) -> Told:
-    """The rest of the epoch, from the checkpoint of a step of ``before`` ranks."""
+def go_on(library: Peer, states: str, step: int, before: int, most: int | None = None) -> Told:
+    """The rest of the epoch, or so many steps of it, from the checkpoint of a step of ``before`` ranks."""
     saved = [pickle.loads(pathlib.Path(states, f"{rank}.{step}").read_bytes())[1] for rank in range(before)]
     began, first, steps = time.perf_counter(), 0.0, []
     library.open()
     library.load(saved)
-    for batch in library.epoch():
+    for batch in itertools.islice(library.epoch(), most):
         steps.append(ids_of(library, batch))
         first = first or time.perf_counter() - began
     return {"steps": steps, "first": first}

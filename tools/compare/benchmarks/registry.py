@@ -25,6 +25,12 @@ PEERS = {
     "mosaicml": ("mosaicml", "Mosaic"),
     "grain": ("grain", "Grain"),
     "grain-even": ("grain", "Even"),
+    "rowdex-mixed": ("rowdex", "Mixed"),
+    "hf-mapped-mixed": ("hugging_face", "MappedMixed"),
+    "hf-streaming-mixed": ("hugging_face", "StreamingMixed"),
+    "litdata-mixed": ("litdata", "Mixed"),
+    "mosaicml-mixed": ("mosaicml", "Mixed"),
+    "grain-mixed": ("grain", "Mixed"),
     "torch-dataloader-utils": ("row_groups", "TorchDataloaderUtils"),
     "petastorm": ("row_groups", "Petastorm"),
     "row-groups": ("row_groups", "RowGroups"),
@@ -41,6 +47,9 @@ TABLES = {
         "grain", "grain-even", "torch-dataloader-utils", "petastorm", "row-groups",
     ],
     "resume": ["rowdex", "hf-mapped", "hf-streaming", "lancedb", "litdata", "litdata-parquet", "mosaicml", "grain"],
+    "mixtures": [
+        "rowdex-mixed", "hf-mapped-mixed", "hf-streaming-mixed", "litdata-mixed", "mosaicml-mixed", "grain-mixed",
+    ],
 }  # fmt: skip
 """Who is in which table."""
 

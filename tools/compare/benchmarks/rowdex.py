@@ -7,7 +7,7 @@ from typing import Any
 
 import rowdex
 
-from .peer import Job, Peer
+from .peer import MIXED_ROWS, SHARES, Job, OfSources, Peer, sources
 
 
 class Rowdex(Peer):
@@ -34,6 +34,15 @@ class Rowdex(Peer):
     def load(self, states: list[Any]) -> None:
         # It is the same on all ranks.
         self.loader.load_state_dict(states[0])
+
+
+class Mixed(OfSources, Rowdex):
+    manual = "`MixedDataset`, `order.Mixed`, `Loader`"
+
+    def open(self) -> None:
+        parts = [rowdex.Dataset(one.copy / "train.rdx", columns=one.columns) for one in sources(self.job)]
+        order = rowdex.order.Mixed(list(SHARES.values()), size=MIXED_ROWS)
+        self.loader = rowdex.Loader(rowdex.MixedDataset(parts), batch_size=self.job.batch, seed=1, order=order)
 
 
 class Shared(Rowdex):

@@ -24,7 +24,7 @@ import packing
 
 from . import job as jobs
 from . import registry
-from .peer import Job
+from .peer import MIXED_ROWS, SHARES, SOURCE_ROWS, Job
 from .registry import Told, package, peer
 
 WORLD, BATCH, LIMIT, SECONDS = 2, 256, float(os.environ.get("LIMIT", 10)), 280
@@ -33,6 +33,11 @@ SIZES, GROUP, SMALL_CHUNK = (4000, 3001, 2001, 1000, 5), 500, 1 << 15
 """The files of the small set whose rows are counted one by one; its last file fills up other numbers of rows."""
 WORLDS, RANK_BATCH = (2, 1, 4), 64
 """The numbers of ranks that go on, of which the first is that of the killed job, and its rows of a step of a rank."""
+KILLED, KILLED_MIXED = random.Random(1).randrange(40, 70), random.Random(1).randrange(5, 20)
+"""The step after which jobs are killed: a random one of the second half of their epoch; of mixtures one before some of
+them end, which is when the small source has come once."""
+Steps = list[list[int]]
+"""The rows of each step."""
 
 
 class Set(NamedTuple):
@@ -121,8 +126,7 @@ def shuffle(name: str, data: pathlib.Path) -> Told:
         }
 
 
-def write_small(folder: pathlib.Path, sizes: tuple[int, ...]) -> pathlib.Path:
-    first = 0
+def write_small(folder: pathlib.Path, sizes: tuple[int, ...], first: int = 0) -> pathlib.Path:
     folder.mkdir()
     for number, rows in enumerate(sizes):
         ids = np.arange(first, first + rows)
@@ -131,7 +135,7 @@ def write_small(folder: pathlib.Path, sizes: tuple[int, ...]) -> pathlib.Path:
     return folder
 
 
-def counted(total: int, *parts: list[list[int]]) -> Told:
+def counted(total: int, *parts: Steps) -> Told:
     times = collections.Counter(row for part in parts for step in part for row in step)
     return {"again": sum(times.values()) - len(times), "never": total - len(times)}
 
@@ -148,32 +152,66 @@ def ranks(name: str, world: int = WORLD) -> Told:
 
 
 def resume(name: str) -> Told:
-    """A job that is killed after a random step of its second half, the same for all, and goes on with the same, fewer
-    and more ranks.
-    """
+    """A job that is killed, and goes on with the same, fewer and more ranks."""
     sizes = (*SIZES[:-1], 238)
-    total, step = sum(sizes), random.Random(1).randrange(40, 70)
     with jobs.scratch() as own:
-        data, states = write_small(own / "data", sizes), own / "states"
-        states.mkdir()
+        data = write_small(own / "data", sizes)
         with prepared(name, data, Set(["id", "x"], "id"), SMALL_CHUNK, max(WORLDS)) as ready:
-            killed = {**ready.job, "world": WORLDS[0], "batch": RANK_BATCH}
-            killed["options"] = {"states": str(states)}
-            saved = [states / f"{rank}.{step}" for rank in range(WORLDS[0])]
-            everywhere = lambda: all(file.exists() for file in saved)  # noqa: E731
-            jobs.run("train", name, killed, ready.folder, ready.environment, SECONDS, everywhere)
-            served = [steps_before(states, rank, step) for rank in range(WORLDS[0])]
-            options = {"states": str(states), "step": step, "before": WORLDS[0]}
-            told: Told = {**ready.about, "rows": total, "step": step, "after": []}
-            for world, batch in after():
-                try:
-                    found = ready.run("go-on", world, batch, **options)
-                    each = counted(total, *served, *(rank["steps"] for rank in found))
-                    each |= {"first": max(rank["first"] for rank in found)}
-                except RuntimeError as error:
-                    each = {"refused": str(error)}
-                told["after"].append({"ranks": world, "batch": batch, **each})
-    return told
+            cases = [{**each, **counted(sum(sizes), *ranks)} for each, ranks in gone_on(ready, list(after()))]
+    return {**ready.about, "rows": sum(sizes), "step": KILLED, "after": cases}
+
+
+def gone_on(
+    ready: Prepared, cases: list[tuple[int, int]], step: int = KILLED, **options: Any
+) -> Iterator[tuple[Told, list[Steps]]]:
+    """Kills a job after a step, and goes on with other numbers of ranks and rows of a step of a rank. For each of them what is told
+    of it, and the steps of all ranks before and after it; of one that is refused none.
+    """
+    states = ready.folder / "states"
+    states.mkdir()
+    killed = {**ready.job, "world": WORLDS[0], "batch": RANK_BATCH, "options": {"states": str(states)}}
+    saved = [states / f"{rank}.{step}" for rank in range(WORLDS[0])]
+    everywhere = lambda: all(file.exists() for file in saved)  # noqa: E731
+    jobs.run("train", ready.name, killed, ready.folder, ready.environment, SECONDS, everywhere)
+    served = [steps_before(states, rank, step) for rank in range(WORLDS[0])]
+    options |= {"states": str(states), "step": step, "before": WORLDS[0]}
+    for world, batch in cases:
+        told: Told = {"ranks": world, "batch": batch}
+        try:
+            found = ready.run("go-on", world, batch, **options)
+        except RuntimeError as error:
+            yield {**told, "refused": str(error)}, []
+        else:
+            yield {**told, "first": max(rank["first"] for rank in found)}, [*served, *(rank["steps"] for rank in found)]
+
+
+def mixtures(name: str) -> Told:
+    """Two sources by proportion: how often each came, and what becomes of a job that is killed."""
+    steps, (large, small) = MIXED_ROWS // (WORLDS[0] * RANK_BATCH), SOURCE_ROWS.values()
+    with jobs.scratch() as own:
+        data = own / "data"
+        data.mkdir()
+        write_small(data / "large", (large,))
+        write_small(data / "small", (small,), first=large)
+        with prepared(name, data, Set(["id", "x"], "id"), SMALL_CHUNK) as ready:
+            whole = [rank["steps"] for rank in ready.run("epoch", WORLDS[0], RANK_BATCH, most=steps)]
+            rows = [row for step in zip(*whole) for part in step for row in part]
+            others = []
+            same = [case for case in after() if case[0] * case[1] == WORLDS[0] * RANK_BATCH]
+            for each, ranks in gone_on(ready, same, KILLED_MIXED, most=len(whole[0]) - KILLED_MIXED):
+                found = collections.Counter(row for rank in ranks for step in rank for row in step)
+                others.append({**each, "other": (collections.Counter(rows) - found).total()})
+    of_small = np.array(rows) >= large
+    ends = np.concatenate([[0], np.cumsum(of_small)])
+    window = min(1_000, len(rows))
+    times = collections.Counter(rows)
+    each_small = [times[row] for row in range(large, large + small)]
+    return {
+        **ready.about, "rows": len(rows), "share": float(of_small.mean()),
+        "off": float(np.abs((ends[window:] - ends[:-window]) / window - SHARES["small"]).max()),
+        "again": sum(times[row] > 1 for row in range(large)), "times": [min(each_small), max(each_small)],
+        "step": KILLED_MIXED, "after": others,
+    }  # fmt: skip
 
 
 def after() -> Iterator[tuple[int, int]]:
@@ -186,7 +224,7 @@ def after() -> Iterator[tuple[int, int]]:
     yield from ((world, RANK_BATCH) for world in others)
 
 
-def steps_before(states: pathlib.Path, rank: int, step: int) -> list[list[int]]:
+def steps_before(states: pathlib.Path, rank: int, step: int) -> Steps:
     return [pickle.loads((states / f"{rank}.{number}").read_bytes())[0] for number in range(1, step + 1)]
 
 
@@ -202,7 +240,7 @@ def packs(name: str) -> Told:
     return found
 
 
-TABLES = {"shuffle": shuffle, "ranks": ranks, "resume": resume, "packs": packs}
+TABLES = {"shuffle": shuffle, "ranks": ranks, "resume": resume, "packs": packs, "mixtures": mixtures}
 NAMES = {**registry.TABLES, "packs": list(packing.PEERS)}
 """The peers of each table."""
 
