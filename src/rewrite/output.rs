@@ -111,9 +111,21 @@ impl Output {
         if let Some(folder) = self.folder().filter(|_| is_alone) {
             spill::remove_all(folder)?;
         }
+        if !self.lost()?.is_empty() {
+            // It belongs to a rewrite whose plan is gone.
+            self.target.remove(SKIPPED)?;
+        }
         match self.target.put(PLAN, &plan.to_json(), false) {
-            // Another process was faster, maybe with another plan.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.prepare(plan, found, is_alone),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                // Another process was faster; or this one, whose first attempt was not answered.
+                if self.plan()?.as_ref() == Some(plan) {
+                    return Ok(found == Found::Resume);
+                }
+                self.lock = None;
+                // What was there is replaced already, and this is another one's.
+                let found = if found == Found::Replace { Found::Refuse } else { found };
+                self.prepare(plan, found, is_alone)
+            }
             put => put.map(|()| false),
         }
     }
@@ -134,9 +146,12 @@ impl Output {
         })
     }
 
-    /// Notes what was left out, if anything was.
+    /// Notes what is left out.
     pub(super) fn note_lost(&self, lost: &[Lost]) -> Result<()> {
-        if lost.is_empty() { Ok(()) } else { self.target.put(SKIPPED, &Lost::to_json(lost), true) }
+        match lost {
+            [] => self.target.remove(SKIPPED),
+            _ => self.target.put(SKIPPED, &Lost::to_json(lost), true),
+        }
     }
 
     /// Takes back what processes that are no more had begun and not finished.

@@ -209,7 +209,7 @@ impl Rewriting {
         let rows = (start..end).filter_map(|group| index.row_group(group)).map(|group| group.rows()).sum();
         self.meter.begin(Phase::Spill, rows);
         let threads = self.rewrite.spill_threads();
-        let lost = self.output.lost()?;
+        let lost = if self.has_files()? { self.output.lost()? } else { Vec::new() };
         let spread = Spread {
             dataset: &self.rewrite.dataset,
             columns: &self.columns,
@@ -309,20 +309,29 @@ impl Rewriting {
     /// `Io` if files are there that were written with these rows, or without others.
     fn note_lost(&mut self, lost: &[Lost]) -> Result<()> {
         // In this order: who wrote one of the files had noted it before.
-        let all: u64 = self.output.missing(&self.plan, 0..self.plan.files)?.iter().map(|run| run.end - run.start).sum();
+        let has_files = self.has_files()?;
         let known = self.output.lost()?;
         if known == lost {
             return Ok(());
         }
         match known.iter().chain(lost).find(|one| known.contains(one) != lost.contains(one)) {
-            Some(one) if all < self.plan.files => {
-                let message = "rows cannot be read now, and files have been written with them";
+            Some(one) if has_files => {
+                let message = match known.contains(one) {
+                    true => "files have been written without rows that were spilled",
+                    false => "rows cannot be read now, and files have been written with them",
+                };
                 Err(Error::new(ErrorKind::Io, format!("{message}: {}", one.error))
                     .with_file(self.output.path().display().to_string())
                     .with_remedies("write the output anew ({})", &[Remedy::Overwrite]))
             }
             _ => self.output.note_lost(lost),
         }
+    }
+
+    /// Whether one of the files is written.
+    fn has_files(&mut self) -> Result<bool> {
+        let missing = self.output.missing(&self.plan, 0..self.plan.files)?;
+        Ok(missing != [0..self.plan.files])
     }
 
     /// The row ids of row groups that were left out, in order.

@@ -33,7 +33,7 @@ pub(super) struct Spread<'a> {
     pub(super) held: u64,
     /// Whether row groups that cannot be read are left out.
     pub(super) skips: bool,
-    /// Row groups that were left out when files were written that are there: they stay out.
+    /// Row groups that are left out of files that are there: they stay out.
     pub(super) lost: &'a [Lost],
     pub(super) meter: &'a Meter,
 }

@@ -239,6 +239,17 @@ fn what_was_spilled_for_another_plan_or_laid_out_otherwise_is_not_gone_on_with()
     assert!(place.files("other") == place.files("whole"));
     assert!(!place.path("other/_spill").exists());
 
+    // So is the note of what another one has left out, which would leave out what can be read.
+    fs::write(place.path("other/_skipped.json"), r#"[{"row_group": 3, "error": "x"}]"#).unwrap();
+    for name in ["_rewrite.json", "index.rdx"] {
+        fs::remove_file(place.path("other").join(name)).unwrap();
+    }
+    for name in place.files("other").keys() {
+        fs::remove_file(place.path("other").join(name)).unwrap();
+    }
+    assert_eq!(rewrite("other", 2).run().unwrap().rows, 5000);
+    assert!(place.files("other") == place.files("whole") && !place.path("other/_skipped.json").exists());
+
     // Replacing is killed after the layout is removed, and whoever goes on has another layout.
     killed_after_spilling(&place, "laid", &rewrite("laid", 2));
     let spill = fs::read_dir(place.path("laid/_spill")).unwrap().next().unwrap().unwrap().path();

@@ -110,10 +110,11 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
         """Gives the workers of an iterator a name in common if they can share a reader.
 
         They must ask for all steps in turn, because what waits for one of them holds up the others: somebody else's
-        dataset or sampler may leave out what it likes, and with ``in_order=False`` steps come to any worker.
+        dataset, subclass or sampler may leave out what it likes, and with ``in_order=False`` steps come to any worker.
         """
         if iterator not in self._groups:
-            shares = in_turn and not is_unordered(loader) and can_share()
+            in_turn &= type(self).__getitems__ is Dataset.__getitems__ and not is_unordered(loader)
+            shares = in_turn and can_share()
             self._groups[iterator] = f"workers {uuid.uuid4().hex}" if shares else None
         self._group = self._groups[iterator]
 

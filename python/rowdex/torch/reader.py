@@ -132,9 +132,11 @@ class StepReader:
         # The C API counts a worker's epochs from a whole one; within a resumed one there is nothing after it.
         key = (step.spec, step.resumed, first, workers)
         stream = self._stream
+        is_new = stream is None or stream.key != key
         # Where a guess is wrong, this worker asks for no step.
-        among = {} if guessed or stream is not None and step.step != first else self._shared(step, first - begin, opened)
-        if stream is None or stream.key != key or among and not stream.among_workers:
+        decides = not guessed and (is_new or step.step == first)
+        among = self._shared(step, first - begin, opened) if decides else {}
+        if stream is None or is_new or among and not stream.among_workers:
             epochs = step.epoch + 1 if step.resumed else 0
             shared = self._options["share"] or among
             stream = self._stream = Stream(
@@ -173,8 +175,8 @@ class StepReader:
     def _is_of(self, asks: Any) -> bool:
         """Whether a worker asks for nothing but what this reader serves: a fork may have the dataset for another one,
         which was not seen in what it is a part of."""
-        own = self._is()
-        return own is not None and (asks is own or isinstance(asks, Announced) and getattr(asks, "dataset", None) is own)
+        within = asks.dataset if isinstance(asks, Announced) and hasattr(asks, "dataset") else asks
+        return within is self._is()
 
     def leave(self) -> None:
         """No other worker waits for a step of this worker, until it asks for one."""

@@ -164,8 +164,8 @@ def resume(name: str) -> Told:
 def gone_on(
     ready: Prepared, cases: list[tuple[int, int]], step: int = KILLED, **options: Any
 ) -> Iterator[tuple[Told, list[Steps]]]:
-    """Kills a job after a step, and goes on with other numbers of ranks and rows of a step of a rank. For each of them what is told
-    of it, and the steps of all ranks before and after it; of one that is refused none.
+    """Kills a job after a step, and goes on with other numbers of ranks and rows of a step of a rank. For each of them
+    what is told of it, and the steps of all ranks before and after it; of one that is refused none.
     """
     states = ready.folder / "states"
     states.mkdir()
@@ -200,7 +200,8 @@ def mixtures(name: str) -> Told:
             same = [case for case in after() if case[0] * case[1] == WORLDS[0] * RANK_BATCH]
             for each, ranks in gone_on(ready, same, KILLED_MIXED, most=len(whole[0]) - KILLED_MIXED):
                 found = collections.Counter(row for rank in ranks for step in rank for row in step)
-                others.append({**each, "other": (collections.Counter(rows) - found).total()})
+                served = collections.Counter(rows)
+                others.append({**each, "other": max((served - found).total(), (found - served).total())})
     of_small = np.array(rows) >= large
     ends = np.concatenate([[0], np.cumsum(of_small)])
     window = min(1_000, len(rows))

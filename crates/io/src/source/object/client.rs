@@ -186,7 +186,8 @@ impl Client {
     }
 
     pub(super) fn complete_upload(&self, key: String, id: String, parts: Vec<PartId>, length: u64) -> Result<()> {
-        self.start(move |shared| async move { shared.complete_upload(&path(&key)?, &id, parts, length).await })?.wait()
+        self.start(move |shared| async move { shared.complete_upload(&path(&key)?, &id, parts, length, None).await })?
+            .wait()
     }
 
     pub(super) fn abort_upload(&self, key: String, id: String) -> Result<()> {

@@ -8,6 +8,7 @@ use object_store::path::Path;
 
 use super::fault::{Fault, Sort};
 use super::requests::Shared;
+use crate::source::FileStat;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Parts of an object that is written at once that are under way together.
@@ -48,13 +49,14 @@ impl Shared {
         put.map_err(|error| if error.kind() == ErrorKind::NotFound { taken_back() } else { error })
     }
 
-    /// Makes the object of its parts, which has so many bytes then.
+    /// Makes the object of its parts, which has so many bytes then. `before` is what it takes the place of.
     pub(super) async fn complete_upload(
         &self,
         path: &Path,
         id: &String,
         given: Vec<PartId>,
         length: u64,
+        before: Option<FileStat>,
     ) -> Result<()> {
         let parts = self.parts()?;
         let mut attempts = self.attempts().await?;
@@ -72,7 +74,7 @@ impl Shared {
         drop(attempts);
         // The answer to an earlier attempt may have been lost, and then there is no such upload any more.
         match self.stat(path).await {
-            Ok(stat) if stat.size == length => Ok(()),
+            Ok(stat) if stat.size == length && before.as_ref() != Some(&stat) => Ok(()),
             _ if fault.error.kind() == ErrorKind::NotFound => Err(taken_back()),
             _ => Err(fault.error),
         }
@@ -83,11 +85,16 @@ impl Shared {
     /// An upload that fails is taken back. If that fails as well the error is still the first one, which says what is
     /// wrong.
     pub(super) async fn put_in_parts(&self, path: &Path, bytes: Bytes, length: usize) -> Result<()> {
+        let before = match self.stat(path).await {
+            Ok(stat) => Some(stat),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
         let (id, all) = (&self.begin_upload(path).await?, bytes.len());
         let parts = (0..all).step_by(length.max(1)).map(|start| bytes.slice(start..all.min(start + length.max(1))));
         let sent = stream::iter(parts.enumerate()).map(|(number, part)| self.upload_part(path, id, number, part));
         let outcome = match sent.buffered(AT_ONCE).try_collect().await {
-            Ok(parts) => self.complete_upload(path, id, parts, all as u64).await,
+            Ok(parts) => self.complete_upload(path, id, parts, all as u64, before).await,
             Err(error) => Err(error),
         };
         if outcome.is_err() {
@@ -136,7 +143,7 @@ mod tests {
     /// A store of which something fails, and that counts uploads that are taken back.
     #[derive(Debug, Default)]
     struct Failing {
-        store: InMemory,
+        store: Arc<InMemory>,
         parts: bool,
         completion: bool,
         aborts: AtomicU64,
@@ -191,7 +198,7 @@ mod tests {
     fn shared(store: Arc<Failing>) -> Shared {
         let Ok(Place::Remote(url)) = Place::of(std::path::Path::new("s3://bucket")) else { panic!() };
         Shared {
-            store: Arc::new(InMemory::new()),
+            store: Arc::<InMemory>::clone(&store.store),
             parts: Some(store),
             credentials: None,
             hub: None,
@@ -229,6 +236,8 @@ mod tests {
         for (parts, what) in [(true, "refuses access"), (false, "cannot do this")] {
             let store = Arc::new(Failing { parts, completion: true, ..Failing::default() });
             let shared = shared(Arc::clone(&store));
+            // One of as many bytes, which it would have taken the place of.
+            wait(store.store.put(&Path::from("a"), Bytes::from_static(b"before").into())).unwrap();
             let error = wait(shared.put_in_parts(&Path::from("a"), Bytes::from_static(b"abcdef"), 2)).unwrap_err();
             assert!(error.to_string().contains(what), "{error}");
             assert_eq!(store.aborts.load(Ordering::Relaxed), 1);
