@@ -274,7 +274,8 @@ def test_nobody_waits_for_workers_that_a_sampler_of_somebody_else_or_a_dataset_m
     assert len(list(loader)) == steps and not meetings() - before
 
 
-def test_workers_go_on_with_what_another_worker_that_failed_would_have_been_asked_for(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("kind", ["workers", "machine"])
+def test_workers_go_on_without_one_that_failed(tmp_path: pathlib.Path, kind: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
     import rowdex.torch
@@ -283,7 +284,8 @@ def test_workers_go_on_with_what_another_worker_that_failed_would_have_been_aske
     rows = 2000
     pq.write_table(pa.table({"id": [None if row == 5 else row for row in range(rows)]}), tmp_path / "a.parquet")
     rowdex.build(tmp_path, tmp_path / "train.rdx", progress=False)
-    dataset = rowdex.torch.Dataset(tmp_path / "train.rdx", memory="1MiB")
+    share: Any = "workers" if kind == "workers" else rowdex.Share(job=str(tmp_path), name="train", ranks=1)
+    dataset = rowdex.torch.Dataset(tmp_path / "train.rdx", memory="1MiB", share=share)
     asks = rowdex.torch.IterableDataset(dataset, 2, shuffle=False, num_replicas=1, rank=0)
     steps = iter(DataLoader(asks, batch_size=None, num_workers=2, persistent_workers=True))
     found, errors = [], 0

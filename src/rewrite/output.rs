@@ -111,7 +111,7 @@ impl Output {
         if let Some(folder) = self.folder().filter(|_| is_alone) {
             spill::remove_all(folder)?;
         }
-        if !self.lost()?.is_empty() {
+        if self.target.text(SKIPPED)?.is_some() {
             // It belongs to a rewrite whose plan is gone.
             self.target.remove(SKIPPED)?;
         }

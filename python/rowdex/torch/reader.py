@@ -179,14 +179,15 @@ class StepReader:
         return within is self._is()
 
     def leave(self) -> None:
-        """No other worker waits for a step of this worker, until it asks for one."""
+        """Nobody waits for a step of this worker, until it asks for one."""
+        with self._lock:
+            self._stream = None
+
+    def take(self, rows: Any) -> Batch:
+        """Rows that are no step. No other worker waits for one of this worker meanwhile."""
         with self._lock:
             if self._stream is not None and self._stream.among_workers:
                 self._stream = None
-
-    def take(self, rows: Any) -> Batch:
-        """Rows that are no step."""
-        self.leave()
         return self._dataset.take(rows)
 
     def follow(self, sampler: Followed, rows: list[int]) -> Batch:
