@@ -331,7 +331,7 @@ impl Rewriting {
     /// Whether one of the files is written.
     fn has_files(&mut self) -> Result<bool> {
         let missing = self.output.missing(&self.plan, 0..self.plan.files)?;
-        Ok(missing != [0..self.plan.files])
+        Ok(missing.first() != Some(&(0..self.plan.files)))
     }
 
     /// The row ids of row groups that were left out, in order.
