@@ -180,7 +180,7 @@ def gone_on(
         try:
             found = ready.run("go-on", world, batch, **options)
         except RuntimeError as error:
-            yield {**told, "refused": str(error)}, []
+            yield {**told, "refused": str(error)[:90]}, []
         else:
             yield {**told, "first": max(rank["first"] for rank in found)}, [*served, *(rank["steps"] for rank in found)]
 
