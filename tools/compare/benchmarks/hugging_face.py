@@ -10,7 +10,7 @@ from datasets.distributed import split_dataset_by_node
 from torch.utils.data import BatchSampler, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from .peer import SHARES, Job, OfSources, Peer, own, sources
+from .peer import SHARES, Job, OfLoader, OfSources, sources
 
 
 def mixed(parts: list[Any]) -> Any:
@@ -26,7 +26,7 @@ def load(job: Job, **options: Any) -> Any:
     )
 
 
-class HuggingFace(Peer):
+class HuggingFace(OfLoader):
     package = distribution = "datasets"
     epochs = 0
 
@@ -35,14 +35,7 @@ class HuggingFace(Peer):
         self.epochs += 1
         return self.loader
 
-    def state(self) -> Any:
-        return self.loader.state_dict()
-
-    def load(self, states: list[Any]) -> None:
-        self.loader.load_state_dict(own(states, self.job.rank))
-
     shuffled: Any
-    loader: Any
 
 
 class Mapped(HuggingFace):

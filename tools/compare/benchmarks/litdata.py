@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import litdata
 from litdata.streaming.item_loader import ParquetLoader
 
-from .peer import SHARES, Job, OfSources, Peer, groups, own, rows, sources
+from .peer import SHARES, Job, OfLoader, OfSources, groups, rows, sources
 
 
 def samples(group: tuple[str, int], columns: list[str]) -> Iterator[dict[str, Any]]:
     yield from rows(*group, columns)
 
 
-class LitData(Peer):
+class LitData(OfLoader):
     package = distribution = "litdata"
     manual = "`optimize`, `StreamingDataset(shuffle=True, drop_last=True)`, `StreamingDataLoader`"
     converts = True
@@ -32,15 +32,6 @@ class LitData(Peer):
     def open(self) -> None:
         dataset = litdata.StreamingDataset(str(self.job.copy), shuffle=True, seed=1, **self.options)
         self.loader = litdata.StreamingDataLoader(dataset, batch_size=self.job.batch)
-
-    def epoch(self) -> Iterable[dict[str, Any]]:
-        return self.loader
-
-    def state(self) -> Any:
-        return self.loader.state_dict()
-
-    def load(self, states: list[Any]) -> None:
-        self.loader.load_state_dict(own(states, self.job.rank))
 
 
 class Whole(LitData):

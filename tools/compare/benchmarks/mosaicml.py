@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import streaming
 
-from .peer import MIXED_ROWS, SHARES, Job, OfSources, Peer, groups, own, rows, sources
+from .peer import MIXED_ROWS, SHARES, Job, OfLoader, OfSources, groups, rows, sources
 
 KINDS = {
     pa.int64(): "int64", pa.int32(): "int32", pa.float32(): "float32", pa.float64(): "float64", pa.string(): "str",
@@ -17,7 +16,7 @@ KINDS = {
 }  # fmt: skip
 
 
-class Mosaic(Peer):
+class Mosaic(OfLoader):
     package = "streaming"
     distribution = "mosaicml-streaming"
     manual = "`MDSWriter`, `StreamingDataset(shuffle=True)`, `StreamingDataLoader`"
@@ -42,15 +41,6 @@ class Mosaic(Peer):
 
     def data(self) -> dict[str, Any]:
         return {"local": str(self.job.copy)}
-
-    def epoch(self) -> Iterable[dict[str, Any]]:
-        return self.loader
-
-    def state(self) -> Any:
-        return self.loader.state_dict()
-
-    def load(self, states: list[Any]) -> None:
-        self.loader.load_state_dict(own(states, self.job.rank))
 
 
 class Mixed(OfSources, Mosaic):

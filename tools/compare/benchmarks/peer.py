@@ -70,6 +70,21 @@ class Peer:
         raise NotImplementedError
 
 
+class OfLoader(Peer):
+    """A library with a loader as PyTorch's, which serves one epoch after another, with a state of its rank."""
+
+    loader: Any
+
+    def epoch(self) -> Iterable[dict[str, Any]]:
+        return self.loader
+
+    def state(self) -> Any:
+        return self.loader.state_dict()
+
+    def load(self, states: list[Any]) -> None:
+        self.loader.load_state_dict(own(states, self.job.rank))
+
+
 SHARES = {"large": 0.7, "small": 0.3}
 """The sources of a mixture, each a folder of the data, and how often each is to come."""
 SOURCE_ROWS = {"large": 8_960, "small": 960}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import rowdex
 
-from .peer import MIXED_ROWS, SHARES, Job, OfSources, Peer, sources
+from .peer import MIXED_ROWS, SHARES, Job, OfLoader, OfSources, sources
 
 
-class Rowdex(Peer):
+class Rowdex(OfLoader):
     package = "rowdex"
     manual = "`Loader`"
 
@@ -24,12 +23,6 @@ class Rowdex(Peer):
 
     def options(self) -> dict[str, Any]:
         return {}
-
-    def epoch(self) -> Iterable[dict[str, Any]]:
-        return self.loader
-
-    def state(self) -> Any:
-        return self.loader.state_dict()
 
     def load(self, states: list[Any]) -> None:
         # It is the same on all ranks.
