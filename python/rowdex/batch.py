@@ -11,7 +11,7 @@ from . import native
 from .native import capsule as _capsule
 from .native import values as _values
 from .native.arrays import Nulls, in_rows, reader, to_torch
-from .native.imports import arrow, loaded
+from .native.imports import frames, loaded
 from .native.library import Handle, Owned, call, library, text_bytes
 from .schema import ExportedSchema, Schema, column_list
 
@@ -240,7 +240,7 @@ class Batch:
 
     def to_pandas(self) -> Any:
         """The rows as a ``pandas.DataFrame``, by way of pyarrow."""
-        return arrow().record_batch(self).to_pandas()
+        return frames().record_batch(self).to_pandas()
 
     def to_polars(self) -> Any:
         """The rows as a ``polars.DataFrame``, without a copy."""

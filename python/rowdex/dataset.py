@@ -16,7 +16,7 @@ from .index import Index, Path
 from .loading import passes
 from .native import capsule as _capsule
 from .native import values as _values
-from .native.imports import arrow, loaded
+from .native.imports import arrow, frames, loaded
 from .native.library import (
     Handle,
     PerProcess,
@@ -372,6 +372,7 @@ class Dataset:
 
     def to_pandas(self) -> Any:
         """All rows as a ``pandas.DataFrame``, in their order, by way of pyarrow."""
+        frames()
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import importlib
 import os
 import threading
@@ -11,6 +13,7 @@ _LONGEST_SECONDS = 10.0
 
 _loaded: dict[str, Any] = {}
 _arrow: Any = None
+_frames: Any = None
 _importing = threading.RLock()
 # The threads that fork, and whether they have the lock.
 _forking: dict[int, bool] = {}
@@ -36,6 +39,32 @@ def arrow() -> Any:
             found.table(found.table({}))
             _arrow = found
     return _arrow
+
+
+def frames() -> Any:
+    """pyarrow that has made a data frame. The first one imports modules and makes its thread pool and other statics of
+    C++, each of which a child would find half made for ever.
+    """
+    global _frames
+    if _frames is None:
+        with _importing:
+            found = arrow()
+            moment = datetime.datetime(2000, 1, 1)
+            columns = {
+                "number": found.array([1, None]),
+                "text": found.array(["a", None]),
+                "bytes": found.array([b"a", None]),
+                "class": found.array(["a", None]).dictionary_encode(),
+                "date": found.array([moment.date(), None]),
+                "local": found.array([moment, None]),
+                "moment": found.array([moment, None], found.timestamp("us", "UTC")),
+                "decimal": found.array([decimal.Decimal("1.5"), None]),
+                "list": found.array([[1.0], None]),
+                "struct": found.array([{"a": 1}, None]),
+            }
+            found.table(columns).to_pandas()
+            _frames = found
+    return _frames
 
 
 def _before() -> None:
