@@ -16,7 +16,9 @@ missing() {
 want() {
   command -v "$1" >/dev/null && return
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    { apt-get install -qq -y "$2" || { apt-get update -qq && apt-get install -qq -y "$2"; }; } >/dev/null 2>&1 || true
+    # Another program may be installing.
+    apt="apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3"
+    { $apt -y install "$2" || { $apt update && $apt -y install "$2"; }; } >/dev/null 2>&1 || true
   fi
   command -v "$1" >/dev/null
 }
@@ -64,6 +66,30 @@ for source in "${programs[@]}"; do
   tell "  $name: ok"
 done
 
+tell "a rewrite into a store"
+if store="$(sh tools/stores/setup.sh)"; then
+  rm -rf "$work/store"
+  mkdir -p "$work/store/bucket"
+  for _ in $(seq 20); do
+    port=$((20000 + RANDOM % 12000))
+    "$store" --host 127.0.0.1 --port "$port" --access-key key --secret-key secret "$work/store" &>"$work/store.log" &
+    server=$!
+    trap 'kill "$server" 2>/dev/null || true' EXIT
+    # Another program may have the port: then the server ends, and another port is tried.
+    for _ in $(seq 300); do
+      if ! kill -0 "$server" 2>/dev/null || (: >"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then break; fi
+      sleep 0.1
+    done
+    if kill -0 "$server" 2>/dev/null; then break; fi
+  done
+  AWS_ENDPOINT_URL="http://127.0.0.1:$port" AWS_ALLOW_HTTP=true AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=key \
+    AWS_SECRET_ACCESS_KEY=secret timeout 300 "$work/bin/shuffle" "$data" s3://bucket/out
+  kill "$server"
+  tell "  shuffle: ok"
+else
+  missing "S3 server"
+fi
+
 tell "with address, undefined-behaviour and leak sanitizers"
 for source in "${programs[@]}"; do
   name="$(basename "${source%.*}")"
@@ -86,7 +112,7 @@ if want valgrind valgrind; then
     leaks=(--leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite)
     if [ "$name" = forks ]; then leaks=(); fi
     # Valgrind runs one thread at a time, and unless it is fair, threads that try again for ever let no other run.
-    timeout 900 valgrind --quiet --fair-sched=yes --error-exitcode=9 "${leaks[@]}" "$work/bin/$name" "$data"
+    timeout 1800 valgrind --quiet --fair-sched=yes --error-exitcode=9 "${leaks[@]}" "$work/bin/$name" "$data"
     tell "  $name: ok"
   done
 else

@@ -67,6 +67,16 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         self.gradient_state = GradientState()
         self.reset()
 
+    def _start(self) -> None:
+        super()._start()
+        # Where the run goes on from, which is what the last step of that epoch is dealt by.
+        self._dealer = self._sampler
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        super().load_state_dict(state_dict)
+        self._dealer = self._sampler_copy()
+        self._dealer.load_state_dict(state_dict)
+
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         # Of the process that it is in.
@@ -119,7 +129,7 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         if spec.tail != "wrap" or spec.replicas != 1 or spec.world_size == 1:
             self.remainder = 0
             return batch
-        found = dealt(self._sampler, epoch, step)
+        found = dealt(self._dealer, epoch, step)
         self.remainder = found.real if found.real < found.total else 0
         rows = found.rows[spec.rank]
         if rows is None:

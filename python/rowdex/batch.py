@@ -181,6 +181,7 @@ class Batch:
         bos: int | None = None,
         eos: int | None = None,
         pad: int = 0,
+        capacity: int = 0,
     ) -> dict[str, Any]:
         """The tokens of packs as the arrays that a model takes, of numpy. Rows of the batch are pieces then. No token
         is copied where nothing is added.
@@ -206,6 +207,7 @@ class Batch:
             bos, eos: Tokens that each row begins and ends with, which packs must have reserved as extra ones. A row
                 that is cut has them where it begins and where it ends, not where it is cut.
             pad: The token that fills up.
+            capacity: How many places rows have where there is no pack to tell.
         """
         added = (ctypes.c_int64 * 2)(bos or 0, eos or 0)
         options = native.SequenceOptions(
@@ -229,7 +231,7 @@ class Batch:
             for name in ("cu_seqlens", "pack_offsets", "max_seqlen"):
                 del found[name]
             for name in (next(iter(found)), "position_ids", "segment_ids", *(["labels"] if labels else [])):
-                found[name] = found[name].reshape(max(self.num_packs, 1), -1)
+                found[name] = found[name].reshape((self.num_packs, -1) if self.num_packs else (0, capacity))
         else:
             found["max_seqlen"] = int(found["max_seqlen"][0])
         return found

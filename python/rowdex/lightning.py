@@ -21,6 +21,7 @@ from .dataset import Dataset
 from .frameworks import counted as _counted
 from .loader import Loader
 from .loading.share import Share
+from .packing import Buckets
 from .sampler import DistributedSampler
 
 Source = Dataset | Callable[[], Any]
@@ -139,8 +140,12 @@ class DataModule(LightningDataModule):
         if not isinstance(source, Dataset):
             return source()
         sampling: dict[str, Any] = {"batch_size": self._evaluation_batch_size, "shuffle": False}
+        # Which ranks get the same rows is the same at every stage.
+        sampling |= {name: self._sampling[name] for name in _RANKS & set(self._sampling)}
         if self._packs:
-            # Every evaluation is of the same packs, and ranks have as many of them.
+            if isinstance(self._packs["pack"], Buckets):
+                sampling["tail"] = "uneven"
+            # Every evaluation is of the same packs. Those of tokens are as many on all ranks.
             return _SameBatches(source, **sampling, **self._packs, **self._options_of(stage))
         sampling["tail"] = "uneven"
         if self._samples is not None:
@@ -301,6 +306,7 @@ class FabricLoader(_Loader, torch.utils.data.DataLoader):  # type: ignore[misc,t
     worker_init_fn = None
 
 
+_RANKS = {"num_replicas", "rank", "replicas", "replica_layout"}
 _SAMPLING = {
     "shuffle", "drop_last", "order", "tail", "replicas", "replica_layout", "drop_last_batch", "partition", "rotation",
     "num_replicas", "rank", "sampler", "pack",

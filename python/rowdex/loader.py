@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal
 
 from . import native
-from .batch import Batch
+from .batch import OF_SEQUENCES, Batch
 from .dataset import Dataset
 from .frameworks import counted as _counted
 from .frameworks import running as _running
@@ -148,7 +148,6 @@ class Loader:
         sampler.spec.check_rows(dataset)
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
-        added = Added(row_ids, pads, substituted).checked(dataset.column_names, output)
         _arguments.check(on_fault, fault_seed, views, strings)
         self.dataset = dataset
         self._made_in = os.getpid()
@@ -166,6 +165,8 @@ class Loader:
             **_sequences.options(tokens),
         }
         sequences = _sequences.arguments(sampler.spec.pack, output, tokens, dataset)
+        arrays = () if sequences is None else OF_SEQUENCES
+        added = Added(row_ids, pads, substituted).checked([*dataset.column_names, *arrays], output)
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
         self._map_threads = _arguments.map_threads(map_threads, bool(transforms) or pin_memory)

@@ -155,8 +155,8 @@ def shuffle(
     on with what was finished.
 
     Args:
-        source: A dataset, an index, or Parquet files, folders and patterns, of which an index is built in ``output``
-            (in a temporary folder, if ``output`` is in a store).
+        source: A dataset, an index, or Parquet files, folders and patterns, of which an index is built in a temporary
+            folder.
         output: The folder to write to, or a prefix of a store, such as ``"s3://bucket/shuffled/"``.
         seed: The seed of the order.
         order: As for :class:`rowdex.DistributedSampler`: ``"global"``, ``"blocks(8)"``, ``"sequential"``, or one of
@@ -200,9 +200,7 @@ def shuffle(
     if dry_run and step is not None:
         raise ValueError("dry_run tells what the whole takes: leave out step")
     with contextlib.ExitStack() as stack:
-        dataset = stack.enter_context(
-            _opened(source, output, columns, root, threads, store, dry_run, step, overwrite)
-        )
+        dataset = stack.enter_context(_opened(source, output, columns, root, threads, store, step))
         if where is not None:
             kept = IdSet.where(dataset, where)
             if len(kept) == 0:
@@ -273,9 +271,7 @@ def _opened(
     root: Path | None,
     threads: int | None,
     store: StoreOptions | None,
-    dry_run: bool,
     step: Step | None,
-    overwrite: bool,
 ) -> Iterator[Dataset]:
     if isinstance(source, Dataset):
         if root is not None or store is not None:
@@ -288,19 +284,15 @@ def _opened(
                 raise ValueError(f"step={step!r} shares one index: rowdex.build it first, and give that")
             if root is not None:
                 raise TypeError("root is where the data of an index is: leave it out, or give an index")
-            # A store keeps no index of the source: what is gone on with must have the same files, or an index of them.
-            keeps = not dry_run and not is_remote(output)
-            folder = os.fsdecode(output) if keeps else stack.enter_context(tempfile.TemporaryDirectory())
-            source = _built(source, folder, os.fsdecode(output), store, overwrite)
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            source = _built(source, folder, os.fsdecode(output), store)
         dataset = Dataset(source, columns, root=root, cache=1, threads=threads, store=store)  # type: ignore[arg-type]
         yield stack.enter_context(dataset)
 
 
-def _built(source: Any, folder: str, output: str, store: StoreOptions | None, overwrite: bool) -> str:
-    """The index of these files, built unless a call that is gone on with has built it: files are as they were then."""
-    path = os.path.join(folder, "_source.rdx")
-    if os.path.exists(os.path.join(folder, "_rewrite.json")) and os.path.exists(path) and not overwrite:
-        return path
+def _built(source: Any, folder: str, output: str, store: StoreOptions | None) -> str:
+    """An index of these files in the folder."""
+    path = os.path.join(folder, "source.rdx")
     inputs = [source] if isinstance(source, (str, bytes, os.PathLike)) else list(source)
     for given in inputs:
         if is_remote(given):
@@ -310,8 +302,7 @@ def _built(source: Any, folder: str, output: str, store: StoreOptions | None, ov
             is_within = os.path.isdir(found) and not is_remote(output) and _is_below(os.path.abspath(output), found)
         if is_within:
             raise ArgumentError(f"{output}: the output is within the input; choose a folder beside it")
-    os.makedirs(folder, exist_ok=True)
-    build(inputs, path, overwrite=True, progress=False, store=store)
+    build(inputs, path, progress=False, store=store)
     return path
 
 

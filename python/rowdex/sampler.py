@@ -482,7 +482,8 @@ class _Rows(Iterator[int]):
             rows = (ctypes.c_uint64 * min(_CHUNK, total - first))()
             call(library.sampler_fill, sampler._at(epoch), epoch, first, len(rows), ctypes.addressof(rows), None)
             for p, row in enumerate(rows, first + 1):
-                sampler._served = (epoch, served + (p - begin) // size)
+                # The last step may have fewer rows on this rank, or none.
+                sampler._served = (epoch, int(info.steps) if p == total else served + (p - begin) // size)
                 self._place, self._ended = (epoch, p), p == total
                 yield row
 

@@ -70,19 +70,18 @@ class SamplerSpec(NamedTuple):
         resumed = self._sampler(orders)
         for sampler in (whole, resumed):
             call(library.sampler_resume, sampler, state)
-        epoch = int(sampler_info(resumed).epoch)
-        # Another epoch and back: whole again, and otherwise the way that the run began.
-        for other in (epoch + 1, epoch):
-            call(library.sampler_set_epoch, whole, other)
-        return OpenSampler(whole, resumed, epoch, epochs)
+        _make_whole(whole)
+        return OpenSampler(whole, resumed, int(sampler_info(resumed).epoch), epochs)
 
     def ranks(self, dataset: Dataset | None, resumed: bool) -> Iterator[Handle]:
         """The sampler of every rank: of whole epochs, or of the one that the run was resumed within."""
         orders = self._orders(dataset)
         for rank in range(self.world_size):
             sampler = self._replace(rank=rank)._sampler(orders)
-            if resumed and self.resumed is not None:
+            if self.resumed is not None:
                 call(library.sampler_resume, sampler, no_nul(self.resumed.encode(), "state"))
+                if not resumed:
+                    _make_whole(sampler)
             yield sampler
 
     def check_rows(self, dataset: Dataset) -> None:
@@ -124,6 +123,14 @@ class SamplerSpec(NamedTuple):
             pack=pointer(self.pack),
         )
         return Handle(library.sampler_free, library.sampler_new, orders, ctypes.byref(options))
+
+
+def _make_whole(resumed: Handle) -> None:
+    """Has the epoch that was resumed as a whole again. All else stays as the run began."""
+    epoch = int(sampler_info(resumed).epoch)
+    # Another epoch and back.
+    for other in (epoch + 1, epoch):
+        call(library.sampler_set_epoch, resumed, other)
 
 
 class Epochs:

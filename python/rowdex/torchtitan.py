@@ -136,6 +136,8 @@ class TokenDataLoader(BaseDataLoader):
             options["pack"] = Pack(config.column, capacity=seq_len, layout="rows", **packing)
         elif self._flat:
             raise ValueError("pack=False: flat batches are made of packs; leave it out")
+        elif (config.overflow, config.algorithm) != ("split", "bfd"):
+            raise ValueError("overflow and algorithm are of packs: set pack=True, or leave them out")
         self._config, self._seq_len, self._batch_size = config, seq_len, local_batch_size
         self._loader = Loader(
             Dataset(config.dataset_path, columns=[config.column]),

@@ -127,7 +127,9 @@ class TrainerMixin:
     def get_test_dataloader(self, test_dataset: Any) -> Any:
         if not isinstance(test_dataset, Dataset):
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
-        options = {name: value for name, value in self._rowdex_options.items() if name not in ("order", "tail")}
+        # Every row is served, and in the order of the dataset.
+        training = {"order", "tail", "shuffle", "drop_last", "drop_last_batch", "partition", "rotation"}
+        options = {name: value for name, value in self._rowdex_options.items() if name not in training}
         size = self.args.eval_batch_size  # type: ignore[attr-defined]
         if isinstance(options.get("pack"), Pack):
             options |= {"batch_size": size, "shuffle": False}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import json
+import os
 import pathlib
 import re
 import urllib.parse
@@ -122,7 +123,12 @@ def test_one_fault_of_a_store_in_an_epoch_costs_a_request_and_no_batch(
         if step == 5:
             server.faults = 1
         failed.append(server.failed)
-    assert len(failed) == len(undisturbed) and failed[5] == 0 and failed[-1] == 1
+    assert len(failed) == len(undisturbed) and failed[5] == 0
+    # All that was left of the epoch may have been read ahead already.
+    for _ in loader:
+        if server.failed:
+            break
+    assert server.failed == 1
 
 
 @pytest.mark.parametrize("how", ["renamed", "overwritten"])
@@ -231,7 +237,8 @@ class Bucket:
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"x": pa.array([1, 2], pa.int64())}), sink)
-    found = Bucket(sink.getvalue().to_pybytes(), keys=2_000, page=100)
+    keys, page = (1_000_000, 1_000) if os.environ.get("ROWDEX_LONG") == "1" else (2_000, 100)
+    found = Bucket(sink.getvalue().to_pybytes(), keys, page)
     monkeypatch.setenv("AWS_ENDPOINT_URL", found.server.place)
     for name in ("AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE"):
         monkeypatch.setenv(name, "true")

@@ -312,3 +312,21 @@ def test_steps_that_come_in_any_order_have_no_state_within_an_epoch(index: str, 
     load(ordered.state_after(1, 2))
     with pytest.raises(RuntimeError, match=f"goes on after 3 steps: {UNORDERED}"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("rows, options", [(5004, {"batch_size": 48}), (5, {"tail": "uneven"}), (7, {"batch_size": 2})])
+def test_a_sampler_whose_rows_are_all_out_stands_at_the_next_epoch(rows: int, options: dict[str, Any]) -> None:
+    def ranks() -> list[rowdex.DistributedSampler]:
+        return [rowdex.DistributedSampler(range(rows), 2, rank, seed=3, **options) for rank in range(2)]
+
+    before, epochs = ranks(), []
+    for sampler in before:
+        epochs.append([list(sampler), list(sampler)][1])
+    again = ranks()
+    for sampler in again:
+        list(sampler)
+    states = [sampler.state_dict() for sampler in again]
+    assert states[0] == states[1]
+    for sampler, epoch in zip(ranks(), epochs):
+        sampler.load_state_dict(states[0])
+        assert list(sampler) == epoch

@@ -228,8 +228,13 @@ def test_orders_are_equal_by_what_they_serve_and_travel_in_small_pickles(dataset
     assert Explicit([4, 5]) != Explicit([5, 4]) and Weighted([1.0, 2.0]) != Explicit([1, 2])
 
 
-def test_long_lists_travel_in_a_file_that_goes_with_them() -> None:
-    pattern = os.path.join(tempfile.gettempdir(), "rowdex-*.numbers")
+def test_long_lists_travel_in_a_file_that_goes_with_them(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A folder that no other test has.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    pattern = str(tmp_path / "rowdex-*.numbers")
     gc.collect()
     before = set(glob.glob(pattern))
     order = Explicit(range(1000))

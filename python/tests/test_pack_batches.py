@@ -104,6 +104,19 @@ def test_rows_of_the_capacity_have_the_same_tokens_with_bos_eos_and_filling(data
             assert begins == (one["tokens"][start] == 1) and ends == (offset + len(own) == LENGTHS[row])
 
 
+def test_a_rank_without_packs_has_rows_of_the_capacity_and_none_of_them(dataset: rowdex.Dataset) -> None:
+    pack = rowdex.Pack("tokens", capacity=32, layout="rows", pad=-1)
+    shapes = set()
+    for world in (2, 3):
+        for rank in range(world):
+            *_, last = rowdex.Loader(
+                dataset, batch_size=1, pack=pack, tail="uneven", output="numpy", num_replicas=world, rank=rank
+            )
+            shapes |= {last[name].shape for name in ("tokens", "labels", "position_ids", "segment_ids")}
+            assert (last["tokens"][last["segment_ids"] == 0] == -1).all()
+    assert shapes == {(0, 32), (1, 32)}
+
+
 def test_a_run_goes_on_with_other_ranks_and_in_another_process(dataset: rowdex.Dataset) -> None:
     pack = rowdex.Pack("tokens", capacity=32)
     loader = rowdex.Loader(dataset, batch_size=2, pack=pack, output="numpy", num_replicas=1, rank=0)
@@ -126,6 +139,9 @@ def test_what_packs_are_not_served_with_is_refused_by_name(dataset: rowdex.Datas
         rowdex.Loader(dataset, batch_size=2, tokens="tokens")
     with pytest.raises(rowdex.ArgumentError, match="other lengths"):
         len(rowdex.Loader(dataset, batch_size=2, pack=pack, on_fault="substitute"))
+    for added in ({"row_ids": "labels"}, {"pads": "lengths"}):
+        with pytest.raises(ValueError, match=f"called '{next(iter(added.values()))}'"):
+            rowdex.Loader(dataset, batch_size=2, pack=pack, output="numpy", **added)
     without = rowdex.Dataset(index, columns=["source"])
     with pytest.raises(rowdex.ArgumentError, match="no tokens"):
         len(rowdex.Loader(without, batch_size=2, pack=pack))

@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import rowdex
 
-from .test_share import WATCHDOG, WORKERS, Job, addresses, alone, await_nothing_but
+from .test_share import WATCHDOG, WORKERS, Job, addresses, alone, await_nothing_but, names_in
 
 COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
 pytestmark = [
@@ -229,6 +230,10 @@ def test_workers_of_all_ranks_have_a_server(served: Any, index: str) -> None:
         epochs = [[json.dumps(batch.row_ids) for batch in sampler.batches()] for _ in range(3)]
         rows = [f"{epoch} {step} {ids}" for epoch, batches in enumerate(epochs) for step, ids in enumerate(batches)]
         assert shared.lines(rank, "step") == [f"{cases[0][0]} {batch}" for batch in rows], shared.errors(rank)
+    # Until it has seen that nobody is there any more.
+    tasks, deadline = pathlib.Path(f"/proc/{server.process.pid}/task"), time.monotonic() + WATCHDOG
+    while any(name.startswith("rowdex-share-ra") for name in names_in(tasks)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     server.process.send_signal(signal.SIGTERM)
-    # Nobody was there any more.
     assert server.end() == (0, "")

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import rowdex
 
-from . import global_model
+from . import global_model, stores
 from .conftest import REPOSITORY, ROWS
 
 COMMAND = os.environ.get("ROWDEX_COMMAND", "")
@@ -164,6 +165,28 @@ def test_steps_in_tasks_write_the_files_of_one_call(folder: pathlib.Path, tmp_pa
         assert done.index_path is None
     rowdex.shuffle(folder / "train.rdx", tmp_path / "out", step="index", verify=True, **common)
     assert data_files(tmp_path / "out") == data_files(tmp_path / "whole")
+
+
+def test_a_shuffle_of_a_store_into_a_store_writes_the_files_of_a_local_one(
+    large: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    options: dict[str, Any] = {"seed": 5, "files": 3, "memory": "2MiB", "progress": False}
+    rowdex.shuffle(large / "train.rdx", tmp_path / "local", **options)
+    with stores.bucket(tmp_path / "server") as bucket:
+        shutil.copytree(large / "data", bucket.folder / "data")
+        rowdex.build(f"{bucket.url}/data/", tmp_path / "train.rdx", progress=False, store=bucket.options)
+        options.update(store=bucket.options, spill=tmp_path / "spill")
+        (tmp_path / "spill").mkdir()
+        report = rowdex.shuffle(tmp_path / "train.rdx", f"{bucket.url}/out", verify=True, **options)
+        assert (report.rows, report.files, report.bytes_spilled > 0) == (70_001, 3, True)
+        assert report.rows_digest == rowdex.rows_digest(large / "train.rdx")
+        assert data_files(bucket.folder / "out") == data_files(tmp_path / "local")
+        assert not list((tmp_path / "spill").iterdir())
+        with pytest.raises(rowdex.AlreadyExistsError, match=f"{bucket.url}/out"):
+            rowdex.shuffle(tmp_path / "train.rdx", f"{bucket.url}/out", **options)
+        with rowdex.Dataset(report.index_path, store=bucket.options) as dataset:
+            first = global_model.positions(70_001, 5)[:9]
+            assert dataset.take(range(9)).to_pydict(["id"])["id"] == list(first)
 
 
 def test_sources_are_datasets_indexes_and_files(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -130,6 +130,19 @@ fn rows_that_are_listed_again_or_not_served_are_counted() {
     std::fs::write(folder.path().join("list.txt"), "0..5\n3..7\n4\n").unwrap();
     let listed = all.read_rows(folder.path().join("list.txt")).unwrap();
     assert_eq!((listed.rows.len(), listed.repeated), (7, 3));
+    // `some` has rows 0 and 2 of the first row group of this file, and lists tell which of the others they named.
+    let text = folder.path().join("list.txt");
+    std::fs::write(&text, "a:1.parquet:0:0..3\na:1.parquet:0:1\n").unwrap();
+    let listed = some.read_rows(&text).unwrap();
+    assert_eq!((listed.rows.iter().collect::<Vec<_>>(), listed.repeated, listed.unserved), (vec![0, 1], 0, 2));
+    for lines in ["a:1.parquet:0:0..3", "a:1.parquet:0:1"] {
+        std::fs::write(&text, lines).unwrap();
+        let error = some.read_order(&text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfRange, "{error}");
+        assert!(error.to_string().contains("does not serve"), "{error}");
+    }
+    std::fs::write(&text, "a:1.parquet:0:2\na:1.parquet:0:0\n").unwrap();
+    assert_eq!(some.read_order(&text).unwrap(), [1, 0]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The rows of a bucket, back in memory, each with its place.
 
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{SchemaRef, UInt32Type};
@@ -74,18 +75,14 @@ impl Loading<'_> {
         if pieces <= 1 || split.rows == rows {
             return hand(self.gather(parts, bucket, all.start, positions)?);
         }
-        let path = self.split_path(&all);
+        let path = self.folder.join(split_name(&all));
         let split_parts = [self.split(parts, bucket, &split, &path)?];
         let handed = split
             .within(positions)
             .try_for_each(|(piece, positions)| self.load(&split_parts, &split, piece, positions, hand));
-        // It can be made again, and nobody else reads it.
+        // It can be made again, and nobody else reads it: the name is of this call alone.
         let _ = std::fs::remove_file(&path);
         handed
-    }
-
-    fn split_path(&self, positions: &Range<u64>) -> PathBuf {
-        self.folder.join(format!("split-{:020}-{:020}.part", positions.start, positions.end))
     }
 
     /// Spills the rows of a bucket once more, to smaller ones.
@@ -146,6 +143,12 @@ impl Loading<'_> {
     }
 }
 
+/// What a bucket of these positions is split to. Tasks on several machines may split one at once, each for its memory.
+fn split_name(positions: &Range<u64>) -> String {
+    let unique = RandomState::new().hash_one(std::process::id());
+    format!("split-{}-{}-{unique:016x}.part", positions.start, positions.end)
+}
+
 fn torn(what: &str) -> Error {
     Error::new(ErrorKind::Internal, format!("the spilled rows do not fit their plan: {what}"))
         .with_hint("remove the spill folder, and begin anew")
@@ -200,5 +203,20 @@ mod tests {
             assert!(pieces >= if most > 50_000 { 2 } else { rows * 16 / most.max(16) / 2 }, "{most}: {pieces}");
             assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1, "what was split is gone");
         }
+        // Tasks with memory of their own split one bucket in one folder at the same time.
+        let folder = folder.path();
+        let of = |most| Loading { rows: &schema, most, batch_rows: 64, compresses: false, folder, is_lost: None };
+        let (few, many) = (of(5000), of(700));
+        let mut counts = [0, 0];
+        few.load(&parts, &buckets, 0, buckets.bucket(0), &mut |bucket| {
+            counts[0] += bucket.rows(bucket.positions.clone(), &schema)?.0.num_rows();
+            many.load(&parts, &buckets, 0, buckets.bucket(0), &mut |bucket| {
+                counts[1] += bucket.rows(bucket.positions.clone(), &schema)?.0.num_rows();
+                Ok(())
+            })
+        })
+        .unwrap();
+        assert_eq!(counts[0], 1500);
+        assert!(counts[1] > 1500 && counts[1].is_multiple_of(1500), "{counts:?}");
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn decide(
         of_file.div_ceil(of_file.div_ceil(round(wanted, MOST_ROWS)))
     });
     Ok(RewritePlan {
-        source: dataset.index().fingerprint(),
+        source: dataset.index().binding(b"rowdex rewrite 2"),
         rows,
         order: order.outline().to_string(),
         order_fingerprint: order.fingerprint(),

@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use super::columns::as_read;
 use super::part::spilled_bytes;
 use super::plan::RewritePlan;
+use super::spread::may_skip;
 use super::{Rewrite, within};
 use crate::dataset::Slots;
 use rowdex_base::error::Result;
@@ -94,6 +95,23 @@ impl RowSink for Timed {
 }
 
 impl Rewrite {
+    /// What the first row group that can be read begins with, and the seconds that a row of it takes.
+    fn timed(&self, chunk_rows: usize) -> Result<(Timed, f64)> {
+        let nothing = || Timed { chunk_rows, rows: 0, first: None };
+        for group in self.dataset.index().row_groups().filter(|group| group.rows() > 0) {
+            let (mut timed, started) = (nothing(), Instant::now());
+            match self.dataset.read(group.index(), Slots::All, as_read(&self.dataset), None, &mut timed) {
+                Ok(()) => {
+                    let seconds = started.elapsed().as_secs_f64() / timed.rows.max(1) as f64;
+                    return Ok((timed, seconds));
+                }
+                Err(error) if self.options.skips && may_skip(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((nothing(), 0.0))
+    }
+
     /// What the rewrite will take. Writes nothing; reads the sample of [`plan`](Self::plan), and one row group.
     ///
     /// # Errors
@@ -104,13 +122,7 @@ impl Rewrite {
         let plan = self.planned(&pool)?;
         let (way, decodes) = way(&self.beside_uploads(&plan)?.0, &plan)?;
         let columns = self.columns()?;
-        let mut timed = Timed { chunk_rows: plan.chunk_rows as usize, rows: 0, first: None };
-        let mut decoding = 0.0;
-        if let Some(group) = self.dataset.index().row_groups().find(|group| group.rows() > 0) {
-            let started = Instant::now();
-            self.dataset.read(group.index(), Slots::All, as_read(&self.dataset), None, &mut timed)?;
-            decoding = started.elapsed().as_secs_f64() / timed.rows.max(1) as f64;
-        }
+        let (timed, decoding) = self.timed(plan.chunk_rows as usize)?;
         let (mut spilling, mut encoding) = (0.0, 0.0);
         if let Some(chunk) = timed.first.filter(|chunk| chunk.num_rows() > 0) {
             let plain = columns.plain_of(&chunk)?;

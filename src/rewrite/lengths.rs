@@ -8,8 +8,8 @@ use crate::dataset::Dataset;
 use rowdex_base::error::Result;
 use rowdex_index::LengthsOf;
 
-/// Builds the index. Lengths of columns that are written are read of them, and given ones are brought to the order of
-/// the rows, which takes eight bytes a row for as long as they are noted.
+/// Builds the index. Lengths of columns that are written are read of them. Others, given ones among them, are brought
+/// to the order of the rows, which takes eight bytes a row for as long as they are noted.
 pub(super) fn build<I: Iterator<Item = u64>>(
     dataset: &Dataset,
     files: Vec<PathBuf>,
@@ -21,10 +21,10 @@ pub(super) fn build<I: Iterator<Item = u64>>(
     for name in index.lengths_columns()? {
         let lengths = index.lengths(name)?;
         match lengths.of() {
-            LengthsOf::Items | LengthsOf::Numbers => {
-                if rowdex_projection::Projection::columns(dataset.schema(), &[name]).is_ok() {
-                    columns.push(name.to_owned());
-                }
+            LengthsOf::Items | LengthsOf::Numbers
+                if rowdex_projection::Projection::columns(dataset.schema(), &[name]).is_ok() =>
+            {
+                columns.push(name.to_owned());
             }
             _ => {
                 let mut all = Vec::new();

@@ -78,7 +78,7 @@ pub struct ColumnPlan {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RewritePlan {
-    /// The fingerprint of the index whose rows are written.
+    /// A hash over the rows that are written and the footers of their files.
     pub source: u64,
     /// Rows that are written.
     pub rows: u64,
@@ -106,7 +106,7 @@ pub struct RewritePlan {
     pub sample_spilled_bytes: u64,
 }
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 impl RewritePlan {
     pub(super) fn shape(&self) -> Shape {
@@ -260,7 +260,7 @@ mod tests {
     fn a_plan_comes_back_from_its_text() {
         let plan = plan();
         assert_eq!(RewritePlan::from_json(&plan.to_json()).unwrap(), plan);
-        let newer = plan.to_json().replace("\"rowdex_rewrite\": 1", "\"rowdex_rewrite\": 2");
+        let newer = plan.to_json().replace("\"rowdex_rewrite\": 2", "\"rowdex_rewrite\": 3");
         for text in ["", "{}", "[1]", &newer, &plan.to_json()[1..]] {
             assert_eq!(RewritePlan::from_json(text).unwrap_err().kind(), ErrorKind::InvalidArgument, "{text}");
         }

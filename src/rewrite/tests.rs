@@ -278,6 +278,21 @@ fn of_two_rewrites_that_begin_at_once_in_one_folder_one_is_refused() {
 }
 
 #[test]
+fn contents_that_changed_since_are_not_gone_on_with_though_the_index_was_made_again() {
+    let place = Fixture::new(&[2000, 2000], 500);
+    let rewrite = || place.rewrite("out", Global::new(4000, 5).unwrap()).with_resume(true);
+    rewrite().run().unwrap();
+    assert_eq!(rewrite().run().unwrap().kept_files, 3);
+    // As many rows, of which the sample has none.
+    let path = place.path("data/01.parquet");
+    let other = concat_batches(&rows(0, 1).schema(), &[rows(2000, 1999), rows(7, 1)]).unwrap();
+    write(&path, &other, 500);
+    IndexBuilder::new([place.path("data")]).with_overwrite(true).build(place.path("train.rdx")).unwrap();
+    let error = rewrite().run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StateMismatch, "{error}");
+}
+
+#[test]
 fn a_task_that_spills_does_nothing_where_everything_is_written() {
     let place = Fixture::new(&[2000, 3000], 300);
     let rewrite = || place.rewrite("out", Global::new(5000, 2).unwrap()).with_memory(TINY);
@@ -356,6 +371,8 @@ fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
     assert_eq!((report.rows, report.skipped.len()), (3500, 1));
     assert_eq!((report.skipped[0].row_group, report.skipped[0].rows), (6, 500));
     assert!(report.skipped[0].error.contains("01.parquet"), "{:?}", report.skipped);
+    // What reads first is what the time of a row is taken from.
+    assert!(rewrite("told").with_skipping(true).estimate().is_ok());
     let epoch = order().epoch(0).unwrap();
     let left: Vec<u64> = (0..4000).filter_map(|at| epoch.row(at)).filter(|row| !(3000..3500).contains(row)).collect();
     let found = place.read("skipped");
@@ -430,6 +447,15 @@ fn schema_metadata_types_and_lengths_are_those_of_the_input() {
         assert_eq!(after, expected, "{name}");
         assert_eq!(output.lengths(name).unwrap().of(), input.lengths(name).unwrap().of());
     }
+    let some = place.dataset().index().clone();
+    let some = Dataset::builder(some).with_columns(["id"]).open().unwrap();
+    let report = Rewrite::new(&some, Arc::new(Global::new(1500, 5).unwrap()), place.path("some")).run().unwrap();
+    let output = Index::open(report.index.unwrap()).unwrap();
+    let (mut of_all, mut of_some) = (Vec::new(), Vec::new());
+    let all = Index::open(place.path("out/index.rdx")).unwrap();
+    all.lengths("tags").unwrap().read(0..1500, &mut of_all).unwrap();
+    output.lengths("tags").unwrap().read(0..1500, &mut of_some).unwrap();
+    assert_eq!(of_some, of_all, "of a column that is not written");
     let file = place.files("out").into_values().next().unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).unwrap();
     let pairs = reader.metadata().file_metadata().key_value_metadata().unwrap();

@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-      alarm(120); /* so that a child that hangs is seen */
+      alarm(600); /* so that a child that hangs is seen */
       take_a_few(dataset);
       if (!used) pull(loader);
       CHECK(pull(loader) == ids[1]);

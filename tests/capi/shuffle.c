@@ -47,14 +47,39 @@ static uint64_t proven(const rowdex_dataset *dataset, const rowdex_order *order,
   return info.low;
 }
 
+/* The rows in a store, of which the environment says how it is talked to, and the spill in the folder. */
+static void into_a_store(const rowdex_dataset *dataset, const rowdex_order *order, const char *to, const char *folder) {
+  rowdex_shuffle_options options = {.struct_size = sizeof options, .order = order, .output = to, .threads = 2};
+  options.memory = 1 << 20;
+  options.files = 3;
+  FAILS(rowdex_shuffle(dataset, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "spill");
+  options.spill = folder;
+  rowdex_shuffle_report report = {.struct_size = sizeof report};
+  OK(rowdex_shuffle(dataset, &options, &report, &error));
+  CHECK(report.rows == DEMO_ROWS && report.files == 3 && report.kept_files == 0 && report.bytes_spilled > 0);
+  uint64_t digest = proven(dataset, order, to);
+  FAILS(rowdex_shuffle(dataset, &options, NULL, &error), ROWDEX_STATUS_ALREADY_EXISTS, to);
+  options.resume = 1;
+  OK(rowdex_shuffle(dataset, &options, &report, &error));
+  CHECK(report.kept_files == 3 && report.bytes_written == 0 && proven(dataset, order, to) == digest);
+}
+
 int main(int argc, char **argv) {
-  CHECK(argc == 2);
+  CHECK(argc == 2 || argc == 3);
   char output[4096], steps[4096];
   snprintf(output, sizeof output, "%s/shuffled", argv[1]);
   snprintf(steps, sizeof steps, "%s/shuffled-in-steps", argv[1]);
   rowdex_index *index = open_index(argv[1]);
   rowdex_order *order = new_orders("global", index, 7), *other = new_orders("global", index, 8);
   rowdex_dataset *dataset = open_dataset(argv[1], NULL);
+  if (argc == 3) {
+    into_a_store(dataset, order, argv[2], argv[1]);
+    rowdex_order_free(other);
+    rowdex_order_free(order);
+    rowdex_dataset_free(dataset);
+    rowdex_index_free(index);
+    return 0;
+  }
   struct told told = {0};
 
   rowdex_shuffle_options options = {.struct_size = sizeof options, .order = order, .output = output, .threads = 2};

@@ -49,9 +49,10 @@ fn damage(bytes: &mut Vec<u8>, draw: &mut ChaCha8Rng, keep_length: bool) {
 fn run(mut target: impl FnMut(&mut ChaCha8Rng)) -> u64 {
     let given = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let limit = Duration::from_secs(given("ROWDEX_FUZZ_SECONDS").unwrap_or(3));
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let repeated = given("ROWDEX_FUZZ_SEED");
-    let (started, mut seed, mut runs) = (Instant::now(), repeated.unwrap_or(now.as_nanos() as u64), 0);
+    let first = repeated.or(given("ROWDEX_RANDOM_SEED")).unwrap_or_else(now);
+    let (started, mut seed, mut runs) = (Instant::now(), first, 0);
     loop {
         let mut draw = ChaCha8Rng::seed_from_u64(seed);
         if catch_unwind(AssertUnwindSafe(|| target(&mut draw))).is_err() {

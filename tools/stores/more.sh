@@ -14,8 +14,10 @@ nginx)
     PATH=$PATH:/usr/sbin:/sbin
     if ! command -v nginx >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         # Without the service: it is started by the tests, on ports of their own.
-        install="apt-get install -qq -y --no-install-recommends nginx-light"
-        { $install || { apt-get update -qq && $install; }; } >&2
+        # Another program may be installing.
+        apt="apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3"
+        install="$apt install --no-install-recommends nginx-light"
+        { $install || { $apt update && $install; }; } >&2
     fi
     command -v nginx
     ;;

@@ -19,7 +19,6 @@ use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::Index;
-use super::fingerprint::binding;
 use super::format::{DEFERRED, Envelope, hash, hash_matches, id};
 use super::sections::SectionWriter;
 use super::stored::invalid;
@@ -149,7 +148,7 @@ fn columns_of(records: &[ColumnRecord], text: &[u8]) -> Result<Vec<(String, Stri
 }
 
 fn own_binding(index: &Index) -> u64 {
-    binding(index, b"rowdex digests 1")
+    index.binding(b"rowdex digests 1")
 }
 
 /// Copies an index to the start of `out`, with these digests instead of those that it has. Returns `out`, flushed.

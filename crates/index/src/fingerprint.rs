@@ -46,15 +46,17 @@ impl Index {
         }
         hasher.digest()
     }
-}
 
-/// What something noted about the rows of an index is bound to: these rows, and the contents of the files.
-pub(crate) fn binding(index: &Index, what: &[u8]) -> u64 {
-    let mut hasher = Xxh3Default::new();
-    hasher.update(what);
-    hasher.update(&index.fingerprint().to_le_bytes());
-    for file in index.files() {
-        hasher.update(&file.footer_hash().to_le_bytes());
+    /// What something noted about the rows is bound to: these rows, and the contents of the files as far as their
+    /// footers tell.
+    #[doc(hidden)]
+    pub fn binding(&self, what: &[u8]) -> u64 {
+        let mut hasher = Xxh3Default::new();
+        hasher.update(what);
+        hasher.update(&self.fingerprint().to_le_bytes());
+        for file in self.files() {
+            hasher.update(&file.footer_hash().to_le_bytes());
+        }
+        hasher.digest()
     }
-    hasher.digest()
 }

@@ -4,7 +4,7 @@ use std::iter::repeat_n;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, PrimitiveArray, downcast_integer};
+use arrow::array::{ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray, downcast_integer};
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 
@@ -307,7 +307,8 @@ impl Spot {
 }
 
 fn native<T: ArrowPrimitiveType>(token: i64) -> Result<T::Native> {
-    let found = usize::try_from(token).ok().and_then(T::Native::from_usize);
+    let size = usize::try_from(token.unsigned_abs()).ok().and_then(T::Native::from_usize);
+    let found = if token < 0 { size.and_then(|size| size.neg_checked().ok()) } else { size };
     found.filter(|found| found.to_i64() == Some(token)).ok_or_else(|| {
         let message = format!("a token {token} in a column of type {}", T::DATA_TYPE);
         Error::new(ErrorKind::InvalidArgument, message).with_hint("use a token that the column's type has")
@@ -333,6 +334,7 @@ fn broken() -> Error {
 #[cfg(test)]
 mod tests {
     use arrow::array::{Int8Array, UInt64Array};
+    use arrow::datatypes::Int8Type;
 
     use super::*;
 
@@ -356,10 +358,14 @@ mod tests {
     fn tokens_that_do_not_fit_are_refused_and_all_others_are_served() {
         let bytes: ArrayRef = Arc::new(Int8Array::from(vec![-3, 127]));
         let with_bos = |bos| Sequencing { bos: Some(bos), ..Sequencing::default() };
-        for bos in [128, -1, i64::MAX] {
+        for bos in [128, -200, i64::MAX, i64::MIN] {
             let error = made(with_bos(bos), Arc::clone(&bytes)).unwrap_err();
             assert!(error.to_string().contains(&format!("token {bos} in a column of type Int8")), "{error}");
         }
+        let found = made(with_bos(-1), Arc::clone(&bytes)).unwrap();
+        assert_eq!(found.tokens.as_primitive::<Int8Type>().values()[..], [-1, -3, 127]);
+        let unsigned: ArrayRef = Arc::new(UInt64Array::from(vec![1]));
+        assert!(made(with_bos(-1), unsigned).is_err());
         let found = made(with_bos(127), bytes).unwrap();
         assert_eq!(found.labels.unwrap(), [-3, 127, NO_LABEL]);
         let large: ArrayRef = Arc::new(UInt64Array::from(vec![1, u64::MAX]));

@@ -21,7 +21,11 @@ def arguments(pack: Any, output: str, tokens: str | None, dataset: Dataset) -> d
         raise ValueError(f"tokens={tokens!r} without pack: it names the column with the tokens of packs")
     if not isinstance(pack, (Pack, Buckets)) or pack.layout is None or output not in ("torch", "numpy"):
         return None
-    made = {"layout": pack.layout, "labels": pack.labels, "bos": pack.bos, "eos": pack.eos, "pad": pack.pad}
+    made = {
+        "layout": pack.layout, "labels": pack.labels, "bos": pack.bos, "eos": pack.eos, "pad": pack.pad,
+        # Rows of buckets are as long as the longest one, and there is none.
+        "capacity": pack.capacity if isinstance(pack, Pack) else 0,
+    }  # fmt: skip
     names = OF_SEQUENCES if pack.labels else OF_SEQUENCES - {"labels"}
     taken = [name for name in dataset.column_names if name in names]
     if taken:

@@ -138,7 +138,8 @@ class GlobalStep(Sequence[Any]):
         if self._rank is None:
             raise TypeError("a batch of all ranks that nobody has split: use split_batches=False")
         sampler = self._sampler.sampler
-        step = Step(sampler.spec._replace(rank=self._rank), self._epoch, self._step, False)
+        resumed = self._epoch == sampler._resumed_epoch
+        step = Step(sampler.spec._replace(rank=self._rank), self._epoch, self._step, resumed)
         last = self._step + 1 == sampler.steps
         return DealtStep(step, dealt(sampler, self._epoch, self._step).rows[self._rank] if last else None)
 

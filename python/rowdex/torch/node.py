@@ -37,7 +37,9 @@ class Node(BaseNode[Any]):
 
     def next(self) -> Any:
         if self._left is None:
-            self._left, self._batches = self._loader.steps_left, iter(self._loader)
+            # The loader counts the steps of the next epoch once that has begun.
+            self._batches = iter(self._loader)
+            self._left = self._loader.steps_left
         if self._left == 0 or self._batches is None:
             raise StopIteration
         batch = next(self._batches)

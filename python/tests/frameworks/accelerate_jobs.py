@@ -84,6 +84,25 @@ def goes_on_with_another_world(index: str, folder: str) -> dict[str, Any]:
     return {"rest": ids(loader), "next": ids(loader)}
 
 
+def gathers_the_rest(index: str, folder: str) -> list[int]:
+    """The rows of what is left of an epoch as gather_for_metrics gives them."""
+    made, loader = prepared(index, "loader")
+    made.load_state(folder)
+    return [row for batch in loader for row in made.gather_for_metrics(batch["id"]).tolist()]
+
+
+def deals_the_rest(index: str) -> dict[str, Any]:
+    """What a global sampler deals to three ranks of the rest of an epoch of one rank."""
+    dataset = rowdex.torch.Dataset(index, ["id"])
+    options: dict[str, Any] = {"seed": 3, "order": rowdex.order.Subset("global", range(100))}
+    before = rowdex.DistributedSampler(dataset, 1, 0, batch_size=10, **options)
+    begun = next(iter(before.batches())).row_ids
+    batches = rowdex.torch.GlobalBatchSampler(dataset, 4, num_shards=3, **options)
+    batches.sampler.load_state_dict(before.state_dict())
+    dealt = [row for step in batches for row in ids([dataset.__getitems__(step.share())])[0]]
+    return {"begun": begun, "rest": dealt}
+
+
 def skips(index: str, kind: str, number: int) -> dict[str, Any]:
     if kind == "plain":
         made = accelerator()

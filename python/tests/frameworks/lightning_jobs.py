@@ -8,6 +8,8 @@ import warnings
 from typing import Any
 
 import lightning
+import pyarrow as pa
+import pyarrow.parquet as pq
 import rowdex
 import rowdex.lightning
 import rowdex.torch
@@ -128,6 +130,23 @@ def evaluates(index: str) -> dict[str, Any]:
     run.validate(model, datamodule=data, verbose=False)
     predicted = [rows.tolist() for rows in run.predict(model, datamodule=data)]
     return {"during": during, "validated": model.evaluated, "predicted": predicted}
+
+
+def evaluates_as_it_trains(index: str) -> list[Any]:
+    """What the loaders of evaluation are made with, where ranks get the same rows or rows come in buckets."""
+    pathlib.Path("lengths").mkdir()
+    pq.write_table(pa.table({"tokens": [[1] * (row % 7 + 1) for row in range(101)]}), "lengths/0.parquet")
+    rowdex.build("lengths", "lengths.rdx", lengths=["tokens"], progress=False)
+    ranks: dict[str, Any] = {"num_replicas": 4, "rank": 3, "replicas": 2, "replica_layout": "strided"}
+    specs = [module(index, val=rowdex.Dataset(index), **ranks).val_dataloader().spec]
+    rows = []
+    for rank in range(2):
+        made = module(
+            index, val=rowdex.Dataset("lengths.rdx"), num_replicas=2, rank=rank, output="numpy",
+            pack=rowdex.Buckets("tokens"), row_ids="row",
+        )  # fmt: skip
+        rows += [row for batch in made.val_dataloader() for row in batch["row"].tolist()]
+    return [[spec.world_size, spec.rank, spec.replicas, spec.replica_layout] for spec in specs] + [sorted(rows)]
 
 
 def overfits(index: str) -> dict[str, Any]:

@@ -148,6 +148,11 @@ def test_evaluation_serves_every_row_once_with_equal_steps(jobs: Jobs) -> None:
         assert sorted(row for rank in ranks for batch in rank[name] for row in batch) == list(range(ROWS))
 
 
+def test_evaluation_has_the_ranks_of_training_and_no_row_of_buckets_twice(jobs: Jobs) -> None:
+    (found,) = jobs.run("evaluates_as_it_trains", world=1, index=INDEX)
+    assert found == [[4, 3, 2, "strided"], list(range(101))]
+
+
 def test_batches_to_overfit_are_the_same_ones_in_every_epoch(jobs: Jobs) -> None:
     ranks = jobs.run("overfits", index=INDEX)
     for rank in ranks:

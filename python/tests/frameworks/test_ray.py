@@ -160,6 +160,8 @@ def test_a_run_of_ray_train_goes_on_exactly_with_the_worker_that_is_left(
                     (folder / "loader.json").write_text(json.dumps(loader.state_dict()))
                     out.write_text(json.dumps(steps))
                     ray.train.report({}, checkpoint=Checkpoint(str(folder)) if rank == 0 else None)
+                    # Reports wait for each other, so the first one of both ranks is known when this one is made.
+                    ray.train.report({})
                     raise RuntimeError("a worker is lost")
         out.write_text(json.dumps(steps))
         ray.train.report({"world": world})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import rowdex
 
+from .. import stores
 from .need import need
 
 ray = need("ray", "ray.cluster_utils", "ray.data")
@@ -63,3 +65,21 @@ def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
     steps = sorted((step, task) for step, task, _ in ran if step != "index")
     assert steps == [("spill", "0"), ("spill", "1"), ("write", "0"), ("write", "1")]
     assert {node for _, _, node in ran} == nodes
+
+
+def test_a_shuffle_on_two_nodes_from_a_store_into_a_store_writes_the_files_of_one_machine(
+    nodes: set[str], unequal: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB", "on_fault": "skip"}
+    rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", **options)
+    (tmp_path / "spill").mkdir()
+    with stores.bucket(tmp_path / "server") as bucket:
+        for path in unequal.glob("*.parquet"):
+            shutil.copy(path, bucket.folder)
+        rowdex.build(f"{bucket.url}/", tmp_path / "train.rdx", progress=False, store=bucket.options)
+        options.update(store=bucket.options, spill=tmp_path / "spill")
+        report = rowdex_ray.shuffle(tmp_path / "train.rdx", f"{bucket.url}/out", verify=True, **options)
+        assert report.rows == 10_007
+        files = [sorted(folder.glob("*.parquet")) for folder in (tmp_path / "local", bucket.folder / "out")]
+        assert [file.name for file in files[0]] == [file.name for file in files[1]]
+        assert all(one.read_bytes() == other.read_bytes() for one, other in zip(*files))

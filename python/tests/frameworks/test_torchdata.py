@@ -47,6 +47,11 @@ def test_nodes_go_on_in_mid_epoch_with_the_batches_of_the_plain_loader(jobs: Job
         assert rank["found"] == rank["plain"] and [len(epoch) for epoch in rank["found"]] == [STEPS] * 3
 
 
+def test_an_epoch_after_one_that_was_left_is_whole(jobs: Jobs) -> None:
+    for rank in jobs.run("leaves_an_epoch", index="data/train.rdx", size=64):
+        assert rank["found"] == [rank["plain"][0][:3], *rank["plain"][1:]]
+
+
 def test_a_distributed_checkpoint_has_the_place_of_a_loader(jobs: Jobs, tmp_path: pathlib.Path) -> None:
     options = {"index": "data/train.rdx", "size": 64, "folder": str(tmp_path)}
     before = jobs.run("checkpoints", **options, stop=30)

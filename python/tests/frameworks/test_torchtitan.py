@@ -124,6 +124,9 @@ def test_rows_that_are_too_long_are_refused_or_cut_and_what_is_no_token_is_refus
     inputs, labels = next(iter(built(tokens, column="three")))
     assert labels[:, :2].tolist() == [[i + 1, i + 2] for i in inputs["input"][:, 0].tolist()]
     assert (labels[:, 2:] == -100).all()
+    for packing in ({"overflow": "truncate"}, {"algorithm": "concat"}):
+        with pytest.raises(ValueError, match="overflow and algorithm are of packs"):
+            built(tokens, **packing)
     with pytest.raises(ValueError, match="fewer than one batch"):
         built(tokens, batch=600)
     with pytest.raises(ValueError, match="dataset_path"):

@@ -64,6 +64,12 @@ def test_predictions_are_of_every_row_in_order(jobs: Jobs, kind: str, world: int
         assert rows == list(range(ROWS))
 
 
+def test_options_of_training_change_no_prediction(jobs: Jobs) -> None:
+    options = {"drop_last_batch": True, "partition": "contiguous", "shuffle": False, "rotation": True}
+    for rows in jobs.run("evaluates", index=INDEX, kind="loader", **options):
+        assert rows == list(range(ROWS))
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux")
 def test_ranks_share_the_readers_of_training_and_evaluation_under_one_name(jobs: Jobs) -> None:
     ranks = jobs.run("shares", index=INDEX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import itertools
 import os
 import pathlib
 import pickle
@@ -487,7 +488,16 @@ def test_every_tensor_of_a_batch_is_pinned_on_the_threads_with_the_device_of_the
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 100)
     narrow = dataset.select(["id", "tokens", "name", "maybe"])
     expected = next(iter(loader_of(narrow, output="torch", nulls="mask")))
-    found = next(iter(loader_of(narrow, output="torch", nulls="mask", pin_memory=True, map_threads=2)))
+    # Each of the first two batches waits for the other, so both threads are there.
+    both, calls = threading.Barrier(2), itertools.count()
+
+    def wait(batch: Any) -> Any:
+        if next(calls) < 2:
+            both.wait(60)
+        return batch
+
+    loader = loader_of(narrow, output="torch", nulls="mask", pin_memory=True, map_threads=2, map=wait)
+    found = next(iter(loader))
     assert found["id"].values.tolist() == [value + 100 for value in expected["id"].values.tolist()]
     tokens = expected["tokens"].values.values
     assert found["tokens"].values.values.tolist() == [token + 100 for token in tokens.tolist()]

@@ -74,6 +74,15 @@ def nodes(index: str, size: int, stop: int, threads: bool) -> dict[str, Any]:
     return {"plain": plain(index, size, 3), "found": found}
 
 
+def leaves_an_epoch(index: str, size: int) -> dict[str, Any]:
+    """Leaves the first epoch after three batches, and reads two more."""
+    loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=size, **SAMPLING)
+    node: Any = rowdex.torch.Node(loader)
+    batches: Any = torchdata.nodes.Loader(node)
+    found = [ids(batch for _, batch in zip(range(3), batches))]
+    return {"plain": plain(index, size, 3), "found": [*found, ids(batches), ids(batches)]}
+
+
 def checkpoints(index: str, size: int, folder: str, stop: int) -> dict[str, Any]:
     """Saves a loader in a distributed checkpoint, and what the epoch has left then."""
     loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=size, **SAMPLING)

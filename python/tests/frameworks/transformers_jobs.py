@@ -76,9 +76,10 @@ def trains(index: str, kind: str, folder: str, epochs: int = 2, resume: int | No
     return {"found": run.noted, "plain": plain(index, epochs)}
 
 
-def evaluates(index: str, kind: str) -> list[int]:
+def evaluates(index: str, kind: str, **options: Any) -> list[int]:
     """The rows that a prediction is of, as the Trainer gathers them."""
     run = trainer(index, kind, "out")
+    run._rowdex_options |= options
     run.noted = []
     gathered: list[int] = []
 

@@ -2,9 +2,11 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use arrow::json::writer::JsonArray;
@@ -36,7 +38,8 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     rows: RowsArg,
 
-    /// How to write the rows [default: by the extension of --output, else table]. `arrow` is an Arrow IPC file. `json`
+    /// How to write the rows [default: by the extension of --output, else table]. `arrow` is an Arrow IPC file, with
+    /// the values of dictionaries in their place, because such a file has one dictionary for all of its rows. `json`
     /// has null in the place of NaN and infinities, which JSON cannot say.
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -101,7 +104,8 @@ fn is_read(path: &Path, index: &Index) -> bool {
 }
 
 fn by_extension(output: Option<&Path>) -> Format {
-    match output.and_then(Path::extension).and_then(|extension| extension.to_str()) {
+    let extension = output.and_then(Path::extension).map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    match extension.as_deref() {
         Some("json") => Format::Json,
         Some("csv") => Format::Csv,
         Some("arrow" | "feather" | "ipc") => Format::Arrow,
@@ -233,11 +237,33 @@ fn csv(pieces: &mut Batches<'_>, sink: &mut Sink) -> Result<(), Stop> {
 }
 
 fn ipc(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(), Stop> {
-    let mut writer = FileWriter::try_new(sink, schema)?;
+    let fields: Fields = schema.fields().iter().map(without_dictionaries).collect();
+    let plain = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+    let mut writer = FileWriter::try_new(sink, &plain)?;
     for piece in pieces {
-        writer.write(&piece?)?;
+        let piece = piece?;
+        let columns = piece.columns().iter().zip(plain.fields()).map(|(column, field)| cast(column, field.data_type()));
+        let options = RecordBatchOptions::new().with_row_count(Some(piece.num_rows()));
+        writer.write(&RecordBatch::try_new_with_options(
+            Arc::clone(&plain),
+            columns.collect::<Result<_, _>>()?,
+            &options,
+        )?)?;
     }
     Ok(writer.finish()?)
+}
+
+fn without_dictionaries(field: &FieldRef) -> FieldRef {
+    let with = |data_type| Arc::new(field.as_ref().clone().with_data_type(data_type));
+    match field.data_type() {
+        DataType::Dictionary(_, values) => with(values.as_ref().clone()),
+        DataType::List(item) => with(DataType::List(without_dictionaries(item))),
+        DataType::LargeList(item) => with(DataType::LargeList(without_dictionaries(item))),
+        DataType::FixedSizeList(item, size) => with(DataType::FixedSizeList(without_dictionaries(item), *size)),
+        DataType::Struct(parts) => with(DataType::Struct(parts.iter().map(without_dictionaries).collect())),
+        DataType::Map(entries, sorted) => with(DataType::Map(without_dictionaries(entries), *sorted)),
+        _ => Arc::clone(field),
+    }
 }
 
 fn parquet(pieces: &mut Batches<'_>, schema: &arrow::datatypes::SchemaRef, sink: &mut Sink) -> Result<(), Stop> {

@@ -53,9 +53,9 @@ pub(crate) struct ShuffleArgs {
     #[arg(long, value_name = "ORDER|LIST", default_value = "global")]
     order: String,
 
-    /// The seed of the order: another seed, another order.
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
+    /// The seed of the order: another seed, another order [default: 0].
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
 
     #[command(flatten)]
     condition: ConditionArgs,
@@ -237,6 +237,8 @@ pub(crate) fn run(args: &ShuffleArgs) -> Result<(), Failure> {
             true => Failure::new("stopped; go on with `--resume`"),
             false => error.into(),
         })?;
+    // Nothing is written any more, so the next signal ends the program at once.
+    asked.store(true, Ordering::Relaxed);
     let proof = match &report.index {
         Some(index) if args.verify => Some(args.proof(&dataset, &*order, index, &report)?),
         _ => None,
@@ -264,24 +266,10 @@ impl ShuffleArgs {
                 return Err(Failure::new(format!("{message}; choose a folder beside it")));
             }
         }
-        let build = |path: &Path| {
-            IndexBuilder::new(&self.input).with_overwrite(true).build(path)?;
-            Ok::<_, Failure>(Index::open(path)?)
-        };
-        // A store keeps no index of the input: what is gone on with must have the same files, or an index of them.
-        if self.dry_run || is_url(&self.output) {
-            let folder = tempfile::tempdir().map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
-            return Ok((build(&folder.path().join("source.rdx"))?, Some(folder)));
-        }
-        let path = self.output.join("_source.rdx");
-        // What was begun goes on with the files as they were then.
-        let is_begun = self.output.join("_rewrite.json").exists() && !self.force;
-        if is_begun && path.exists() {
-            return Ok((Index::open(&path)?, None));
-        }
-        std::fs::create_dir_all(&self.output)
-            .map_err(|error| Failure::new(format!("{}: cannot make the folder: {error}", self.output.display())))?;
-        Ok((build(&path)?, None))
+        let folder = tempfile::tempdir().map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
+        let path = folder.path().join("source.rdx");
+        IndexBuilder::new(&self.input).build(&path)?;
+        Ok((Index::open(&path)?, Some(folder)))
     }
 
     fn rewrite(&self, dataset: &Dataset, order: Arc<dyn Order>) -> Result<Rewrite, Failure> {
@@ -327,11 +315,14 @@ impl ShuffleArgs {
                 None => Recipe::new(order),
             },
             Err(_) if Path::new(&self.order).exists() => {
+                if self.seed.is_some() {
+                    return Err(Failure::usage("a list of rows is an order without a seed; leave out --seed"));
+                }
                 Recipe::explicit(self.listed(index, kept)?).with_file(self.order.as_str())
             }
             Err(error) => return Err(Failure::usage(error)),
         };
-        Ok(recipe.with_seed(self.seed).orders(&index.layout())?)
+        Ok(recipe.with_seed(self.seed.unwrap_or(0)).orders(&index.layout())?)
     }
 
     /// The rows of the list that meet the conditions.

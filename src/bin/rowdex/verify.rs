@@ -51,12 +51,13 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), Failure> {
         complain(message);
     }
     let whole = checked.problems.is_empty() && !matches!(base, Some(Base::Changed(_)));
-    if args.json.json {
-        output::print_json(&checked.to_json(args, whole, base.as_ref()))?;
-    } else if whole {
-        output::print(&checked.to_text(args))?;
-    }
-    if whole { Ok(()) } else { Err(Failure::Reported) }
+    let told = match () {
+        () if args.json.json => output::print_json(&checked.to_json(args, whole, base.as_ref())),
+        () if whole => output::print(&checked.to_text(args)),
+        () => Ok(()),
+    };
+    // A reader that is gone makes nothing whole.
+    if whole { told } else { Err(Failure::Reported) }
 }
 
 /// What was looked at, and what is wrong with it.

@@ -5,11 +5,11 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, Float64Array, Int64Array, Int64Builder, MapBuilder, RecordBatch, RecordBatchReader, StringArray,
-    StringBuilder, StructArray, UInt64Array,
+    Array, ArrayRef, DictionaryArray, Float64Array, Int64Array, Int64Builder, MapBuilder, RecordBatch,
+    RecordBatchReader, StringArray, StringBuilder, StructArray, UInt64Array,
 };
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, Field, Fields, Schema};
+use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
 use arrow::ipc::reader::FileReader;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -51,6 +51,21 @@ fn arrow_reads_back_equal() {
     let place = Place::with_index();
     let bytes = place.run(&format!("get train.rdx {ASKED} --format arrow")).succeeds().stdout;
     columns_equal(&collect(FileReader::try_new(Cursor::new(bytes), None).unwrap()), &expected());
+}
+
+#[test]
+fn arrow_has_the_values_of_dictionaries_which_differ_between_row_groups() {
+    let place = Place::new();
+    let word = |id: i64| (id % 11 != 0).then(|| format!("word {}", id / 3000));
+    let given: Vec<_> = (0..20_000_i64).map(word).collect();
+    let words: DictionaryArray<Int32Type> = given.iter().map(Option::as_deref).collect();
+    let batch = RecordBatch::try_from_iter([("word", Arc::new(words) as ArrayRef)]).unwrap();
+    place.write("data/0.parquet", &batch);
+    place.run("build data -o train.rdx").succeeds();
+    let bytes = place.run("get train.rdx 0..20000 --format arrow").succeeds().stdout;
+    let got = collect(FileReader::try_new(Cursor::new(bytes), None).unwrap());
+    let expected: ArrayRef = Arc::new(given.into_iter().collect::<StringArray>());
+    assert_eq!(got.column_by_name("word").unwrap(), &expected);
 }
 
 #[test]
@@ -118,14 +133,16 @@ fn a_table_shows_the_rows_in_the_order_asked() {
 #[test]
 fn the_name_of_the_output_chooses_the_format() {
     let place = Place::with_index();
-    for (name, start) in [("a.parquet", &b"PAR1"[..]), ("a.arrow", b"ARROW1"), ("a.json", b"[{"), ("a.txt", b"+--")] {
+    for (name, start) in
+        [("a.parquet", &b"PAR1"[..]), ("a.arrow", b"ARROW1"), ("a.json", b"[{"), ("a.txt", b"+--"), ("a.PQ", b"PAR1")]
+    {
         let done = place.run(&format!("get train.rdx 1 --output {name}")).succeeds().without_a_word();
         assert!(done.stdout.is_empty());
         assert!(std::fs::read(place.path(name)).unwrap().starts_with(start), "{name}");
     }
     place.run("get train.rdx 1 --output a.csv --columns id").succeeds();
     assert_eq!(std::fs::read_to_string(place.path("a.csv")).unwrap(), "id\n1\n");
-    assert_eq!(place.names(), ["a.arrow", "a.csv", "a.json", "a.parquet", "a.txt", "data", "train.rdx"]);
+    assert_eq!(place.names(), ["a.PQ", "a.arrow", "a.csv", "a.json", "a.parquet", "a.txt", "data", "train.rdx"]);
 }
 
 #[test]

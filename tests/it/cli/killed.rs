@@ -24,9 +24,13 @@ fn a_build_killed_at_any_moment_leaves_a_whole_index_or_what_was_there() {
         fs::write(place.path(format!("new/{number}.parquet")), &one).unwrap();
     }
     place.run("build old -o old.rdx --root .").succeeds();
-    let started = Instant::now();
-    place.run("build new -o whole.rdx --root .").succeeds();
-    let whole = started.elapsed();
+    let build = || {
+        let started = Instant::now();
+        place.run("build new -o whole.rdx --root . --force").succeeds();
+        started.elapsed()
+    };
+    // A machine that was busy once is not for long.
+    let whole = build().min(build()).min(build());
     fs::remove_file(place.path("whole.rdx")).unwrap();
 
     let target = place.path("train.rdx");

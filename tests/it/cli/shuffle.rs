@@ -293,8 +293,26 @@ fn tasks_in_processes_of_their_own_write_what_one_run_writes() {
 }
 
 #[test]
+fn other_data_than_it_was_begun_with_is_not_gone_on_with() {
+    let place = Place::with_data();
+    place.write("other/part-0.parquet", &rows_from(0, ROWS));
+    place.run("shuffle data -o out --seed 5").succeeds();
+    let report = place.json("shuffle data -o out --seed 5 --resume");
+    assert_eq!(report["kept_files"], report["files"]);
+    let before = files(&place, "out");
+    for more in ["", "--verify", "--step index"] {
+        let resume = if more.contains("step") { "" } else { "--resume" };
+        let refused = place.run(&format!("shuffle other -o out --seed 5 {resume} {more}")).fails();
+        refused.complains(&["of other rows"]);
+    }
+    assert!(files(&place, "out") == before);
+}
+
+#[test]
 fn wrong_arguments_and_outputs_in_the_way_are_refused() {
     let place = Place::with_index();
+    fs::write(place.path("list.csv"), "row_id\n900\n3\n").unwrap();
+    place.run("shuffle train.rdx -o out --order list.csv --seed 7").exits_with_usage().complains(&["--seed"]);
     place.run("shuffle train.rdx").exits_with_usage();
     for wrong in [
         "--order nothing",

@@ -56,7 +56,8 @@ const FILE: &str = "ROWDEX_ORACLE_FILE";
 /// More than the process takes to read any sound file of this size, and far less than the bad ones claim to need.
 const MOST_MEMORY: u64 = 64 << 20;
 
-const LONGEST: Duration = Duration::from_secs(10);
+/// A disk that is busy takes seconds for a file, and an endless loop more than any time.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Whether a file of the public corpus is one that should be refused.
 pub(super) fn is_bad_by_name(path: &Path) -> bool {

@@ -135,6 +135,23 @@ fn a_file_is_asked_for_once_and_again_when_its_signature_has_expired() {
 }
 
 #[test]
+fn a_fault_of_the_hub_is_not_where_a_file_is() {
+    let (_folder, data, index) = prepared();
+    let hub = Hub::start(&data, false);
+    let options = hub.options();
+    build("hf://datasets/o/n", &options, &index).unwrap();
+    let before = hub.asked("/datasets/o/n/resolve/");
+    hub.fail_once();
+    let dataset =
+        Dataset::builder(Index::open(&index).unwrap()).with_store_options(options).with_cache_bytes(0).open().unwrap();
+    let expected = all(&dataset);
+    let asked = || hub.asked("/datasets/o/n/resolve/") - before;
+    assert_eq!(asked(), FILES.len() + 1);
+    assert_eq!(all(&dataset), expected);
+    assert_eq!(asked(), FILES.len() + 1);
+}
+
+#[test]
 fn a_hub_that_is_asked_too_often_is_given_the_time_that_it_asks_for() {
     let (_folder, data, index) = prepared();
     let hub = Hub::start(&data, false);

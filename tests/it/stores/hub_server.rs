@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rowdex::source::StoreOptions;
@@ -27,6 +27,8 @@ pub(super) struct HubState {
     signed: AtomicU64,
     /// So many requests are answered with 429, and these headers.
     limited: Mutex<(u64, String)>,
+    /// The next request is answered with 502.
+    fails: AtomicBool,
     /// What the hub refuses everything with: a status and its own word.
     refusal: Mutex<Option<(u16, &'static str)>>,
     private: bool,
@@ -48,6 +50,7 @@ impl Hub {
             good: AtomicU64::new(0),
             signed: AtomicU64::new(0),
             limited: Mutex::default(),
+            fails: AtomicBool::new(false),
             refusal: Mutex::default(),
             private,
         });
@@ -77,6 +80,10 @@ impl Hub {
 
     pub(super) fn limit(&self, requests: u64, headers: &str) {
         *self.state.limited.lock().unwrap() = (requests, headers.to_owned());
+    }
+
+    pub(super) fn fail_once(&self) {
+        self.state.fails.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn refuse(&self, status: u16, code: &'static str) {
@@ -124,6 +131,9 @@ fn decoded(text: &str) -> String {
 }
 
 fn answered(state: &HubState, head: &str, store: &str) -> Vec<u8> {
+    if state.fails.swap(false, Ordering::Relaxed) {
+        return answer("502 Bad Gateway", "", b"");
+    }
     let mut limited = state.limited.lock().unwrap();
     if limited.0 > 0 {
         limited.0 -= 1;

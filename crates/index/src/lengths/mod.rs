@@ -89,7 +89,7 @@ struct Column {
 }
 
 fn binding(index: &Index) -> u64 {
-    super::fingerprint::binding(index, b"rowdex lengths 1")
+    index.binding(b"rowdex lengths 1")
 }
 
 impl Index {

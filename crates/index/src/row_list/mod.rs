@@ -66,8 +66,8 @@ impl Index {
     /// | --- | --- |
     /// | `17` | the row with this id |
     /// | `10..20` | the rows with the ids 10 to 19 |
-    /// | `part-3.parquet` | all of a file, by its path in the index |
-    /// | `part-3.parquet:2` | all of its row group 2 |
+    /// | `part-3.parquet` | all that is served of a file, by its path in the index |
+    /// | `part-3.parquet:2` | all that is served of its row group 2 |
     /// | `part-3.parquet:2:5`, `part-3.parquet:2:5..9` | rows of it, counted within the row group as it is in the file |
     /// | empty, or from `#` on | none |
     ///
@@ -84,11 +84,11 @@ impl Index {
             false => {
                 let text = fs::with_room(|| std::fs::read_to_string(list))
                     .map_err(|error| fs::error("cannot read the list of rows", error))?;
-                let ranges = self.listed_in(&text)?;
+                let (ranges, unserved) = self.listed_in(&text)?;
                 let listed: u64 = ranges.iter().fold(0, |sum, range| sum.saturating_add(range.end - range.start));
                 let rows = IdSet::from_ranges(self.len(), ranges)?;
                 let repeated = listed.saturating_sub(rows.len());
-                Ok(ListedRows { rows, repeated, repeated_row: None, unserved: 0 })
+                Ok(ListedRows { rows, repeated, repeated_row: None, unserved })
             }
         };
         read().map_err(|error: Error| error.with_file(list.display().to_string()))
@@ -149,9 +149,10 @@ impl Index {
         })
     }
 
-    fn listed_in(&self, text: &str) -> Result<Vec<Range<u64>>> {
+    /// The row ids of each line, and how many rows are listed one by one that are not served.
+    fn listed_in(&self, text: &str) -> Result<(Vec<Range<u64>>, u64)> {
         let mut files = None;
-        let mut ranges = Vec::new();
+        let (mut ranges, mut unserved) = (Vec::new(), 0_u64);
         for (number, line) in (1_u64..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
@@ -162,29 +163,31 @@ impl Index {
                     let last = ids.end - 1;
                     Err(out_of_range(format!("row id {last} is listed, and there are {} rows", self.len())))
                 }
-                Some(ids) => Ok(Some(ids)),
+                Some(ids) => Ok((ids, 0)),
                 None => self.listed_place(files.get_or_insert_with(|| FileNames::new(self)), line),
             };
             let named = |error: Error| {
                 let named = Error::new(error.kind(), format!("line {number}: {}", error.message()));
                 named.with_hint(error.hint().unwrap_or(HINT).to_owned())
             };
-            ranges.extend(found.map_err(named)?);
+            let (ids, without_id) = found.map_err(named)?;
+            ranges.push(ids);
+            unserved = unserved.saturating_add(without_id);
         }
-        Ok(ranges)
+        Ok((ranges, unserved))
     }
 
-    /// The rows of `file`, `file:row group` or `file:row group:rows`.
-    fn listed_place(&self, files: &FileNames<'_>, text: &str) -> Result<Option<Range<u64>>> {
+    /// The rows of `file`, `file:row group` or `file:row group:rows`, and how many of the latter are not served.
+    fn listed_place(&self, files: &FileNames<'_>, text: &str) -> Result<(Range<u64>, u64)> {
         if let Some(file) = files.exactly(text).and_then(|file| self.file(file)) {
-            return Ok(Some(file.row_ids()));
+            return Ok((file.row_ids(), 0));
         }
         let Some((rest, last)) = text.rsplit_once(':') else {
             return Err(out_of_range(format!("{text:?} is neither a row id, nor a range, nor a file of the index")));
         };
         if files.exactly(rest).is_some() {
             let group = self.listed_group(files, rest, number(last)?)?;
-            return Ok(Some(group.row_ids()));
+            return Ok((group.row_ids(), 0));
         }
         match rest.rsplit_once(':').zip(range_of(last)) {
             Some(((file, ordinal), rows)) => {
@@ -317,12 +320,13 @@ fn range_of(text: &str) -> Option<Range<u64>> {
     (start <= end).then_some(start..end)
 }
 
-/// The row ids of rows of a row group; nothing where none of them is served.
-fn ids_of(group: &RowGroupEntry<'_>, file: &str, rows: Range<u64>) -> Result<Option<Range<u64>>> {
+/// The row ids of rows of a row group, and how many of the rows are not served.
+fn ids_of(group: &RowGroupEntry<'_>, file: &str, rows: Range<u64>) -> Result<(Range<u64>, u64)> {
     if rows.end > group.source_rows() {
         return Err(beyond_group(group, file, rows.end.saturating_sub(1)));
     }
     let slot = |row: u64| group.selection().map_or(row, |set| set.rank(row));
     let ids = group.first_row() + slot(rows.start)..group.first_row() + slot(rows.end);
-    Ok(Some(ids).filter(|ids| !ids.is_empty()))
+    let unserved = (rows.end - rows.start) - (ids.end - ids.start);
+    Ok((ids, unserved))
 }

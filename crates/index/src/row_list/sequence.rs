@@ -21,18 +21,26 @@ impl Index {
             true => self.visit(
                 |each| table::read(list, None, each),
                 |row, _| {
-                    rows.push(row.ok_or_else(|| out_of_range("a row is listed that the index does not serve".into()))?);
+                    rows.push(row.ok_or_else(not_served)?);
                     Ok(())
                 },
             ),
             false => {
                 let text = fs::with_room(|| std::fs::read_to_string(list))
                     .map_err(|error| fs::error("cannot read the list of rows", error))?;
-                rows.extend(self.listed_in(&text)?.into_iter().flatten());
+                let (ranges, unserved) = self.listed_in(&text)?;
+                if unserved > 0 {
+                    return Err(not_served());
+                }
+                rows.extend(ranges.into_iter().flatten());
                 Ok(())
             }
         };
         read().map_err(|error: Error| error.with_file(list.display().to_string()))?;
         Ok(rows)
     }
+}
+
+fn not_served() -> Error {
+    out_of_range("a row is listed that the index does not serve".to_owned())
 }

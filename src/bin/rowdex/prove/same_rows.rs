@@ -87,12 +87,13 @@ impl SameRowsArgs {
         let told = Told { report: &report, names: (shown(names.0), shown(names.1)) };
         let seconds = started.elapsed().as_secs_f64();
         let problem = report.problem(&told.names.0, &told.names.1);
-        if json {
-            output::print_json(&told.to_json(problem.as_ref(), seconds))?;
-        } else if problem.is_none() {
-            output::print(&told.to_text(seconds))?;
-        }
-        problem.map_or(Ok(()), |problem| Err(problem.into()))
+        let said = match () {
+            () if json => output::print_json(&told.to_json(problem.as_ref(), seconds)),
+            () if problem.is_none() => output::print(&told.to_text(seconds)),
+            () => Ok(()),
+        };
+        // A reader that is gone makes no rows the same.
+        problem.map_or(said, |problem| Err(problem.into()))
     }
 
     /// Options of the other proof say nothing here.

@@ -174,7 +174,10 @@ impl Hub {
             Some(Target::Here) => {
                 return match self.ask(Method::GET, url_of(url)?, range.clone()).await? {
                     Asked::Served(answer) => Ok(answer),
-                    Asked::Elsewhere { url, tag, .. } => self.bare(Method::GET, &url, range, tag).await,
+                    Asked::Elsewhere { url, tag, .. } => {
+                        *slot.lock().await = Some(Target::Elsewhere(url.clone(), tag.clone()));
+                        self.bare(Method::GET, &url, range, tag).await
+                    }
                 };
             }
             Some(Target::Elsewhere(at, tag)) => {
@@ -190,7 +193,8 @@ impl Hub {
             Some(Target::Elsewhere(at, tag)) if *place != known => (at.clone(), tag.clone()),
             _ => match self.ask(Method::GET, url_of(url)?, range.clone()).await? {
                 Asked::Served(answer) => {
-                    *place = Some(Target::Here);
+                    // A fault says nothing about where the file is.
+                    *place = answer.status().is_success().then_some(Target::Here);
                     return Ok(answer);
                 }
                 Asked::Elsewhere { url, tag, .. } => {

@@ -7,6 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
+/// Nobody waits longer, and a time from now on that is far away is none.
+const MOST_SECONDS: u64 = 365 * 86_400;
+
 /// The longest time that is asked for, if any is said.
 pub(super) fn wait_of(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
@@ -28,7 +31,7 @@ pub(super) fn wait_of(headers: &HeaderMap) -> Option<Duration> {
         spent.max()
     });
     let reset = reset.or_else(|| text("ratelimit-reset")?.parse().ok());
-    after.into_iter().chain(reset).max().map(Duration::from_secs)
+    after.into_iter().chain(reset).max().map(|seconds| Duration::from_secs(seconds.min(MOST_SECONDS)))
 }
 
 /// Seconds since 1970 of a date as HTTP writes it today: `Sun, 06 Nov 1994 08:49:37 GMT`.
@@ -74,6 +77,7 @@ mod tests {
             (&[("ratelimit-reset", "9")], Some(9)),
             (&[("retry-after", "2"), ("ratelimit", "\"api\";r=0;t=55")], Some(55)),
             (&[("retry-after", "60"), ("ratelimit-reset", "9")], Some(60)),
+            (&[("retry-after", "18446744073709551615")], Some(MOST_SECONDS)),
             (&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(0)),
             (&[("date", "Thu, 29 Feb 2024 23:59:30 GMT"), ("retry-after", "Fri, 01 Mar 2024 00:00:10 GMT")], Some(40)),
         ] {
