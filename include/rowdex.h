@@ -961,9 +961,9 @@ typedef struct rowdex_batch_info {
   size_t struct_size;
   // The epoch that it is from.
   uint64_t epoch;
-  // Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+  // Which step of the epoch, from 0. After resuming within an epoch, steps go on where it was.
   uint64_t step;
-  // How many steps the epoch has. After resuming: that were left. The last batch has step + 1 == steps.
+  // How many steps the epoch has in all, wherever the run was resumed. The last batch has step + 1 == steps.
   uint64_t steps;
   // The rank that it is for.
   uint64_t rank;

@@ -99,7 +99,7 @@ class Batch:
 
     @property
     def step(self) -> int:
-        """Which step of the epoch, from 0. After resuming within an epoch, steps count from there."""
+        """Which step of the epoch, from 0. After resuming within an epoch, steps go on where it was."""
         return int(self._info.step)
 
     @property

@@ -18,7 +18,7 @@ from .loading import arguments as _arguments
 from .loading import sequences as _sequences
 from .loading import share as _share
 from .loading.convert import Added, Convert, Output
-from .loading.functions import RowErrors, Transforms
+from .loading.functions import RowErrors, Transforms, kept
 from .loading.reports import Advice, LostGroup, LostRow, Prediction, advised, predicted
 from .loading.share import Sharing
 from .loading.stats import COUNTS, TIMES, LoaderStats, Meter
@@ -184,7 +184,10 @@ class Loader:
         self._iterations = 0
         decodes = self._more_options["on_fault"] == b"substitute" and bool(self._transforms.decode)
         self._substitutes = Substitutes(self.dataset, self._more_options["fault_seed"]) if decodes else None
-        self._mapping = Mapping(self._map_threads, self._transforms.entering) if self._transforms else None
+        # What ended an iteration first, if anything did: later ones have it, too.
+        self._failed: list[Exception] = []
+        entering = self._transforms.entering
+        self._mapping = Mapping(self._map_threads, entering, self._failed) if self._transforms else None
         self._meter = Meter()
         self._own_schema: Schema | None = None
         self._loader = PerProcess(self._open)
@@ -321,6 +324,7 @@ class Loader:
             type(self).__name__, self._made_in, any(self._sampler._assumed), self._told_epoch or self._iterations > 0
         )
         loader, begun = self._loader.get(), native.LoaderInfo()
+        self._check_failed()
         call(library.loader_begin_epoch, loader, None, ctypes.byref(begun))
         self._loaded_epoch = None
         self._begun = (int(begun.epoch), int(begun.step))
@@ -330,6 +334,7 @@ class Loader:
     def _from(self, epoch: int, step: int) -> Iterator[Any]:
         """The batches of an epoch from a step on."""
         loader = self._loader.get()
+        self._check_failed()
         call(library.loader_seek, loader, epoch, step)
         return self._epoch(loader, epoch, step)
 
@@ -343,15 +348,30 @@ class Loader:
     def _served(self, loader: Handle, epoch: int, step: int) -> Generator[tuple[Any, int], None, None]:
         """Batches, and how many rows each of them has."""
         size, packs = self._sampler.spec.batch_size, self._sampler.spec.pack is not None
-        while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, self._max_rows):
+        max_rows = self._max_rows
+        while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, max_rows):
             batch = Batch(handle, self.schema)
-            found, rows = self._convert(batch), len(batch)
+            rows = len(batch)
+            try:
+                found = self._convert(batch)
+            except Exception as error:
+                if rows > size and not packs:
+                    # One of several steps has it. They come one by one now, and the error at its own.
+                    max_rows = 1
+                    continue
+                self._failed.append(kept(error))
+                raise
             size = rows if packs else size
             for part in split(found, size, rows) if rows > size else (found,):
                 call(library.loader_advance, loader, epoch, step)
                 step += 1
                 yield part, min(rows, size)
                 rows -= size
+
+    def _check_failed(self) -> None:
+        """Raises again what ended an iteration before."""
+        if self._failed:
+            raise kept(self._failed[0])
 
     def _made(self, batch: Batch, pads: int | None = None) -> Any:
         """A batch as it is handed out, after all functions.
@@ -407,6 +427,7 @@ class Loader:
             StateError: if it is from another order, dataset or seed; the loader is then unchanged.
         """
         call(library.loader_resume, self._loader.get(), state_text(state_dict))
+        self._failed.clear()
         if self._mapping is not None:
             self._mapping.close()
         self._loaded_epoch = self.epoch
@@ -437,7 +458,7 @@ class Loader:
 
     @property
     def lost_groups(self) -> list[LostGroup]:
-        """The row groups that were found unreadable since the loader was made, resumed or closed; none unless
+        """The row groups that were found unreadable since the loader was made or closed; none unless
         ``on_fault="substitute"``.
         """
         loader = self._loader.made()
@@ -457,6 +478,7 @@ class Loader:
         one of another thread that waits for a batch. The loader goes on where it was if it is used again.
         """
         loader = self._loader.made()
+        self._failed.clear()
         if self._mapping is not None:
             self._mapping.close()
         if loader is not None:
@@ -495,6 +517,9 @@ class Loader:
 
 
 _OF_A_RUN = frozenset(
-    {"_begun", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_substitutes", "_own_schema"}
+    {
+        "_begun", "_failed", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_substitutes",
+        "_own_schema",
+    }  # fmt: skip
 )
 _OPTIONS = frozenset(inspect.signature(Loader.__init__).parameters) - {"self", "dataset", "sampling"}

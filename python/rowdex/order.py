@@ -208,6 +208,8 @@ class Balanced(Orders):
                 )
             assert classes is not None
             proportions = [proportions.get(name, 0) for name in classes]
+        if proportions is not None and len(proportions) == 0:
+            raise ValueError("proportions=[]: give a number for each class, or leave it out")
         codes = labels.codes if isinstance(labels, Labels) else labels
         self._parts = (
             Numbers("I", codes),

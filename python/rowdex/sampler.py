@@ -184,20 +184,16 @@ class DistributedSampler:
         return _again, (type(self), self.__getstate__())
 
     def __getstate__(self) -> dict[str, Any]:
-        spec = (
-            self._spec
-            if self._resumed_epoch is None or self._epoch == self._resumed_epoch
-            else self._spec._replace(resumed=None)
-        )
         return {
-            "dataset": self._dataset, "spec": spec, "batched": self._batched, "epoch": self._epoch,
-            "assumed": self._assumed,
+            "dataset": self._dataset, "spec": self._spec, "batched": self._batched, "assumed": self._assumed,
+            "epoch": self._epoch, "resumed_epoch": self._resumed_epoch, "served": self._served,
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._dataset, self._batched, self._assumed = state["dataset"], state["batched"], state["assumed"]
         self._set(state["spec"])
-        self.set_epoch(state["epoch"])
+        # Also the way that the run began, which an epoch long over has determined.
+        self._epoch, self._resumed_epoch, self._served = state["epoch"], state["resumed_epoch"], state["served"]
 
     def __repr__(self) -> str:
         return f"DistributedSampler({self._spec}, epoch {self._epoch})"
@@ -475,6 +471,9 @@ class _Rows(Iterator[int]):
         start = begin
         if self._place is not None and self._place[0] == epoch:
             start = min(max(begin, self._place[1]), total)
+        if start == total:
+            # This rank has no row, and the others have had theirs: the epoch is over.
+            sampler._served, self._ended = (epoch, int(info.steps)), True
         for refusal in sampler._refusals(served, start):
             total = start
             yield refusal

@@ -314,7 +314,10 @@ def test_steps_that_come_in_any_order_have_no_state_within_an_epoch(index: str, 
         next(iter(loader))
 
 
-@pytest.mark.parametrize("rows, options", [(5004, {"batch_size": 48}), (5, {"tail": "uneven"}), (7, {"batch_size": 2})])
+@pytest.mark.parametrize(
+    "rows, options",
+    [(5004, {"batch_size": 48}), (5, {"tail": "uneven"}), (1, {"tail": "uneven"}), (7, {"batch_size": 2})],
+)
 def test_a_sampler_whose_rows_are_all_out_stands_at_the_next_epoch(rows: int, options: dict[str, Any]) -> None:
     def ranks() -> list[rowdex.DistributedSampler]:
         return [rowdex.DistributedSampler(range(rows), 2, rank, seed=3, **options) for rank in range(2)]

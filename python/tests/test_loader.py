@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import copy
+import os
 import pathlib
 import pickle
 from typing import Any
@@ -338,6 +340,105 @@ def test_an_error_comes_at_its_step_and_the_loader_says_so_again(dataset: Any) -
     loader = loader_of(dataset, nulls="error")
     with pytest.raises(rowdex.SchemaError, match="maybe"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("options", [{}, {"map": dict}, {"map": dict, "map_threads": 0}])
+def test_a_value_that_cannot_be_converted_is_an_error_of_its_step_and_no_row_is_passed_over(
+    tmp_path: pathlib.Path, options: dict[str, Any]
+) -> None:
+    column = pa.array([None if row == 650 else row for row in range(1000)], pa.int64())
+    pq.write_table(pa.table({"id": column}), tmp_path / "a.parquet", row_group_size=250)
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx", progress=False)
+    loader = loader_of(rowdex.Dataset(tmp_path / "a.rdx"), batch_size=10, shuffle=False, nulls="error", **options)
+    served: list[list[int]] = []
+    with pytest.raises(rowdex.SchemaError, match="id"):
+        for batch in loader:
+            served.append(batch["id"].tolist())
+    assert served == [list(range(first, first + 10)) for first in range(0, 650, 10)]
+    state = loader.state_dict()
+    for _ in range(2):
+        with pytest.raises(rowdex.SchemaError, match="id"):
+            list(loader)
+        assert loader.state_dict() == state
+    loader.load_state_dict(state)
+    with pytest.raises(rowdex.SchemaError, match="id"):
+        list(loader)
+    loader.load_state_dict(loader.sampler.state_after(0, 65))
+    assert ids(loader) == [list(range(first, first + 10)) for first in range(660, 1000, 10)]
+
+
+@pytest.mark.parametrize("options", [{}, {"map": dict}, {"map": dict, "map_threads": 0}])
+def test_a_state_with_nothing_left_of_its_epoch_ends_that_and_the_next_one_comes(
+    dataset: Any, options: dict[str, Any]
+) -> None:
+    kept = rowdex.order.IdSet(ROWS, range(100))
+    order: dict[str, Any] = {"order": rowdex.order.Subset("global", kept), "drop_last_batch": True}
+    before = loader_of(dataset, batch_size=10, **order)
+    batches = iter(before)
+    for _ in range(8):
+        next(batches)
+    loader = loader_of(dataset, batch_size=32, **order, **options)
+    loader.load_state_dict(before.state_dict())
+    assert loader.steps_left == 0
+    found = [ids(loader) for _ in range(3)]
+    assert [len(epoch) for epoch in found] == [0, 3, 3]
+    again = loader_of(dataset, batch_size=32, **order)
+    assert found[1:] == [ids(again) for _ in range(3)][1:]
+    steps = loader_of(dataset, batch_size=32, **order)
+    steps.load_state_dict(before.state_dict())
+    assert [len(list(steps.batch_sampler)) for _ in range(2)] == [0, 3]
+
+
+def test_an_error_that_was_met_while_looking_ahead_is_not_one_of_the_next_epoch(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": np.arange(400)}), path, row_group_size=100, compression="none", use_dictionary=False)
+    rowdex.build(path, tmp_path / "a.rdx", progress=False)
+    column, times = pq.ParquetFile(path).metadata.row_group(1).column(0), path.stat()
+    with path.open("r+b") as file:
+        file.seek(column.data_page_offset)
+        file.write(b"\xff" * 20)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    loader = loader_of(rowdex.Dataset(tmp_path / "a.rdx"), batch_size=50, shuffle=False, map=dict, map_threads=2)
+    for epoch in range(3):
+        loader.set_epoch(epoch)
+        batches = iter(loader)
+        assert next(batches)["id"].tolist() == list(range(50))
+        del batches
+    loader.set_epoch(3)
+    served = []
+    with pytest.raises(rowdex.Error, match="row group 1"):
+        for batch in loader:
+            served.append(batch["id"][0])
+    assert served == [0, 50]
+
+
+def test_copies_of_a_sampler_serve_what_it_serves(dataset: Any) -> None:
+    def resumed(**options: Any) -> rowdex.DistributedSampler:
+        sampler = rowdex.DistributedSampler(dataset, 4, 1, batch_size=8, **options)
+        state = rowdex.DistributedSampler(dataset, 5, 0, batch_size=8, **options).state_after(5, 9)
+        sampler.load_state_dict(state)
+        return sampler
+
+    def same(sampler: rowdex.DistributedSampler) -> None:
+        copies = [copy.copy(sampler), pickle.loads(pickle.dumps(sampler)), rowdex.Loader(dataset, sampler).sampler]
+        assert all(made.state_dict() == sampler.state_dict() for made in copies)
+        expected = [list(sampler) for _ in range(2)]
+        assert all([list(made) for made in copies] == [expected[0]] * len(copies) for _ in range(1))
+        assert all(list(made) == expected[1] for made in copies)
+
+    same(resumed())
+    left = resumed()
+    list(left)
+    left.set_epoch(5)
+    same(left)
+    earlier = resumed()
+    list(earlier)
+    earlier.set_epoch(2)
+    same(earlier)
+    # Where an order never changes, the epoch before has a say in where the next one begins.
+    in_order = resumed(shuffle=False)
+    list(in_order)
+    same(in_order)
 
 
 def test_outputs_are_named(dataset: Any) -> None:

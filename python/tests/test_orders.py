@@ -295,3 +295,8 @@ def test_the_launcher_says_which_rank_this_is(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(rowdex.ArgumentError, match="RANK.*SLURM_PROCID"):
         rowdex.Launch.from_env()
+
+
+def test_proportions_of_no_class_are_refused() -> None:
+    with pytest.raises(ValueError, match="proportions"):
+        Balanced([0, 1, 1], proportions=[])

@@ -1,6 +1,8 @@
 //! Record batches as the structs of the Arrow C data interface.
 
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::ptr;
 
 use arrow::array::{Array, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -19,12 +21,26 @@ pub extern "C" fn rowdex_schema_copy(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let schema = Schema::try_from(require(schema, "schema")?).map_err(|error| {
+        let schema = require(schema, "schema")?;
+        if is_released(schema) {
+            return Err(handle::invalid("the schema was released, or moved elsewhere"));
+        }
+        let schema = Schema::try_from(schema).map_err(|error| {
             Error::new(ErrorKind::Schema, format!("not the schema of columns: {error}")).with_source(error)
         })?;
         out_param(copy, "copy")?.write(export_schema(&schema)?);
         Ok(())
     })
+}
+
+/// Whether a schema has nothing to be read any more, which its release function being NULL says.
+fn is_released(schema: &FFI_ArrowSchema) -> bool {
+    /// Pointers and numbers of eight bytes before it: the format, the name, the metadata, the flags, the number of
+    /// children, the children, and the dictionary.
+    const BEFORE: usize = 7;
+    // SAFETY: the struct is that of the Arrow C data interface, of nine fields of eight bytes each, of which this is
+    // one; a pointer to a function that may be NULL is read as any pointer is.
+    unsafe { (*ptr::from_ref(schema).cast::<*const c_void>().add(BEFORE)).is_null() }
 }
 
 /// Calls the release function of an Arrow schema, unless it was released or moved: for languages in which a destructor

@@ -62,9 +62,9 @@ pub struct rowdex_batch_info {
     pub struct_size: usize,
     /// The epoch that it is from.
     pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch, steps count from there.
+    /// Which step of the epoch, from 0. After resuming within an epoch, steps go on where it was.
     pub step: u64,
-    /// How many steps the epoch has. After resuming: that were left. The last batch has step + 1 == steps.
+    /// How many steps the epoch has in all, wherever the run was resumed. The last batch has step + 1 == steps.
     pub steps: u64,
     /// The rank that it is for.
     pub rank: u64,

@@ -93,7 +93,12 @@ pub unsafe extern "C" fn rowdex_lengths_note(
         // SAFETY: as above.
         let list = unsafe { handle::optional_path(options.given_list) };
         // SAFETY: as above.
-        if let Some(name) = unsafe { handle::optional_text(options.given_name, "options.given_name") }? {
+        let given_name = unsafe { handle::optional_text(options.given_name, "options.given_name") }?;
+        let is_named = given_name.is_some();
+        let given =
+            [("options.given_list", list.is_some(), is_named), ("options.given_stream", stream.is_some(), is_named)];
+        handle::refuse_unused(given, "lengths without `options.given_name`")?;
+        if let Some(name) = given_name {
             let index = Index::open_with(path, &store)?;
             builder = builder.with_given(
                 name,
@@ -182,6 +187,11 @@ pub unsafe extern "C" fn rowdex_index_read_lengths(
         let known = index.lengths(unsafe { handle::text(name, "name") }?)?;
         // SAFETY: as above.
         let out = unsafe { handle::buffer(lengths, num_lengths, "lengths") }?;
+        let end = first_row.checked_add(out.len() as u64);
+        if end.is_none_or(|end| end > index.len()) {
+            let message = format!("{} lengths from row {first_row} on, of {} rows", out.len(), index.len());
+            return Err(Error::new(ErrorKind::OutOfRange, message));
+        }
         fill(&known, first_row, out)
     })
 }

@@ -184,7 +184,7 @@ unsafe fn recipe<'a>(options: &rowdex_order_options, depth: usize) -> Result<Rec
         .with_seed(options.seed);
     // SAFETY: as above.
     let proportions = unsafe { handle::slice(options.proportions, options.num_proportions, "proportions") }?;
-    let recipe = if proportions.is_empty() { recipe } else { recipe.with_proportions(proportions) };
+    let recipe = if options.proportions.is_null() { recipe } else { recipe.with_proportions(proportions) };
     // SAFETY: as above.
     let recipe = match unsafe { options.kept.as_ref() } {
         Some(kept) => recipe.with_kept(Arc::clone(&kept.0)),

@@ -16,8 +16,10 @@ impl Loader {
     /// handed out by [`advance`](Self::advance) alone.
     pub(crate) fn peek(&mut self, epoch: u64, step: u64, max_rows: usize) -> Result<Option<Batch>> {
         self.control.check()?;
-        if step >= self.steps_of(epoch) {
-            if self.place.epoch == epoch {
+        let steps = self.steps_of(epoch);
+        if step >= steps {
+            // Whoever looks ahead may look past the end while batches are left.
+            if self.place.epoch == epoch && self.next_step() >= steps {
                 // An epoch without a batch is over before it has begun.
                 self.place = NextBatch { epoch: epoch.saturating_add(1), batch: 0 };
             }
@@ -72,6 +74,12 @@ impl Loader {
         if let Some(error) = self.failure() {
             return Err(error.clone());
         }
+        self.go_back(epoch, step)
+    }
+
+    /// As [`seek`](Self::seek), and an error that ended the loader beyond that step is forgotten: it comes again when
+    /// its step is asked for.
+    pub(crate) fn go_back(&mut self, epoch: u64, step: u64) -> Result<()> {
         if self.over.is_none() && (self.place.epoch, self.next_step()) == (epoch, step) {
             return Ok(());
         }

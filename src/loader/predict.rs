@@ -115,8 +115,8 @@ fn simulate(
     let batch = (batch / scale).max(1);
     let sampler = |like: &DistributedSampler| {
         let shard = like.shard();
-        // No rows are opened.
-        let tail = if shard.tail() == Tail::Even { Tail::Wrap } else { shard.tail() };
+        // No rows are opened, and the fewer rows need not divide evenly.
+        let tail = if matches!(shard.tail(), Tail::Even | Tail::Error) { Tail::Wrap } else { shard.tail() };
         DistributedSampler::new(Arc::clone(&orders), shard.with_tail(tail), batch as usize)
     };
     let samplers = samplers.iter().map(sampler).collect::<Result<Vec<_>>>()?.into();

@@ -829,6 +829,11 @@ fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
     // Of a row of 44 bytes another three are known while it is looked ahead at.
     assert!((5.0 * 47.0 / 44.0..5.9).contains(&told.passes), "{told:?}");
     assert_eq!(told.first_batch_decodes, 64);
+    // Rows that divide evenly need not do so on that scale.
+    let fake = Arc::new(Fake::new(&[65_625; 64]));
+    let orders = self::orders(true, fake.len());
+    let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 6, 256, Tail::Error)].into();
+    assert!(predict::predict(&each(&fake), &samplers, fake.len() * ROW_BYTES / 10, 2).is_ok());
 }
 
 #[test]

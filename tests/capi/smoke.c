@@ -110,6 +110,9 @@ static void lengths_of_rows_are_noted_and_read(const char *folder) {
   OK(rowdex_index_read_lengths(index, "id", 70000, lengths, 3, &error));
   CHECK(lengths[0] == 70000 && lengths[1] == 70001 && lengths[2] == 70002);
   FAILS(rowdex_index_read_lengths(index, "id", DEMO_ROWS - 2, lengths, 3, &error), ROWDEX_STATUS_OUT_OF_RANGE, "row");
+  static uint64_t many[DEMO_ROWS + 1];
+  FAILS(rowdex_index_read_lengths(index, "id", 0, many, DEMO_ROWS + 1, &error), ROWDEX_STATUS_OUT_OF_RANGE, "row");
+  CHECK(many[1] == 0);
   FAILS(rowdex_index_read_lengths(index, "x", 0, lengths, 3, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "id");
 
   rowdex_lengths_options note = {.struct_size = sizeof note, .columns = columns + 1, .num_columns = 1};
@@ -118,6 +121,9 @@ static void lengths_of_rows_are_noted_and_read(const char *folder) {
   note.given_name = "words";
   FAILS(rowdex_lengths_note(output, &note, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "one list");
   note.given_name = NULL;
+  note.given_list = "lengths.csv";
+  FAILS(rowdex_lengths_note(output, &note, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "given_list");
+  note.given_list = NULL;
   note.removed = columns;
   note.num_removed = 1;
   OK(rowdex_lengths_note(output, &note, &error));
@@ -456,6 +462,30 @@ static void batches_are_looked_at_before_they_are_handed_out(const char *folder)
   rowdex_dataset_free(dataset);
 }
 
+/* Who looks past the end of an epoch, of which batches are left, is told so, and these are handed out. */
+static void who_looks_past_the_end_leaves_what_is_left(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 80000);
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
+  rowdex_batch *batch = NULL;
+  rowdex_loader_info at = {.struct_size = sizeof at};
+  OK(rowdex_loader_peek(loader, 0, 3, 1, &batch, &error));
+  OK(rowdex_loader_get_info(loader, &at, &error));
+  CHECK(batch == NULL && at.epoch == 0 && at.step == 0 && at.steps == 3);
+  for (uint64_t step = 0; step <= 3; step++) {
+    OK(rowdex_loader_peek(loader, 0, step, 1, &batch, &error));
+    CHECK((batch == NULL) == (step == 3));
+    rowdex_batch_free(batch);
+  }
+  for (uint64_t step = 0; step < 3; step++) OK(rowdex_loader_advance(loader, 0, step, &error));
+  OK(rowdex_loader_get_info(loader, &at, &error));
+  CHECK(at.epoch == 1 && at.step == 0);
+  rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
 /* Checks that the batch of a step is what the sampler says, without handing it out. */
 static void look_at(rowdex_loader *loader, const rowdex_sampler *sampler, uint64_t epoch, uint64_t step) {
   rowdex_batch *batch = NULL;
@@ -597,6 +627,7 @@ int main(int argc, char **argv) {
   a_loader_serves_what_the_sampler_says_and_resumes(argv[1]);
   a_wait_may_be_limited_and_goes_on_with_the_next_call(argv[1]);
   batches_are_looked_at_before_they_are_handed_out(argv[1]);
+  who_looks_past_the_end_leaves_what_is_left(argv[1]);
   several_batches_are_looked_at_and_the_loader_stands_before_the_first(argv[1]);
   files_are_verified(argv[1]);
   row_groups_are_kept_on_a_local_disk(argv[1]);

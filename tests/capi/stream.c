@@ -19,11 +19,14 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
   CHECK(strcmp(schema.format, "+s") == 0 && schema.n_children == 1 && strcmp(schema.children[0]->name, "id") == 0);
   struct ArrowSchema copy;
   OK(rowdex_schema_copy(&schema, &copy, &error));
+  CHECK(strcmp(copy.children[0]->name, "id") == 0 && strcmp(copy.children[0]->format, "l") == 0);
   rowdex_schema_release(&schema);
   CHECK(schema.release == NULL);
-  rowdex_schema_release(&schema);
-  CHECK(strcmp(copy.children[0]->name, "id") == 0 && strcmp(copy.children[0]->format, "l") == 0);
+  FAILS(rowdex_schema_copy(&schema, &copy, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "released");
   copy.release(&copy);
+  memset(&schema, 0, sizeof schema);
+  FAILS(rowdex_schema_copy(&schema, &copy, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "released");
+  rowdex_schema_release(&schema);
 
   uint64_t *rows = (uint64_t *)malloc(3000 * sizeof *rows);
   char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];

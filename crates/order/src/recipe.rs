@@ -285,7 +285,10 @@ impl<'a> Recipe<'a> {
         let datasets = rows.datasets();
         if datasets.len() != recipes.len() {
             let message = format!("{} proportions for {} datasets", recipes.len(), datasets.len());
-            return Err(invalid(message).with_hint("give a proportion for each dataset of the mixture"));
+            return Err(invalid(message).with_hint(
+                "give a proportion for each dataset of the mixture; a mixture cannot be inside a subset or an epoch of \
+                 another size: put these into its orders",
+            ));
         }
         let parts = datasets.zip(recipes).zip(proportions).zip(1..).map(|(((rows, recipe), proportion), number)| {
             let orders = recipe.seeded(&rows, seed.wrapping_add(number).wrapping_add(recipe.seed))?;

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..batch import Batch
 from ..dataset import Dataset
@@ -18,6 +18,7 @@ from ..native.imports import loaded
 from ..transforms import Image, Pad
 
 Function = Callable[[Any], Any]
+_Error = TypeVar("_Error", bound=Exception)
 _NAMED_ROWS = 8
 _TEXTS = ("u", "U", "z", "Z", "vu", "vz")
 
@@ -169,9 +170,12 @@ def located(dataset: Dataset, row: int) -> tuple[str, int, int]:
     return found.file, found.row_group, found.row
 
 
-def kept(error: TransformError) -> TransformError:
+def kept(error: _Error) -> _Error:
     """The same error for whoever keeps it: without a traceback, whose frames hold the loader and the batch."""
-    found = copy.copy(error)
+    try:
+        found = copy.copy(error)
+    except Exception:
+        return RuntimeError(_told(error))  # type: ignore[return-value]
     try:
         found.__cause__ = copy.copy(error.__cause__)
     except Exception:

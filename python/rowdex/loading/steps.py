@@ -51,6 +51,9 @@ class LoaderSteps:
         loader._begun = None
         _counted.check_steps(epoch, first, type(loader).__name__)
         served = _Served(loader, epoch)
+        if first >= len(loader):
+            # A state may have nothing left of its epoch, which ends so.
+            next(loader._from(epoch, first), None)
         for step in range(first, len(loader)):
             yield LoaderStep(served, step)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import native
 from ..batch import Batch
-from ..errors import ClosedError, TransformError
+from ..errors import ClosedError
 from ..native.library import Handle, call, library
 from ..schema import Schema
 from .functions import kept
@@ -20,24 +20,22 @@ from .functions import kept
 class Mapping:
     """The batches of a loader after a function, which ``threads`` threads call for one batch each.
 
-    At most ``2 * threads`` batches are looked at and not handed out. An error comes at the step of its batch, and again
-    in every later iteration, until :meth:`close`.
+    At most ``2 * threads`` batches are looked at and not handed out. An error comes at the step of its batch.
     """
 
-    def __init__(self, threads: int, entering: Callable[[], Callable[[], None]]) -> None:
+    def __init__(
+        self, threads: int, entering: Callable[[], Callable[[], None]], failed: list[Exception]
+    ) -> None:
         """``entering`` is called by the thread that begins an iteration, and returns what each of its threads calls
-        first."""
-        self._threads, self._entering = threads, entering
+        first. ``failed`` takes errors."""
+        self._threads, self._entering, self._failed = threads, entering, failed
         self._pool: ThreadPoolExecutor | None = None
         # What the last iteration waits for.
         self._due: deque[Future[tuple[Any, int]]] = deque()
-        # One that a function raised; the library itself raises its own again.
-        self._error: TransformError | None = None
 
     def close(self) -> None:
-        """Lets no thread begin with another batch, and forgets errors. Who waits for a batch gets
-        :class:`ClosedError`."""
-        pool, self._pool, self._error = self._pool, None, None
+        """Lets no thread begin with another batch. Who waits for a batch gets :class:`ClosedError`."""
+        pool, self._pool = self._pool, None
         for future in list(self._due):
             # It is not one of the pool, which cancels none that was begun.
             future.cancel()
@@ -48,13 +46,11 @@ class Mapping:
         self, loader: Handle, epoch: int, step: int, schema: Schema, make: Callable[[Batch], Any]
     ) -> Generator[tuple[Any, int], None, None]:
         """What ``make`` gives for the batches of an epoch from a step on, and how many rows each has."""
-        if self._error is not None:
-            raise kept(self._error)
         info, process = native.LoaderInfo(), os.getpid()
         call(library.loader_get_info, loader, ctypes.byref(info))
         pool = self._pool = ThreadPoolExecutor(self._threads, "rowdex-map", self._entering()) if self._threads else None
         due = self._due = deque()
-        ahead, end = step, int(info.steps)
+        ahead, end, begins_at_end = step, int(info.steps), step >= info.steps
         try:
             while step < info.steps:
                 try:
@@ -74,14 +70,13 @@ class Mapping:
                 except Exception as error:
                     if isinstance(error, CancelledError) or self._pool is not pool:
                         raise ClosedError("the loader was closed") from None
-                    if isinstance(error, TransformError):
-                        self._error = kept(error)
+                    self._failed.append(kept(error))
                     raise
                 due.popleft()
                 call(library.loader_advance, loader, epoch, step)
                 step += 1
                 yield found
-            if info.steps == 0:
+            if begins_at_end:
                 # The epoch is over before it has begun.
                 Handle(library.batch_free, library.loader_peek, loader, epoch, step, 1)
         finally:

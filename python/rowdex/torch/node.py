@@ -40,6 +40,9 @@ class Node(BaseNode[Any]):
             # The loader counts the steps of the next epoch once that has begun.
             self._batches = iter(self._loader)
             self._left = self._loader.steps_left
+            if self._left == 0:
+                # A state may have nothing left of its epoch, which ends so.
+                next(self._batches, None)
         if self._left == 0 or self._batches is None:
             raise StopIteration
         batch = next(self._batches)

@@ -113,14 +113,15 @@ def test_a_saved_state_goes_on_exactly_also_with_another_world(jobs: Jobs, tmp_p
 def test_what_a_state_has_left_is_gathered_once_by_any_world(jobs: Jobs, tmp_path: pathlib.Path, world: int) -> None:
     # A number of rows that no step of all ranks divides.
     ranks = jobs.run("goes_on", index=INDEX, folder=str(tmp_path), stop=31)
-    rest = {row for rank in ranks for batch in rank["rest"] for row in batch}
+    begun = {row for rank in ranks for batch in rank["plain"][1][:31] for row in batch}
     for found in jobs.run("gathers_the_rest", world=world, index=INDEX, folder=str(tmp_path)):
-        assert sorted(found) == sorted(rest)
+        assert sorted(found) == sorted(set(range(ROWS)) - begun)
 
 
 def test_a_global_sampler_deals_what_the_state_of_another_world_has_left(jobs: Jobs) -> None:
     (found,) = jobs.run("deals_the_rest", world=1, index=INDEX)
-    assert sorted(found["begun"] + found["rest"]) == list(range(100))
+    served = collections.Counter(found["begun"] + found["rest"])
+    assert set(served) == set(range(ROWS)) and sum(served.values()) - ROWS < 3
 
 
 @pytest.mark.parametrize("kind", ["loader", "global", "plain"])

@@ -24,7 +24,7 @@ Examples:
   rowdex serve train.rdx --job run-7 --ranks 8 --world-size 64 --once --columns label,text
 
 and in each rank, started with torchrun:
-  rowdex.Loader(dataset, batch_size=256, seed=42, share=\"machine\", share_job=\"run-7\")
+  rowdex.Loader(dataset, batch_size=256, seed=42, share=rowdex.Share(job=\"run-7\"))
 
 Start it before the ranks: it says on stdout when they may come. What decides which rows are served must
 be the same there, or they are refused with the option to give. Memory and threads are its own, and
@@ -34,7 +34,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     index: IndexArg,
 
-    /// The name of the job: `share_job` of the ranks' loaders.
+    /// The name of the job: `job` of the `rowdex.Share` of the ranks' loaders.
     #[arg(long, value_name = "JOB")]
     job: String,
 
@@ -46,7 +46,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..))]
     world_size: Option<u32>,
 
-    /// Which of the loaders of a rank this is for: their `share_name` [default: the first that has none].
+    /// Which of the loaders of a rank this is for: `name` of their `Share` [default: the first that has none].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 

@@ -32,7 +32,8 @@ impl Ahead {
     fn go_back(&mut self, handed_out: &Standing) -> Result<()> {
         self.looked = None;
         if !self.past.is_empty() {
-            self.loader.seek(handed_out.epoch(), handed_out.step)?;
+            // An error that was met is one of a batch that was looked at, and not handed out.
+            self.loader.go_back(handed_out.epoch(), handed_out.step)?;
             self.past.clear();
         }
         Ok(())

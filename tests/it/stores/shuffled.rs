@@ -436,6 +436,25 @@ fn requests_that_fail_are_sent_again_and_an_upload_whose_completion_is_not_confi
 }
 
 #[test]
+fn a_small_object_whose_answer_is_lost_is_taken_for_what_it_is() {
+    let Some(s3) = S3::start() else { return };
+    let folder = TempDir::new().unwrap();
+    write_data(&folder.path().join("data"));
+    let lost = Arc::new(AtomicUsize::new(0));
+    let foul = front(s3.address, {
+        let lost = Arc::clone(&lost);
+        move |head, _| match head.starts_with("PUT ") && lost.fetch_add(1, Ordering::Relaxed) == 0 {
+            true => Answer::Lost,
+            false => Answer::Servers,
+        }
+    });
+    let build = format!("build data -o s3://{BUCKET}/train.rdx");
+    succeeds(folder.path(), &environment(foul), &build);
+    assert!(lost.load(Ordering::Relaxed) >= 1);
+    assert!(fails(folder.path(), &environment(foul), &build).contains("exists already"));
+}
+
+#[test]
 fn a_store_that_refuses_is_told_with_the_object_and_what_to_check_and_keeps_no_part() {
     let Some(s3) = S3::start() else { return };
     let (folder, local) = local();

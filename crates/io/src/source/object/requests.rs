@@ -334,6 +334,7 @@ impl Shared {
         }
         let mut attempts = self.attempts().await?;
         let mut mode = if overwrite { PutMode::Overwrite } else { PutMode::Create };
+        let mut is_again = false;
         loop {
             let put = async {
                 let put = self.store.put_opts(path, bytes.clone().into(), mode.clone().into()).await;
@@ -344,8 +345,19 @@ impl Shared {
                 Err(Fault { sort: Sort::Unsupported, .. }) if !matches!(mode, PutMode::Overwrite) => {
                     mode = PutMode::Overwrite;
                 }
+                // An earlier attempt may have put it without an answer.
+                Err(Fault { sort: Sort::Exists, .. }) if is_again && self.has(path, &bytes).await => return Ok(()),
                 Err(fault) => attempts.again(fault).await?,
             }
+            is_again = true;
+        }
+    }
+
+    /// Whether the object has these bytes.
+    async fn has(&self, path: &Path, bytes: &Bytes) -> bool {
+        match self.store.get_opts(path, GetOptions::default()).await {
+            Ok(found) => found.bytes().await.is_ok_and(|found| found == *bytes),
+            Err(_) => false,
         }
     }
 }
