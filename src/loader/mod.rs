@@ -235,7 +235,7 @@ impl Loader {
     fn steps_of(&self, epoch: u64) -> u64 {
         let Some(sampler) = self.samplers.first() else { return 0 };
         // A worker of an epoch that was resumed serves no other one.
-        let steps = sampler.packed().map(|_| sampler.steps_of(epoch)).filter(|steps| *steps > 0);
+        let steps = sampler.packed().and_then(|_| sampler.known_steps_of(epoch));
         steps.unwrap_or_else(|| sampler.steps())
     }
 

@@ -97,14 +97,19 @@ pub(crate) struct Epochs {
     next: u64,
     /// Epochs to serve, the current one included; `None` is without end.
     left: Option<u64>,
+    /// Epochs without a step since the last one with any.
+    empty: u32,
     plans: Option<Arc<EpochBatches>>,
     batch: BatchPlan,
 }
 
+/// After so many epochs of packs without a step there will be none with any.
+const MOST_EMPTY: u32 = 64;
+
 impl Epochs {
     /// Starts at batch `next` of `epoch`, or at the first that is left of it.
     pub(crate) fn new(samplers: Arc<[DistributedSampler]>, epoch: u64, next: u64, epochs: Option<u64>) -> Self {
-        Self { samplers, epoch, next, left: epochs, plans: None, batch: BatchPlan::default() }
+        Self { samplers, epoch, next, left: epochs, empty: 0, plans: None, batch: BatchPlan::default() }
     }
 
     /// The plans of the epoch that the next batch is from.
@@ -121,8 +126,11 @@ impl Epochs {
             if self.next < plans.count() {
                 return Ok(Some(plans));
             }
-            // After an epoch without a step there are only such.
-            let Some(epoch) = self.epoch.checked_add(1).filter(|_| plans.count() > 0) else {
+            self.empty = if plans.count() > 0 { 0 } else { self.empty + 1 };
+            // After an epoch without a step there are only such, but for packs, of which a few more or less are made.
+            let most =
+                if self.samplers.first().is_some_and(|sampler| sampler.packed().is_some()) { MOST_EMPTY } else { 0 };
+            let Some(epoch) = self.epoch.checked_add(1).filter(|_| self.empty <= most) else {
                 self.left = Some(0);
                 return Ok(None);
             };

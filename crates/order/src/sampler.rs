@@ -454,7 +454,13 @@ impl DistributedSampler {
     /// How many batches every rank has in an epoch: in all of it, wherever the run was resumed.
     #[doc(hidden)]
     pub fn steps_of(&self, epoch: u64) -> u64 {
-        self.whole(epoch).map_or(0, |whole| whole.steps())
+        self.known_steps_of(epoch).unwrap_or(0)
+    }
+
+    /// The same; `None` of an epoch that is not served.
+    #[doc(hidden)]
+    pub fn known_steps_of(&self, epoch: u64) -> Option<u64> {
+        self.whole(epoch).ok().map(|whole| whole.steps())
     }
 
     /// The first step that is left of an epoch.

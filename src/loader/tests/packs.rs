@@ -103,6 +103,27 @@ fn of_packs(packed: &Arc<Packed>, rank: u32, world: u32, packs: usize, tail: Tai
     DistributedSampler::of_packs(Arc::clone(packed), shard, packs, None).unwrap()
 }
 
+#[test]
+fn epochs_of_packs_without_a_step_are_passed_over_and_others_follow() {
+    let texts = texts(&[3, 3, 1, 1], 4);
+    let packed = texts.global(Pack { block: 2, ..Pack::of(4) });
+    let sampler = of_packs(&packed, 0, 3, 1, Tail::Drop);
+    let steps: Vec<u64> = (0..40).map(|epoch| sampler.plan(epoch).unwrap().steps()).collect();
+    assert!(steps.contains(&0) && steps.contains(&1), "{steps:?}");
+    let loader = || texts.builder(&sampler).threads(1).epochs(40).build().unwrap();
+    assert_eq!(loader().map(Result::unwrap).count() as u64, steps.iter().sum::<u64>());
+    let (mut by_epoch, mut looked_at) = (loader(), loader());
+    for (epoch, steps) in (0..).zip(steps) {
+        assert_eq!(by_epoch.epoch().map(Result::unwrap).count() as u64, steps, "epoch {epoch}");
+        assert_eq!(looked_at.steps(), steps, "epoch {epoch}");
+        for step in 0..steps {
+            assert_eq!(looked_at.peek(epoch, step, 1).unwrap().unwrap().epoch, epoch);
+            looked_at.advance(epoch, step).unwrap();
+        }
+        assert!(looked_at.peek(epoch, steps, 1).unwrap().is_none());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
