@@ -92,8 +92,11 @@ fn decode(text: &str) -> String {
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         let escaped = (byte == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
-        let value =
-            escaped.and_then(|hex| std::str::from_utf8(hex).ok()).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        // Numbers may have a sign, and no escape has.
+        let value = escaped
+            .filter(|hex| hex.iter().all(u8::is_ascii_hexdigit))
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
         decoded.push(value.unwrap_or(byte));
         at += if value.is_some() { 3 } else { 1 };
     }
@@ -119,6 +122,7 @@ mod tests {
         assert_eq!(decode("a%2Fb%20c"), "a/b c");
         assert_eq!(decode("100%"), "100%");
         assert_eq!(decode("%zz%ff"), "%zz%ff");
+        assert_eq!(decode("100%+5%2B5"), "100%+5+5");
     }
 
     #[test]

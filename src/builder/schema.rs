@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use arrow::datatypes::{
+    DECIMAL32_MAX_PRECISION, DECIMAL64_MAX_PRECISION, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType,
+    Field, FieldRef, Fields, Schema, SchemaRef,
+};
 
 use super::difference::{Differences, SchemaDifference};
 use super::partition::Partitions;
@@ -228,6 +231,7 @@ fn merge_types(ours: &DataType, theirs: &DataType, mode: SchemaMode) -> Result<D
         (Dictionary(a, values), Dictionary(b, others)) if values == others => {
             Ok(Dictionary(Box::new(wider_keys(a, b)), values.clone()))
         }
+        _ if mode == SchemaMode::Union && items(ours).is_some() && items(theirs).is_some() => lists(ours, theirs),
         _ if mode == SchemaMode::Union => wider(ours, theirs).ok_or(None),
         _ => Err(None),
     }
@@ -238,9 +242,30 @@ fn wider_keys(a: &DataType, b: &DataType) -> DataType {
     [a, b].into_iter().find(|both| widens(a, both) && widens(b, both)).cloned().unwrap_or(DataType::Int64)
 }
 
+/// The items of lists that are cast to lists of another kind, and whether offsets have 64 bits.
+fn items(data_type: &DataType) -> Option<(&FieldRef, bool)> {
+    match data_type {
+        DataType::List(field) | DataType::FixedSizeList(field, _) => Some((field, false)),
+        DataType::LargeList(field) => Some((field, true)),
+        _ => None,
+    }
+}
+
+/// A list that holds those of two kinds. Their items are cast, so that a type that merely has more fields is none.
+fn lists(ours: &DataType, theirs: &DataType) -> Result<DataType, Option<Difference>> {
+    let (Some((a, large)), Some((b, larger))) = (items(ours), items(theirs)) else { return Err(None) };
+    let named = Arc::new(b.as_ref().clone().with_name(a.name()));
+    let item = merge_field(a, &named, SchemaMode::Union).map_err(Some)?;
+    let both = if large || larger { DataType::LargeList(item) } else { DataType::List(item) };
+    if widens(ours, &both) && widens(theirs, &both) { Ok(both) } else { Err(None) }
+}
+
 /// A type that holds the values of both.
 fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType::{Float32, Float64, Int16, Int32, Int64};
+    if let (Some(ours), Some(theirs)) = (decimal(a), decimal(b)) {
+        return common_decimal(ours, theirs);
+    }
     if widens(a, b) {
         return Some(b.clone());
     }
@@ -248,6 +273,35 @@ fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
         return Some(a.clone());
     }
     [Int16, Int32, Int64, Float32, Float64].into_iter().find(|both| widens(a, both) && widens(b, both))
+}
+
+/// The digits of a decimal, those of them behind the point, and how many its width has room for.
+fn decimal(data_type: &DataType) -> Option<(i16, i16, i16)> {
+    let (precision, scale, room) = match *data_type {
+        DataType::Decimal32(precision, scale) => (precision, scale, DECIMAL32_MAX_PRECISION),
+        DataType::Decimal64(precision, scale) => (precision, scale, DECIMAL64_MAX_PRECISION),
+        DataType::Decimal128(precision, scale) => (precision, scale, DECIMAL128_MAX_PRECISION),
+        DataType::Decimal256(precision, scale) => (precision, scale, DECIMAL256_MAX_PRECISION),
+        _ => return None,
+    };
+    Some((precision.into(), scale.into(), room.into()))
+}
+
+/// The decimal with the digits of both before the point and behind it, no narrower than either. Which file is first
+/// makes no difference.
+fn common_decimal((p, s, room): (i16, i16, i16), (q, t, other): (i16, i16, i16)) -> Option<DataType> {
+    type Width = fn(u8, i8) -> DataType;
+    let scale = s.max(t);
+    let precision = (p - s).max(q - t) + scale;
+    let room = precision.max(room).max(other);
+    let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+    let widths: [(u8, Width); 4] = [
+        (DECIMAL32_MAX_PRECISION, DataType::Decimal32),
+        (DECIMAL64_MAX_PRECISION, DataType::Decimal64),
+        (DECIMAL128_MAX_PRECISION, DataType::Decimal128),
+        (DECIMAL256_MAX_PRECISION, DataType::Decimal256),
+    ];
+    widths.into_iter().find(|(most, _)| i16::from(*most) >= room).map(|(_, of)| of(precision, scale))
 }
 
 fn nullable(field: &FieldRef) -> FieldRef {
@@ -274,6 +328,10 @@ impl Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use arrow::array::{Array, ArrayRef, Decimal128Array, ListArray, RecordBatch};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::util::display::array_value_to_string;
 
     fn merge(mode: SchemaMode, schemas: &[Vec<Field>]) -> Result<SchemaRef> {
         let mut merged = Merged::new(mode);
@@ -345,5 +403,100 @@ mod tests {
         }
         let error = merge(SchemaMode::Union, &[vec![field("x", Int64, true)], vec![field("x", Utf8, true)]]);
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Schema);
+    }
+
+    /// The type that a union has in every order of the files, or the error that it has in every order.
+    fn union(types: &[DataType]) -> Result<DataType> {
+        let of = |types: &[DataType]| {
+            let schemas: Vec<_> = types.iter().map(|of| vec![field("x", of.clone(), true)]).collect();
+            merge(SchemaMode::Union, &schemas).map(|schema| schema.field(0).data_type().clone())
+        };
+        let both = of(types);
+        for first in 0..types.len() {
+            let mut turned = types.to_vec();
+            turned.rotate_left(first);
+            for _ in 0..2 {
+                let other = of(&turned);
+                match (&both, &other) {
+                    (Ok(both), Ok(other)) => assert_eq!(both, other, "{turned:?}"),
+                    (Err(_), Err(error)) => assert_eq!(error.kind(), ErrorKind::Schema),
+                    _ => panic!("{types:?}: {both:?}, and {turned:?}: {other:?}"),
+                }
+                turned.reverse();
+            }
+        }
+        if let Ok(both) = &both {
+            assert!(types.iter().all(|own| widens(own, both)), "{types:?} are not read as {both}");
+        }
+        both
+    }
+
+    #[test]
+    fn a_union_of_decimals_has_the_digits_of_all_in_every_order() {
+        use DataType::*;
+        for (types, both) in [
+            (&[Decimal128(10, 2), Decimal128(12, 4)][..], Decimal128(12, 4)),
+            (&[Decimal128(10, 2), Decimal128(8, 4)], Decimal128(12, 4)),
+            (&[Decimal128(10, 2), Decimal128(8, 4), Decimal128(20, 0)], Decimal128(24, 4)),
+            (&[Decimal128(38, 2), Decimal128(30, 10)], Decimal256(46, 10)),
+            (&[Decimal32(9, 2), Decimal64(12, 6)], Decimal64(13, 6)),
+            (&[Decimal32(9, 0), Decimal32(9, 9)], Decimal64(18, 9)),
+            (&[Decimal32(7, 4), Decimal128(5, 2)], Decimal128(7, 4)),
+            (&[Decimal64(7, 4), Decimal32(7, 4)], Decimal64(7, 4)),
+            (&[Decimal128(5, -2), Decimal128(5, 2)], Decimal128(9, 2)),
+        ] {
+            assert_eq!(union(types).unwrap(), both, "{types:?}");
+        }
+        let error = union(&[Decimal256(76, 0), Decimal256(76, 2), Decimal128(5, 2)]).unwrap_err();
+        assert!(error.to_string().contains("Decimal256(76, 2)") && error.column() == Some("x"), "{error}");
+    }
+
+    #[test]
+    fn a_union_of_lists_of_two_kinds_is_of_the_items_of_both() {
+        use DataType::{Decimal128, FixedSizeList, Int32, Int64, LargeList, List, Struct, Utf8};
+        let item = |of: &DataType| Arc::new(field("item", of.clone(), true));
+        let list = |of: &DataType| List(item(of));
+        let large = |of: &DataType| LargeList(item(of));
+        let fixed = |of: &DataType| FixedSizeList(item(of), 3);
+        let (narrow, fine) = (Decimal128(10, 2), Decimal128(8, 4));
+        for (types, both) in [
+            (&[list(&Int64), large(&Int32)][..], large(&Int64)),
+            (&[list(&Int32), large(&Int64)], large(&Int64)),
+            (&[list(&narrow), large(&fine)], large(&Decimal128(12, 4))),
+            (&[fixed(&Int64), list(&Int32)], list(&Int64)),
+            (&[fixed(&Int64), list(&Int32), large(&Int32)], large(&Int64)),
+            (&[fixed(&Int64), FixedSizeList(item(&Int64), 4), list(&Int32)], list(&Int64)),
+        ] {
+            assert_eq!(union(types).unwrap(), both, "{types:?}");
+        }
+        let point = |names: &[&str]| Struct(names.iter().map(|name| field(name, Int32, true)).collect());
+        assert_eq!(union(&[list(&point(&["x"])), large(&point(&["x"]))]).unwrap(), large(&point(&["x"])));
+        for types in [[list(&Int64), large(&Utf8)], [list(&point(&["x"])), large(&point(&["x", "y"]))]] {
+            let error = union(&types).unwrap_err();
+            assert!(error.hint().is_some_and(|hint| hint.contains("no type holds the values of both")), "{error}");
+        }
+    }
+
+    #[test]
+    fn files_are_read_with_the_types_of_a_union() {
+        let decimals = Decimal128Array::from(vec![Some(1999), None, Some(-5)]).with_precision_and_scale(10, 2).unwrap();
+        let lists = ListArray::new(
+            Arc::new(field("item", decimals.data_type().clone(), true)),
+            OffsetBuffer::from_lengths([2, 0, 1]),
+            Arc::new(decimals.clone()),
+            None,
+        );
+        let (fine, item) = (DataType::Decimal128(38, 10), field("item", DataType::Decimal128(38, 10), true));
+        for (own, other, shown) in [
+            (Arc::new(decimals) as ArrayRef, fine, ["19.9900000000", "", "-0.0500000000"]),
+            (Arc::new(lists), DataType::LargeList(Arc::new(item)), ["[19.9900000000, ]", "[]", "[-0.0500000000]"]),
+        ] {
+            let types = [own.data_type().clone(), other];
+            let served = Arc::new(Schema::new(vec![field("x", union(&types).unwrap(), true)]));
+            let batch = RecordBatch::try_from_iter_with_nullable([("x", own, true)]).unwrap();
+            let read = rowdex_parquet::finish(&batch, &served).unwrap();
+            let text = |row| array_value_to_string(read.column(0), row).unwrap();
+            assert_eq!([text(0), text(1), text(2)], shown);
+        }
     }
 }

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type};
 use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use rowdex_base::once::Once;
+
+type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
 fn of_one() -> &'static Arc<ScalarUDF> {
     static OF_ONE: Once<Arc<ScalarUDF>> = Once::new();
@@ -21,10 +23,10 @@ fn of_one() -> &'static Arc<ScalarUDF> {
 
 /// The same number with one NaN and one zero; other types as they are.
 pub(super) fn canonical(expr: Expr, data_type: &DataType) -> Expr {
-    match (data_type, expr) {
-        (DataType::Float32 | DataType::Float64, Expr::Literal(value, metadata)) => Expr::Literal(one(value), metadata),
-        (DataType::Float32 | DataType::Float64, expr) => of_one().call(vec![expr]),
-        (_, expr) => expr,
+    match expr {
+        expr if !data_type.is_floating() => expr,
+        Expr::Literal(value, metadata) => Expr::Literal(one(value), metadata),
+        expr => of_one().call(vec![expr]),
     }
 }
 
@@ -35,6 +37,9 @@ fn one(value: ScalarValue) -> ScalarValue {
         }
         ScalarValue::Float32(Some(value)) => {
             ScalarValue::Float32(Some(if value.is_nan() { f32::NAN } else { value + 0.0 }))
+        }
+        ScalarValue::Float16(Some(value)) => {
+            ScalarValue::Float16(Some(if value.is_nan() { Half::NAN } else { value + Half::ZERO }))
         }
         other => other,
     }
@@ -73,6 +78,10 @@ impl ScalarUDFImpl for Canonical {
                     DataType::Float32 => {
                         let one = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
                         Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(one))
+                    }
+                    DataType::Float16 => {
+                        let one = |value: Half| if value.is_nan() { Half::NAN } else { value + Half::ZERO };
+                        Arc::new(values.as_primitive::<Float16Type>().unary::<_, Float16Type>(one))
                     }
                     _ => values,
                 };

@@ -14,10 +14,9 @@ use datafusion_expr::sqlparser::ast;
 use datafusion_expr::{
     AggregateUDF, Expr, ExprSchemable, HigherOrderUDF, Operator, ScalarUDF, TableSource, Volatility, WindowUDF, lit,
 };
-use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 
-use super::apart::simplified;
+use super::apart::Simplifier;
 use super::bounded::Deadline;
 use super::evaluated::{check_depth, compares, levels, planned, worked_out};
 use super::truth::term;
@@ -123,7 +122,7 @@ pub(super) struct Planner {
     own: Arc<DFSchema>,
     /// As the planner is to see it.
     seen: DFSchema,
-    simplifier: ExprSimplifier,
+    simplifier: Simplifier,
     deadline: Deadline,
 }
 
@@ -132,7 +131,7 @@ impl Planner {
         let own = Arc::new(planned(schema)?);
         let seen = DFSchema::try_from(of_one_unit(own.as_arrow()));
         let seen = seen.map_err(|error| unfit("the columns cannot be used", &error))?;
-        let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_schema(Arc::clone(&own)).build());
+        let simplifier = Simplifier::new(SimplifyContext::builder().with_schema(Arc::clone(&own)).build());
         Ok(Self { own, seen, simplifier, deadline })
     }
 
@@ -140,7 +139,7 @@ impl Planner {
     pub(super) fn one(&self, condition: &ast::Expr) -> Result<Expr> {
         let Self { own, seen, simplifier, deadline } = self;
         let options = ParserOptions { enable_ident_normalization: false, ..ParserOptions::default() };
-        let written = Written::new(condition, own, simplifier);
+        let written = Written::new(condition, own, simplifier.rules());
         let expr = SqlToRel::new_with_options(functions(), options)
             .sql_to_expr(condition.clone(), seen, &mut PlannerContext::new())
             .and_then(|expr| expr.transform_up(unaliased).map(|done| done.data))
@@ -149,10 +148,10 @@ impl Planner {
         let expr = expr
             .transform_up(|expr| {
                 deadline.check()?;
-                divided(expr, own)?.transform_data(|expr| written.adapt(expr))
+                divided(expr, own)?.transform_data(|expr| keyed(expr, own))?.transform_data(|expr| written.adapt(expr))
             })
             .map(|done| done.data)
-            .and_then(|expr| simplifier.coerce(expr, own))
+            .and_then(|expr| simplifier.rules().coerce(expr, own))
             .map_err(|error| unfit("its types do not fit", &error))?;
         if written_out(&expr) > MOST_WRITTEN_OUT {
             return Err(wrong("it nests `coalesce`, `nullif` or divisions too deep")
@@ -181,7 +180,7 @@ impl Planner {
     }
 
     fn simplified(&self, expr: Expr) -> Result<Expr> {
-        let simple = simplified(expr, &self.simplifier, self.deadline);
+        let simple = self.simplifier.simplified(expr, self.deadline);
         simple.map_err(|error| unfit("it cannot be simplified", &error))
     }
 }
@@ -293,6 +292,52 @@ fn divided(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
     })
 }
 
+/// What maps are asked for becomes a value of the type of their keys: only those are compared with one another.
+fn keyed(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
+    let Expr::ScalarFunction(ScalarFunction { func, mut args }) = expr else { return Ok(Transformed::no(expr)) };
+    if func.name() != "get_field" {
+        return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })));
+    }
+    let mut names = args.iter_mut();
+    let mut data_type = names.next().and_then(|of| of.get_type(schema).ok()).unwrap_or(DataType::Null);
+    for name in names {
+        let Expr::Literal(value, _) = name else { break };
+        let below = match &data_type {
+            DataType::Struct(fields) => {
+                let name = value.try_as_str().flatten();
+                name.and_then(|name| fields.find(name)).map(|(_, field)| field.data_type().clone())
+            }
+            DataType::Map(entries, _) => match entries.data_type() {
+                DataType::Struct(both) if both.len() == 2 => {
+                    *value = key(value, both[0].data_type())?;
+                    Some(both[1].data_type().clone())
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(below) = below else { break };
+        data_type = below;
+    }
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
+}
+
+/// The key of a map as it is written, in the type of its keys.
+fn key(written: &ScalarValue, data_type: &DataType) -> Fallible<ScalarValue> {
+    let plain = match data_type {
+        DataType::Dictionary(_, values) => values.as_ref(),
+        other => other,
+    };
+    // A number that is rounded would be another key.
+    let is_same = |key: &ScalarValue| {
+        !written.data_type().is_numeric() || key.cast_to(&written.data_type()).is_ok_and(|back| back == *written)
+    };
+    match written.cast_to(plain).ok().filter(is_same) {
+        Some(key) => Ok(key),
+        None => plan_err!("the keys of the map are of type {plain}, and {written} is none"),
+    }
+}
+
 fn zero_of(value: &ScalarValue) -> ScalarValue {
     ScalarValue::new_zero(&value.data_type()).unwrap_or(ScalarValue::Null)
 }
@@ -345,6 +390,9 @@ pub(super) fn columns(expr: &Expr, schema: &SchemaRef) -> Vec<String> {
         })
     });
     drop(walked);
+    for path in &mut paths {
+        path.truncate(through_structs(path, schema));
+    }
     // A dot in a name would make the path of another column of it.
     let plain = |path: &Path| {
         let start = format!("{}.", path[0]);
@@ -365,4 +413,18 @@ pub(super) fn columns(expr: &Expr, schema: &SchemaRef) -> Vec<String> {
         }
     }
     kept.iter().map(|path| path.join(".")).collect()
+}
+
+/// How many steps of a path lead through structs: what is asked of a map is no column of its own.
+fn through_structs(path: &[String], schema: &SchemaRef) -> usize {
+    let Some((first, rest)) = path.split_first() else { return 0 };
+    let mut data_type = schema.field_with_name(first).ok().map(|field| field.data_type());
+    let below = rest.iter().take_while(|name| {
+        data_type = match data_type {
+            Some(DataType::Struct(fields)) => fields.find(name).map(|(_, field)| field.data_type()),
+            _ => None,
+        };
+        data_type.is_some()
+    });
+    1 + below.count()
 }

@@ -461,3 +461,105 @@ fn bounds_decide_what_they_can_and_nothing_else() {
     same([true, true, false], 10, 20, None, "id is null");
     same([true, false, false], 7, 7, Some(false), "id = 7");
 }
+
+fn kept_of(batch: &RecordBatch, text: &str) -> Result<Vec<usize>> {
+    let condition = Condition::parse(&[text.to_owned()], &batch.schema())?;
+    Ok(condition.over(&batch.schema())?.rows(batch)?.set_indices().collect())
+}
+
+#[test]
+fn halves_are_compared_by_value_as_other_floating_point_numbers_are() {
+    let values = [0.0, -0.0, f32::NAN, -f32::NAN, 1.5, f32::NEG_INFINITY];
+    let halves: Float16Array = values.iter().map(|value| Some(half::f16::from_f32(*value))).collect();
+    assert!(halves.value(3).is_sign_negative() && halves.value(1).is_sign_negative());
+    let halves: ArrayRef = Arc::new(halves);
+    let zeros: Float16Array = values.iter().map(|_| Some(half::f16::NEG_ZERO)).collect();
+    let columns = [("h", Arc::clone(&halves)), ("same", halves), ("zero", Arc::new(zeros) as ArrayRef)];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let cases: &[(&str, &[usize])] = &[
+        ("h = 0", &[0, 1]),
+        ("h = -0.0", &[0, 1]),
+        ("h < 0", &[5]),
+        ("h >= 0.0", &[0, 1, 2, 3, 4]),
+        ("h in (0.0, 1.5)", &[0, 1, 4]),
+        ("h not in (-0.0)", &[2, 3, 4, 5]),
+        ("h between 0 and 2", &[0, 1, 4]),
+        ("h > 1", &[2, 3, 4]),
+        ("h < 2", &[0, 1, 4, 5]),
+        ("h = zero", &[0, 1]),
+        ("h >= zero and same <= zero", &[0, 1]),
+        ("h = same and h is not distinct from same", &[0, 1, 2, 3, 4, 5]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(kept_of(&batch, text).unwrap_or_else(|error| panic!("{text}: {error}")), *expected, "{text}");
+    }
+}
+
+/// A map of three rows and a null, with keys of a type.
+fn map(keys: ArrayRef) -> ArrayRef {
+    let entries = StructArray::from(vec![
+        (Arc::new(Field::new("key", keys.data_type().clone(), false)), keys),
+        (
+            Arc::new(Field::new("value", DataType::Utf8, true)),
+            Arc::new(StringArray::from(vec![Some("en"), Some("x"), Some("de"), None])) as ArrayRef,
+        ),
+    ]);
+    let field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
+    let nulls = NullBuffer::from(vec![true, true, true, false]);
+    Arc::new(MapArray::new(field, OffsetBuffer::from_lengths([2, 1, 1, 0]), entries, Some(nulls), false))
+}
+
+#[test]
+fn maps_are_asked_for_the_value_of_a_key_and_are_null_where_they_lack_it() {
+    let names = vec!["lang", "other", "lang", "other"];
+    let meta = |map: ArrayRef| {
+        let field = Arc::new(Field::new("attributes", map.data_type().clone(), true));
+        Arc::new(StructArray::from(vec![(field, map)])) as ArrayRef
+    };
+    let texts: [ArrayRef; 3] = [
+        Arc::new(StringArray::from(names.clone())),
+        Arc::new(LargeStringArray::from(names.clone())),
+        Arc::new(StringViewArray::from(names)),
+    ];
+    for keys in texts {
+        let map = map(keys);
+        let id: ArrayRef = Arc::new(Int64Array::from_iter_values(0..4));
+        let batch = RecordBatch::try_from_iter([("attributes", Arc::clone(&map)), ("meta", meta(map)), ("id", id)]);
+        let batch = batch.unwrap();
+        for (text, column, expected) in [
+            ("attributes['lang'] = 'en'", "attributes", &[0][..]),
+            ("attributes['lang'] <> 'en'", "attributes", &[1]),
+            ("attributes['lang'] in ('en', 'de')", "attributes", &[0, 1]),
+            ("attributes['other'] = 'x'", "attributes", &[0]),
+            ("attributes['lang'] is null", "attributes", &[2, 3]),
+            ("attributes['lang'] like 'd%'", "attributes", &[1]),
+            ("attributes['none'] = 'x'", "attributes", &[]),
+            ("meta.attributes['lang'] = 'de'", "meta.attributes", &[1]),
+            ("meta['attributes']['lang'] = 'de'", "meta.attributes", &[1]),
+        ] {
+            let schema = batch.schema();
+            let condition = Condition::parse(&[text.to_owned()], &schema).unwrap();
+            assert_eq!(condition.columns(), [column], "{text}");
+            rowdex_projection::Projection::columns(&schema, condition.columns()).unwrap();
+            let predicate = condition.over(&schema).unwrap();
+            let rows: Vec<usize> = predicate.rows(&batch).unwrap().set_indices().collect();
+            assert_eq!(rows, expected, "{text} of {}", schema.field(0).data_type());
+            assert!(predicate.terms().is_empty(), "{text}: {:?}", predicate.terms());
+            let truth = predicate.truth(&[]);
+            assert!(!truth.is_never() && !truth.is_always(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn keys_of_maps_are_of_their_type() {
+    let map = map(Arc::new(Int32Array::from(vec![7, 8, 7, 8])));
+    let batch = RecordBatch::try_from_iter([("attributes", map)]).unwrap();
+    assert_eq!(kept_of(&batch, "attributes[7] = 'en'").unwrap(), [0]);
+    assert_eq!(kept_of(&batch, "attributes[8] is not null").unwrap(), [0]);
+    assert_eq!(kept_of(&batch, "attributes[9] is null").unwrap(), [0, 1, 2, 3]);
+    for text in ["attributes['lang'] = 'en'", "attributes[3000000000] = 'en'"] {
+        let error = kept_of(&batch, text).unwrap_err();
+        assert!(error.to_string().contains("the keys of the map are of type Int32"), "{text}: {error}");
+    }
+}

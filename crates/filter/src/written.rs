@@ -152,6 +152,9 @@ impl<'a> Written<'a> {
                 Ok(None)
             }
             (Expr::Literal(value, _), _) if is_number => self.number(value, &data_type),
+            (Expr::Literal(value, _), _) if data_type.is_decimal() => {
+                Ok(value.try_as_str().flatten().and_then(|text| among_text(text, &data_type)))
+            }
             _ => Ok(self.time(written, &data_type)),
         }
     }
@@ -305,6 +308,32 @@ fn digits(condition: &ast::Expr) -> Digits {
     });
     debug_assert!(walked.is_continue());
     found
+}
+
+/// Where a number lies that is written as text, with or without an exponent. Casting the text would round it.
+fn among_text(text: &str, data_type: &DataType) -> Option<Among> {
+    let is_negative = text.starts_with('-');
+    let number = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (number, exponent) = match number.split_once(['e', 'E']) {
+        Some((number, exponent)) => (number, exponent.parse::<i16>().ok()?),
+        None => (number, 0),
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let mut digits = format!("{whole}{part}");
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    // Zeros make room for the point, which the exponent moves.
+    let moved = usize::from(exponent.unsigned_abs());
+    let mut point = whole.len();
+    if exponent < 0 {
+        digits.insert_str(0, &"0".repeat(moved));
+    } else {
+        digits.push_str(&"0".repeat(moved));
+        point += moved;
+    }
+    let (whole, part) = digits.split_at(point);
+    among_numbers(&format!("{}.{part}", whole.trim_start_matches('0')), is_negative, data_type)
 }
 
 /// Where digits with a point lie among integers or decimals.

@@ -132,6 +132,41 @@ fn decimals_are_compared_with_numbers_of_more_digits() {
 }
 
 #[test]
+fn decimals_are_compared_with_the_digits_that_text_has() {
+    let numbers = [
+        ("'19.99'", 19_990_000_000),
+        ("'19.999'", 19_999_000_000),
+        ("'19.991'", 19_991_000_000),
+        ("'+19.9900'", 19_990_000_000),
+        ("'-19.991'", -19_991_000_000),
+        ("'20'", 20 * UNIT),
+        ("'20.'", 20 * UNIT),
+        ("'.001'", 1_000_000),
+        ("'1999.1e-2'", 19_991_000_000),
+        ("'1.9991E1'", 19_991_000_000),
+        ("'99.999'", 99_999_000_000),
+        ("'100'", 100 * UNIT),
+        ("'-1e300'", i128::MIN),
+    ];
+    let values = [Some(1999_i128), Some(2000), Some(-1999), Some(9999), Some(-2000), Some(0), None];
+    let exact: Vec<_> = values.iter().map(|value| value.map(|value| value * UNIT / 100)).collect();
+    let wide = Decimal128Array::from(values.to_vec()).with_precision_and_scale(4, 2).unwrap();
+    agrees(&(Arc::new(wide) as ArrayRef), &exact, &numbers);
+    let small = values.iter().map(|value| value.map(|value| value as i32));
+    let small = Decimal32Array::from_iter(small).with_precision_and_scale(4, 2).unwrap();
+    agrees(&(Arc::new(small) as ArrayRef), &exact, &numbers);
+}
+
+#[test]
+fn text_that_is_no_number_beside_a_decimal_is_refused() {
+    let price: ArrayRef = Arc::new(Decimal128Array::from(vec![1999]).with_precision_and_scale(10, 2).unwrap());
+    for text in ["c > 'abc'", "c = '1.2.3'", "c in ('1-2')", "c = '.'"] {
+        let error = kept(&price, text).unwrap_err();
+        assert_eq!(error.kind(), rowdex_base::error::ErrorKind::InvalidArgument, "{text}: {error}");
+    }
+}
+
+#[test]
 fn times_are_compared_with_finer_ones() {
     let hours = |hours: i128| hours * 3600 * UNIT;
     let texts = [

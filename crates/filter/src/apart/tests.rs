@@ -1,0 +1,210 @@
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::{DataType, Int32Type};
+use datafusion_common::ScalarValue;
+
+use crate::{Bounds, Condition, Predicate, Truth};
+use rowdex_base::error::Result;
+
+fn seconds(of: [Option<i64>; 4]) -> TimestampSecondArray {
+    TimestampSecondArray::from_iter(of)
+}
+
+/// 2024-01-01 00:00:00.
+const NEW_YEAR: i64 = 1_704_067_200;
+
+fn batch() -> RecordBatch {
+    let half_hour = 1800;
+    let at = [Some(NEW_YEAR - half_hour), Some(NEW_YEAR), Some(NEW_YEAR - 3 * half_hour), None];
+    let fine = TimestampNanosecondArray::from_iter(at.map(|at| at.map(|at| at * 1_000_000_000)));
+    let columns: [(&str, ArrayRef); 10] = [
+        (
+            "price",
+            Arc::new(
+                Decimal128Array::from(vec![Some(1999), Some(1900), Some(2004), None])
+                    .with_precision_and_scale(10, 2)
+                    .unwrap(),
+            ),
+        ),
+        ("n", Arc::new(Int32Array::from(vec![Some(5), Some(6), Some(-7), None]))),
+        ("big", Arc::new(Int64Array::from(vec![Some(3_000_000_000), Some(5), Some(6), None]))),
+        ("unsigned", Arc::new(UInt8Array::from(vec![Some(200), Some(5), Some(0), None]))),
+        ("at", Arc::new(TimestampMicrosecondArray::from_iter(at.map(|at| at.map(|at| at * 1_000_000))))),
+        ("whole", Arc::new(seconds(at))),
+        ("fine", Arc::new(fine)),
+        ("zoned", Arc::new(seconds(at).with_timezone("Europe/Berlin"))),
+        ("text", Arc::new(StringArray::from(vec![Some("a\\nb"), Some("nb"), Some("\\frac{n}{\nb}"), None]))),
+        ("kind", Arc::new([Some("5"), Some("6"), Some("x"), None].into_iter().collect::<DictionaryArray<Int32Type>>())),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true))).unwrap()
+}
+
+fn over(batch: &RecordBatch, text: &str) -> Result<Predicate> {
+    Condition::parse(&[text.to_owned()], &batch.schema())?.over(&batch.schema())
+}
+
+/// What a condition may come to where bounds are just the values of one row.
+fn within(batch: &RecordBatch, predicate: &Predicate, row: usize) -> Truth {
+    let bounds = |(path, _): &(Vec<String>, DataType)| {
+        let value = ScalarValue::try_from_array(batch.column_by_name(&path[0]).unwrap(), row).unwrap();
+        let is_null = value.is_null();
+        let bound = (!is_null).then_some(value);
+        Bounds { min: bound.clone(), max: bound, no_null: !is_null, all_null: is_null, lacks: None }
+    };
+    predicate.truth(&predicate.terms().iter().map(bounds).collect::<Vec<_>>())
+}
+
+fn are_kept(cases: &[(&str, &[usize])]) {
+    let batch = batch();
+    let mut wrong = Vec::new();
+    for (text, expected) in cases {
+        let predicate = over(&batch, text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let kept: Vec<usize> =
+            predicate.rows(&batch).unwrap_or_else(|error| panic!("{text}: {error}")).set_indices().collect();
+        if kept != *expected {
+            wrong.push(format!("{text}: {kept:?}, not {expected:?}"));
+        }
+        for row in 0..batch.num_rows() {
+            let truth = within(&batch, &predicate, row);
+            let is_kept = expected.contains(&row);
+            if is_kept && truth.is_never() || !is_kept && truth.is_always() {
+                wrong.push(format!("{text}: row {row} is decided wrongly by its bounds: {truth:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn casts_that_change_values_are_of_the_values_and_not_of_what_they_are_compared_with() {
+    are_kept(&[
+        ("price::int = 19", &[0, 1]),
+        ("price::int <> 19", &[2]),
+        ("price::int > 19", &[2]),
+        ("price::int <= 19", &[0, 1]),
+        ("19 < price::int", &[2]),
+        ("price::int in (19)", &[0, 1]),
+        ("price::int not in (19, 21)", &[2]),
+        ("price::int in (1, 2, 3, 4, 19)", &[0, 1]),
+        ("price::int between 19 and 19", &[0, 1]),
+        ("case price::int when 19 then true else false end", &[0, 1]),
+        ("not (price::int = 19)", &[2]),
+        ("price::int is distinct from 19", &[2, 3]),
+        ("price::int is not distinct from 19", &[0, 1]),
+        ("price::decimal(10,1) = 20.0", &[0, 2]),
+        ("try_cast(price as bigint) = 19 and n > 0", &[0, 1]),
+        ("arrow_cast(price, 'Int32') = 19", &[0, 1]),
+        ("arrow_try_cast(price, 'Int32') = 19", &[0, 1]),
+        ("coalesce(price::int, 19) = 19", &[0, 1, 3]),
+        ("(price::int)::bigint = 19", &[0, 1]),
+        ("price::int + 1 = 20", &[0, 1]),
+    ]);
+}
+
+#[test]
+fn what_does_not_fit_the_type_of_a_cast_is_null_or_an_error() {
+    are_kept(&[
+        ("try_cast(big as int) <> 5", &[2]),
+        ("try_cast(big as int) = 5", &[1]),
+        ("try_cast(big as int) is null", &[0, 3]),
+        ("try_cast(big as int) not in (5, 7)", &[2]),
+        ("try_cast(unsigned as tinyint) <> 5", &[2]),
+        ("arrow_try_cast(big, 'Int32') <> 5", &[2]),
+        ("try_cast(kind as int) > 5", &[1]),
+        ("try_cast(kind as int) in (5, 6)", &[0, 1]),
+    ]);
+    let error = over(&batch(), "big::int <> 5").unwrap().rows(&batch()).unwrap_err();
+    assert!(error.to_string().contains("3000000000"), "{error}");
+}
+
+#[test]
+fn timestamps_are_cast_before_they_are_compared() {
+    are_kept(&[
+        // The clock of Berlin showed 2024-01-01 00:30 at 23:30 in UTC; `at` is read there, and `zoned` is such a moment.
+        ("at at time zone 'Europe/Berlin' >= '2024-01-01'", &[1]),
+        ("at at time zone 'Europe/Berlin' < '2024-01-01'", &[0, 2]),
+        ("zoned >= '2024-01-01'", &[0, 1]),
+        ("whole::timestamp(9) = timestamp '2024-01-01 00:00:00.5'", &[]),
+        ("whole::timestamp(9) < timestamp '2024-01-01 00:00:00.5'", &[0, 1, 2]),
+        ("whole::timestamp(9) >= timestamp '2024-01-01 00:00:00.5'", &[]),
+        ("at::date = '2023-12-31'", &[0, 2]),
+        ("arrow_cast(fine, 'Timestamp(Second, None)') = '2024-01-01'", &[1]),
+    ]);
+}
+
+#[test]
+fn casts_that_keep_values_are_decided_by_bounds() {
+    let batch = batch();
+    for (text, expected) in [
+        ("n::bigint > 5", [Some(false), Some(true), Some(false), None]),
+        ("try_cast(n as bigint) in (5, 7)", [Some(true), Some(false), Some(false), None]),
+        ("n::decimal(12,2) <= 5.00", [Some(true), Some(false), Some(true), None]),
+        ("n::string = '-7'", [Some(false), Some(false), Some(true), None]),
+        ("price::decimal(12,4) = 19.9900", [Some(true), Some(false), Some(false), None]),
+        ("arrow_cast(unsigned, 'Int16') < 5", [Some(false), Some(false), Some(true), None]),
+        ("kind = '6'", [Some(false), Some(true), Some(false), None]),
+    ] {
+        let predicate = over(&batch, text).unwrap();
+        assert_eq!(predicate.terms().len(), 1, "{text}");
+        let rows = predicate.rows(&batch).unwrap();
+        for (row, expected) in expected.iter().enumerate() {
+            assert_eq!(rows.value(row), *expected == Some(true), "{text}: row {row}");
+            let truth = within(&batch, &predicate, row);
+            let told = [truth.may_be_true, truth.may_be_false, truth.may_be_null];
+            assert_eq!(told, [*expected == Some(true), *expected == Some(false), expected.is_none()], "{text}: {row}");
+        }
+    }
+}
+
+#[test]
+fn regular_expressions_find_backslashes() {
+    are_kept(&[
+        (r"text ~ '\\n'", &[0]),
+        (r"text ~ '\\frac'", &[2]),
+        (r"text ~ '\\'", &[0, 2]),
+        (r"text !~ '\\n'", &[1, 2]),
+        (r"not (text ~ '\\n')", &[1, 2]),
+        (r"text ~* '\\N'", &[0]),
+        (r"text !~* '\\FRAC'", &[0, 1]),
+        (r"regexp_like(text, '\\n')", &[0]),
+        (r"regexp_like(text, '\\N', 'i')", &[0]),
+        (r"regexp_like(text, '^a\\nb$')", &[0]),
+        (r"text ~ '^\\'", &[2]),
+        (r"text ~ 'a\\|\\f'", &[0, 2]),
+        (r"text ~ case when true then '\\n' else text end", &[0]),
+        (r"text ~ '\n'", &[2]),
+        (r"text ~ '^\w+$'", &[1]),
+        (r"text ~ '^n'", &[1]),
+        (r"regexp_like(text, concat('\', '\n'))", &[0]),
+        (r"text ~ null", &[]),
+    ]);
+}
+
+#[test]
+fn regular_expressions_that_are_none_are_refused_before_anything_is_read() {
+    let schema = batch().schema();
+    for text in [r"text ~ '\\('", r"regexp_like(text, '\w[')", "text ~ '('", r"text !~* '\\{2,1}'"] {
+        let error = Condition::parse(&[text.to_owned()], &schema).unwrap_err();
+        assert!(error.to_string().contains("egular expression") || error.to_string().contains("regex"), "{error}");
+    }
+}
+
+#[test]
+fn years_are_compared_beyond_those_that_the_unit_of_a_column_has() {
+    let all: &[usize] = &[0, 1, 2];
+    are_kept(&[
+        ("extract(year from fine) between 1900 and 2500", all),
+        ("extract(year from fine) < 2300", all),
+        ("date_part('year', fine) <= 2262", all),
+        ("extract(year from fine) <> 1600", all),
+        ("extract(year from fine) >= 1677", all),
+        ("extract(year from fine) not in (2300)", all),
+        ("extract(year from fine) > 2300", &[]),
+        ("not (extract(year from fine) > 2300)", all),
+        ("extract(year from fine) = 2023", &[0, 2]),
+        ("extract(year from zoned) = 2024", &[0, 1]),
+        ("date_part('month', fine) = 12", &[0, 2]),
+        ("extract(year from whole) < 300000", all),
+    ]);
+}
