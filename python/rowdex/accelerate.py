@@ -129,7 +129,11 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         if spec.tail != "wrap" or spec.replicas != 1 or spec.world_size == 1:
             self.remainder = 0
             return batch
+        if epoch != self._dealer._resumed_epoch:
+            self._dealer._resumed_epoch = None
         found = dealt(self._dealer, epoch, step)
+        # It is whole when it comes again.
+        self._dealer._resumed_epoch = None
         self.remainder = found.real if found.real < found.total else 0
         rows = found.rows[spec.rank]
         if rows is None:

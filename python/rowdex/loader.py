@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal
 
 from . import native
-from .batch import OF_SEQUENCES, Batch
+from .batch import Batch
 from .dataset import Dataset
 from .frameworks import counted as _counted
 from .frameworks import running as _running
@@ -165,7 +165,7 @@ class Loader:
             **_sequences.options(tokens),
         }
         sequences = _sequences.arguments(sampler.spec.pack, output, tokens, dataset)
-        arrays = () if sequences is None else OF_SEQUENCES
+        arrays = _sequences.names(sequences)
         added = Added(row_ids, pads, substituted).checked([*dataset.column_names, *arrays], output)
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
@@ -178,7 +178,8 @@ class Loader:
 
     def _start(self) -> None:
         """All that belongs to a run, and not to the arguments."""
-        self._loaded_epoch = self._sampler._resumed_epoch
+        resumed = self._sampler._resumed_epoch
+        self._loaded_epoch = resumed if resumed == self._sampler.epoch else None
         # Where the iteration began of which no batch was asked for yet.
         self._begun: tuple[int, int] | None = None
         self._iterations = 0
@@ -404,6 +405,9 @@ class Loader:
         """
         epoch = epoch_number(epoch)
         self._told_epoch = True
+        if self._failed:
+            # Frameworks call it before each epoch, and would go on past the error unseen.
+            return
         if self._begun is not None and self._begun[0] == epoch:
             return
         if self._loaded_epoch is not None:
@@ -478,7 +482,6 @@ class Loader:
         one of another thread that waits for a batch. The loader goes on where it was if it is used again.
         """
         loader = self._loader.made()
-        self._failed.clear()
         if self._mapping is not None:
             self._mapping.close()
         if loader is not None:

@@ -452,11 +452,14 @@ class _Rows(Iterator[int]):
         self._sampler = sampler
         self._rows: Iterator[int] | None = None
         self._ended = False
+        # The epoch that is handed out and its number of steps, unless it ends elsewhere.
+        self._end: tuple[int, int] | None = None
         # The epoch, and how many rows of it this rank has handed out.
         self._place: tuple[int, int] | None = None
 
     def __next__(self) -> int:
         if self._ended:
+            self._over()
             raise StopIteration
         if self._rows is None:
             # Which this has, and is not kept alive by.
@@ -471,20 +474,26 @@ class _Rows(Iterator[int]):
         start = begin
         if self._place is not None and self._place[0] == epoch:
             start = min(max(begin, self._place[1]), total)
-        if start == total:
-            # This rank has no row, and the others have had theirs: the epoch is over.
-            sampler._served, self._ended = (epoch, int(info.steps)), True
+        self._end = (epoch, int(info.steps))
         for refusal in sampler._refusals(served, start):
-            total = start
+            total, self._end = start, None
             yield refusal
         for first in range(start, total, _CHUNK):
             rows = (ctypes.c_uint64 * min(_CHUNK, total - first))()
             call(library.sampler_fill, sampler._at(epoch), epoch, first, len(rows), ctypes.addressof(rows), None)
             for p, row in enumerate(rows, first + 1):
-                # The last step may have fewer rows on this rank, or none.
-                sampler._served = (epoch, int(info.steps) if p == total else served + (p - begin) // size)
+                # The last step may have fewer rows, and a step that this rank has no row of is over with the iteration.
+                rows_over = p - begin if p < total else -(-(p - begin) // size) * size
+                sampler._served = (epoch, served + rows_over // size)
                 self._place, self._ended = (epoch, p), p == total
                 yield row
+        self._over()
+
+    def _over(self) -> None:
+        """Has the sampler stand at the end of the epoch that this was of."""
+        end, self._end = self._end, None
+        if end is not None and self._sampler._served[0] == end[0]:
+            self._sampler._served, self._ended = end, True
 
     def state_dict(self) -> dict[str, Any]:
         epoch, rows = (None, 0) if self._place is None else self._place

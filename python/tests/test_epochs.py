@@ -333,3 +333,14 @@ def test_a_sampler_whose_rows_are_all_out_stands_at_the_next_epoch(rows: int, op
     for sampler, epoch in zip(ranks(), epochs):
         sampler.load_state_dict(states[0])
         assert list(sampler) == epoch
+
+
+def test_ranks_of_uneven_tails_stand_at_the_same_step_after_the_same_step() -> None:
+    ranks = [rowdex.DistributedSampler(range(5), 2, rank, tail="uneven", seed=3) for rank in range(2)]
+    rows = [iter(rank) for rank in ranks]
+    for _ in range(2):
+        for each in rows:
+            next(each)
+        assert ranks[0].state_dict() == ranks[1].state_dict()
+    assert next(rows[0], None) is not None and next(rows[1], None) is None
+    assert ranks[0].state_dict() == ranks[1].state_dict()

@@ -360,6 +360,11 @@ def test_a_value_that_cannot_be_converted_is_an_error_of_its_step_and_no_row_is_
         with pytest.raises(rowdex.SchemaError, match="id"):
             list(loader)
         assert loader.state_dict() == state
+    loader.set_epoch(1)
+    loader.close()
+    with pytest.raises(rowdex.SchemaError, match="id"):
+        list(loader)
+    assert loader.state_dict() == state
     loader.load_state_dict(state)
     with pytest.raises(rowdex.SchemaError, match="id"):
         list(loader)
@@ -403,6 +408,9 @@ def test_an_error_that_was_met_while_looking_ahead_is_not_one_of_the_next_epoch(
         loader.set_epoch(epoch)
         batches = iter(loader)
         assert next(batches)["id"].tolist() == list(range(50))
+        if epoch == 1:
+            # The one before the damage, which is met while this one is handed out.
+            next(batches)
         del batches
     loader.set_epoch(3)
     served = []

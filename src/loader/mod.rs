@@ -460,7 +460,8 @@ impl Loader {
         }
     }
 
-    fn failure(&self) -> Option<&Error> {
+    /// The error that ended it, if one did.
+    pub(crate) fn failure(&self) -> Option<&Error> {
         match &self.over {
             Some(Over::Failed(error)) => Some(error),
             _ => None,

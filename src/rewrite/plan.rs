@@ -197,7 +197,8 @@ impl RewritePlan {
         let parse = || {
             let number = |name: &str| plan.get(name)?.as_u64();
             let hash = |name: &str| u64::from_str_radix(plan.get(name)?.as_str()?, 16).ok();
-            (number("rowdex_rewrite")? == VERSION).then_some(())?;
+            // The first version had the same fields, and another hash of the input.
+            (1..=VERSION).contains(&number("rowdex_rewrite")?).then_some(())?;
             let column = |column: &Value| {
                 Some(ColumnPlan {
                     path: column.get("path")?.as_str()?.to_owned(),
@@ -260,6 +261,8 @@ mod tests {
     fn a_plan_comes_back_from_its_text() {
         let plan = plan();
         assert_eq!(RewritePlan::from_json(&plan.to_json()).unwrap(), plan);
+        let older = plan.to_json().replace("\"rowdex_rewrite\": 2", "\"rowdex_rewrite\": 1");
+        assert_eq!(RewritePlan::from_json(&older).unwrap(), plan);
         let newer = plan.to_json().replace("\"rowdex_rewrite\": 2", "\"rowdex_rewrite\": 3");
         for text in ["", "{}", "[1]", &newer, &plan.to_json()[1..]] {
             assert_eq!(RewritePlan::from_json(text).unwrap_err().kind(), ErrorKind::InvalidArgument, "{text}");

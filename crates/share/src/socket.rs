@@ -9,20 +9,22 @@ use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_peercred, socket_send_buffer_size};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recvmsg, sendmsg, shutdown, socket_with,
+    listen, recvmsg, send, sendmsg, shutdown, socket_with,
 };
 use rustix::process::{PidfdFlags, getuid, pidfd_open};
 
 use super::MOST_MESSAGE;
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::stop;
 use rowdex_io::fs;
 
 /// Connections that may wait to be accepted.
@@ -33,6 +35,9 @@ const MEETING: Duration = Duration::from_secs(30);
 
 /// For so long nobody listens at an address that somebody has just taken.
 const TAKING: Duration = Duration::from_millis(500);
+
+/// The number of the PID namespace that a machine starts with. It is the same on all machines.
+const MACHINE: u64 = 0xEFFF_FFFC;
 
 /// Wakes whoever waits, once and for all.
 #[derive(Debug)]
@@ -93,6 +98,8 @@ enum Process {
 }
 
 impl Peer {
+    /// The process that has connected, or listens. It is in the PID namespace of this one, because processes meet at
+    /// addresses of their namespace: the kernel says 0 of one that cannot be seen from here, which is no process.
     fn of(socket: &OwnedFd) -> Result<Self> {
         let peer = socket_peercred(socket).map_err(|error| failed("cannot tell who is at the other end", error))?;
         let id = peer.pid.as_raw_nonzero().get();
@@ -171,8 +178,33 @@ impl Connection {
         self.peer.id
     }
 
+    /// Whether the process at the other end lives on, although its end of the connection is closed. Waits so long for
+    /// it to end, or until the signal is set: a process closes its files before it has ended. If the system cannot
+    /// tell, it does not live.
+    pub fn is_outlived(&self, most: Duration, stop: &Signal) -> bool {
+        match &self.peer.process {
+            Process::Watched(process) => {
+                let files = [(process.as_fd(), PollFlags::IN), (stop.0.as_fd(), PollFlags::IN)];
+                wait(&files, Some(most)).is_ok_and(|ready| !matches!(ready[..], [true, ..]))
+            }
+            Process::Ended | Process::Unknown => false,
+        }
+    }
+
+    /// Sends what is the last message, without waiting. There is room for it even if the other end has too many to
+    /// read, which others wait for. Says whether it was sent.
+    pub fn send_last(&self, message: &[u8]) -> bool {
+        // The system doubles what it is given, and what it says was doubled before: at least where the limit of a
+        // buffer is not below its default, this one has room again.
+        if let Ok(size) = socket_send_buffer_size(&self.socket) {
+            let _ = set_socket_send_buffer_size(&self.socket, size);
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        retry_on_intr(|| send(&self.socket, message, flags)).is_ok()
+    }
+
     /// Sends a message, with a file if one is given. Waits while the other end has too many to read, until the signal
-    /// is set. Says whether it was sent: not if the other end is gone.
+    /// is set, or the call is to stop. Says whether it was sent: not if the other end is gone.
     pub fn send(&self, message: &[u8], file: Option<BorrowedFd<'_>>, stop: &Signal) -> Result<bool> {
         let files: Vec<BorrowedFd<'_>> = file.into_iter().collect();
         loop {
@@ -191,6 +223,7 @@ impl Connection {
                     if matches!(waited, Waited::Stopped | Waited::Ended) {
                         return Ok(false);
                     }
+                    stop::check()?;
                 }
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Ok(false),
                 Err(error) => return Err(failed("cannot send to another process of this machine", error)),
@@ -314,15 +347,25 @@ pub enum Met {
 ///
 /// A process that does not listen any more may have left its socket to a forked child that knows nothing of it.
 /// Everybody then goes on to the next address, which all find in the same way.
-pub fn meet(address: &str, stop: &Signal) -> Result<Option<Met>> {
+///
+/// Processes of different PID namespaces never connect: they could not watch each other, and what the system says of
+/// a process that cannot be seen from here is no process. Whoever comes second is told so.
+///
+/// # Errors
+/// `Closed` if the call is to stop, `InvalidArgument` if others of this job are in another PID namespace.
+pub fn meet(address: &str, signal: &Signal) -> Result<Option<Met>> {
     let (began, mut tried, mut attempt) = (Instant::now(), Instant::now(), 0_u32);
-    while !stop.is_set() {
-        let name = if attempt == 0 { address.to_owned() } else { format!("{address}/{attempt}") };
+    let namespace = namespace();
+    while !signal.is_set() {
+        stop::check()?;
+        let name = name_of(address, namespace, attempt);
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes())
             .map_err(|error| failed("cannot make an address for the loaders of this machine", error))?;
         let socket = socket()?;
         match bind(&socket, &name) {
             Ok(()) => {
+                // After the address was taken: of two who come at once, one at least sees the other.
+                refuse_others(address, namespace)?;
                 listen(&socket, BACKLOG).map_err(|error| failed("cannot wait for other ranks", error))?;
                 return Ok(Some(Met::First(Listener { socket, address: name })));
             }
@@ -342,6 +385,50 @@ pub fn meet(address: &str, stop: &Signal) -> Result<Option<Met>> {
         }
     }
     Ok(None)
+}
+
+/// The PID namespace of this process; where the system does not tell, that of the machine.
+fn namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(MACHINE, |namespace| namespace.ino())
+}
+
+/// Where processes of a namespace meet, after so many addresses that nobody answers at.
+fn name_of(address: &str, namespace: u64, attempt: u32) -> String {
+    let of_namespace = if namespace == MACHINE { String::new() } else { format!("/{PID}{namespace}") };
+    let of_attempt = if attempt == 0 { String::new() } else { format!("/{attempt}") };
+    format!("{address}{of_namespace}{of_attempt}")
+}
+
+/// What the number of a namespace follows in a name.
+const PID: &str = "pid-";
+
+/// The namespace of a socket at this address, if that is its name.
+fn namespace_of(address: &str, name: &str) -> Option<u64> {
+    let rest = name.strip_prefix(address)?;
+    let mut parts = rest.split('/');
+    if parts.next() != Some("") {
+        return None;
+    }
+    match parts.next().and_then(|part| part.strip_prefix(PID)) {
+        Some(namespace) => namespace.parse().ok(),
+        None => Some(MACHINE),
+    }
+}
+
+/// Fails if processes of another PID namespace meet at this address. Without `/proc` nobody knows.
+fn refuse_others(address: &str, namespace: u64) -> Result<()> {
+    let sockets = std::fs::read("/proc/self/net/unix").unwrap_or_default();
+    let sockets = String::from_utf8_lossy(&sockets);
+    // The last column; an abstract address begins with what is shown as @.
+    let mut names = sockets.lines().filter_map(|line| line.split_once('@')).map(|(_, name)| name);
+    if names.any(|name| namespace_of(address, name).is_some_and(|other| other != namespace)) {
+        let message = "loaders of this job, of the same share name, are in another PID namespace of this machine";
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(
+            "start the containers with one PID namespace, or give the loaders of each container a job name and a \
+             number of ranks of their own",
+        ));
+    }
+    Ok(())
 }
 
 fn socket() -> Result<OwnedFd> {
@@ -418,6 +505,65 @@ mod tests {
         assert_eq!(text, "rows");
         assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(6, None)));
         assert_eq!(&buffer[..6], b"second");
+    }
+
+    #[test]
+    fn there_is_room_for_a_last_message_to_whoever_has_too_many_to_read() {
+        let (_listener, one, other) = pair(&address("last"));
+        let stop = Signal::new().unwrap();
+        stop.set();
+        let mut sent = 0;
+        while one.send(b"a batch", None, &stop).unwrap() {
+            sent += 1;
+        }
+        assert!(one.send_last(b"bye"), "after {sent} messages");
+        drop(one);
+        let (stop, mut buffer) = (Signal::new().unwrap(), Vec::new());
+        for _ in 0..sent {
+            assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(7, None)));
+        }
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(3, None)));
+        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Gone));
+        assert!(other.is_outlived(Duration::from_millis(1), &stop), "this process has only closed its end");
+    }
+
+    #[test]
+    fn whoever_waits_to_send_or_to_meet_ends_when_the_call_is_to_stop() {
+        let address = address("call");
+        let (_listener, one, _other) = pair(&address);
+        let signal = Signal::new().unwrap();
+        let _told = stop::Asked::new(|| true).enter();
+        let full = std::iter::repeat_with(|| one.send(b"a batch", None, &signal)).find_map(Result::err).unwrap();
+        assert_eq!(full.kind(), ErrorKind::Closed);
+        assert_eq!(meet(&address, &signal).unwrap_err().kind(), ErrorKind::Closed);
+    }
+
+    #[test]
+    fn processes_of_another_pid_namespace_are_refused_and_not_met() {
+        let address = address("namespace");
+        let stop = Signal::new().unwrap();
+        let other = SocketAddrUnix::new_abstract_name(name_of(&address, 7, 0).as_bytes()).unwrap();
+        let elsewhere = socket().unwrap();
+        bind(&elsewhere, &other).unwrap();
+        listen(&elsewhere, BACKLOG).unwrap();
+        let error = meet(&address, &stop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("PID namespace") && error.hint().is_some(), "{error}");
+        drop(elsewhere);
+        assert!(matches!(meet(&address, &stop).unwrap(), Some(Met::First(_))));
+    }
+
+    #[test]
+    fn addresses_tell_namespaces_apart() {
+        let named = |namespace, attempt| name_of("group/1", namespace, attempt);
+        assert_eq!([named(MACHINE, 0), named(MACHINE, 2)], ["group/1", "group/1/2"]);
+        for (namespace, attempt) in [(MACHINE, 0), (MACHINE, 12), (7, 0), (71, 3)] {
+            assert_eq!(namespace_of("group/1", &named(namespace, attempt)), Some(namespace));
+            assert_eq!(namespace_of("group/2", &named(namespace, attempt)), None);
+            assert_eq!(namespace_of("group", &named(namespace, attempt)).filter(|other| *other == 7), None);
+        }
+        assert_eq!(namespace_of("group/1", "group/11"), None);
+        assert!(named(u32::MAX.into(), u32::MAX).len() < 40, "the address of a socket has 107 bytes");
     }
 
     #[test]

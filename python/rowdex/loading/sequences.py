@@ -26,11 +26,17 @@ def arguments(pack: Any, output: str, tokens: str | None, dataset: Dataset) -> d
         # Rows of buckets are as long as the longest one, and there is none.
         "capacity": pack.capacity if isinstance(pack, Pack) else 0,
     }  # fmt: skip
-    names = OF_SEQUENCES if pack.labels else OF_SEQUENCES - {"labels"}
-    taken = [name for name in dataset.column_names if name in names]
+    taken = [name for name in dataset.column_names if name in names(made)]
     if taken:
         raise ValueError(
             f"there is a column called {taken[0]!r}, which is also an array that is made of packs: leave it out "
             "(columns= of the Dataset), call it otherwise when the index is built, or use output='arrow'"
         )
     return made
+
+
+def names(made: dict[str, Any] | None) -> frozenset[str]:
+    """What the arrays are called that are made so, besides the tokens."""
+    if made is None:
+        return frozenset()
+    return OF_SEQUENCES if made["labels"] else OF_SEQUENCES - {"labels"}

@@ -51,10 +51,11 @@ class LoaderSteps:
         loader._begun = None
         _counted.check_steps(epoch, first, type(loader).__name__)
         served = _Served(loader, epoch)
-        if first >= len(loader):
+        end = len(loader)
+        if first >= end:
             # A state may have nothing left of its epoch, which ends so.
             next(loader._from(epoch, first), None)
-        for step in range(first, len(loader)):
+        for step in range(first, end):
             yield LoaderStep(served, step)
 
 

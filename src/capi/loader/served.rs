@@ -25,16 +25,19 @@ struct Ahead {
     looked: Option<(u64, u64)>,
     /// Where it stands after each of the batches that it is past, to be published when that is handed out.
     past: VecDeque<Standing>,
+    /// Whether it failed at a batch beyond the next one.
+    failed_ahead: bool,
 }
 
 impl Ahead {
     /// Goes back to the batch after the last one that was handed out.
     fn go_back(&mut self, handed_out: &Standing) -> Result<()> {
         self.looked = None;
-        if !self.past.is_empty() {
-            // An error that was met is one of a batch that was looked at, and not handed out.
+        if !self.past.is_empty() || self.failed_ahead {
+            // An error that was met is one of a batch that was looked at, and comes again when that is due.
             self.loader.go_back(handed_out.epoch(), handed_out.step)?;
             self.past.clear();
+            self.failed_ahead = false;
         }
         Ok(())
     }
@@ -51,7 +54,11 @@ impl Ahead {
             self.loader.advance(epoch, before)?;
             self.past.push_back(self.loader.standing());
         }
-        let found = self.loader.peek(epoch, step, max_rows)?;
+        let found = self.loader.peek(epoch, step, max_rows);
+        if (handed_out.epoch(), handed_out.step) != (epoch, step) {
+            self.failed_ahead |= found.is_err() && self.loader.failure().is_some();
+        }
+        let found = found?;
         self.looked = found.is_some().then_some((epoch, step));
         Ok(found)
     }
@@ -69,7 +76,11 @@ impl Served {
     pub(super) fn new(loader: Loader) -> Self {
         let seen = ArcSwap::from_pointee(Seen { standing: loader.standing(), closed: false });
         let control = loader.control();
-        Self { seen, control, loader: Exclusive::new(Ahead { loader, looked: None, past: VecDeque::new() }) }
+        Self {
+            seen,
+            control,
+            loader: Exclusive::new(Ahead { loader, looked: None, past: VecDeque::new(), failed_ahead: false }),
+        }
     }
 
     pub(super) fn control(&self) -> &Control {
@@ -93,7 +104,7 @@ impl Served {
     pub(super) fn anew(&self, work: impl FnOnce(&mut Loader) -> Result<()>) -> Result<()> {
         let mut ahead = self.loader.lock("loader")?;
         work(&mut ahead.loader)?;
-        (ahead.looked, ahead.past) = (None, VecDeque::new());
+        (ahead.looked, ahead.past, ahead.failed_ahead) = (None, VecDeque::new(), false);
         self.publish(ahead.loader.standing(), Ok(()))
     }
 

@@ -16,11 +16,15 @@ use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::part::Part;
 use crate::loader::{Batch, LoaderStats, NextBatch, Packs};
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::stop;
 use rowdex_order::sampler::DistributedSampler;
 use rowdex_share::{Connection, Met, Received, Signal, meet, read};
 
 /// How long to try again where a reader ends before it has answered.
 const MEETING: Duration = Duration::from_secs(30);
+
+/// How long a process may take to end after its sockets are closed. One that takes longer has closed its loader.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// Delivers the batches of one rank. It meets the others when the first batch is asked for, and again when their reader
 /// has ended in good order. When it goes to another place it stays with them: if the reader is in this process, the
@@ -67,15 +71,29 @@ enum Stage {
     Away,
     /// Where it goes on, if the message has arrived.
     Asked,
+    /// As [`Asked`](Self::Asked), of a reader that it has just met and that has not answered yet.
+    Greeted,
     /// Where it is.
     Here,
 }
+
+/// What was met with while one batch was waited for.
+#[derive(Debug, Default)]
+struct Search {
+    /// Since when no reader has answered.
+    began: Option<Instant>,
+    /// A reader ended without a word, whose process lives.
+    was_let_down: bool,
+}
+
+/// The first so many bytes of the buffer, and a file that came with them.
+type Message = (usize, Option<std::fs::File>);
 
 #[derive(Debug)]
 struct Link {
     // Closed before the reader ends.
     connection: Arc<Connection>,
-    /// The rank that the reader is with, unless it is with none.
+    /// The rank that the reader is with, unless it is with none, or has not answered.
     host: Option<u32>,
     /// If that is this one.
     #[expect(dead_code, reason = "it reads until it is dropped")]
@@ -118,7 +136,7 @@ impl Drop for Client {
 impl Client {
     pub(super) fn new(seat: Seat) -> Result<Self> {
         let shared = Shared { stop: Signal::new()?, stats: Mutex::default(), ends: Mutex::default() };
-        let (sampler, place) = (seat.sampler.clone(), seat.place);
+        let (sampler, place) = (seat.sampler.clone(), begin_of(&seat.sampler, seat.place));
         let at = At {
             link: None,
             stage: Stage::Away,
@@ -160,71 +178,92 @@ impl Client {
         hello.to_bytes()
     }
 
-    /// Meets the others.
-    fn join(&self, at: &mut At) -> Result<Link> {
-        let (seat, stop, began) = (&self.seat, &self.shared.stop, Instant::now());
-        let hello = self.hello(at);
-        loop {
-            let (connection, reader) = match meet(&seat.group.address, stop)?.ok_or_else(closed)? {
-                Met::Joined(connection) => (connection, None),
-                Met::First(listener) => {
-                    let connection = listener.connect()?;
-                    let meeting = match at.left {
-                        Some(left) => Meeting::Again(left as usize),
-                        None => Meeting::First(seat.group.consumers(&at.sampler)),
-                    };
-                    let seat = Seat { sampler: at.sampler.clone(), place: at.place, ..seat.clone() };
-                    let reader = Reader::start(seat, listener, meeting)?;
-                    (connection, Some(reader))
-                }
-            };
-            let connection = Arc::new(connection);
-            *self.shared.ends() = (Arc::downgrade(&connection), reader.as_ref().map(Reader::stopper));
-            if connection.send(&hello, None, stop)? {
-                match connection.receive(&mut at.buffer, stop, None)? {
-                    Received::Message(length, _) => {
-                        return match Answer::parse(at.buffer.get(..length).unwrap_or_default())? {
-                            (_, Answer::Welcome(host)) => Ok(Link { connection, host, reader }),
-                            (_, Answer::Failed(error)) => Err(error),
-                            _ => Err(Error::new(ErrorKind::Internal, "the reader of this machine gave no welcome")),
-                        };
-                    }
-                    Received::Stopped => {
-                        let _ = connection.send(&leaving(), None, stop);
-                        return Err(closed());
-                    }
-                    Received::Gone | Received::TimedOut => {}
-                }
+    /// Meets the others, and tells whoever reads where this rank goes on. Whether it may, the answer says.
+    fn meet(&self, at: &mut At) -> Result<()> {
+        let (seat, signal) = (&self.seat, &self.shared.stop);
+        let (connection, reader) = match meet(&seat.group.address, signal)?.ok_or_else(closed)? {
+            Met::Joined(connection) => (connection, None),
+            Met::First(listener) => {
+                let connection = listener.connect()?;
+                let meeting = match at.left {
+                    Some(left) => Meeting::Again(left as usize),
+                    None => Meeting::First(seat.group.consumers(&at.sampler)),
+                };
+                let seat = Seat { sampler: at.sampler.clone(), place: at.place, ..seat.clone() };
+                let reader = Reader::start(seat, listener, meeting)?;
+                (connection, Some(reader))
             }
-            if stop.is_set() {
-                return Err(closed());
-            }
-            if began.elapsed() > MEETING {
-                return Err(Error::new(ErrorKind::Io, "the reader of this machine ends before it answers"));
-            }
-            // It was about to end.
-            drop((connection, reader));
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        };
+        let connection = Arc::new(connection);
+        *self.shared.ends() = (Arc::downgrade(&connection), reader.as_ref().map(Reader::stopper));
+        // If the reader is about to end, that shows when its answer is waited for.
+        connection.send(&self.hello(at), None, signal)?;
+        (at.link, at.stage) = (Some(Link { connection, host: None, reader }), Stage::Greeted);
+        Ok(())
     }
 
-    /// What the reader says next. If that is not there yet, the reader is told that this rank waits.
-    fn receive(&self, at: &mut At, connection: &Connection, until: Option<Instant>) -> Result<Received> {
-        let stop = &self.shared.stop;
-        let mut received = connection.receive(&mut at.buffer, stop, Some(Duration::ZERO))?;
-        if matches!(received, Received::TimedOut) {
+    /// What the reader says next; nothing if its end of the connection is closed. If nothing is there yet, the reader
+    /// is told that this rank waits.
+    fn receive(&self, at: &mut At, connection: &Connection, until: Option<Instant>) -> Result<Option<Message>> {
+        let signal = &self.shared.stop;
+        let (mut most, mut is_last) = (Some(Duration::ZERO), false);
+        loop {
+            match connection.receive(&mut at.buffer, signal, most)? {
+                Received::Message(length, file) => {
+                    at.waits = false;
+                    return Ok(Some((length, file)));
+                }
+                Received::Gone if !signal.is_set() => {
+                    at.waits = false;
+                    return Ok(None);
+                }
+                Received::Gone | Received::Stopped => {
+                    if at.stage == Stage::Greeted {
+                        // Whoever closed the loader may have done so before there was this connection to end.
+                        let _ = connection.send(&leaving(), None, signal);
+                        at.link = None;
+                    }
+                    return Err(closed());
+                }
+                Received::TimedOut if is_last => return Err(timed_out()),
+                Received::TimedOut => {}
+            }
+            stop::check()?;
             if !at.waits {
-                connection.send(&waiting(), None, stop)?;
+                connection.send(&waiting(), None, signal)?;
                 at.waits = true;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            received = connection.receive(&mut at.buffer, stop, left)?;
-            if matches!(received, Received::TimedOut) {
-                return Err(timed_out());
+            is_last = left.is_some_and(|left| left.is_zero());
+            most = left.into_iter().chain(stop::tick()).min();
+        }
+    }
+
+    /// Lets go of a reader that is gone, to meet the others again; an error if this rank has lost its place with it.
+    fn let_go(&self, at: &mut At, connection: &Connection, search: &mut Search) -> Result<()> {
+        match at.stage {
+            Stage::Greeted => {
+                // It was about to end.
+                if search.began.get_or_insert_with(Instant::now).elapsed() > MEETING {
+                    return Err(Error::new(ErrorKind::Io, "the reader of this machine ends before it answers"));
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            // It ended while this rank was at no place, which has lost nothing.
+            Stage::Away | Stage::Asked => at.left = None,
+            Stage::Here => {
+                // One that ends in good order says so, but for ranks that had too much to read. These see that its
+                // process lives. A second one in a row is not taken for such.
+                if search.was_let_down || !connection.is_outlived(ENDING, &self.shared.stop) {
+                    return Err(gone(connection, at.link.as_ref().and_then(|link| link.host)));
+                }
+                search.was_let_down = true;
+                // Nobody has said how many are left: the most that may come again.
+                at.left = Some(self.seat.group.consumers(&at.sampler).try_into().unwrap_or(u32::MAX));
             }
         }
-        at.waits = false;
-        Ok(received)
+        at.link = None;
+        Ok(())
     }
 
     /// The batches of a memory file.
@@ -268,6 +307,17 @@ impl Client {
     }
 }
 
+/// A place as the reader counts. The one behind the last step of an epoch is the first of the next one.
+fn begin_of(sampler: &DistributedSampler, place: NextBatch) -> NextBatch {
+    // Only a place within an epoch is worth asking for its steps: packs are planned for the answer.
+    let steps = if place.batch > 0 { sampler.steps_of(place.epoch) } else { 0 };
+    // After an epoch without a step there are only such.
+    match place.epoch.checked_add(1).filter(|_| steps > 0 && place.batch >= steps) {
+        Some(epoch) => NextBatch { epoch, batch: 0 },
+        None => place,
+    }
+}
+
 /// The error of a reader that has ended without a word.
 fn gone(connection: &Connection, host: Option<u32>) -> Error {
     let host = host.map_or_else(|| "`rowdex serve`".to_owned(), |rank| format!("rank {rank}"));
@@ -282,32 +332,29 @@ impl Deliver for Client {
         if let Some(error) = at.died.take() {
             return Err(error);
         }
+        let mut search = Search::default();
         loop {
             if at.link.is_none() {
-                (at.link, at.stage) = (Some(self.join(at)?), Stage::Here);
+                self.meet(at)?;
             }
-            let Some(Link { connection, host, .. }) = &at.link else { continue };
-            let (connection, host) = (Arc::clone(connection), *host);
+            let Some(Link { connection, .. }) = &at.link else { continue };
+            let connection = Arc::clone(connection);
             if at.stage == Stage::Away {
                 // If the reader is gone, what it has sent says why.
                 connection.send(&self.hello(at), None, &self.shared.stop)?;
                 at.stage = Stage::Asked;
             }
-            let (length, file) = match self.receive(at, &connection, until)? {
-                Received::Message(length, file) => (length, file),
-                Received::Stopped => return Err(closed()),
-                Received::Gone | Received::TimedOut if self.shared.stop.is_set() => return Err(closed()),
-                Received::Gone if at.stage == Stage::Asked => {
-                    // It ended while this rank was at no place, which has lost nothing.
-                    (at.link, at.left) = (None, None);
-                    continue;
+            let Some((length, file)) = self.receive(at, &connection, until)? else {
+                self.let_go(at, &connection, &mut search)?;
+                stop::check()?;
+                if until.is_some_and(|until| until <= Instant::now()) {
+                    return Err(timed_out());
                 }
-                Received::Gone | Received::TimedOut => {
-                    return Err(gone(&connection, host));
-                }
+                continue;
             };
             let (visit, answer) = Answer::parse(at.buffer.get(..length).unwrap_or_default())?;
-            if visit != at.visit && !matches!(answer, Answer::Bye(_) | Answer::Died(_)) {
+            let is_for_all = visit == 0 || matches!(answer, Answer::Bye(_) | Answer::Died(_));
+            if visit != at.visit && !is_for_all {
                 // It is for the place where this rank was.
                 continue;
             }
@@ -326,14 +373,17 @@ impl Deliver for Client {
                 Answer::Failed(error) | Answer::Died(error) => return Err(error),
                 Answer::End => return Ok(None),
                 Answer::Bye(left) => (at.left, at.link) = (Some(left), None),
-                Answer::Welcome(_) => at.stage = Stage::Here,
+                Answer::Welcome(host) => {
+                    (at.stage, search.began) = (Stage::Here, None);
+                    at.link.iter_mut().for_each(|link| link.host = host);
+                }
             }
         }
     }
 
     fn go_to(&self, sampler: &DistributedSampler, place: NextBatch) -> bool {
         let at = &mut *self.lock();
-        (at.sampler, at.place) = (sampler.clone(), place);
+        (at.sampler, at.place) = (sampler.clone(), begin_of(sampler, place));
         let Some(connection) = at.link.as_ref().map(|link| Arc::clone(&link.connection)) else { return true };
         if at.stage == Stage::Away {
             return true;

@@ -55,6 +55,7 @@ pub(super) fn advice(fact: &Fact, rank: &str) -> String {
         "world size" => exact(format!("--world-size {rank}")),
         "tail" => exact(format!("--tail {}", rank.to_lowercase())),
         "replicas" => exact(format!("--replicas {}", rank.to_lowercase().replace(' ', " --replica-layout "))),
+        "cost of packs" => "deal the packs of both by the same cost, or of neither by one".to_owned(),
         "on_fault" if rank == "Fail" => exact("--on-fault fail".to_owned()),
         "on_fault" => exact(format!("--on-fault substitute --fault-seed {digits}")),
         "number of ranks on this machine" => exact(format!("--ranks {rank}")),

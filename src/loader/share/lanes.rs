@@ -18,6 +18,24 @@ pub(super) struct Lane {
     pub(super) end: Option<u64>,
 }
 
+impl Lane {
+    /// The epoch that it is at, and the step of its rank there that comes next. Ranks are compared by these two: steps
+    /// that are counted over epochs are no measure of packs, because epochs have different numbers of steps.
+    pub(super) fn place(&self) -> (u64, u64) {
+        let Self { sampler, epoch, next, .. } = self;
+        let step = (*next).max(sampler.first_step(*epoch));
+        let Some(part) = sampler.part_of() else { return (*epoch, step) };
+        // A worker's steps are dealt from the first that was left of its rank's epoch.
+        let first = if part.rank.epoch() == *epoch { part.rank.first_step(*epoch) } else { 0 };
+        (*epoch, step.saturating_mul(part.workers).saturating_add(part.worker).saturating_add(first))
+    }
+
+    /// How many steps its rank has in the epoch that it began with.
+    pub(super) fn steps(&self) -> u64 {
+        self.sampler.part_of().map_or(&self.sampler, |part| &part.rank).steps()
+    }
+}
+
 /// What the walk came to, in the order in which the engine hands it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {

@@ -163,6 +163,7 @@ impl Share {
             ("world size", shard.world_size().to_string(), said),
             ("tail", format!("{:?}", shard.tail()), said),
             ("replicas", format!("{} {:?}", shard.replicas(), shard.layout()), said),
+            ("cost of packs", cost_of_packs(sampler), said),
             ("on_fault", format!("{:?}", options.fault), said),
             ("number of ranks on this machine", ranks.to_string(), said),
             (WORKERS, workers, said),
@@ -239,6 +240,12 @@ fn told_columns(schema: &Schema) -> String {
         0..=400 => columns,
         _ => format!("{} columns, {:016x}", schema.fields().len(), xxh3_64(columns.as_bytes())),
     }
+}
+
+/// By which cost packs are dealt to ranks, if they are: what a rank gets depends on it, and no fingerprint tells it.
+fn cost_of_packs(sampler: &DistributedSampler) -> String {
+    let cost = sampler.state().run.and_then(|run| run.cost);
+    cost.map_or_else(|| "none".to_owned(), |cost| cost.to_string())
 }
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {

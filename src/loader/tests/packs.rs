@@ -112,15 +112,21 @@ fn epochs_of_packs_without_a_step_are_passed_over_and_others_follow() {
     assert!(steps.contains(&0) && steps.contains(&1), "{steps:?}");
     let loader = || texts.builder(&sampler).threads(1).epochs(40).build().unwrap();
     assert_eq!(loader().map(Result::unwrap).count() as u64, steps.iter().sum::<u64>());
-    let (mut by_epoch, mut looked_at) = (loader(), loader());
-    for (epoch, steps) in (0..).zip(steps) {
-        assert_eq!(by_epoch.epoch().map(Result::unwrap).count() as u64, steps, "epoch {epoch}");
-        assert_eq!(looked_at.steps(), steps, "epoch {epoch}");
-        for step in 0..steps {
-            assert_eq!(looked_at.peek(epoch, step, 1).unwrap().unwrap().epoch, epoch);
-            looked_at.advance(epoch, step).unwrap();
+    let mut by_epoch = loader();
+    for (epoch, steps) in steps.iter().enumerate() {
+        assert_eq!(by_epoch.epoch().map(Result::unwrap).count() as u64, *steps, "epoch {epoch}");
+    }
+    #[cfg(feature = "capi")]
+    {
+        let mut looked_at = loader();
+        for (epoch, steps) in (0..).zip(steps) {
+            assert_eq!(looked_at.steps(), steps, "epoch {epoch}");
+            for step in 0..steps {
+                assert_eq!(looked_at.peek(epoch, step, 1).unwrap().unwrap().epoch, epoch);
+                looked_at.advance(epoch, step).unwrap();
+            }
+            assert!(looked_at.peek(epoch, steps, 1).unwrap().is_none());
         }
-        assert!(looked_at.peek(epoch, steps, 1).unwrap().is_none());
     }
 }
 

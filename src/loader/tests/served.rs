@@ -121,6 +121,26 @@ fn a_server_refuses_what_differs_and_says_which_option_to_give() {
 }
 
 #[test]
+fn packs_that_are_dealt_by_another_cost_are_refused() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let packed = Arc::new(plans::packed(orders(true, 160), 1));
+        let of_cost = |cost| DistributedSampler::of_packs(Arc::clone(&packed), Shard::new(1, 2).unwrap(), 2, cost);
+        let costs = [None, Some(Cost { linear: 20, quadratic: 1 }), Some(Cost { linear: 20, quadratic: 2 })];
+        let told = |cost: Option<Cost>| cost.map_or_else(|| "none".to_owned(), |cost| cost.to_string());
+        for (own, other) in [(costs[0], costs[1]), (costs[1], costs[0]), (costs[1], costs[2])] {
+            let share = share(2).wait(Duration::from_millis(1));
+            let _server = serving(&fake, &of_cost(own).unwrap(), &options(1 << 20, 1, 0), &share).unwrap();
+            let error = joining(&fake, &of_cost(other).unwrap(), &plain(1), &share).try_next().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            let told = format!("its cost of packs is {}, and not {}", told(other), told(own));
+            assert!(error.to_string().contains(&told), "{error}");
+            assert!(error.hint().unwrap().contains("by the same cost"), "{error:?}");
+        }
+    });
+}
+
+#[test]
 fn one_of_the_ranks_reads_on_when_their_server_ends() {
     in_time(|| {
         let fake = Arc::new(Fake::new(&[40; 10]));

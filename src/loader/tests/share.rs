@@ -5,7 +5,9 @@ use std::thread;
 
 use super::*;
 use crate::loader::share::Share;
+use rowdex_base::stop::Asked;
 use rowdex_order::sampler::ReplicaLayout;
+use rowdex_share::{Connection, Listener, Met, Received, Signal, Writer, meet};
 
 /// Fails if it is not done in time.
 pub(super) fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -806,5 +808,225 @@ fn an_order_that_panics_where_a_rank_says_its_place_is_an_error_for_that_rank() 
         assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
         assert!(error.to_string().contains("finding a rank's place panicked"), "{error}");
         assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+/// A group of one rank, at whose address the test listens in the place of a reader.
+fn answered() -> (Share, Listener) {
+    static JOBS: AtomicU64 = AtomicU64::new(0);
+    let job = format!("answered {} {}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+    let address = rowdex_share::address(rustix::process::getuid().as_raw(), &job, "test");
+    let Some(Met::First(listener)) = meet(&address, &Signal::new().unwrap()).unwrap() else { panic!("it is taken") };
+    (Share::machine().job(job).name("test").ranks(1), listener)
+}
+
+/// The first byte of a message.
+const HELLO: u8 = 1;
+const WELCOME: u8 = 3;
+const END: u8 = 7;
+const WAITING: u8 = 9;
+
+/// What sort of message came; nothing if none did.
+fn heard(connection: &Connection, most: Option<Duration>) -> Option<u8> {
+    let mut buffer = Vec::new();
+    match connection.receive(&mut buffer, &Signal::new().unwrap(), most).unwrap() {
+        Received::Message(..) => Some(buffer[0]),
+        Received::TimedOut => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Says it, as the reader of rank 0, to a rank that has said so many times where it is.
+fn say(connection: &Connection, what: u8, visit: u64) {
+    let mut message = Writer::tagged(what);
+    if what == WELCOME {
+        message.number(0);
+    }
+    message.number(visit);
+    assert!(connection.send(&message.into_bytes(), None, &Signal::new().unwrap()).unwrap());
+}
+
+#[test]
+fn a_rank_that_waits_for_a_batch_or_for_a_reader_ends_when_the_call_is_to_stop() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 2, 4, Tail::Wrap);
+        let (silent, listener) = answered();
+        for share in [share(2).wait(Duration::from_secs(1000)), silent] {
+            let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
+            let is_to_stop = Arc::new(AtomicBool::new(false));
+            let asked = Arc::clone(&is_to_stop);
+            let waiting = thread::spawn(move || {
+                let _asked = Asked::new(move || asked.load(Ordering::Relaxed)).enter();
+                loader.try_next().unwrap_err().kind()
+            });
+            is_to_stop.store(true, Ordering::Relaxed);
+            assert_eq!(waiting.join().unwrap(), ErrorKind::Closed);
+        }
+        drop(listener);
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[test]
+fn a_rank_waits_no_longer_for_a_reader_than_for_a_batch_and_says_once_where_it_is() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
+        let (share, listener) = answered();
+        let options = Options { max_wait: Some(Duration::from_millis(2)), ..options(1 << 20, 1, 1) };
+        let mut loader = joining(&fake, &sampler, &options, &share);
+        for _ in 0..3 {
+            assert_eq!(loader.try_next().unwrap_err().kind(), ErrorKind::TimedOut, "nobody answers");
+        }
+        let connection = listener.accept(&Signal::new().unwrap()).unwrap().unwrap();
+        let said = std::iter::from_fn(|| heard(&connection, Some(Duration::ZERO)));
+        assert_eq!(said.collect::<Vec<_>>(), [HELLO, WAITING]);
+        say(&connection, WELCOME, 1);
+        say(&connection, END, 1);
+        let end = std::iter::repeat_with(|| loader.try_next())
+            .find(|next| !matches!(next, Err(error) if error.kind() == ErrorKind::TimedOut));
+        assert!(end.unwrap().unwrap().is_none(), "it is still the place that it named first");
+    });
+}
+
+#[test]
+fn a_reader_that_ends_without_a_word_but_whose_process_lives_is_followed_by_another_one() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
+        let (share, listener) = answered();
+        let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
+        let served = thread::spawn(move || serve(&mut loader, &sampler, 1).unwrap().len());
+        let connection = listener.accept(&Signal::new().unwrap()).unwrap().unwrap();
+        assert_eq!(heard(&connection, None), Some(HELLO));
+        say(&connection, WELCOME, 1);
+        drop(listener);
+        drop(connection);
+        assert_eq!(served.join().unwrap(), 40);
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[test]
+fn a_reader_that_ends_without_a_word_again_and_again_is_an_error() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
+        let (share, listener) = answered();
+        let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
+        let refused = thread::spawn(move || loader.try_next().unwrap_err());
+        for visit in 1..3 {
+            let connection = listener.accept(&Signal::new().unwrap()).unwrap().unwrap();
+            assert_eq!(heard(&connection, None), Some(HELLO));
+            say(&connection, WELCOME, visit);
+        }
+        let error = refused.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("rank 0") && error.hint().is_some(), "{error}");
+    });
+}
+
+#[test]
+fn a_rank_with_more_to_read_than_fits_its_socket_reads_on_when_the_reader_is_closed() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[1000; 12]));
+        let orders = orders(true, fake.len());
+        let share = share(2).drift(1 << 20).wait(Duration::from_millis(50));
+        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 1, Tail::Wrap)).collect();
+        let options = options(64 << 20, 1, 3);
+        let most = Options { max_wait: Some(Duration::from_secs(2)), ..options.clone() };
+        let mut reads = joining(&fake, &samplers[0], &most, &share);
+        reads.try_next().unwrap().unwrap();
+        let mut paused = joining(&fake, &samplers[1], &options, &share);
+        let first = paused.try_next().unwrap().unwrap();
+        assert_eq!(first.row_ids, samplers[1].plan(0).unwrap().batch(0).unwrap().rows);
+        // The window has room for all, and the socket has not.
+        let held_up = std::iter::from_fn(|| reads.try_next().transpose()).find_map(Result::err);
+        assert_eq!(held_up.unwrap().kind(), ErrorKind::TimedOut);
+        drop(reads);
+        assert_eq!(serve(&mut paused, &samplers[1], 3).unwrap().len(), 3 * 6000 - 1);
+        drop(paused);
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[cfg(feature = "capi")]
+#[test]
+fn the_place_behind_the_last_step_of_an_epoch_is_the_first_of_the_next_one() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let orders = orders(true, 160);
+        let (options, share) = (options(1 << 20, 1, 2), share(2).wait(Duration::from_millis(1)));
+        let whole = sampler(&orders, 0, 2, 4, Tail::Wrap);
+        for sampler in [whole.clone(), whole.worker(1, 2).unwrap()] {
+            let (steps, share) = (sampler.steps(), share.clone().name(format!("{:?}", sampler.steps())));
+            for before in [0, 3] {
+                let alone = Loader::new(each(&fake), vec![sampler.clone()], options.clone()).unwrap();
+                for mut loader in [alone, joining(&fake, &sampler, &options, &share)] {
+                    assert_eq!(loader.by_ref().take(before).map(Result::unwrap).count(), before);
+                    loader.seek(0, steps).unwrap();
+                    for step in 0..steps {
+                        let batch = loader.try_next().unwrap().unwrap();
+                        assert_eq!((batch.epoch, batch.step), (1, step));
+                        assert_eq!(batch.row_ids, sampler.plan(1).unwrap().batch(step).unwrap().rows);
+                    }
+                    loader.seek(1, steps).unwrap();
+                    assert!(loader.try_next().unwrap().is_none(), "there is no epoch after it");
+                }
+            }
+        }
+        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+/// Rows of tokens as a dataset, and their packs. Epochs have different numbers of steps.
+fn packs(rows: u64) -> (tempfile::TempDir, Dataset, Arc<Packed>) {
+    let lengths: Vec<u64> = (0..rows).map(|row| 1 + (row * 7919 + row * row) % 15).collect();
+    let tokens = lengths.iter().map(|length| Some((0..*length as i32).map(Some).collect::<Vec<_>>()));
+    let tokens = arrow::array::ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>(tokens);
+    let (dir, dataset) = one_file([("tokens", Arc::new(tokens) as ArrayRef)], 25, WriterProperties::builder());
+    let packed = Packed::new(orders(true, rows), Arc::new(lengths), Pack { block: 10, ..Pack::of(16) }).unwrap();
+    (dir, dataset, Arc::new(packed))
+}
+
+#[test]
+fn a_rank_that_comes_back_in_a_later_epoch_of_packs_locks_nobody_up() {
+    in_time(|| {
+        let (_dir, dataset, packed) = packs(200);
+        let of_rank =
+            |rank| DistributedSampler::of_packs(Arc::clone(&packed), Shard::new(rank, 2).unwrap(), 1, None).unwrap();
+        let samplers = [of_rank(0), of_rank(1)];
+        let steps = |epoch| samplers[0].steps_of(epoch);
+        // Counted by its own steps, this epoch is far behind where it is by those of epoch 0.
+        let late = (1..100).find(|epoch| epoch * steps(*epoch) > epoch * steps(0) + 12).unwrap();
+        assert!(steps(late) > 16);
+        for memory in [1_000, 4_000, 16_000] {
+            let share = share(2).wait(Duration::from_millis(300));
+            let open = |sampler: &DistributedSampler| {
+                let builder = Loader::builder(&dataset, sampler.clone()).tokens("tokens").memory(memory).threads(1);
+                builder.share(share.clone()).build().unwrap()
+            };
+            let barrier = std::sync::Barrier::new(2);
+            all(samplers.iter().map(open).collect(), |rank, mut loader| {
+                for epoch in 0..late {
+                    assert_eq!(loader.epoch().map(Result::unwrap).count() as u64, steps(epoch));
+                }
+                barrier.wait();
+                if rank == 1 {
+                    drop(loader);
+                    let mut sampler = samplers[1].clone();
+                    sampler.set_epoch(late);
+                    loader = open(&sampler);
+                }
+                // As if each step ended with an operation of all ranks.
+                for step in 0..steps(late) {
+                    let batch = loader.try_next().unwrap().unwrap();
+                    assert_eq!((batch.epoch, batch.step), (late, step));
+                    assert_eq!(batch.row_ids, samplers[rank].plan(late).unwrap().batch(step).unwrap().rows);
+                    barrier.wait();
+                }
+            });
+        }
     });
 }

@@ -121,7 +121,7 @@ fn what_does_not_fit_the_type_of_a_cast_is_null_or_an_error() {
 #[test]
 fn timestamps_are_cast_before_they_are_compared() {
     are_kept(&[
-        // The clock of Berlin showed 2024-01-01 00:30 at 23:30 in UTC; `at` is read there, and `zoned` is such a moment.
+        // The clock of Berlin showed 2024-01-01 00:30 at 23:30 in UTC; `at` is read there, and `zoned` is a moment.
         ("at at time zone 'Europe/Berlin' >= '2024-01-01'", &[1]),
         ("at at time zone 'Europe/Berlin' < '2024-01-01'", &[0, 2]),
         ("zoned >= '2024-01-01'", &[0, 1]),

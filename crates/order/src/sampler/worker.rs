@@ -22,16 +22,6 @@ pub struct PartOf {
     pub workers: u64,
 }
 
-impl PartOf {
-    /// The step of the rank, counted over epochs, that is step `step` of the worker.
-    pub fn step_of_rank(&self, epoch: u64, step: u64) -> u64 {
-        let (steps, rank) = (self.rank.steps(), &self.rank);
-        let first = if rank.epoch() == epoch { steps - rank.steps_left() } else { 0 };
-        let step = step.saturating_mul(self.workers).saturating_add(self.worker + first);
-        epoch.saturating_mul(steps).saturating_add(step)
-    }
-}
-
 impl DistributedSampler {
     /// The batches of one of `workers` workers of this rank, as [`EpochPlan::batches_of_worker`] has them, as a sampler
     /// of their own: its step `i` is step `worker + i * workers` of this one, counted from the first that is left. So a

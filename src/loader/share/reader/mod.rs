@@ -165,8 +165,8 @@ impl Inner {
         let left = members.values().filter(others).count();
         let bye = Answer::Bye(left as u32);
         for member in members.into_values() {
-            // Whoever does not get it sees that the connection ends.
-            let _ = member.connection.send(&bye.to_bytes(member.visit), None, &self.stop);
+            // Whoever does not get it sees that the connection ends, and that this process does not.
+            let _ = member.connection.send_last(&bye.to_bytes(member.visit));
         }
     }
 

@@ -71,6 +71,12 @@ impl Roster {
         }
         (lanes, members)
     }
+
+    /// About how many steps an epoch has: one number for all ranks, because epochs of packs differ, and ranks began
+    /// with different ones.
+    pub(super) fn steps(&self) -> u64 {
+        self.members.values().map(|member| member.lane.steps()).max().unwrap_or(0)
+    }
 }
 
 /// A rank, and the place up to which batches were sent to it.
@@ -95,19 +101,21 @@ impl Member {
         self.batches == 0 || (self.batches + batches <= drift && self.bytes + bytes <= window)
     }
 
-    /// The step of its rank that it takes next, counted over epochs.
-    pub(super) fn taken(&self) -> u64 {
-        self.sent().saturating_sub(self.batches.saturating_mul(workers(&self.lane.sampler)))
+    /// The step of its rank that it takes next, counted over epochs of so many steps.
+    pub(super) fn taken(&self, steps: u64) -> u64 {
+        self.counted(steps).saturating_sub(self.batches.saturating_mul(workers(&self.lane.sampler)))
     }
 
-    /// The step of its rank that it is sent next, counted over epochs.
-    pub(super) fn sent(&self) -> u64 {
-        let Lane { sampler, epoch, next, .. } = &self.lane;
-        let step = (*next).max(sampler.first_step(*epoch));
-        match sampler.part_of() {
-            Some(part) => part.step_of_rank(*epoch, step),
-            None => epoch.saturating_mul(sampler.steps()).saturating_add(step),
-        }
+    /// The epoch and the step of its rank that it is sent next.
+    pub(super) fn sent(&self) -> (u64, u64) {
+        self.lane.place()
+    }
+
+    /// The step of its rank that it is sent next, counted over epochs of so many steps: a measure of how far ranks are
+    /// apart, if it is the same number for all of them.
+    fn counted(&self, steps: u64) -> u64 {
+        let (epoch, step) = self.sent();
+        epoch.saturating_mul(steps).saturating_add(step)
     }
 }
 
@@ -153,7 +161,8 @@ impl Inner {
             }
             _ => {}
         }
-        let places = || roster.members.values().map(Member::sent);
+        let steps = roster.steps();
+        let places = || roster.members.values().map(|member| member.counted(steps));
         let spread = places().max().unwrap_or(0) - places().min().unwrap_or(0);
         // Ranks that are on their way to another place, and have not left the old one yet, are far from the others and
         // do not wait for a batch.

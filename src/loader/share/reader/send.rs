@@ -272,7 +272,8 @@ impl Inner {
             let connection = Arc::clone(&member.connection);
             members.push(Told { id: *id, visit: member.visit, connection, lost: news });
         }
-        let taken = || roster.members.values().map(Member::taken);
+        let steps = roster.steps();
+        let taken = || roster.members.values().map(|member| member.taken(steps));
         let stats = LoaderStats {
             drift: taken().max().unwrap_or(0) - taken().min().unwrap_or(0),
             window_bytes: roster.members.values().map(|member| member.bytes).sum(),
