@@ -50,7 +50,7 @@ def rows_digest(
         SchemaError: for a column of a type that has no digest.
     """
     opened = _opened(dataset, store)
-    options = native.DigestOptions(note=int(note), store=store_pointer(store or opened._arguments["store"]))
+    options = native.DigestOptions(note=int(note), store=store_pointer(store or opened._arguments.get("store")))
     return _digest(_digested(opened, options, progress)[0])
 
 

@@ -117,8 +117,7 @@ class IdSet(RowSet):
         """The rows that meet a condition in SQL: ``"lang = 'en' and length(text) > 200"``. Null is not true.
 
         The columns that it needs are read once, on the dataset's threads, where the footers do not decide; they need
-        not be among those served. A process that the set is sent to reads them again when it first asks the set for
-        something. ``docs/select.md`` has all that a condition may say.
+        not be among those served. Other processes get the row ids. ``docs/select.md`` has all that a condition may say.
 
         Args:
             dataset: Whose rows; an index will do, whose files are where it says.
@@ -222,7 +221,7 @@ class IdSet(RowSet):
         """The recipe; of a set that files were read for, its row ids, so that no other process reads them again and
         finds something else.
         """
-        if self._recipe[0] in ("listed", "split by", "view"):
+        if self._recipe[0] in ("listed", "split by", "view", "where"):
             self._recipe = ("ids", self.rows, Numbers("Q", self.ids()))
         return self._recipe
 

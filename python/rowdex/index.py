@@ -224,8 +224,9 @@ class Index:
         threads: int | None = None,
         progress: Progress = None,
     ) -> None:
-        """Notes in the index file how long rows are, in tokens or whatever else. The file holds the index as it was, or
-        with all of these lengths, at any moment; row ids and the fingerprint stay.
+        """Notes in the index file how long rows are, in tokens or whatever else. The file holds a whole index at any
+        moment; row ids and the fingerprint stay. Columns and removals are noted at once, then each of the given ones:
+        what was noted before an error stays.
 
         Args:
             columns: Columns of lists, whose items are counted without decoding a value, and of integers. Null and empty
@@ -252,9 +253,15 @@ class Index:
             threads=count(threads, "threads"),
             store=store_pointer(self._store),
         )
-        if names or removed:
-            self._note(options, root, progress)
-        for name, rows in (given or {}).items():
+        try:
+            if names or removed:
+                self._note(options, root, progress)
+            self._note_given(given or {}, root, progress)
+        finally:
+            self._handle = PerProcess(self._open)
+
+    def _note_given(self, given: Mapping[str, Path | Any], root: Path | None, progress: Progress) -> None:
+        for name, rows in given.items():
             options = native.LengthsOptions(
                 given_name=text_bytes(name, "given"), root=optional_path(root), store=store_pointer(self._store)
             )
@@ -266,7 +273,6 @@ class Index:
             else:
                 options.given_list = path_bytes(rows)
                 self._note(options, root, progress)
-        self._handle = PerProcess(self._open)
 
     def _note(self, options: Any, root: Path | None, progress: Progress) -> None:
         with told(progress, "counting lengths") as options.progress:

@@ -14,7 +14,7 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax
@@ -71,10 +71,14 @@ class Loader(_Loader):
                 raise ValueError("last='drop' and a sampler that does not: give drop_last_batch=True to the sampler")
             if sampler is None:
                 others["drop_last_batch"] = True
-        if valid is not None and (valid == pads or valid in dataset.column_names):
+        added = (pads, others.get("row_ids"), others.get("substituted"))
+        if valid is not None and (valid in added or valid in dataset.column_names):
             raise ValueError(f"there is a column called {valid!r}: choose another name")
         self._last, self._valid, self._sharding = last, valid, sharding
         self._pad, self._fill, self._given_pads = lengths(pad), fill, pads
+        unknown = sorted(set(self._pad) - set(dataset.column_names))
+        if unknown and others.get("map") is None:
+            raise ValueError(f"pad: there is no column {unknown[0]!r} among {', '.join(dataset.column_names)}")
         if pads is None and others.get("map") is not None:
             functions = others["map"]
             functions = [functions] if callable(functions) else list(functions)
@@ -89,10 +93,7 @@ class Loader(_Loader):
         if pack is not None and (pads or valid):
             raise ValueError("pads and valid are of rows: segment_ids of packs are 0 where nothing but filling is")
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return map(self._arrays, super().__iter__())
-
-    def _arrays(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _finish(self, batch: Any) -> dict[str, Any]:
         if self.spec.pack is not None:
             return arrays(_packs(batch, self.batch_size if self._last == "fill" else 0), self._sharding)
         if not isinstance(batch, dict):
@@ -109,6 +110,8 @@ class Loader(_Loader):
         for name, value in batch.items():
             if name in self._pad and isinstance(value, Ragged):
                 value = value.padded(self._fill, self._pad[name])
+            elif name in self._pad and self._mapping is None:
+                raise SchemaError(f"pad: column {name!r} has no lists of different lengths", column=name)
             found[name] = _filled(name, value, lack, filled=name == self._given_pads)
         if self._valid is not None and lack:
             found[self._valid][len(pads) :] = False

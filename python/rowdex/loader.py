@@ -341,7 +341,7 @@ class Loader:
 
     def _epoch(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
         if self._mapping is not None:
-            served = self._mapping.epoch(loader, epoch, step, self.schema, self._made)
+            served = self._mapping.epoch(loader, epoch, step, self.schema, self._made, self._finish)
         else:
             served = self._served(loader, epoch, step)
         return self._meter.counted(served)
@@ -364,10 +364,19 @@ class Loader:
                 raise
             size = rows if packs else size
             for part in split(found, size, rows) if rows > size else (found,):
+                try:
+                    part = self._finish(part)
+                except Exception as error:
+                    self._failed.append(kept(error))
+                    raise
                 call(library.loader_advance, loader, epoch, step)
                 step += 1
                 yield part, min(rows, size)
                 rows -= size
+
+    def _finish(self, batch: Any) -> Any:
+        """What is done last with a batch, before its step is over: for subclasses."""
+        return batch
 
     def _check_failed(self) -> None:
         """Raises again what ended an iteration before."""

@@ -59,6 +59,10 @@ class Datasource(_Datasource):
             raise TypeError(f"{type(dataset).__name__}: give it a rowdex.Dataset")
         if row_ids in dataset.column_names:
             raise ValueError(f"there is a column called {row_ids!r}: choose another name")
+        if rows is not None and not isinstance(rows, IdSet):
+            raise TypeError(f"rows is a {type(rows).__name__}: give a rowdex.order.IdSet")
+        if rows is not None and rows.rows != len(dataset):
+            raise ValueError(f"rows: a set out of {rows.rows} rows, and the dataset has {len(dataset)}: make it of this one")
         self._dataset, self._rows, self._row_ids = dataset, rows, row_ids
 
     def get_name(self) -> str:

@@ -485,7 +485,8 @@ class _Rows(Iterator[int]):
                 # The last step may have fewer rows, and a step that this rank has no row of is over with the iteration.
                 rows_over = p - begin if p < total else -(-(p - begin) // size) * size
                 sampler._served = (epoch, served + rows_over // size)
-                self._place, self._ended = (epoch, p), p == total
+                # A step of others may be left, which only an iterator that goes on sees the end of.
+                self._place, self._ended = (epoch, p), p == total and sampler._served[1] == info.steps
                 yield row
         self._over()
 

@@ -342,5 +342,14 @@ def test_ranks_of_uneven_tails_stand_at_the_same_step_after_the_same_step() -> N
         for each in rows:
             next(each)
         assert ranks[0].state_dict() == ranks[1].state_dict()
+    saved = [(rank.state_dict(), each.state_dict()) for rank, each in zip(ranks, rows)]
     assert next(rows[0], None) is not None and next(rows[1], None) is None
     assert ranks[0].state_dict() == ranks[1].state_dict()
+    # As torchdata goes on, with the state of the sampler and that of the iterator.
+    for rank, (state, of_rows) in enumerate(saved):
+        again = rowdex.DistributedSampler(range(5), 2, rank, tail="uneven", seed=3)
+        again.load_state_dict(state)
+        rest = iter(again)
+        rest.load_state_dict(of_rows)
+        assert len(list(rest)) == 1 - rank
+        assert list(again) == list(ranks[rank])

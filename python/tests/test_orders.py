@@ -300,3 +300,10 @@ def test_the_launcher_says_which_rank_this_is(monkeypatch: pytest.MonkeyPatch) -
 def test_proportions_of_no_class_are_refused() -> None:
     with pytest.raises(ValueError, match="proportions"):
         Balanced([0, 1, 1], proportions=[])
+
+
+def test_a_set_by_a_condition_travels_as_the_rows_that_it_has(dataset: Any) -> None:
+    made = IdSet.where(dataset, "label = 3")
+    sent = pickle.loads(pickle.dumps(made))
+    assert sent._recipe[0] == "ids" and sent == made == IdSet.where(dataset, "label in (3)")
+    assert list(sent) == list(range(3, ROWS, 5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
@@ -96,10 +97,19 @@ def _given(categories: Categories) -> dict[str, list[str] | None]:
     for name, known in categories.items():
         if isinstance(known, str):
             raise TypeError(f"categories of {name!r}: give a list of them, not {known!r}")
-        found[name] = texts = [str(category) for category in known]
+        found[name] = texts = [_text(category) for category in known]
         if len(set(texts)) < len(texts):
             raise ValueError(f"categories of {name!r}: one is named twice")
     return found
+
+
+def _text(category: Any) -> str:
+    """A category as the classes of a column are written."""
+    if isinstance(category, bool):
+        return str(category).lower()
+    if isinstance(category, datetime.date) and not isinstance(category, datetime.datetime):
+        return str((category - datetime.date(1970, 1, 1)).days)
+    return category.hex() if isinstance(category, bytes) else str(category)
 
 
 def _labels(dataset: Dataset, name: str) -> Labels:

@@ -74,7 +74,7 @@ class IterDataset(grain.IterDataset[Any]):
         return self._sampler.spec
 
     def _loader(self) -> Loader:
-        return Loader(self._dataset, self._sampler, output="numpy", nulls=self._rows.nulls, **self._given)
+        return _Padded(self._rows, self._dataset, self._sampler, output="numpy", nulls=self._rows.nulls, **self._given)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """What ``mp_prefetch`` calls in a worker: makes this the batches of that worker."""
@@ -97,6 +97,17 @@ class IterDataset(grain.IterDataset[Any]):
     __repr__ = __str__
 
 
+class _Padded(Loader):
+    """A loader whose lists are padded before their step is over."""
+
+    def __init__(self, rows: Rows, *arguments: Any, **options: Any) -> None:
+        self._rows = rows
+        super().__init__(*arguments, **options)
+
+    def _finish(self, batch: Any) -> Any:
+        return self._rows.padded(batch)
+
+
 class _Batches(grain.DatasetIterator[Any]):
     """The batches of a rank."""
 
@@ -114,7 +125,7 @@ class _Batches(grain.DatasetIterator[Any]):
                 self._batches = iter(self._loader)
             found = next(self._batches, None)
             if found is not None:
-                return self._of._rows.padded(found)
+                return found
             self._batches = None
         raise StopIteration
 

@@ -43,9 +43,12 @@ class Mapping:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def epoch(
-        self, loader: Handle, epoch: int, step: int, schema: Schema, make: Callable[[Batch], Any]
-    ) -> Generator[tuple[Any, int], None, None]:
-        """What ``make`` gives for the batches of an epoch from a step on, and how many rows each has."""
+        self, loader: Handle, epoch: int, step: int, schema: Schema, make: Callable[[Batch], Any],
+        finish: Callable[[Any], Any],
+    ) -> Generator[tuple[Any, int], None, None]:  # fmt: skip
+        """What ``make`` gives for the batches of an epoch from a step on, and how many rows each has. ``finish`` is
+        called with it by the thread that asks.
+        """
         info, process = native.LoaderInfo(), os.getpid()
         call(library.loader_get_info, loader, ctypes.byref(info))
         pool = self._pool = ThreadPoolExecutor(self._threads, "rowdex-map", self._entering()) if self._threads else None
@@ -64,7 +67,8 @@ class Mapping:
                         if due[-1].done() and due[-1].exception() is not None:
                             # Nothing comes after it.
                             end = ahead
-                    found = due[0].result()
+                    made, rows = due[0].result()
+                    found = (finish(made), rows)
                 except ClosedError:
                     raise
                 except Exception as error:

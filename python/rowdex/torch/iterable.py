@@ -151,13 +151,13 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
             refusal.__index__()
         for next_place, step in enumerate(steps[place:], place + 1):
             batch = self.dataset.__getitems__(Step(spec, epoch, step, resumed))
-            self._at = (epoch, next_place, False)
             try:
                 columns = batch.columns()
             except Exception:
                 # PyTorch asks this worker for nothing more.
                 self.dataset._leave()
                 raise
+            self._at = (epoch, next_place, False)
             yield columns
         self._at = (epoch, len(steps), True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import pathlib
 import subprocess
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rowdex
+from rowdex.frameworks.matrix import Matrix
 
 from .conftest import ROWS
 from .need import need
@@ -303,3 +305,14 @@ def test_the_programs_of_the_manual_run(
     else:
         # The second number of a vector is the class.
         assert names["right"] == ROWS
+
+
+def test_given_categories_are_values_of_any_type(tmp_path: pathlib.Path) -> None:
+    days = [datetime.date(2024, 1, 1), datetime.date(1969, 12, 31)]
+    table = pa.table({"flag": [True, False, True], "day": [days[0], days[1], days[0]], "raw": [b"\x01", b"a", b"a"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx", progress=False)
+    given = {"flag": [False, True], "day": days, "raw": [b"a", b"\x01"]}
+    matrix = Matrix(rowdex.Dataset(tmp_path / "a.rdx"), ["flag", "day", "raw"], given, "float32")
+    found = matrix(rowdex.Dataset(tmp_path / "a.rdx").take([0, 1, 2]))
+    assert found.tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 0]]

@@ -261,3 +261,15 @@ def test_the_program_of_the_page_runs(
     names: dict[str, Any] = {}
     exec(script("Grain"), names)
     assert (names["rest"], names["steps"]) == (69, 79)
+
+
+def test_a_batch_that_cannot_be_padded_is_not_over(index: str) -> None:
+    dataset = rowdex.Dataset(index, columns=["id", "tokens"])
+    batches = iter(rowdex_grain.IterDataset(dataset, 3, shuffle=False, pad={"tokens": 2}))
+    assert next(batches)["id"].tolist() == [0, 1, 2]
+    state = batches.get_state()
+    for _ in range(2):
+        # It has the first list of three tokens.
+        with pytest.raises(ValueError, match="tokens|2"):
+            next(batches)
+        assert batches.get_state() == state

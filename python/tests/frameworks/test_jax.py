@@ -131,10 +131,31 @@ def test_lists_are_padded_and_what_is_no_number_is_refused_with_what_to_do(index
     for pad in ("longest", 4, {"tokens": "longest"}, ["tokens"]):
         with pytest.raises(TypeError, match="give a length for each column of lists"):
             rowdex_jax.Loader(dataset, batch_size=8, pad=pad)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="pad: there is no column 'token'"):
+        rowdex_jax.Loader(dataset, batch_size=8, pad={"token": 4})
+    with pytest.raises(rowdex.SchemaError, match="pad: column 'id' has no lists"):
+        next(iter(rowdex_jax.Loader(dataset.select(["id"]), batch_size=8, pad={"id": 4})))
+    with pytest.raises(ValueError, match="called 'row'"):
+        rowdex_jax.Loader(dataset, batch_size=8, row_ids="row", valid="row")
     four: Any = np.int64(4)
     masked = rowdex_jax.Loader(dataset, batch_size=8, nulls="mask", pad={"tokens": four})
     with pytest.raises(rowdex.SchemaError, match="'id' has values and a mask: use nulls='fill'"):
         next(iter(masked))
+
+
+@pytest.mark.parametrize("options", [{}, {"map": dict}])
+def test_a_batch_that_jax_cannot_have_is_not_over(index: str, options: dict[str, Any]) -> None:
+    dataset = rowdex.Dataset(index, columns=["id", "tokens"])
+    loader = rowdex_jax.Loader(dataset, batch_size=3, shuffle=False, pad={"tokens": 2}, **options)
+    state = loader.sampler.state_after(0, 0)
+    for _ in range(2):
+        # The second batch has the first list of three tokens.
+        served = []
+        with pytest.raises(ValueError, match="tokens|2"):
+            for batch in loader:
+                served.append(batch["id"].tolist())
+        assert loader.state_dict() == state
+    assert served == []
 
 
 def test_integers_that_jax_has_no_room_for_are_refused_and_never_cut(tmp_path: pathlib.Path) -> None:
@@ -150,6 +171,8 @@ def test_integers_that_jax_has_no_room_for_are_refused_and_never_cut(tmp_path: p
         else:
             with pytest.raises(rowdex.SchemaError, match=f"'{name}': JAX has no room for .* jax_enable_x64"):
                 next(iter(loader))
+            # The same batch, once it was said where to go on.
+            loader.load_state_dict(loader.state_dict())
             with jax.enable_x64(True):
                 assert len(next(iter(loader))[name]) == 2
 

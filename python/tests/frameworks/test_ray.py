@@ -102,6 +102,8 @@ def test_rows_that_a_query_picked_are_trained_on(dataset: Any, tmp_path: pathlib
     order = rowdex.order.Subset("global", kept)
     loader = rowdex.Loader(dataset, batch_size=64, order=order, num_replicas=1, rank=0, output="numpy")
     assert sorted(row for batch in loader for row in batch["id"].tolist()) == list(kept)
+    with pytest.raises(ValueError, match="make it of this one"):
+        rowdex_ray.Datasource(rowdex.Dataset(tmp_path / "picked.rdx"), rows=kept)
     again = rowdex_ray.Datasource(dataset, rows=kept, row_ids="row_id")
     tables = [table for task in again.get_read_tasks(3) for table in task()]
     assert pa.concat_tables(tables)["id"].to_pylist() == list(kept)

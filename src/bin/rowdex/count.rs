@@ -52,6 +52,10 @@ pub(crate) fn run(args: &CountArgs) -> Result<(), Failure> {
                 None => column.counts()?,
             });
         }
+    } else if args.root.root.is_some() || args.threads.threads.is_some() {
+        return Err(Failure::usage(
+            "--root and --threads are for --by and --where; give one of them, or leave them out",
+        ));
     }
     if args.json.json {
         let class = |class: &Option<Class>| match class {

@@ -66,6 +66,10 @@ pub(crate) fn run(args: &LengthsArgs) -> Result<(), Failure> {
     if !args.column.is_empty() || args.from.is_some() || !args.remove.is_empty() {
         note(args, &index)?;
         index = args.index.open()?;
+    } else if args.root.root.is_some() || args.threads.is_some() {
+        return Err(Failure::usage(
+            "--root and --threads are for --column, --from and --remove; give one of them, or leave them out",
+        ));
     }
     if args.json.json {
         return output::print_json(&json!({"rows": index.len(), "lengths": as_json(&index)?}));

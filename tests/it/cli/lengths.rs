@@ -58,6 +58,9 @@ fn lengths_that_are_given_or_cannot_be_are_told_apart() {
     place.run("lengths train.rdx --column nothing").fails().complains(&["nothing"]);
     place.run("lengths train.rdx --remove tags").fails().complains(&["tags", "no lengths"]);
     place.run("lengths train.rdx --name words").exits_with_usage();
+    for nothing in ["lengths train.rdx --root data", "lengths train.rdx --threads 2", "count train.rdx --threads 2"] {
+        place.run(nothing).exits_with_usage().complains(&["leave them out"]);
+    }
     fs::write(place.path("words.csv"), "row_id,length\n5,7\n").unwrap();
     place.run("lengths train.rdx --from words.csv --name words").fails().complains(&[
         "words.csv",

@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -89,10 +90,15 @@ impl Room {
                 if left <= target.saturating_sub(slack) {
                     break;
                 }
-                // Another process may have been faster; the bytes are gone either way.
-                if fs::remove_file(&entry.path).is_ok() {
-                    cleared.evictions += 1;
-                    cleared.bytes += entry.bytes;
+                match fs::remove_file(&entry.path) {
+                    Ok(()) => {
+                        cleared.evictions += 1;
+                        cleared.bytes += entry.bytes;
+                    }
+                    // Another process was faster, and the bytes are gone, too.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    // That of another user, in a folder where only its owner may remove a file.
+                    Err(_) => continue,
                 }
                 left = left.saturating_sub(entry.bytes);
                 present.remove(&entry.hash);
