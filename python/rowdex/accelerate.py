@@ -66,8 +66,8 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         dealt_anew = self.spec.tail == "wrap" and self.spec.replicas == 1 and self._sampler._shards > 2
         if options.get("on_fault") == "substitute" and dealt_anew and self._sampler.total_size != len(dataset):
             raise ValueError(
-                "on_fault='substitute' with tail='wrap': in the last step of an epoch ranks serve rows of others, which "
-                "are read without substitutes; use tail='drop'"
+                "on_fault='substitute' with tail='wrap': in the last step of an epoch ranks serve rows of others, and "
+                "read these without substitutes; use tail='drop'"
             )
         self._device, self._non_blocking = device, non_blocking
         self.gradient_state = GradientState()
