@@ -62,7 +62,7 @@ class Datasource(_Datasource):
         if rows is not None and not isinstance(rows, IdSet):
             raise TypeError(f"rows is a {type(rows).__name__}: give a rowdex.order.IdSet")
         if rows is not None and rows.rows != len(dataset):
-            raise ValueError(f"rows: a set out of {rows.rows} rows, for a dataset of {len(dataset)}: make it of this one")
+            raise ValueError(f"rows: a set of {rows.rows} rows, for a dataset of {len(dataset)}: make it of this one")
         self._dataset, self._rows, self._row_ids = dataset, rows, row_ids
 
     def get_name(self) -> str:
