@@ -9,7 +9,7 @@ from . import native
 from .dataset import Dataset
 from .errors import Error, NotFoundError
 from .index import Index, Path
-from .native.library import Handle, call, exception_of, library, waiting
+from .native.library import Handle, exception_of, library, waiting
 from .order import Context, Order, open_order
 from .progress import Progress, told
 from .store import StoreOptions, store_pointer

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import os
-import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from . import native
@@ -19,14 +18,15 @@ from .loading import sequences as _sequences
 from .loading import share as _share
 from .loading.convert import Added, Convert, Output
 from .loading.functions import RowErrors, Transforms, kept
+from .loading.plain import Plain
 from .loading.reports import Advice, LostGroup, LostRow, Prediction, advised, predicted
 from .loading.share import Sharing
 from .loading.stats import COUNTS, TIMES, LoaderStats, Meter
-from .loading.steps import LoaderSteps
+from .loading.steps import LoaderSteps, telling
 from .loading.substitutes import Substitutes
 from .loading.threads import Mapping
 from .native import capsule as _capsule
-from .native.arrays import Nulls, split
+from .native.arrays import Nulls
 from .native.library import (
     Handle,
     PerProcess,
@@ -44,9 +44,6 @@ from .native.library import (
 from .sampler import DistributedSampler, sampler_of
 from .schema import Schema
 from .spec import SamplerSpec, epoch_number, refuse_earlier, state_text
-
-_CHUNK_ROWS = 8192
-"""The most rows that are converted in one go, unless a batch is larger: that costs as much for many rows as for few."""
 
 class Loader:
     """Serves the batches of a sampler, epoch after epoch, from threads of its own and within a budget of memory.
@@ -171,10 +168,10 @@ class Loader:
         self._transforms = transforms
         self._map_threads = _arguments.map_threads(map_threads, bool(transforms) or pin_memory)
         self._convert = Convert(output, nulls, strings, frozenset(transforms.decode), added, sequences)
+        # Views keep what they show, so nothing is gained by converting more of them at once.
+        self._one_by_one = views or output in ("arrow", "python")
         self._row_groups: int | None = None
         self._start()
-        # Views keep what they show, so nothing is gained by converting more of them at once.
-        self._max_rows = 1 if views or output in ("arrow", "python") else _CHUNK_ROWS
 
     def _start(self) -> None:
         """All that belongs to a run, and not to the arguments."""
@@ -189,6 +186,7 @@ class Loader:
         self._failed: list[Exception] = []
         entering = self._transforms.entering
         self._mapping = Mapping(self._map_threads, entering, self._failed) if self._transforms else None
+        self._plain = Plain(None if self.spec.pack is not None else self.batch_size, self._one_by_one, self._failed)
         self._meter = Meter()
         self._own_schema: Schema | None = None
         self._loader = PerProcess(self._open)
@@ -222,18 +220,7 @@ class Loader:
         """A copy of its sampler, for frameworks that ask for one. Its ``set_epoch`` is also that of the loader; nothing
         else that happens to it does anything to the loader.
         """
-        copy = self._sampler_copy()
-        # It has this function, and is not kept alive by it.
-        told = weakref.ref(copy)
-
-        def set_epoch(epoch: int) -> None:
-            self.set_epoch(epoch)
-            sampler = told()
-            if sampler is not None:
-                DistributedSampler.set_epoch(sampler, epoch)
-
-        copy.set_epoch = set_epoch  # type: ignore[method-assign]
-        return copy
+        return telling(self._sampler_copy(), self.set_epoch)
 
     def _sampler_copy(self) -> DistributedSampler:
         copy: DistributedSampler = DistributedSampler.__new__(DistributedSampler)
@@ -343,36 +330,8 @@ class Loader:
         if self._mapping is not None:
             served = self._mapping.epoch(loader, epoch, step, self.schema, self._made, self._finish)
         else:
-            served = self._served(loader, epoch, step)
+            served = self._plain.epoch(loader, epoch, step, self.schema, self._convert, self._finish)
         return self._meter.counted(served)
-
-    def _served(self, loader: Handle, epoch: int, step: int) -> Generator[tuple[Any, int], None, None]:
-        """Batches, and how many rows each of them has."""
-        size, packs = self._sampler.spec.batch_size, self._sampler.spec.pack is not None
-        max_rows = self._max_rows
-        while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, max_rows):
-            batch = Batch(handle, self.schema)
-            rows = len(batch)
-            try:
-                found = self._convert(batch)
-            except Exception as error:
-                if rows > size and not packs:
-                    # One of several steps has it. They come one by one now, and the error at its own.
-                    max_rows = 1
-                    continue
-                self._failed.append(kept(error))
-                raise
-            size = rows if packs else size
-            for part in split(found, size, rows) if rows > size else (found,):
-                try:
-                    part = self._finish(part)
-                except Exception as error:
-                    self._failed.append(kept(error))
-                    raise
-                call(library.loader_advance, loader, epoch, step)
-                step += 1
-                yield part, min(rows, size)
-                rows -= size
 
     def _finish(self, batch: Any) -> Any:
         """What is done last with a batch, before its step is over: for subclasses."""
@@ -530,8 +489,8 @@ class Loader:
 
 _OF_A_RUN = frozenset(
     {
-        "_begun", "_failed", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_substitutes",
-        "_own_schema",
+        "_begun", "_failed", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_own_schema", "_plain",
+        "_substitutes",
     }  # fmt: skip
 )
 _OPTIONS = frozenset(inspect.signature(Loader.__init__).parameters) - {"self", "dataset", "sampling"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..batch import LoaderStep
@@ -72,3 +73,18 @@ class _Served:
             self._batches = self._loader._from(self._epoch, step)
         self._next = step + 1
         return next(self._batches)
+
+
+def telling(copy: DistributedSampler, told: Callable[[int], None]) -> DistributedSampler:
+    """The copy of a sampler, whose ``set_epoch`` tells somebody else, too."""
+    # It has this function, and is not kept alive by it.
+    own = weakref.ref(copy)
+
+    def set_epoch(epoch: int) -> None:
+        told(epoch)
+        sampler = own()
+        if sampler is not None:
+            DistributedSampler.set_epoch(sampler, epoch)
+
+    copy.set_epoch = set_epoch  # type: ignore[method-assign]
+    return copy
