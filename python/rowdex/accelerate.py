@@ -63,8 +63,7 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
                 f"tail='wrap' with packs: gather_for_metrics cannot tell packs that come twice; use {other}, where "
                 "none does"
             )
-        dealt_anew = self.spec.tail == "wrap" and self.spec.replicas == 1 and self._sampler._shards > 2
-        if options.get("on_fault") == "substitute" and dealt_anew and self._sampler.total_size != len(dataset):
+        if options.get("on_fault") == "substitute" and self._deals_anew():
             raise ValueError(
                 "on_fault='substitute' with tail='wrap': in the last step of an epoch ranks serve rows of others, and "
                 "read these without substitutes; use tail='drop'"
@@ -82,6 +81,13 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         super().load_state_dict(state_dict)
         self._dealer = self._sampler_copy()
         self._dealer.load_state_dict(state_dict)
+
+    def _deals_anew(self) -> bool:
+        """Whether some ranks serve rows of others in the last step of an epoch."""
+        sampler, spec = self._sampler, self.spec
+        if spec.tail != "wrap" or spec.replicas != 1 or sampler.steps == 0:
+            return False
+        return any(rows is not None for rows in dealt(sampler, sampler.epoch, sampler.steps - 1).rows)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

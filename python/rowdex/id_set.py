@@ -6,6 +6,7 @@ import array
 import ctypes
 import operator
 import os
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -117,7 +118,8 @@ class IdSet(RowSet):
         """The rows that meet a condition in SQL: ``"lang = 'en' and length(text) > 200"``. Null is not true.
 
         The columns that it needs are read once, on the dataset's threads, where the footers do not decide; they need
-        not be among those served. Other processes get the row ids. ``docs/select.md`` has all that a condition may say.
+        not be among those served. A process that the set is sent to reads them once more when it first asks the set
+        for something. ``docs/select.md`` has all that a condition may say.
 
         Args:
             dataset: Whose rows; an index will do, whose files are where it says.
@@ -127,7 +129,8 @@ class IdSet(RowSet):
         Raises:
             ArgumentError: What is wrong with the condition, before anything is read.
         """
-        return IdSet._of("where", Dataset(dataset) if isinstance(dataset, Index) else dataset, condition, of)
+        read_of = Dataset(dataset) if isinstance(dataset, Index) else dataset
+        return IdSet._of("where", read_of, condition, of, uuid.uuid4().hex)
 
     def _set(self, recipe: tuple[Any, ...]) -> None:
         self._recipe = recipe
@@ -164,7 +167,7 @@ class IdSet(RowSet):
                 split_side=text_bytes(side, "side"), split_fraction=fraction, split_seed=seed,
             )  # fmt: skip
         if kind == "where":
-            dataset, condition, of = arguments
+            dataset, condition, of, _ = arguments
             return made(dataset=dataset._pointer, filter=text_bytes(condition, "condition"), of=optional_set(of))
         if kind == "view":
             index, view = arguments
@@ -221,15 +224,22 @@ class IdSet(RowSet):
         """The recipe; of a set that files were read for, its row ids, so that no other process reads them again and
         finds something else.
         """
-        if self._recipe[0] in ("listed", "split by", "view", "where"):
+        if self._recipe[0] in ("listed", "split by", "view"):
             self._recipe = ("ids", self.rows, Numbers("Q", self.ids()))
         return self._recipe
 
+    def _key(self) -> tuple[Any, ...]:
+        """What tells it from other sets. One by a condition is itself wherever it is sent: the rows of the condition
+        are read once in a process, however often the set comes.
+        """
+        recipe = self._portable()
+        return (recipe[0], recipe[-1]) if recipe[0] == "where" else recipe
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IdSet) and self._portable() == other._portable()
+        return isinstance(other, IdSet) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._portable())
+        return hash(self._key())
 
     def __reduce__(self) -> Any:
         return _set_again, self._portable()

@@ -110,7 +110,7 @@ class Loader(_Loader):
         for name, value in batch.items():
             if name in self._pad and isinstance(value, Ragged):
                 value = value.padded(self._fill, self._pad[name])
-            elif name in self._pad and self._mapping is None:
+            elif name in self._pad and self._mapping is None and not isinstance(value, Masked):
                 raise SchemaError(f"pad: column {name!r} has no lists of different lengths", column=name)
             found[name] = _filled(name, value, lack, filled=name == self._given_pads)
         if self._valid is not None and lack:

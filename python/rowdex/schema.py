@@ -58,6 +58,8 @@ class _Rebuilt:
     def __init__(self, parts: Any) -> None:
         self._kept: list[Any] = []
         self.schema = self._struct(*parts)
+        # NULL would say that it was released. It is only lent, and this is never called.
+        self.schema.release = ctypes.cast(library.schema_release, type(self.schema.release))
         self._as_parameter_ = ctypes.byref(self.schema)
 
     def _struct(

@@ -14,6 +14,8 @@ import sys
 import time
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 
@@ -579,3 +581,15 @@ def test_a_sampler_is_one_class_and_an_instance_of_pytorchs_whenever_that_is_imp
     )
     done = run_python(program, index)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_batch_that_cannot_be_converted_is_not_over(tmp_path: pathlib.Path) -> None:
+    pq.write_table(pa.table({"id": [None if row == 45 else row for row in range(100)]}), tmp_path / "a.parquet")
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx", progress=False)
+    batches = rowdex.torch.IterableDataset(rowdex.torch.Dataset(tmp_path / "a.rdx"), 10, shuffle=False)
+    served = []
+    with pytest.raises(rowdex.SchemaError, match="id"):
+        for batch in DataLoader(batches, batch_size=None):
+            served.append(batch["id"].tolist())
+    # The step of the null is not one of those that torchdata goes on after.
+    assert len(served) == 4 and batches._at == (0, 4, False)

@@ -1,6 +1,6 @@
 //! Record batches as the structs of the Arrow C data interface.
 
-use std::ffi::c_char;
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -33,11 +33,14 @@ pub extern "C" fn rowdex_schema_copy(
     })
 }
 
-/// Whether a schema has nothing to be read, which its format being NULL says: that of zeros, and of what
-/// `rowdex_schema_release` was called with. One that is merely lent has no release function, so that tells nothing.
+/// Whether a schema has nothing to be read any more, which its release function being NULL says.
 fn is_released(schema: &FFI_ArrowSchema) -> bool {
-    // SAFETY: the format is the first field of the struct of the Arrow C data interface.
-    unsafe { (*ptr::from_ref(schema).cast::<*const c_char>()).is_null() }
+    /// Pointers and numbers of eight bytes before it: the format, the name, the metadata, the flags, the number of
+    /// children, the children, and the dictionary.
+    const BEFORE: usize = 7;
+    // SAFETY: the struct is that of the Arrow C data interface, of nine fields of eight bytes each, of which this is
+    // one; a pointer to a function that may be NULL is read as any pointer is.
+    unsafe { (*ptr::from_ref(schema).cast::<*const c_void>().add(BEFORE)).is_null() }
 }
 
 /// Calls the release function of an Arrow schema, unless it was released or moved: for languages in which a destructor

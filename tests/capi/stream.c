@@ -23,7 +23,9 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
   rowdex_schema_release(&schema);
   CHECK(schema.release == NULL);
   FAILS(rowdex_schema_copy(&schema, &copy, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "released");
+  struct ArrowSchema again;
   copy.release(&copy);
+  FAILS(rowdex_schema_copy(&copy, &again, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "released");
   memset(&schema, 0, sizeof schema);
   FAILS(rowdex_schema_copy(&schema, &copy, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "released");
   rowdex_schema_release(&schema);

@@ -36,7 +36,7 @@ class Matrix:
         np = loaded("numpy")
 
         fields = {field.name: field for field in dataset.schema.fields}
-        given = _given(categories)
+        given = _given(categories, fields)
         self._dtype = np.dtype(dtype)
         self._parts = [(_known(fields, name), name in given) for name in columns]
         for name in given:
@@ -87,7 +87,7 @@ class Matrix:
         return found
 
 
-def _given(categories: Categories) -> dict[str, list[str] | None]:
+def _given(categories: Categories, fields: dict[str, Field]) -> dict[str, list[str] | None]:
     """The features that are categories, and which ones these are, if that is given."""
     if isinstance(categories, str):
         raise TypeError(f"categories={categories!r}: give a list of names, [{categories!r}]")
@@ -97,17 +97,18 @@ def _given(categories: Categories) -> dict[str, list[str] | None]:
     for name, known in categories.items():
         if isinstance(known, str):
             raise TypeError(f"categories of {name!r}: give a list of them, not {known!r}")
-        found[name] = texts = [_text(category) for category in known]
+        field = fields.get(name)
+        found[name] = texts = [_text(category, "" if field is None else field.format) for category in known]
         if len(set(texts)) < len(texts):
             raise ValueError(f"categories of {name!r}: one is named twice")
     return found
 
 
-def _text(category: Any) -> str:
-    """A category as the classes of a column are written."""
-    if isinstance(category, bool):
+def _text(category: Any, format: str) -> str:
+    """A category as the classes of a column of this type are written."""
+    if format == "b":
         return str(category).lower()
-    if isinstance(category, datetime.date) and not isinstance(category, datetime.datetime):
+    if format == "tdD" and isinstance(category, datetime.date):
         return str((category - datetime.date(1970, 1, 1)).days)
     return category.hex() if isinstance(category, bytes) else str(category)
 

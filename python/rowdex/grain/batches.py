@@ -108,6 +108,9 @@ class _Padded(Loader):
         return self._rows.padded(batch)
 
 
+_Padded.__name__ = "Loader"  # What errors call it.
+
+
 class _Batches(grain.DatasetIterator[Any]):
     """The batches of a rank."""
 

@@ -91,6 +91,22 @@ def gathers_the_rest(index: str, folder: str) -> list[int]:
     return [row for batch in loader for row in made.gather_for_metrics(batch["id"]).tolist()]
 
 
+def substitutes(index: str) -> list[bool]:
+    """Whether loaders that serve substitutes are refused: of two ranks, of five, and of five without pads."""
+    accelerator()
+    dataset = rowdex.Dataset(index, ["id"])
+    subset = rowdex.order.Subset("global", rowdex.order.IdSet(len(dataset), range(1000)))
+
+    def is_refused(world: int, **options: Any) -> bool:
+        def make() -> Any:
+            ranks = {"num_replicas": world, "rank": 0, "on_fault": "substitute"}
+            return rowdex.accelerate.Loader(dataset, batch_size=SIZE, **ranks, **options)
+
+        return "use tail='drop'" in error_of(make)
+
+    return [is_refused(2), is_refused(5), is_refused(5, order=subset), is_refused(5, drop_last_batch=True)]
+
+
 def deals_the_rest(index: str) -> dict[str, Any]:
     """What a global sampler deals to three ranks of the rest of an epoch of one rank."""
     dataset = rowdex.torch.Dataset(index, ["id"])

@@ -118,6 +118,10 @@ def test_what_a_state_has_left_is_gathered_once_by_any_world(jobs: Jobs, tmp_pat
         assert sorted(found) == sorted(set(range(ROWS)) - begun)
 
 
+def test_substitutes_are_refused_where_ranks_would_read_rows_of_others_without(jobs: Jobs) -> None:
+    assert jobs.run("substitutes", world=1, index=INDEX) == [[False, True, False, False]]
+
+
 def test_a_global_sampler_deals_what_the_state_of_another_world_has_left(jobs: Jobs) -> None:
     (found,) = jobs.run("deals_the_rest", world=1, index=INDEX)
     served = collections.Counter(found["begun"] + found["rest"])

@@ -310,9 +310,11 @@ def test_the_programs_of_the_manual_run(
 def test_given_categories_are_values_of_any_type(tmp_path: pathlib.Path) -> None:
     days = [datetime.date(2024, 1, 1), datetime.date(1969, 12, 31)]
     table = pa.table({"flag": [True, False, True], "day": [days[0], days[1], days[0]], "raw": [b"\x01", b"a", b"a"]})
+    table = table.append_column("text", pa.array(["True", "False", "True"]))
     pq.write_table(table, tmp_path / "a.parquet")
     rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx", progress=False)
-    given = {"flag": [False, True], "day": days, "raw": [b"a", b"\x01"]}
-    matrix = Matrix(rowdex.Dataset(tmp_path / "a.rdx"), ["flag", "day", "raw"], given, "float32")
+    # Text stays what it is.
+    given = {"flag": [False, np.bool_(True)], "day": days, "raw": [b"a", b"\x01"], "text": [False, True]}
+    matrix = Matrix(rowdex.Dataset(tmp_path / "a.rdx"), [*given], given, "float32")
     found = matrix(rowdex.Dataset(tmp_path / "a.rdx").take([0, 1, 2]))
-    assert found.tolist() == [[1, 0, 1], [0, 1, 0], [1, 0, 0]]
+    assert found.tolist() == [[1, 0, 1, 1], [0, 1, 0, 0], [1, 0, 0, 1]]

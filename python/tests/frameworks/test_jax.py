@@ -135,6 +135,8 @@ def test_lists_are_padded_and_what_is_no_number_is_refused_with_what_to_do(index
         rowdex_jax.Loader(dataset, batch_size=8, pad={"token": 4})
     with pytest.raises(rowdex.SchemaError, match="pad: column 'id' has no lists"):
         next(iter(rowdex_jax.Loader(dataset.select(["id"]), batch_size=8, pad={"id": 4})))
+    with pytest.raises(rowdex.SchemaError, match="'tokens' has values and a mask: use nulls='fill'"):
+        next(iter(rowdex_jax.Loader(dataset.select(["tokens"]), batch_size=8, nulls="mask", pad={"tokens": 4})))
     with pytest.raises(ValueError, match="called 'row'"):
         rowdex_jax.Loader(dataset, batch_size=8, row_ids="row", valid="row")
     four: Any = np.int64(4)
