@@ -9,6 +9,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 
@@ -68,18 +71,24 @@ def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
 
 
 def test_a_shuffle_on_two_nodes_from_a_store_into_a_store_writes_the_files_of_one_machine(
-    nodes: set[str], unequal: pathlib.Path, tmp_path: pathlib.Path
+    nodes: set[str], tmp_path: pathlib.Path
 ) -> None:
+    # Files that no codec makes smaller than the footer is asked for: this server fails for the last so many bytes of
+    # an object that has fewer.
+    noise = np.random.default_rng(1).integers(0, 2**62, 100_000)
+    (tmp_path / "data").mkdir()
+    for number in range(2):
+        table = pa.table({"id": np.arange(100_000) + number * 100_000, "noise": noise + number})
+        pq.write_table(table, tmp_path / f"data/{number}.parquet", row_group_size=9_000)
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB", "on_fault": "skip"}
-    rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", **options)
+    rowdex.shuffle(tmp_path / "data", tmp_path / "local", **options)
     (tmp_path / "spill").mkdir()
     with stores.bucket(tmp_path / "server") as bucket:
-        for path in unequal.glob("*.parquet"):
-            shutil.copy(path, bucket.folder)
-        rowdex.build(f"{bucket.url}/", tmp_path / "train.rdx", progress=False, store=bucket.options)
+        shutil.copytree(tmp_path / "data", bucket.folder / "data")
+        rowdex.build(f"{bucket.url}/data/", tmp_path / "train.rdx", progress=False, store=bucket.options)
         options.update(store=bucket.options, spill=tmp_path / "spill")
         report = rowdex_ray.shuffle(tmp_path / "train.rdx", f"{bucket.url}/out", verify=True, **options)
-        assert report.rows == 10_007
+        assert report.rows == 200_000
         files = [sorted(folder.glob("*.parquet")) for folder in (tmp_path / "local", bucket.folder / "out")]
         assert [file.name for file in files[0]] == [file.name for file in files[1]]
         assert all(one.read_bytes() == other.read_bytes() for one, other in zip(*files))
