@@ -87,6 +87,13 @@ def dataset(index: str) -> Any:
         yield dataset
 
 
+def ready_to_fork(torch: Any) -> None:
+    """Has this process import what PyTorch imports when it first sends a tensor. In a worker that is done by a thread
+    beside others, where Python 3.11 may lose the lock of a module, and then the batch is lost.
+    """
+    torch.multiprocessing.reductions.reduce_tensor(torch.zeros(1))
+
+
 def run_python(
     program: str, *arguments: str, timeout: float = 60, **environment: str
 ) -> subprocess.CompletedProcess[str]:

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 import rowdex
 
+from .conftest import ready_to_fork
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import rowdex.torch  # noqa: E402
 from torch.utils.data import ChainDataset, DataLoader  # noqa: E402
 
+ready_to_fork(torch)
 multiprocessing.set_forkserver_preload(["rowdex.torch"])
 
 BATCH, STEPS = 120, 5

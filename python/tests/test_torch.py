@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 import rowdex
 
-from .conftest import REPOSITORY, ROWS, run_python
+from .conftest import REPOSITORY, ROWS, ready_to_fork, run_python
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import rowdex.torch  # noqa: E402
 from torch.utils.data import DataLoader, DistributedSampler  # noqa: E402
 
+ready_to_fork(torch)
 # So that workers of the forkserver import PyTorch once, not each.
 multiprocessing.set_forkserver_preload(["rowdex.torch"])
 
