@@ -38,6 +38,7 @@ fn is_released(schema: &FFI_ArrowSchema) -> bool {
     /// Pointers and numbers of eight bytes before it: the format, the name, the metadata, the flags, the number of
     /// children, the children, and the dictionary.
     const BEFORE: usize = 7;
+    const { assert!(size_of::<FFI_ArrowSchema>() == 9 * 8 && size_of::<*const c_void>() == 8) };
     // SAFETY: the struct is that of the Arrow C data interface, of nine fields of eight bytes each, of which this is
     // one; a pointer to a function that may be NULL is read as any pointer is.
     unsafe { (*ptr::from_ref(schema).cast::<*const c_void>().add(BEFORE)).is_null() }

@@ -123,12 +123,17 @@ fn decimals_are_compared_with_numbers_of_more_digits() {
         ("1e-300", 1),
     ];
     let values = [Some(1999_i128), Some(2000), Some(-1999), Some(9999), Some(-9999), Some(0), None];
+    decimals_agree(&values, &numbers);
+}
+
+/// That decimals of two digits behind the point, of both widths, are compared with these numbers by their values.
+fn decimals_agree(values: &[Option<i128>], numbers: &[(&str, i128)]) {
     let exact: Vec<_> = values.iter().map(|value| value.map(|value| value * UNIT / 100)).collect();
     let wide = Decimal128Array::from(values.to_vec()).with_precision_and_scale(4, 2).unwrap();
-    agrees(&(Arc::new(wide) as ArrayRef), &exact, &numbers);
+    agrees(&(Arc::new(wide) as ArrayRef), &exact, numbers);
     let small = values.iter().map(|value| value.map(|value| value as i32));
     let small = Decimal32Array::from_iter(small).with_precision_and_scale(4, 2).unwrap();
-    agrees(&(Arc::new(small) as ArrayRef), &exact, &numbers);
+    agrees(&(Arc::new(small) as ArrayRef), &exact, numbers);
 }
 
 #[test]
@@ -149,12 +154,7 @@ fn decimals_are_compared_with_the_digits_that_text_has() {
         ("'-1e300'", i128::MIN),
     ];
     let values = [Some(1999_i128), Some(2000), Some(-1999), Some(9999), Some(-2000), Some(0), None];
-    let exact: Vec<_> = values.iter().map(|value| value.map(|value| value * UNIT / 100)).collect();
-    let wide = Decimal128Array::from(values.to_vec()).with_precision_and_scale(4, 2).unwrap();
-    agrees(&(Arc::new(wide) as ArrayRef), &exact, &numbers);
-    let small = values.iter().map(|value| value.map(|value| value as i32));
-    let small = Decimal32Array::from_iter(small).with_precision_and_scale(4, 2).unwrap();
-    agrees(&(Arc::new(small) as ArrayRef), &exact, &numbers);
+    decimals_agree(&values, &numbers);
 }
 
 #[test]
