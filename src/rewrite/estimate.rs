@@ -25,6 +25,13 @@ pub(super) enum Way {
 
 /// Decoding this many times takes about as long as decoding once, and writing and reading a spill.
 const MOST_PASSES: f64 = 2.5;
+/// Reading long values that are stored as they are so many times takes about as long: that is one copy, where a spill is
+/// four.
+const MOST_COPIES: f64 = 5.0;
+/// Bytes of a row with long values.
+const LONG_ROW: f64 = 4096.0;
+/// The part of its bytes that a row takes in a file if it is stored as it is: JPEGs, say, whatever they are packed by.
+const AS_IT_IS: f64 = 0.8;
 
 /// What a rewrite will take, from [`Rewrite::estimate`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,25 +61,46 @@ impl RewritePlan {
     }
 }
 
-/// The way that is cheaper, and how often row groups are decoded.
-pub(super) fn way(rewrite: &Rewrite, plan: &RewritePlan) -> Result<(Way, f64)> {
+/// The way that is cheaper.
+pub(super) struct Chosen {
+    pub(super) way: Way,
+    /// How often row groups are decoded.
+    decodes: f64,
+    /// How often a stored byte is read.
+    reads: f64,
+}
+
+impl Chosen {
+    const SPILL: Self = Self { way: Way::Spill, decodes: 1.0, reads: 1.0 };
+}
+
+/// Decides how files are written, by sizes alone.
+pub(super) fn way(rewrite: &Rewrite, plan: &RewritePlan) -> Result<Chosen> {
     if plan.rows == 0 {
-        return Ok((Way::Stream, 0.0));
+        return Ok(Chosen { way: Way::Stream, decodes: 0.0, reads: 0.0 });
     }
     // Which rows are lost has to be known before the first one is written.
     if rewrite.options.skips {
-        return Ok((Way::Spill, 1.0));
+        return Ok(Chosen::SPILL);
     }
-    let stream = rewrite.stream(plan);
-    // A plan of an epoch takes a hundred nanoseconds a row. Where the law is far from the limit it tells nothing more.
+    let (dataset, stream) = (&rewrite.dataset, rewrite.stream(plan));
+    let stored = dataset.read_costs().iter().map(|cost| cost.bytes as f64).sum::<f64>();
+    let is_copied = dataset.local_root().is_some()
+        && plan.row_bytes() >= LONG_ROW
+        && stored >= AS_IT_IS * plan.row_bytes() * dataset.index().source_rows() as f64;
+    // A plan of an epoch takes a hundred nanoseconds a row. Where the law is far from the limit it tells nothing more;
+    // of long rows there are few.
     let by_law = plan.rows as f64 * plan.row_bytes() / (2.0 * stream.memory.max(1) as f64);
-    if rewrite.orders.name() == "global" && by_law >= 1.25 * MOST_PASSES {
-        return Ok((Way::Spill, 1.0));
+    if rewrite.orders.name() == "global" && by_law >= 1.25 * MOST_PASSES && !is_copied {
+        return Ok(Chosen::SPILL);
     }
-    match stream.predict()? {
-        Some(prediction) if prediction.first_passes <= MOST_PASSES => Ok((Way::Stream, prediction.first_passes)),
-        _ => Ok((Way::Spill, 1.0)),
-    }
+    let Some(prediction) = stream.predict()? else { return Ok(Chosen::SPILL) };
+    let reads = prediction.first_bytes_read as f64 / stored.max(1.0);
+    let decodes = prediction.first_passes;
+    Ok(match decodes <= MOST_PASSES || is_copied && reads <= MOST_COPIES {
+        true => Chosen { way: Way::Stream, decodes, reads: if is_copied { reads } else { decodes } },
+        false => Chosen::SPILL,
+    })
 }
 
 /// Counts rows, and keeps the first ones.
@@ -120,7 +148,7 @@ impl Rewrite {
         let _asked = self.asked.clone().map(Asked::enter);
         let pool = self.pool(self.threads)?;
         let plan = self.planned(&pool)?;
-        let (way, decodes) = way(&self.beside_uploads(&plan)?.0, &plan)?;
+        let Chosen { way, decodes, reads } = way(&self.beside_uploads(&plan)?.0, &plan)?;
         let columns = self.columns()?;
         let (timed, decoding) = self.timed(plan.chunk_rows as usize)?;
         let (mut spilling, mut encoding) = (0.0, 0.0);
@@ -136,7 +164,7 @@ impl Rewrite {
             encoding = started.elapsed().as_secs_f64() / rows;
         }
         let spills = way == Way::Spill;
-        let a_row = decoding * decodes + encoding + if spills { spilling } else { 0.0 };
+        let a_row = decoding * reads + encoding + if spills { spilling } else { 0.0 };
         Ok(RewriteEstimate {
             decodes,
             passes: if spills { 2 } else { 1 },

@@ -25,9 +25,13 @@ use super::write::{Writer, Writing};
 use super::{Rewrite, RewriteTask, within};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::stop::{Asked, check};
+use rowdex_io::fs::MoreIdle;
 use rowdex_io::source::UploadOptions;
 use rowdex_io::source::place::Place;
 use rowdex_order::EpochOrder;
+
+/// What one encoded row group lets go of waits for the next one, within the part of the memory that encoding has.
+const MOST_IDLE: usize = 64 << 20;
 
 /// A rewrite at work.
 struct Rewriting {
@@ -41,6 +45,7 @@ struct Rewriting {
     spill: Spill,
     meter: Meter,
     pool: ThreadPool,
+    _idle: MoreIdle,
 }
 
 impl Rewrite {
@@ -123,7 +128,7 @@ impl Rewrite {
         let (rewrite, uploads) = self.beside_uploads(&plan)?;
         let spill = Spill::new(self.spill.as_deref(), output.folder(), &plan)?;
         if let Err(error) = spill.folder()
-            && (!is_alone || way(&rewrite, &plan)?.0 == Way::Spill)
+            && (!is_alone || way(&rewrite, &plan)?.way == Way::Spill)
             && !(found == Found::Resume && output.missing(&plan, 0..plan.files)?.is_empty())
         {
             // Before anything is written.
@@ -136,7 +141,8 @@ impl Rewrite {
         let columns = self.columns()?;
         let encoding = Encoding::new(&columns, &plan.columns, plan.chunk_rows as usize)?;
         let (order, meter) = (self.orders.epoch(0)?, Meter::new(self.progress.clone()));
-        Ok(Rewriting { rewrite, plan, columns, encoding, order, output, uploads, spill, meter, pool })
+        let _idle = MoreIdle::of(usize::try_from(self.memory / 4).unwrap_or(usize::MAX).min(MOST_IDLE));
+        Ok(Rewriting { rewrite, plan, columns, encoding, order, output, uploads, spill, meter, pool, _idle })
     }
 }
 
@@ -157,7 +163,7 @@ impl Rewriting {
         if self.spill.layout()?.is_some() {
             return Ok(Way::Spill);
         }
-        let way = if self.output.lost()?.is_empty() { way(&self.rewrite, &self.plan)?.0 } else { Way::Spill };
+        let way = if self.output.lost()?.is_empty() { way(&self.rewrite, &self.plan)?.way } else { Way::Spill };
         let written = self.plan.output_bytes();
         let spilled = if way == Way::Spill { self.plan.spilled_bytes() } else { 0 };
         self.spill.check_room(spilled, self.output.folder(), written)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use arrow::array::{
-    ArrayRef, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+    ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
@@ -493,4 +493,41 @@ fn an_estimate_tells_the_way_and_writes_nothing() {
     assert_eq!(little.passes, 2);
     assert!(little.spilled_bytes > 10_000 && little.output_bytes == much.output_bytes);
     assert!(!place.path("out").exists());
+}
+
+#[test]
+fn long_values_that_are_stored_as_they_are_are_read_more_often_instead_of_spilled() {
+    const ROWS: u64 = 2000;
+    let place = Fixture::new(&[1], 1);
+    let of = |name: &str, value: &dyn Fn(u64) -> Vec<u8>| {
+        let values: ArrayRef = Arc::new(BinaryArray::from_iter_values((0..ROWS).map(value)));
+        fs::create_dir(place.path(name)).unwrap();
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(100))
+            .set_dictionary_enabled(false)
+            .set_compression(parquet::basic::Compression::SNAPPY)
+            .build();
+        let rows = RecordBatch::try_from_iter([("value", values)]).unwrap();
+        let file = File::create(place.path(&format!("{name}/0.parquet"))).unwrap();
+        let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+        let index = place.path(&format!("{name}.rdx"));
+        IndexBuilder::new([place.path(name)]).build(&index).unwrap();
+        let dataset = Dataset::open(index).unwrap();
+        let order = Arc::new(Global::new(ROWS, 1).unwrap());
+        Rewrite::new(&dataset, order, place.path(&format!("out {name}"))).with_threads(2)
+    };
+    let noise = |row: u64| -> Vec<u8> {
+        let words = (0..750).flat_map(|word| (row * 750 + word).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        words.collect()
+    };
+    let as_it_is = of("images", &noise).with_memory(3 << 20);
+    let told = as_it_is.estimate().unwrap();
+    assert!(told.passes == 1 && told.decodes > 3.0, "{told:?}");
+    assert_eq!(as_it_is.run().unwrap().bytes_spilled, 0);
+    let often = as_it_is.with_memory(1 << 20).estimate().unwrap();
+    assert_eq!(often.passes, 2, "{often:?}");
+    let packed = of("texts", &|row| format!("{row:8}").repeat(750).into_bytes()).with_memory(3 << 20);
+    assert_eq!(packed.estimate().unwrap().passes, 2);
 }

@@ -34,7 +34,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs/performance.json"
 SETS = {"tab": "10 narrow columns", "tok": "512 tokens a row", "img": "images of 8 to 40 KB"}
-SHAPES = [*SETS, "wide", "ragged", "parallel", "small", "mixed"]
+SHAPES = [*SETS, "wide", "ragged", "parallel", "small", "mixed", "text", "hub_images"]
 SHARES = ["10", "25", "100"]
 BATCH, THREADS, TURNS = 256, 2, int(os.environ.get("TURNS", 5))
 
@@ -135,6 +135,34 @@ def in_turns(index: str, order: str, share: int, groups: int, take: Callable[[],
     }  # fmt: skip
 
 
+def cached(index: str, table: Any, random: Any) -> dict[str, float]:
+    """Rows that the cache of a dataset holds: the rate of `take` over that of `Table.take`, and µs of one row."""
+    import pyarrow as pa
+    import rowdex
+
+    dataset = rowdex.Dataset(index, cache=1 << 40)
+    for first in range(0, len(table), 4096):
+        dataset.take(range(first, min(first + 4096, len(table))))
+    picks = random.integers(0, len(table), (200, BATCH))
+
+    def rate(take: Callable[[Any], Any]) -> float:
+        start = time.perf_counter()
+        for pick in picks:
+            take(pick)
+        return picks.size / (time.perf_counter() - start)
+
+    decodes = dataset.counters.decodes
+    ratios = [rate(dataset.take) / rate(lambda pick: table.take(pa.array(pick))) for _ in range(TURNS)]
+    rows = picks[:8].ravel().tolist()
+    start = time.perf_counter()
+    for row in rows:
+        dataset.take([row])
+    one = (time.perf_counter() - start) / len(rows) * 1e6
+    if dataset.counters.decodes != decodes:
+        raise SystemExit(f"the cache does not hold {index}")
+    return {"take": statistics.median(ratios), "microseconds of one row": one}
+
+
 def measured(data: pathlib.Path, index: str) -> dict[str, Any]:
     """The figures of a set."""
     import numpy as np
@@ -161,6 +189,7 @@ def measured(data: pathlib.Path, index: str) -> dict[str, Any]:
     found["in order"] = in_turns(index, "sequential", 25, groups, take)
     found["take"] = statistics.median(takes)
     if data.name in SETS:
+        found["cached"] = cached(index, table, random)
         cache, start, rows = RowGroups(files, 0.25), time.perf_counter(), 0
         while time.perf_counter() - start < TURNS:
             rows += cache.batch(random.integers(0, len(table), 16))

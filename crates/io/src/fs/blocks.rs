@@ -14,7 +14,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use memmap2::MmapMut;
 
@@ -24,7 +24,7 @@ const LARGE: usize = 128 << 10;
 const HEADER: usize = 64;
 /// Maps that wait, at most, and their bytes together: less than the 32 MiB that a loader may take besides its memory.
 /// With a quarter of it, decoding lists of tokens took twice the time, all of it for the kernel to clear pages.
-const MAPS: usize = 32;
+const MAPS: usize = 128;
 const MOST_IDLE: usize = 16 << 20;
 /// Maps of so many bytes and more have huge pages where that is asked for.
 #[cfg(target_os = "linux")]
@@ -35,6 +35,28 @@ const HUGE: usize = 4 << 20;
 const LONG: usize = 16 << 20;
 /// Longer ones do not wait. Columns of a decoded row group are rarely longer.
 const LONGEST_IDLE: usize = 8 << 20;
+
+/// Bytes of maps that may wait beside [`MOST_IDLE`].
+static MORE_IDLE: AtomicUsize = AtomicUsize::new(0);
+
+/// While it lives, more bytes of maps may wait to be used again, in each [`MappedBlocks`] of the process.
+#[derive(Debug)]
+pub struct MoreIdle(usize);
+
+impl MoreIdle {
+    /// So many bytes more.
+    pub fn of(bytes: usize) -> Self {
+        // Of several at a time, all have had it counted in their memory.
+        MORE_IDLE.fetch_add(bytes, Ordering::Relaxed);
+        Self(bytes)
+    }
+}
+
+impl Drop for MoreIdle {
+    fn drop(&mut self) {
+        MORE_IDLE.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
 
 /// An allocator for a whole program, which gives memory back that is no longer used: blocks of 128 KiB and more are
 /// maps of their own, and the system's allocator has the others.
@@ -279,9 +301,10 @@ impl Idle {
         self.with(|maps| {
             let mut bytes: usize = maps.iter().flatten().map(|map| map.len()).sum();
             let last = maps.len() - 1;
+            let most = (MOST_IDLE - LONGEST_IDLE).saturating_add(MORE_IDLE.load(Ordering::Relaxed));
             // The oldest are in front.
             for (waiting, gone) in maps.iter_mut().zip(&mut gone) {
-                if bytes <= MOST_IDLE - LONGEST_IDLE {
+                if bytes <= most {
                     break;
                 }
                 bytes -= waiting.as_ref().map_or(0, |map| map.len());
@@ -337,7 +360,8 @@ mod tests {
     }
 
     #[test]
-    fn a_few_maps_wait_to_be_used_again_and_no_more() {
+    fn a_few_maps_wait_to_be_used_again_and_no_more_than_somebody_asked_for() {
+        const MORE: usize = 8 << 20;
         let blocks = MappedBlocks::new();
         let waiting = || blocks.idle.with(|maps| maps.iter().flatten().map(|map| map.len()).sum::<usize>()).unwrap();
         // SAFETY: blocks are used by their layouts.
@@ -352,6 +376,16 @@ mod tests {
                 all.into_iter().for_each(|block| blocks.dealloc(block, layout(*size)));
                 assert!(waiting() <= MOST_IDLE, "{} after {size}", waiting());
             }
+            let turn = || {
+                let all: Vec<*mut u8> = (0..30).map(|_| blocks.alloc(layout(1 << 20))).collect();
+                all.into_iter().for_each(|block| blocks.dealloc(block, layout(1 << 20)));
+                waiting()
+            };
+            let more = MoreIdle::of(MORE);
+            let asked = turn();
+            assert!((MOST_IDLE..=MOST_IDLE + MORE).contains(&asked), "{asked}");
+            drop(more);
+            assert!(turn() <= MOST_IDLE, "{}", waiting());
         }
     }
 

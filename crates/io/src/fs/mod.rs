@@ -6,7 +6,7 @@ pub mod mmap;
 mod open_files;
 mod read;
 
-pub use blocks::MappedBlocks;
+pub use blocks::{MappedBlocks, MoreIdle};
 pub(crate) use open_files::OpenFiles;
 pub use open_files::{most_open, open, with_room};
 pub(crate) use read::read_regular;
