@@ -29,6 +29,7 @@ mod decide;
 mod destinations;
 mod encode;
 mod estimate;
+mod lanes;
 mod lengths;
 mod lost;
 mod output;

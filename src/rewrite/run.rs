@@ -415,6 +415,7 @@ impl Rewrite {
 
     /// A loader that serves the order within three quarters of the memory; row groups that are encoded take the rest.
     pub(super) fn stream(&self, plan: &RewritePlan) -> Stream<'_> {
+        let group = plan.row_group_rows as f64 * (plan.row_bytes() + plan.encoded_row_bytes());
         Stream {
             dataset: &self.dataset,
             orders: &self.orders,
@@ -422,6 +423,7 @@ impl Rewrite {
             threads: self.threads,
             // A loader holds two batches whatever they take.
             batch_rows: (((self.memory / 16) as f64 / plan.row_bytes().max(1.0)) as u64).min(plan.chunk_rows) as usize,
+            lanes: (((self.memory / 4) as f64 / group.max(1.0)) as usize).min(self.threads),
         }
     }
 

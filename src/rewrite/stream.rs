@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 
-use super::within;
-use super::write::{Writer, Writing};
+use super::lanes::Lanes;
+use super::write::Writing;
 use crate::dataset::Dataset;
 use crate::loader::{Loader, LoaderBuilder, Prediction};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -21,6 +21,8 @@ pub(super) struct Stream<'a> {
     pub(super) memory: u64,
     pub(super) threads: usize,
     pub(super) batch_rows: usize,
+    /// Row groups that are encoded at once.
+    pub(super) lanes: usize,
 }
 
 impl Stream<'_> {
@@ -42,24 +44,23 @@ impl Stream<'_> {
             true => Arc::clone(self.orders),
             false => Arc::new(Part { epoch: self.orders.epoch(0)?, positions: positions.clone() }),
         };
-        let (shape, mut writer) = (writing.plan.shape(), Writer::new(writing));
-        let mut at = positions.start;
-        for batch in self.loader(orders)?.build()? {
-            stop::check()?;
-            let batch = batch?;
-            let plain = writing.columns.plain_of_served(&batch.records)?;
-            let end = at + plain.num_rows() as u64;
-            within(pool, || {
+        let (shape, mut at) = (writing.plan.shape(), positions.start);
+        let loader = self.loader(orders)?.build()?;
+        pool.in_place_scope(|scope| {
+            let mut lanes = Lanes::new(pool, scope, writing, self.lanes);
+            for batch in loader {
+                stop::check()?;
+                let plain = writing.columns.plain_of_served(&batch?.records)?;
+                let end = at + plain.num_rows() as u64;
                 for group in shape.groups(at..end) {
                     let (from, to) = (group.positions.start.max(at), group.positions.end.min(end));
                     let rows = plain.slice((from - at) as usize, (to - from) as usize);
-                    let rows = writing.columns.encoded_of(&rows, || writing.row_ids(from..to))?;
-                    writer.add_rows(&group, from..to, rows)?;
+                    lanes.add(group, from..to, writing.columns.encoded_of(&rows, || writing.row_ids(from..to))?)?;
                 }
-                Ok(())
-            })?;
-            at = end;
-        }
+                at = end;
+            }
+            lanes.finish()
+        })?;
         if at == positions.end {
             return Ok(());
         }

@@ -86,7 +86,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn put(&mut self, group: &Group, encoded: EncodedGroup) -> Result<()> {
+    /// Writes the next row group.
+    pub(super) fn put(&mut self, group: &Group, encoded: EncodedGroup) -> Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
             None => self.writing.create(group.file)?,
