@@ -9,9 +9,10 @@ from . import native
 from .dataset import Dataset
 from .errors import Error, NotFoundError
 from .index import Index, Path
-from .native.library import Handle, exception_of, library, waiting
+from .native.library import Handle, exception_of, library, seed_number, waiting
 from .order import Context, Order, open_order
 from .progress import Progress, told
+from .spec import epoch_number
 from .store import StoreOptions, store_pointer
 
 Source = Union[Dataset, Index, Path]
@@ -93,10 +94,10 @@ def same_rows(
             ``other``, or of a type that has no digest.
     """
     first, second = _opened(dataset, store), _opened(other, store)
-    options = native.DigestOptions(other=second._pointer.address, epoch=epoch)
+    options = native.DigestOptions(other=second._pointer.address, epoch=epoch_number(epoch))
     handle = None
     if order is not None:
-        handle = open_order(order, Context(first, len(first), seed % 2**64))
+        handle = open_order(order, Context(first, len(first), seed_number(seed)))
         options.order = handle.address
     info, difference = _digested(first, options, progress, remote=second._remote)
     del handle

@@ -5,9 +5,8 @@ from __future__ import annotations
 import array
 import ctypes
 import operator
-import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal
 
 from . import native
@@ -21,11 +20,14 @@ from .native.library import (
     addresses,
     call,
     library,
+    local_list,
     optional_set,
     path_bytes,
+    seed_number,
     set_info,
     text_bytes,
     waiting,
+    whole,
 )
 from .native.numbers import Numbers
 
@@ -45,7 +47,7 @@ class IdSet(RowSet):
 
     def __init__(self, rows: int, ids: Any) -> None:
         """These row ids, out of ``rows`` rows, in any order; repeats count once."""
-        self._set(("ids", rows, Numbers("Q", ids)))
+        self._set(("ids", _row_count(rows), Numbers("Q", ids)))
         self._handle.get()
 
     @staticmethod
@@ -59,11 +61,12 @@ class IdSet(RowSet):
         """The row ids of ranges ``(start, end)``, out of ``rows`` rows; they may come in any order, overlap and be
         empty.
         """
-        return IdSet._of("ranges", rows, Numbers("Q", [bound for start, end in ranges for bound in (start, end)]))
+        bounds = Numbers("Q", [bound for start, end in ranges for bound in (start, end)])
+        return IdSet._of("ranges", _row_count(rows), bounds)
 
     @staticmethod
     def listed(index: Index | Dataset, rows: Path | Any) -> IdSet:
-        """The rows of an index that a file or an Arrow stream lists.
+        """The rows of an index that a file of this machine or an Arrow stream lists.
 
         Text has a row id, a range like ``10..20`` or a place like ``a.parquet:2`` on each line. CSV, Parquet, and any
         object with ``__arrow_c_stream__`` have a column ``row_id``, or columns of files and rows as
@@ -71,7 +74,7 @@ class IdSet(RowSet):
         """
         index = index if isinstance(index, Index) else index.index
         if not hasattr(rows, "__arrow_c_stream__"):
-            return IdSet._of("listed", index, os.path.abspath(rows))
+            return IdSet._of("listed", index, local_list(rows))
         found, _ = listed(index._handle.get(), rows)
         made = object.__new__(IdSet)
         made._handle = PerProcess(lambda: found)
@@ -106,11 +109,11 @@ class IdSet(RowSet):
             of: Only of these rows.
         """
         if by is not None:
-            if isinstance(dataset, int):
+            if not isinstance(dataset, Dataset):
                 raise TypeError(f"by={by!r}: give the dataset, whose column is read")
-            return IdSet._of("split by", dataset, by, of, side, float(fraction), seed % 2**64)
-        rows = dataset if isinstance(dataset, int) else len(dataset)
-        found = IdSet._of("split", rows, side, float(fraction), seed % 2**64)
+            return IdSet._of("split by", dataset, by, of, side, float(fraction), seed_number(seed))
+        rows = len(dataset) if isinstance(dataset, Sized) else _row_count(dataset)
+        found = IdSet._of("split", rows, side, float(fraction), seed_number(seed))
         return found if of is None else found & of
 
     @staticmethod
@@ -246,6 +249,14 @@ class IdSet(RowSet):
 
     def __repr__(self) -> str:
         return f"IdSet({len(self)} of {self.rows} rows)"
+
+
+def _row_count(rows: Any) -> int:
+    """Of how many rows a set is, which no order can have more of."""
+    count = whole(rows, "rows")
+    if not 0 <= count < 2**63:
+        raise ValueError(f"rows is {count}: use a number from 0 to below 2^63")
+    return count
 
 
 def _set_again(*recipe: Any) -> IdSet:

@@ -38,6 +38,7 @@ from .native.library import (
     library,
     loader_options,
     no_nul,
+    seed_number,
     size,
     waiting,
 )
@@ -155,7 +156,7 @@ class Loader:
         self._options = (size(memory, "memory"), count(threads, "threads"), count(read_ahead, "read_ahead"))
         self._more_options: dict[str, Any] = {
             "on_fault": no_nul(on_fault.encode(), "on_fault"),
-            "fault_seed": fault_seed % 2**64,
+            "fault_seed": seed_number(fault_seed, "fault_seed"),
             "views": views,
             "read_concurrency": count(read_concurrency, "read_concurrency"),
             **_share.options(share),

@@ -25,7 +25,7 @@ from . import native
 from .dataset import Dataset, Labels
 from .id_set import IdSet
 from .index import Path
-from .native.library import Handle, library, no_nul, path_bytes
+from .native.library import Handle, library, local_list, no_nul, path_bytes
 from .native.numbers import Numbers
 
 
@@ -135,7 +135,7 @@ class Explicit(Orders):
 
     Args:
         ids: Row ids: a sequence of integers, or an array of one dimension.
-        file: Instead of these, a file of them as little-endian 64-bit integers,
+        file: Instead of these, a file of this machine with them as little-endian 64-bit integers,
             ``numpy.asarray(ids, "<u8").tofile(path)``. A file of more than 64 MiB is mapped, so that all processes of
             a machine share it; a smaller one is read.
         permutation: Refuses what has not every row of the dataset exactly once.
@@ -146,7 +146,7 @@ class Explicit(Orders):
             raise ValueError("give either ids or a file")
         self._parts = (
             None if ids is None else Numbers("Q", ids),
-            None if file is None else os.path.abspath(file),
+            None if file is None else local_list(file),
             permutation,
         )
 

@@ -16,7 +16,18 @@ from .digest import same_rows
 from .errors import ArgumentError
 from .id_set import IdSet
 from .index import Index, Path
-from .native.library import call, count, is_remote, library, optional_path, optional_text, path_bytes, size, waiting
+from .native.library import (
+    call,
+    count,
+    is_remote,
+    library,
+    optional_path,
+    optional_text,
+    path_bytes,
+    seed_number,
+    size,
+    waiting,
+)
 from .order import Context, Order, Subset, open_order
 from .progress import Progress, told
 from .store import StoreOptions
@@ -206,7 +217,7 @@ def shuffle(
             if len(kept) == 0:
                 raise ArgumentError(f"no row meets the condition: {where}")
             order = Subset(order, kept)
-        orders = open_order(order, Context(dataset, len(dataset), seed % 2**64))
+        orders = open_order(order, Context(dataset, len(dataset), seed_number(seed)))
         skipped: list[SkippedGroup] = []
         options = native.ShuffleOptions(
             order=orders.address,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from . import native
 from .dataset import Dataset
-from .native.library import Handle, call, library, no_nul, text_bytes, whole
+from .native.library import Handle, call, library, no_nul, seed_number, text_bytes, whole
 from .order import Context, Order, open_order
 from .packing import Packing, pointer
 
@@ -107,7 +107,7 @@ class SamplerSpec(NamedTuple):
     def _orders(self, dataset: Dataset | None) -> Handle:
         if dataset is not None:
             self.check_rows(dataset)
-        return open_order(self.order, Context(dataset, self.rows, self.seed % 2**64))
+        return open_order(self.order, Context(dataset, self.rows, seed_number(self.seed)))
 
     def _sampler(self, orders: Handle) -> Handle:
         options = native.SamplerOptions(

@@ -11,7 +11,7 @@ from . import native
 from .dataset import Class, Dataset
 from .id_set import IdSet, Side, listed, new_set
 from .index import Index, Path
-from .native.library import Handle, call, is_remote, library, optional_text, path_bytes, waiting
+from .native.library import Handle, call, is_remote, library, optional_text, path_bytes, seed_number, waiting
 from .progress import Progress, told
 from .store import StoreOptions, store_pointer
 
@@ -128,7 +128,7 @@ def select(
         kept=kept[0].address if kept else None,
         kept_note=optional_text("rows given to rowdex.select" if note is None else note, "note") if kept else None,
         sample=0.0 if sample is None else float(sample),
-        sample_seed=seed % 2**64,
+        sample_seed=seed_number(seed),
         overwrite=overwrite,
         store=store_pointer(store),
         filter=optional_text(where, "where"),
@@ -136,7 +136,7 @@ def select(
         split_side=optional_text(split, "split"),
         split_by=optional_text(split_by, "split_by"),
         split_fraction=0.0 if split is None else float(split_fraction),
-        split_seed=split_seed % 2**64,
+        split_seed=seed_number(split_seed, "split_seed"),
         update=update,
         **{f"{name}_views": array for name, array in arrays.items()},
         **{f"num_{name}": len(given) for name, given in views.items()},

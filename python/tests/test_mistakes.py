@@ -29,6 +29,16 @@ def test_a_list_of_booleans_is_a_mask_as_an_array_of_them_is(dataset: rowdex.Dat
         dataset[[*mask[1:], 5]]
 
 
+def test_a_mask_is_never_taken_for_the_row_ids_0_and_1(dataset: rowdex.Dataset) -> None:
+    mask = [row % 7 == 3 for row in range(len(dataset))]
+    for wrong in (mask, tuple(mask), (chosen for chosen in mask), [0, 1, True], np.array(mask), list(np.array(mask))):
+        with pytest.raises(TypeError, match="bool"):
+            rowdex.order.IdSet(len(dataset), wrong)
+    with pytest.raises(TypeError, match="numbers that are booleans: use integers"):
+        rowdex.order.Explicit(mask)
+    assert list(rowdex.order.IdSet(len(dataset), (row for row in (5, np.int64(3))))) == [3, 5]
+
+
 @pytest.mark.parametrize("row", [True, False, None, ..., 1.0, "id", b"id"])
 def test_what_is_no_row_id_is_refused(dataset: rowdex.Dataset, row: Any) -> None:
     with pytest.raises(TypeError, match="use a row id, a slice, or several row ids"):
@@ -248,6 +258,50 @@ def test_numbers_of_numpy_and_whole_floats_are_whole_numbers(dataset: rowdex.Dat
     plain = rowdex.Loader(dataset, batch_size=8, seed=3, memory=4_000_000_000)
     other = rowdex.Loader(dataset, batch_size=np.int64(8), seed=np.uint8(3), memory=4e9)  # type: ignore[arg-type]
     assert other.spec == plain.spec
+
+
+@pytest.mark.parametrize("seed", [np.int64(-3), np.uint8(3), 3.0])
+def test_a_seed_of_numpy_is_the_number_that_it_is(dataset: rowdex.Dataset, tmp_path: pathlib.Path, seed: Any) -> None:
+    def rows_of(seed: Any) -> list[Any]:
+        out, index = tmp_path / "out", dataset.index
+        rowdex.select(index, out, sample=0.5, seed=seed, split="train", split_seed=seed, overwrite=True)
+        split = rowdex.order.IdSet.split
+        found: list[Any] = [out.read_bytes(), list(split(dataset, "train", seed=seed, fraction=0.5))]
+        found.append(list(split(dataset, "train", seed=seed, fraction=0.5, by="label")))
+        found.append(rowdex.digest.same_rows(dataset, dataset, order="global", seed=seed).difference is None)
+        faulty = {"on_fault": "substitute", "fault_seed": seed}
+        found.append(rowdex.Loader(dataset, batch_size=8, **faulty)._more_options["fault_seed"])
+        found.append(rowdex.shuffle(dataset, tmp_path / "shuffled", seed=seed, overwrite=True).rows)
+        return [*found, next(iter((tmp_path / "shuffled").glob("*.parquet"))).read_bytes()]
+
+    assert rows_of(seed) == rows_of(int(seed))
+    for name, make in {
+        "seed": lambda: rowdex.order.IdSet.split(dataset, "train", seed="a"),  # type: ignore[arg-type]
+        "split_seed": lambda: rowdex.select(dataset.index, tmp_path / "no", split="train", split_seed=0.5),  # type: ignore
+    }.items():
+        with pytest.raises(TypeError, match=f"^{name} is .*: use a whole number"):
+            make()
+
+
+def test_a_set_is_of_as_many_rows_as_there_can_be() -> None:
+    sets = rowdex.order.IdSet
+    for rows in (-1, 2**63, 2**64, np.int64(-1)):
+        for make in (
+            lambda: sets(rows, []), lambda: sets.ranges(rows, []), lambda: sets.split(rows, "train"),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=f"rows is {rows}: use a number from 0 to below 2\\^63"):
+                make()
+    with pytest.raises(TypeError, match="rows is 'ten': use a whole number"):
+        sets("ten", [])  # type: ignore[arg-type]
+    assert sets(np.int64(5), [3]).rows == sets.split(np.int64(5), "train").rows == 5  # type: ignore[arg-type]
+
+
+def test_lists_of_rows_that_only_this_machine_can_have_are_no_urls(dataset: rowdex.Dataset) -> None:
+    for url in ("s3://bucket/rows.csv", "hf://datasets/owner/name/rows.parquet"):
+        for call in (lambda: rowdex.order.IdSet.listed(dataset, url), lambda: rowdex.order.Explicit(file=url)):
+            with pytest.raises(rowdex.ArgumentError, match=f"{url}: a list of rows is a local file: copy it") as raised:
+                call()
+            assert raised.value.file == url
 
 
 def test_names_of_added_columns_are_texts_and_differ(dataset: rowdex.Dataset) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from .. import native
-from ..errors import BY_STATUS, Error, InternalError
+from ..errors import BY_STATUS, ArgumentError, Error, InternalError
 
 library: Any = native.load()
 
@@ -287,6 +287,18 @@ def located(path: str | os.PathLike[str]) -> str:
     return text if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) else os.path.abspath(text)
 
 
+def local_list(path: str | bytes | os.PathLike[str]) -> str:
+    """The absolute path of a list of rows, which every process of this machine reads itself.
+
+    Raises:
+        ArgumentError: for a URL.
+    """
+    if is_remote(path):
+        url, hint = os.fsdecode(path), "copy it to this machine, and give its path"
+        raise ArgumentError(f"{url}: a list of rows is a local file: {hint}", file=url, hint=hint)
+    return os.path.abspath(os.fsdecode(path))
+
+
 def optional_path(path: str | os.PathLike[str] | None) -> bytes | None:
     return None if path is None else path_bytes(path)
 
@@ -348,6 +360,11 @@ def whole(value: Any, name: str) -> int:
         return int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
     except TypeError:
         raise TypeError(f"{name} is {value!r}: use a whole number") from None
+
+
+def seed_number(value: Any, name: str = "seed") -> int:
+    """A seed as the library wants it."""
+    return whole(value, name) % 2**64
 
 
 def count(value: int | None, name: str) -> int:

@@ -123,6 +123,11 @@ def _array(code: str, values: Any) -> array.array[Any]:
         found = array.array(code)
         found.frombytes(given.astype({"Q": "uint64", "I": "uint32", "d": "float64"}[code]).tobytes())
         return found
+    if code == "Q" and not isinstance(values, (range, str)):
+        values = list(values)
+        # A mask would be the rows 0 and 1.
+        if any(isinstance(value, bool) for value in values):
+            raise TypeError("numbers that are booleans: use integers")
     return array.array(code, values)
 
 
