@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from . import native
 from .native import capsule as _capsule
 from .native import values as _values
-from .native.arrays import Nulls, in_rows, reader, to_torch
+from .native.arrays import Nulls, reader, samples, to_torch
 from .native.imports import frames, loaded
 from .native.library import Handle, Owned, call, library, text_bytes
-from .schema import ExportedSchema, Schema, column_list
+from .schema import ExportedSchema, Field, Schema, column_list
 
 
 class _Exported(Owned):
@@ -264,16 +264,20 @@ class Batch:
 
     def to_numpy_rows(self) -> list[dict[str, Any]]:
         """The rows as dicts of what :meth:`to_numpy` has: numpy's scalars, views of arrays for lists, and ``None`` for
-        each null."""
-        rows: list[dict[str, Any]] = in_rows(self.to_numpy(nulls="mask"), self.num_rows)
-        return rows
+        each null. A row of a column that has a null within a list is a list of Python values."""
+        exported = self._export()
+        return self._in_rows(
+            lambda field, column, first: samples(field, column, exported, first, self.num_rows), 0, self.num_rows
+        )
 
     def _rows(self, start: int, count: int) -> list[dict[str, Any]]:
+        return self._in_rows(lambda field, column, first: _values.values(field, column, first, count), start, count)
+
+    def _in_rows(self, values: Callable[[Field, Any, int], list[Any]], start: int, count: int) -> list[dict[str, Any]]:
         array = self._export().array
-        fields = self._schema.fields
         columns = [
-            _values.values(field, array.children[i].contents, array.offset + start, count)
-            for i, field in enumerate(fields)
+            values(field, array.children[i].contents, array.offset + start)
+            for i, field in enumerate(self._schema.fields)
         ]
         names = self.column_names
         return [dict(zip(names, row)) for row in zip(*columns)] if columns else [{} for _ in range(count)]

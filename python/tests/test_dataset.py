@@ -282,3 +282,30 @@ def test_numpy_samples_of_dictionaries_structs_and_nulls_are_those_of_python(tmp
         return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
     assert [plain(sample) for sample in dataset] == table.to_pylist()
+
+
+def test_numpy_samples_have_none_for_a_null_wherever_it_is_and_are_alike_in_any_batch(tmp_path: pathlib.Path) -> None:
+    lists, pairs = pa.list_(pa.int64()), pa.list_(pa.float32(), 2)
+    table = pa.table(
+        {
+            "ids": pa.array([[1, None, 3], [4, 5], None, []], lists),
+            "pair": pa.array([[1, 2], [None, 4], None, [5, 6]], pairs),
+            "deep": pa.array([[[1], [2, None]], [[3]], None, []], pa.list_(lists)),
+            "part": pa.array([{"a": [None]}, {"a": [1]}, {"a": None}, None], pa.struct([("a", lists)])),
+            "flags": pa.array([[True, None], [False], [], None]),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
+    dataset = rowdex.Dataset(tmp_path / "a.rdx", samples="numpy")
+    samples = list(dataset)
+    assert [[str(value) for value in sample.values()] for sample in samples] == [
+        [str(value) for value in dataset[row].values()] for row in range(4)
+    ]
+    for sample, row in zip(samples, table.to_pylist()):
+        for name in ("ids", "pair", "flags"):
+            value = sample[name]
+            assert (value.tolist() if isinstance(value, np.ndarray) else value) == row[name]
+            assert isinstance(value, np.ndarray) == (row[name] is not None and None not in row[name])
+    assert samples[0]["deep"] == [[1], [2, None]] and samples[1]["deep"][0].tolist() == [3]
+    assert samples[0]["part"] == {"a": [None]} and samples[1]["part"]["a"].tolist() == [1]

@@ -34,8 +34,10 @@ _DTYPES = {
 _UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 
 
-def reader(field: Field, nulls: Nulls, strings: str, column: str | None = None) -> Reader:
-    """How to read a column, or a part of one that is called ``column``."""
+def reader(
+    field: Field, nulls: Nulls, strings: str, column: str | None = None, items: Nulls | None = None
+) -> Reader:
+    """How to read a column, or a part of one that is called ``column``. Nulls within lists are as ``items`` says."""
     np = loaded("numpy")
 
     if nulls not in ("error", "fill", "mask"):
@@ -43,7 +45,10 @@ def reader(field: Field, nulls: Nulls, strings: str, column: str | None = None) 
     if strings not in ("list", "offsets"):
         raise ValueError(f"strings={strings!r}: use 'list' or 'offsets'")
     column = field.name if column is None else column
-    present = _present(field, np, nulls, strings, column)
+    if items is None:
+        # Items under a null list may be null or not: only a mask of the whole row says what counts.
+        items = "error" if nulls == "error" else "fill"
+    present = _present(field, np, nulls, strings, column, items)
 
     def read(array: Any, owner: Any, start: int, count: int) -> Any:
         if array.null_count == 0 and nulls != "mask" and field.format != "n":
@@ -168,7 +173,7 @@ def _view(np: Any, array: Any, buffer: int, dtype: Any, owner: Any, start: int, 
     return np.asarray(memory)
 
 
-def _present(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
+def _present(field: Field, np: Any, nulls: Nulls, strings: str, column: str, items: Nulls) -> Reader:
     kind = field.format
     if field.dictionary is not None:
         return _codes(field, np, strings)
@@ -201,17 +206,19 @@ def _present(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> 
 
         return fixed
     if kind.startswith("+w:"):
-        return _fixed_lists(field, np, nulls, strings, column)
+        return _fixed_lists(field, np, items, strings, column)
     if kind in ("+l", "+L"):
-        return _lists(field, np, nulls, strings, column)
+        return _lists(field, np, items, strings, column)
     if kind in ("+vl", "+vL"):
-        return _list_views(field, np, nulls, strings, column)
+        return _list_views(field, np, items, strings, column)
     if kind in ("u", "U", "z", "Z") and strings == "offsets":
         return _text_offsets(field, np)
     if kind in ("vu", "vz") and strings == "offsets":
         return lambda array, owner, start, count: _joined(np, array, start, count)
     if kind == "+s":
-        readers = [(child.name, reader(child, nulls, strings, f"{column}.{child.name}")) for child in field.children]
+        readers = [
+            (child.name, reader(child, nulls, strings, f"{column}.{child.name}", items)) for child in field.children
+        ]
 
         def parts(array: Any, owner: Any, start: int, count: int) -> Any:
             at = array.offset + start
@@ -237,10 +244,7 @@ def _codes(field: Field, np: Any, strings: str) -> Reader:
 
 def _fixed_lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
     width = int(field.format[3:])
-    # Items under a null list may be null or not: only a mask of the whole row says what counts.
-    items = reader(
-        field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}"
-    )
+    items = reader(field.children[0], nulls, strings, f"{column}.{field.children[0].name}")
 
     def fixed(array: Any, owner: Any, start: int, count: int) -> Any:
         child = array.children[0].contents
@@ -254,9 +258,7 @@ def _fixed_lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str)
 
 def _lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
     dtype = np.dtype("int32" if field.format == "+l" else "int64")
-    items = reader(
-        field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}"
-    )
+    items = reader(field.children[0], nulls, strings, f"{column}.{field.children[0].name}")
 
     def ragged(array: Any, owner: Any, start: int, count: int) -> Ragged:
         offsets = _offsets(np, array, dtype, owner, array.offset + start, count)
@@ -270,9 +272,7 @@ def _lists(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Re
 def _list_views(field: Field, np: Any, nulls: Nulls, strings: str, column: str) -> Reader:
     """Lists that may lie in any order, or share items: they are copied one after another."""
     dtype = np.dtype("int32" if field.format == "+vl" else "int64")
-    items = reader(
-        field.children[0], "error" if nulls == "error" else "fill", strings, f"{column}.{field.children[0].name}"
-    )
+    items = reader(field.children[0], nulls, strings, f"{column}.{field.children[0].name}")
 
     def ragged(array: Any, owner: Any, start: int, count: int) -> Ragged:
         starts = _view(np, array, 1, dtype, owner, array.offset + start, count)
@@ -447,6 +447,24 @@ def _joined_codes(parts: list[Codes]) -> Codes:
 
 def _joined_categories(parts: list[Codes]) -> Any:
     return joined([part.categories for part in parts])
+
+
+def samples(field: Field, array: Any, owner: Any, start: int, count: int) -> list[Any]:
+    """The values of rows one by one, as :func:`in_rows` has them, and as Python has them in a row that has a null
+    within a list.
+    """
+    read = reader(field, "mask", "list", items="error")
+
+    def of(first: int, rows: int) -> list[Any]:
+        try:
+            return in_rows(read(array, owner, first, rows), rows)
+        except SchemaError:
+            if rows == 1:
+                return _values.values(field, array, first, 1)
+            # What a row becomes does not depend on the rows beside it.
+            return [value for row in range(first, first + rows) for value in of(row, 1)]
+
+    return of(start, count)
 
 
 def in_rows(value: Any, rows: int) -> list[Any]:
