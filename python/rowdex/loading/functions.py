@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..batch import Batch
@@ -247,7 +247,7 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
     if isinstance(first, (bool, int, float, np.generic)) and not isinstance(first, (np.str_, np.bytes_)):
         numbers = np.asarray(values)
         # Integers that no 64 bits have room for together would be rounded.
-        rounded = numbers.dtype.kind == "f" and all(isinstance(value, int) for value in values)
+        rounded = numbers.dtype.kind == "f" and all(isinstance(value, (int, np.integer)) for value in values)
         if numbers.dtype.kind not in "biuf" or rounded:
             return values
         return to_torch(numbers) if output == "torch" else numbers
@@ -262,10 +262,32 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
         raise _no_batch(name, "nested lists of different lengths") from None
     if any(array.dtype.kind not in ("biuf" if lists else "biufcmM") for array in arrays):
         return values
+    if _rounded(values, arrays):
+        return values
     if all(array.ndim == 1 for array in arrays):
         return _ragged(arrays, output)
     _check_shapes(arrays, name)
     return to_torch(np.stack(arrays)) if output == "torch" else np.stack(arrays)
+
+
+def _rounded(values: list[Any], arrays: list[Any]) -> bool:
+    """Whether these arrays, which were made of values of rows, are of integers, and one array of them is not."""
+    np = loaded("numpy")
+
+    # Empty ones have no type of their own.
+    full = [(value, array) for value, array in zip(values, arrays) if array.size]
+    if not full or np.result_type(*(array.dtype for _, array in full)).kind != "f":
+        return False
+    return all(
+        array.dtype.kind in "biu"
+        or (isinstance(value, list) and all(isinstance(item, (int, np.integer)) for item in _items(value)))
+        for value, array in full
+    )
+
+
+def _items(value: Any) -> Iterator[Any]:
+    for item in value:
+        yield from _items(item) if isinstance(item, list) else [item]
 
 
 def _of_tensors(tensors: list[Any], output: str, name: str) -> Any:

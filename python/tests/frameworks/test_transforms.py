@@ -341,10 +341,21 @@ def test_decoded_lists_of_no_numbers_stay_lists_and_no_integer_is_rounded(datase
         lambda value: [None, 1.5][: value % 3],
         lambda value: [{"a": value}],
         lambda value: 2**63 + value if value % 2 else -value,
+        lambda value: np.uint64(2**63 + value) if value % 2 else np.int64(-value),
+        lambda value: [2**63 + value, 1] if value % 2 else [-1],
+        lambda value: [2**63 + value, -1],
+        lambda value: [[2**63 + value], [-1]],
     ):
         for output in ("numpy", "torch"):
             loader = loader_of(dataset, output=output, decode={"label": function}, map_threads=0)
             assert next(iter(loader))["label"] == [function(row % 5) for row in first]
+    for shape in ((2,), (2, 2)):
+        made = [np.full(shape, 2**63 + 1, np.uint64), np.full(shape, -1, np.int64)]
+        loader = loader_of(dataset, output="numpy", decode={"label": lambda value: made[value % 2]}, map_threads=0)
+        found = next(iter(loader))["label"]
+        assert [id(array) for array in found] == [id(made[row % 5 % 2]) for row in first]
+    halves = loader_of(dataset, output="numpy", decode={"label": lambda value: [2**62, value / 2][: value % 3]})
+    assert next(iter(halves))["label"].values.dtype == np.float64
 
 
 def test_decoded_lists_of_lists_make_an_array_or_an_error_that_says_what_to_write(dataset: Any) -> None:
