@@ -20,6 +20,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from .batch import OF_SEQUENCES
 from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Loader as _Loader
@@ -94,8 +95,10 @@ class Loader(_Loader):
             raise ValueError("pads and valid are of rows: segment_ids of packs are 0 where nothing but filling is")
 
     def _finish(self, batch: Any) -> dict[str, Any]:
-        if self.spec.pack is not None:
-            return arrays(_packs(batch, self.batch_size if self._last == "fill" else 0), self._sharding)
+        pack = self.spec.pack
+        if isinstance(pack, Pack):
+            packs = self.batch_size if self._last == "fill" else 0
+            return arrays(_packs(batch, packs, pack.pad), self._sharding)
         if not isinstance(batch, dict):
             raise TypeError(f"map returned {type(batch).__name__}: return a dict of columns, of which arrays are made")
         if self._given_pads is not None and self._given_pads not in batch:
@@ -133,16 +136,17 @@ class _WithoutPads:
         return {**found, _PADS: pads} if isinstance(found, dict) else found
 
 
-def _packs(batch: dict[str, Any], packs: int) -> dict[str, Any]:
+def _packs(batch: dict[str, Any], packs: int, pad: int) -> dict[str, Any]:
     """The arrays of packs, which all have the same shape: what has a value a piece is left out. Packs that lack to so
-    many are nothing but filling.
+    many are nothing but filling, whose tokens are ``pad``.
     """
     shape = batch["position_ids"].shape
     found = {name: value for name, value in batch.items() if getattr(value, "shape", None) == shape}
     lack = max(packs - shape[0], 0)
+    tokens = next((name for name in found if name not in OF_SEQUENCES), None)
     for name, value in found.items() if lack else ():
-        more = np.full((lack, shape[1]), -100 if name == "labels" else 0, value.dtype)
-        found[name] = np.concatenate([value, more])
+        fill = -100 if name == "labels" else pad if name == tokens else 0
+        found[name] = np.concatenate([value, np.full((lack, shape[1]), fill, value.dtype)])
     return found
 
 

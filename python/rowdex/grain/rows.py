@@ -33,9 +33,12 @@ class Rows:
 
     def padded(self, found: dict[str, Any]) -> dict[str, Any]:
         for name, length in self.pad.items():
-            if not isinstance(found[name], Ragged):
+            given = found[name]
+            lists = given.values if isinstance(given, Masked) else given
+            if not isinstance(lists, Ragged):
                 raise SchemaError(f"pad: column {name!r} has no lists of different lengths", column=name)
-            found[name] = found[name].padded(self.fill, length)
+            padded = lists.padded(self.fill, length)
+            found[name] = Masked(padded, given.valid) if isinstance(given, Masked) else padded
         return found
 
     def rows(self, batch: Batch) -> list[dict[str, Any]]:

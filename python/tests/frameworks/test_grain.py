@@ -8,6 +8,8 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 
@@ -157,6 +159,19 @@ def test_values_with_a_mask_are_batched_with_it(index: str) -> None:
         ids, maybe = batch["id"]["values"], batch["maybe"]
         assert maybe["valid"].tolist() == [row % 3 > 0 for row in ids.tolist()]
         assert maybe["values"][maybe["valid"]].tolist() == [row for row in ids.tolist() if row % 3]
+
+
+def test_lists_with_a_mask_are_padded_and_keep_it(tmp_path: pathlib.Path) -> None:
+    lists = pa.array([[1], None, [2, 3], []], pa.list_(pa.int64()))
+    pq.write_table(pa.table({"tokens": lists}), tmp_path / "a.parquet")
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "i.rdx")
+    dataset = rowdex.Dataset(tmp_path / "i.rdx")
+    given: dict[str, Any] = {"nulls": "mask", "pad": {"tokens": 2}, "fill": -1}
+    of_source = grain.MapDataset.source(rowdex_grain.Source(dataset, **given)).batch(4)[0]["tokens"]
+    of_batches = next(iter(rowdex_grain.IterDataset(dataset, 4, shuffle=False, **given)))["tokens"]
+    for values, valid in ((of_source["values"], of_source["valid"]), (of_batches.values, of_batches.valid)):
+        assert values.tolist() == [[1, -1], [-1, -1], [2, 3], [-1, -1]]
+        assert valid.tolist() == [True, False, True, True]
 
 
 def test_a_list_in_order_begins_elsewhere_each_epoch_where_the_sampler_says_so(rows: Any) -> None:

@@ -145,6 +145,21 @@ def test_lists_are_padded_and_what_is_no_number_is_refused_with_what_to_do(index
         next(iter(masked))
 
 
+@pytest.mark.parametrize("options", [{}, {"map": lambda batch: {name: batch[name] for name in sorted(batch)}}])
+def test_packs_that_the_last_step_lacks_are_filled_with_the_pad(tmp_path: pathlib.Path, options: Any) -> None:
+    tokens = [[row] * 3 for row in range(1, 6)]
+    pq.write_table(pa.table({"tokens": pa.array(tokens, pa.list_(pa.int32()))}), tmp_path / "a.parquet")
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "i.rdx", lengths=["tokens"])
+    packing = rowdex.Pack("tokens", 4, layout="rows", pad=99)
+    sampling: dict[str, Any] = {"num_replicas": 1, "rank": 0, "tail": "uneven", "shuffle": False}
+    made = rowdex_jax.Loader(rowdex.Dataset(tmp_path / "i.rdx"), batch_size=4, pack=packing, **sampling, **options)
+    rows = [row for batch in made for row in batch["tokens"].tolist()]
+    assert sorted(rows) == [[*row, 99] for row in tokens] + [[99] * 4] * 3
+    last = list(made)[-1]
+    assert np.asarray(last["labels"])[1:].tolist() == [[-100] * 4] * 3
+    assert not np.asarray(last["segment_ids"])[1:].any() and not np.asarray(last["position_ids"])[1:].any()
+
+
 @pytest.mark.parametrize("options", [{}, {"map": dict}])
 def test_a_batch_that_jax_cannot_have_is_not_over(index: str, options: dict[str, Any]) -> None:
     dataset = rowdex.Dataset(index, columns=["id", "tokens"])
