@@ -307,9 +307,14 @@ class Dataset:
         return exception_of(fault) if fault else None
 
     def select(self, columns: Sequence[str]) -> Dataset:
-        """The same dataset with these columns alone."""
+        """The same dataset with these columns alone; of a struct with the fields of it that are served."""
+        served = set(self.column_names)
+        fields = [path for path in self._arguments["columns"] or () if path not in served]
+        paths: list[str] = []
+        for name in column_list(columns):
+            paths += [path for path in fields if name in served and path.startswith(f"{name}.")] or [name]
         chosen = object.__new__(type(self))
-        chosen.__setstate__({**self.__getstate__(), "columns": column_list(columns)})
+        chosen.__setstate__({**self.__getstate__(), "columns": paths})
         chosen._opened.get()
         return chosen
 

@@ -174,6 +174,27 @@ def test_images_are_decoded_from_their_bytes_alone(made: tuple[pathlib.Path, pat
             rowdex.Loader(dataset, batch_size=30, decode={"image": image})
 
 
+def test_a_column_that_is_selected_keeps_the_fields_that_were_chosen(made: tuple[pathlib.Path, pathlib.Path]) -> None:
+    file, index = made
+    with rowdex.Dataset(index, columns=["image.path", "label", "nested.a.x", "nested.b"]) as dataset:
+        for columns, read in (
+            (["image"], ["image.path"]),
+            (["label", "nested"], ["label", "nested.a.x", "nested.b"]),
+            (["image.bytes"], ["image.bytes"]),
+            (["text"], ["text"]),
+            (["nested.dot"], ["nested.dot"]),
+        ):
+            with dataset.select(columns) as chosen:
+                assert chosen.schema.names == [column for column in columns if "." not in column] or "." in columns[0]
+                wanted = pq.ParquetFile(file).read(columns=read).slice(0, 20)
+                found = pa.table(chosen.take(range(20)))
+                assert all(found[name].to_pylist() == wanted[name].to_pylist() for name in wanted.column_names)
+                assert sorted(found.column_names) == sorted(wanted.column_names)
+    pytest.importorskip("polars")
+    with rowdex.Dataset(index, columns=["image.path", "label"]) as dataset:
+        assert dataset.select(dataset.column_names).schema.fields == dataset.schema.fields
+
+
 @pytest.mark.skipif(not COMMAND, reason="there is no rowdex command: ROWDEX_COMMAND names it")
 def test_the_command_serves_fields(made: tuple[pathlib.Path, pathlib.Path]) -> None:
     _, index = made
