@@ -473,8 +473,8 @@ class Loader:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """An ``arrow_array_stream`` capsule: the batches of the epoch that comes, which is then over for this
         loader."""
-        if self._mapping is not None:
-            raise TypeError("a Loader with map, decode, collate or pad is no Arrow stream: leave these out")
+        is_own = type(self)._finish is not Loader._finish
+        _arguments.check_stream(type(self).__name__, self._convert.added, self._mapping is not None, is_own)
         options = self._loader_options()
         loader, epoch, _ = self._begin()
         self._begun = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import pathlib
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -102,6 +103,22 @@ def test_the_error_of_a_stream_reaches_whoever_reads_it_and_its_capsule_is_relea
                 pa.table(stream)
     gc.collect()
     assert _capsule.live() == 0
+
+
+def test_a_stream_of_a_loader_leaves_out_nothing_that_its_batches_have(index: str) -> None:
+    dataset = rowdex.Dataset(index)
+    for name in ("row_ids", "pads", "substituted"):
+        loader = rowdex.Loader(dataset, batch_size=100, **{name: "added"})  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=f"a Loader with {name} is no Arrow stream: leave these out"):
+            loader.__arrow_c_stream__()
+
+    class Other(rowdex.Loader):
+        def _finish(self, batch: Any) -> Any:
+            return batch
+
+    with pytest.raises(TypeError, match="a Other is no Arrow stream: use rowdex.Loader"):
+        Other(dataset, batch_size=100).__arrow_c_stream__()
+    assert pa.table(rowdex.Loader(dataset, batch_size=100, seed=1)).num_rows == len(dataset)
 
 
 def test_many_capsules_in_use_are_not_looked_at_for_each_new_one(index: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from ..native.library import count
+from .convert import Added
 
 
 def no_dataset(given: Any) -> TypeError:
@@ -27,6 +28,21 @@ def check(on_fault: Any, fault_seed: int, views: bool, strings: str) -> None:
         raise ValueError(f"fault_seed={fault_seed} with on_fault={on_fault!r}: it chooses substitutes")
     if views and strings == "offsets":
         raise ValueError("views=True and strings='offsets': views have no offsets; leave out one of them")
+
+
+def check_stream(kind: str, added: Added, mapped: bool, is_own: bool) -> None:
+    """Refuses an Arrow stream that would lack what a loader of this class does with its batches.
+
+    Raises:
+        TypeError: naming it.
+    """
+    names = [name for name, column in added._asdict().items() if column is not None]
+    if mapped:
+        names.append("map, decode, collate or pad")
+    if names:
+        raise TypeError(f"a Loader with {', '.join(names)} is no Arrow stream: leave these out")
+    if is_own:
+        raise TypeError(f"a {kind} is no Arrow stream: use rowdex.Loader")
 
 
 def map_threads(given: int | None, have_work: bool) -> int:
