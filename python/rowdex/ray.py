@@ -13,7 +13,7 @@ import bisect
 import ctypes
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import ray.data
@@ -31,6 +31,7 @@ from .index import Path
 from .loading import options as _options
 from .native.imports import loaded
 from .native.library import call, library, located
+from .native.numbers import whole_in_pickles
 from .order import IdSet
 from .rewriting import ShuffleReport
 from .rewriting import shuffle as _shuffle
@@ -206,6 +207,7 @@ def build(
     schema_mode: Literal["strict", "union"] = "strict",
     root: Path | None = None,
     partitions: bool = True,
+    rename: Mapping[str, str] | None = None,
     threads: int | None = None,
     store: StoreOptions | None = None,
     **others: Any,
@@ -218,7 +220,7 @@ def build(
     end by themselves, and what they return is dropped.
 
     Args:
-        inputs, output, schema_mode, root, partitions, threads, store: As :func:`rowdex.build` has them.
+        inputs, output, schema_mode, root, partitions, rename, threads, store: As :func:`rowdex.build` has them.
         tasks: How many. Default: one for each processor of the cluster.
         num_cpus: Processors that each task takes.
         others: As :func:`rowdex.build` has them, for the whole: ``overwrite``, ``update``, ``rows_file``, ``footers``
@@ -233,7 +235,7 @@ def build(
     paths = [located(path) for path in given]
     shared: dict[str, Any] = {
         "schema_mode": schema_mode, "root": None if root is None else located(root), "partitions": partitions,
-        "threads": threads, "store": store,
+        "rename": rename, "threads": threads, "store": store,
     }  # fmt: skip
     if os.path.exists(located(output)) and not (others.get("overwrite") or others.get("update")):
         # Before a cluster works for nothing.
@@ -304,14 +306,18 @@ def shuffle(
     count = nodes or max(1, len(machines))
     cpus = num_cpus if num_cpus is not None else max(1.0, min((cpu for cpu in machines if cpu > 0), default=1.0))
     options.setdefault("threads", max(1, int(cpus)))
-    shared: dict[str, Any] = {**options, "progress": False, "spill": None if spill is None else located(spill)}
+    shared: dict[str, Any] = {**options, "progress": False}
+    for name, path in (("spill", spill), ("root", options.get("root"))):
+        shared[name] = None if path is None else located(path)
     given, to = source if isinstance(source, Dataset) else located(source), located(output)
     # A process that begins for this task imports neither ray.data nor this module, which take two thirds of its start.
     task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_shuffle)
+    with whole_in_pickles():
+        sent = {**shared, "order": ray.put(options.get("order", "global"))}
     done: list[ShuffleReport] = []
     for step in ("spill", "write"):
         try:
-            steps = [task.remote(given, to, step=step, task=number, tasks=count, **shared) for number in range(count)]
+            steps = [task.remote(given, to, step=step, task=number, tasks=count, **sent) for number in range(count)]
             done += ray.get(steps)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error

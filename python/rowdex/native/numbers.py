@@ -4,16 +4,30 @@ pickle."""
 from __future__ import annotations
 
 import array
+import contextlib
+import contextvars
 import multiprocessing
 import multiprocessing.util
 import os
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from ..errors import IoError, NotFoundError
 from .imports import loaded
 
 _INLINE_BYTES = 1024
+_whole: contextvars.ContextVar[bool] = contextvars.ContextVar("rowdex_whole_numbers", default=False)
+
+
+@contextlib.contextmanager
+def whole_in_pickles() -> Iterator[None]:
+    """Has pickles that are made here have all numbers themselves, for processes of other machines."""
+    token = _whole.set(True)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
 
 
 class Numbers:
@@ -68,7 +82,7 @@ class Numbers:
         return f"{self.length} numbers"
 
     def __reduce__(self) -> Any:
-        if self._path is None and self.length * self.values.itemsize <= _INLINE_BYTES:
+        if _whole.get() or (self._path is None and self.length * self.values.itemsize <= _INLINE_BYTES):
             return Numbers, (self.code, self.values.tobytes())
         return _from_file, (self.code, self._file(), self.length, self.digest)
 

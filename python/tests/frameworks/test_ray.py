@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pickle
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 
@@ -269,3 +272,34 @@ def test_a_shuffle_by_tasks_writes_the_very_files_of_a_local_one(unequal: pathli
         rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", nodes=1, num_cpus=1, seed=6)
     with pytest.raises(TypeError, match="nodes= divides the work"):
         rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "x", tasks=2)
+
+
+def test_a_shuffle_by_tasks_needs_nothing_that_only_the_machine_of_the_caller_has(
+    unequal: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(unequal)
+    # As on another machine: the file of a list that was sent before is not there.
+    kept = rowdex.order.IdSet(10_007, range(0, 8000, 2))
+    order = rowdex.order.Subset(rowdex.order.Explicit(range(3999, -1, -1)), kept)
+    pickle.dumps(order)
+    for path in (tmp_path / "temporary").iterdir():
+        path.unlink()
+    options: dict[str, Any] = {"order": order, "files": 2, "columns": ["id"]}
+    local = rowdex.shuffle("train.rdx", tmp_path / "local", **options)
+    report = rowdex_ray.shuffle("train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, root=".", **options)
+    assert report.rows == local.rows and data_files(tmp_path / "ray") == data_files(tmp_path / "local")
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_an_index_built_by_tasks_serves_columns_by_other_names(unequal: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for number, names in enumerate((["id"], ["number"])):
+        pq.write_table(pa.table([pa.array([number])], names), data / f"{number}.parquet")
+    rename = {"number": "id"}
+    rowdex.build(data, tmp_path / "local.rdx", rename=rename)
+    report = rowdex_ray.build(data, tmp_path / "ray.rdx", tasks=1, rename=rename)
+    assert report.read_files == 0
+    assert (tmp_path / "ray.rdx").read_bytes() == (tmp_path / "local.rdx").read_bytes()
