@@ -117,6 +117,8 @@ def _labels(dataset: Dataset, name: str) -> Labels:
     try:
         return dataset.labels(name)
     except ArgumentError as error:
+        if error.column is None:
+            raise
         message = f"column {name!r} of categories has nulls, and a category is a value: {error}"
         raise SchemaError(message, column=name, hint="fill them, or leave the column out") from error
 

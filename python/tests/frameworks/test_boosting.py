@@ -204,6 +204,10 @@ def test_a_feature_that_has_no_numbers_is_an_error_that_says_what_to_write(mixed
             iterator(dataset, categories=[], **{"features": ["a"], **named})
     with pytest.raises(rowdex.SchemaError, match="column 'i' of categories has nulls"):
         iterator(dataset, categories=["i"])
+    several = rowdex.MixedDataset([dataset, dataset])
+    with pytest.raises(rowdex.ArgumentError) as raised:
+        iterator(several, categories=["city"])
+    assert "null" not in str(raised.value)
     with pytest.raises(ValueError, match="qid with several workers"):
         iterator(dataset, qid="query", rank=0, num_replicas=2)
 
