@@ -275,12 +275,15 @@ def test_a_seed_of_numpy_is_the_number_that_it_is(dataset: rowdex.Dataset, tmp_p
         return [*found, next(iter((tmp_path / "shuffled").glob("*.parquet"))).read_bytes()]
 
     assert rows_of(seed) == rows_of(int(seed))
+    wrong: Any = 0.5
     for name, make in {
-        "seed": lambda: rowdex.order.IdSet.split(dataset, "train", seed="a"),  # type: ignore[arg-type]
-        "split_seed": lambda: rowdex.select(dataset.index, tmp_path / "no", split="train", split_seed=0.5),  # type: ignore
+        "seed": lambda: rowdex.order.IdSet.split(dataset, "train", seed=wrong),
+        "split_seed": lambda: rowdex.select(dataset.index, tmp_path / "no", split="train", split_seed=wrong),
     }.items():
         with pytest.raises(TypeError, match=f"^{name} is .*: use a whole number"):
             make()
+    with pytest.raises(ValueError, match="epoch -1: epochs count from 0"):
+        rowdex.digest.same_rows(dataset, dataset, order="global", epoch=-1)
 
 
 def test_a_set_is_of_as_many_rows_as_there_can_be() -> None:
