@@ -164,8 +164,8 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the [memory](Self::memory) is less than
-    /// [`Prediction::least_memory`], if the samplers of several ranks differ in anything but the rank, and if it cannot
+    /// `InvalidArgument` if the [memory](Self::memory) is less than [`Prediction::least_memory`], if the samplers of
+    /// several ranks differ in anything but the rank, if two of them are of the same rank, and if it cannot
     /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
     /// says which job this is and how many ranks are on this machine, or because this is not Linux.
     pub fn build(self) -> Result<Loader> {

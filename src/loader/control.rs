@@ -8,6 +8,7 @@ use arc_swap::ArcSwapOption;
 use super::LoaderStats;
 use super::deliver::Watched;
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::stop;
 
 /// Looks at a [`Loader`](super::Loader), or at announced rows, and closes them, from any thread and at any time: from
 /// [`Loader::control`](super::Loader::control) and [`Announced::control`](super::Announced::control).
@@ -71,7 +72,7 @@ pub(crate) fn timed_out() -> Error {
     Error::new(ErrorKind::TimedOut, "no batch came within the time to wait").with_hint("ask again: nothing is lost")
 }
 
-/// Whether it says that a batch is not there yet.
+/// Whether it says that a batch is not there yet, or that the call is not to wait for it any more.
 pub(super) fn is_to_come(error: &Error) -> bool {
-    error.kind() == ErrorKind::TimedOut
+    error.kind() == ErrorKind::TimedOut || stop::is_stop(error)
 }

@@ -97,6 +97,7 @@ pub use self::share::{Server, Share};
 use self::units::Units;
 use self::walk::Epochs;
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::stop;
 use rowdex_order::sampler::{DistributedSampler, State};
 #[doc(inline)]
 pub use rowdex_rows::{NO_LABEL, PackLayout, Sequences, Sequencing, Then};
@@ -447,7 +448,13 @@ impl Loader {
                 (self.over, self.engine) = (Some(Over::Ended), None);
                 Ok(false)
             }
-            Err(error) if is_to_come(&error) => Err(error),
+            Err(error) if is_to_come(&error) => {
+                // Without threads the call itself reads, and leaves rows half read that are due later.
+                if stop::is_stop(&error) && self.options.threads == 0 && self.options.group.is_none() {
+                    self.engine = None;
+                }
+                Err(error)
+            }
             // Threads of a loader that was closed may take long to end, and are not waited for here.
             Err(error) if self.control.is_closed() => {
                 self.over = Some(Over::Failed(error.clone()));

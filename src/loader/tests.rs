@@ -20,6 +20,7 @@ use super::*;
 use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
 use crate::dataset::{Prefetch, Slots};
+use rowdex_base::stop::{Asked, Entered};
 use rowdex_io::source::{Done, Pending};
 use rowdex_order::sampler::{Batching, Deal, Rest, Shard, Stretch, Tail};
 use rowdex_order::{
@@ -166,6 +167,7 @@ impl Groups for Fake {
             offered.offer();
         }
         assert!(!self.panicking.contains(&row_group), "a defect");
+        rowdex_base::stop::check()?;
         if self.failing.contains(&row_group) && !self.repaired.load(Ordering::Relaxed) {
             return Err(Error::new(self.failing_with, "damaged").with_row_group(u64::from(row_group)));
         }
@@ -430,6 +432,45 @@ fn a_loader_that_was_closed_says_so_and_its_iterators_end() {
         assert_eq!(loader.try_next().unwrap_err().kind(), ErrorKind::Closed);
         loader.resume(&state).unwrap();
         assert_eq!(loader.try_next().unwrap_err().kind(), ErrorKind::Closed);
+    }
+}
+
+/// Tells calls of this thread to stop, ever more seldom, so that they get somewhere.
+fn stopped_now_and_then() -> Entered {
+    let asked = AtomicU64::new(1);
+    Asked::new(move || asked.fetch_add(1, Ordering::Relaxed).is_power_of_two()).enter()
+}
+
+/// What is served of two epochs, by calls that are told to stop now and then.
+fn served_in_spite_of_stops(loader: &mut Loader) -> Vec<(u64, u64, Vec<u64>)> {
+    let _asked = stopped_now_and_then();
+    let (mut served, mut stops) = (Vec::new(), 0);
+    for _ in 0..2 {
+        for batch in loader.epoch() {
+            match batch {
+                Ok(batch) => served.push((batch.epoch, batch.step, batch.row_ids)),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                    stops += 1;
+                }
+            }
+        }
+    }
+    // Threads may have a batch before it is asked for.
+    assert!(stops > 0 || loader.options.threads > 0, "no call was told");
+    served
+}
+
+#[test]
+fn a_call_that_is_told_to_stop_ends_alone_and_the_next_one_goes_on() {
+    let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22]));
+    for (name, orders) in sorts(fake.len()) {
+        let made = |threads| loader(&fake, &orders, 7, options(60 * ROW_BYTES, threads, 2));
+        let whole: Vec<_> =
+            made(0).map(|batch| batch.unwrap()).map(|batch| (batch.epoch, batch.step, batch.row_ids)).collect();
+        for threads in [0, 2] {
+            assert_eq!(served_in_spite_of_stops(&mut made(threads)), whole, "{name}, {threads} threads");
+        }
     }
 }
 

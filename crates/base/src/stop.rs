@@ -14,6 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// How often a wait looks whether it should go on.
 const TICK: Duration = Duration::from_millis(50);
 
+/// What a call says that was told to stop.
+const STOPPED: &str = "the call was told to stop";
+
 thread_local! {
     static ASKED: RefCell<Option<Asked>> = const { RefCell::new(None) };
 }
@@ -64,9 +67,14 @@ impl fmt::Debug for Asked {
 /// Fails if the call that this thread works for is to stop.
 pub fn check() -> Result<()> {
     match Asked::of_thread() {
-        Some(Asked(asked)) if asked() => Err(Error::new(ErrorKind::Closed, "the call was told to stop")),
+        Some(Asked(asked)) if asked() => Err(Error::new(ErrorKind::Closed, STOPPED)),
         _ => Ok(()),
     }
+}
+
+/// Whether an error says that a call was told to stop, and nothing of what it was at.
+pub fn is_stop(error: &Error) -> bool {
+    error.kind() == ErrorKind::Closed && error.message() == STOPPED
 }
 
 /// How long to wait for something before asking again whether to stop; `None` if nobody may say so.
@@ -106,7 +114,7 @@ mod tests {
             });
             let other = scope.spawn(move || receive(&receiver));
             stop.store(true, Ordering::Relaxed);
-            assert_eq!(told.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+            assert!(is_stop(&told.join().unwrap().unwrap_err()));
             sender.send(7).unwrap();
             assert_eq!(other.join().unwrap().unwrap(), Some(7));
         });

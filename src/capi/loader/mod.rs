@@ -115,7 +115,7 @@ pub extern "C" fn rowdex_loader_schema(
 }
 
 /// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
-/// each time, until the loader is resumed.
+/// each time, until the loader is resumed; but not after a call that has waited for max_wait, or was told to stop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_next(
     loader: *mut rowdex_loader,

@@ -5,7 +5,6 @@ use std::thread;
 
 use super::*;
 use crate::loader::share::Share;
-use rowdex_base::stop::Asked;
 use rowdex_order::sampler::ReplicaLayout;
 use rowdex_share::{Connection, Listener, Met, Received, Signal, Writer, meet};
 
@@ -865,6 +864,20 @@ fn a_rank_that_waits_for_a_batch_or_for_a_reader_ends_when_the_call_is_to_stop()
         }
         drop(listener);
         assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    });
+}
+
+#[test]
+fn a_rank_whose_calls_are_told_to_stop_gets_every_batch_once() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
+        let options = options(1 << 20, 1, 2);
+        let alone = Loader::new(each(&fake), vec![sampler.clone()], options.clone()).unwrap();
+        let whole: Vec<_> =
+            alone.map(|batch| batch.unwrap()).map(|batch| (batch.epoch, batch.step, batch.row_ids)).collect();
+        let mut loader = joining(&fake, &sampler, &options, &share(1));
+        assert_eq!(served_in_spite_of_stops(&mut loader), whole);
     });
 }
 
