@@ -188,6 +188,12 @@ impl Loader {
             return Err(Error::new(ErrorKind::InvalidArgument, "the ranks of a loader differ in more than the rank")
                 .with_hint("use one order, state, batch size, world and tail policy"));
         }
+        let mut ranks: Vec<u32> = samplers.iter().map(|sampler| sampler.shard().rank()).collect();
+        ranks.sort_unstable();
+        if let Some([rank, _]) = ranks.array_windows().find(|[rank, next]| rank == next) {
+            return Err(Error::new(ErrorKind::InvalidArgument, format!("rank {rank} is given twice"))
+                .with_hint("give each rank once, and that of the loader's own sampler not among the others"));
+        }
         let least = predict::least_memory(&units);
         if options.memory < least {
             let (memory, count) = (options.memory, units.groups().count());

@@ -920,6 +920,15 @@ fn ranks_that_differ_in_more_than_the_rank_are_refused() {
 }
 
 #[test]
+fn a_rank_that_is_given_twice_is_refused() {
+    let fake = Arc::new(Fake::new(&[50; 2]));
+    let [first, second] = [0, 1].map(|rank| sampler(&orders(true, 100), rank, 3, 8, Tail::Wrap));
+    let refused = Loader::new(each(&fake), vec![first, second.clone(), second], Options::default()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(refused.to_string().contains("rank 1 is given twice"), "{refused}");
+}
+
+#[test]
 fn pads_are_marked() {
     let fake = Arc::new(Fake::new(&[5; 2]));
     let orders = orders(false, 10);
