@@ -151,6 +151,10 @@ impl Standing {
         self.place.epoch
     }
 
+    pub(crate) fn ranks(&self) -> usize {
+        self.samplers.len()
+    }
+
     /// Another loader that goes on here, with the batch after the last one that was handed out.
     pub(crate) fn open(&self) -> Result<Loader> {
         let loader = Loader::new(Arc::clone(&self.units), self.samplers.to_vec(), self.options.clone())?;

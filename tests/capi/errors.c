@@ -175,6 +175,8 @@ static void a_state_of_another_run_is_refused(const char *folder) {
   rowdex_loader_options options = {.struct_size = sizeof options, .more_ranks = more, .num_more_ranks = 1};
   loader = NULL;
   FAILS(rowdex_loader_new(dataset, sampler, &options, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rank");
+  more[0] = sampler;
+  FAILS(rowdex_loader_new(dataset, sampler, &options, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "given twice");
   CHECK(loader == NULL);
   rowdex_sampler_free(other);
   rowdex_sampler_free(sampler);
@@ -236,6 +238,7 @@ static void a_bad_file_is_named(const char *folder) {
   OK(rowdex_loader_begin_epoch(loader, &(uint64_t){3}, NULL, &error));
   FAILS(rowdex_loader_next(loader, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
   FAILS(rowdex_loader_peek(loader, 0, 0, 1, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
+  FAILS(rowdex_loader_peek(loader, 0, 1, 1, &batch, &error), ROWDEX_STATUS_CLOSED, "another iteration");
   FAILS(rowdex_loader_seek(loader, 0, 1, &error), ROWDEX_STATUS_STALE, "bad.parquet");
   rowdex_loader_free(loader);
   rowdex_sampler_free(sampler);

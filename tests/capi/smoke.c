@@ -510,6 +510,36 @@ static void stands_at(const rowdex_loader *loader, const rowdex_sampler *sampler
   CHECK(strcmp(state, same) == 0);
 }
 
+static void is_next(rowdex_loader *loader, uint32_t rank, uint64_t step) {
+  rowdex_batch *batch = NULL;
+  OK(rowdex_loader_next(loader, &batch, &error));
+  rowdex_batch_info info = {.struct_size = sizeof info};
+  OK(rowdex_batch_get_info(batch, &info, &error));
+  CHECK(info.rank == rank && info.step == step);
+  rowdex_batch_free(batch);
+}
+
+static void a_loader_of_several_ranks_shows_its_next_batch_alone_and_loses_none(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 2, 100), *other = new_sampler(dataset, "global", 1, 2, 100);
+  const rowdex_sampler *more[] = {other};
+  rowdex_loader_options options = {.struct_size = sizeof options, .more_ranks = more, .num_more_ranks = 1};
+  for (uint32_t served = 0; served < 2; served++) {
+    rowdex_loader *loader = NULL;
+    OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
+    if (served > 0) is_next(loader, 0, 0);
+    rowdex_batch *batch = NULL;
+    OK(rowdex_loader_peek(loader, 0, 0, 1, &batch, &error));
+    rowdex_batch_free(batch);
+    FAILS(rowdex_loader_peek(loader, 0, 1, 1, &batch, &error), ROWDEX_STATUS_CLOSED, "another iteration");
+    for (uint32_t place = served; place < 4; place++) is_next(loader, place % 2, place / 2);
+    rowdex_loader_free(loader);
+  }
+  rowdex_sampler_free(other);
+  rowdex_sampler_free(sampler);
+  rowdex_dataset_free(dataset);
+}
+
 static void several_batches_are_looked_at_and_the_loader_stands_before_the_first(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 100);
@@ -629,6 +659,7 @@ int main(int argc, char **argv) {
   batches_are_looked_at_before_they_are_handed_out(argv[1]);
   who_looks_past_the_end_leaves_what_is_left(argv[1]);
   several_batches_are_looked_at_and_the_loader_stands_before_the_first(argv[1]);
+  a_loader_of_several_ranks_shows_its_next_batch_alone_and_loses_none(argv[1]);
   files_are_verified(argv[1]);
   row_groups_are_kept_on_a_local_disk(argv[1]);
   return 0;

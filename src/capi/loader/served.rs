@@ -49,14 +49,17 @@ impl Ahead {
         if let Some(before) = step.checked_sub(1)
             && self.looked == Some((epoch, before))
             && step < handed_out.steps
+            // The step does not say which rank's batch it is.
+            && handed_out.ranks() == 1
         {
             self.looked = None;
             self.loader.advance(epoch, before)?;
             self.past.push_back(self.loader.standing());
         }
+        let had_failed = self.loader.failure().is_some();
         let found = self.loader.peek(epoch, step, max_rows);
         if (handed_out.epoch(), handed_out.step) != (epoch, step) {
-            self.failed_ahead |= found.is_err() && self.loader.failure().is_some();
+            self.failed_ahead |= self.loader.failure().is_some() && !had_failed;
         }
         let found = found?;
         self.looked = found.is_some().then_some((epoch, step));
