@@ -102,7 +102,7 @@ pub unsafe extern "C" fn rowdex_dataset_open(
 /// The pointers in `options` are as the header says.
 unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<DatasetBuilder> {
     let mut builder = Dataset::builder(index);
-    if !options.columns.is_null() {
+    if !options.columns.is_null() || options.num_columns > 0 {
         // SAFETY: the caller's promise.
         builder =
             builder.with_columns(unsafe { handle::texts(options.columns, options.num_columns, "options.columns") }?);

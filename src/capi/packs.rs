@@ -180,8 +180,14 @@ pub(super) unsafe fn pack_spec(options: *const rowdex_pack_options, name: &str) 
         ..usual
     };
     pack.check().map_err(|error| error.with_column(lengths))?;
+    let costs = options.has_cost != 0;
+    let fields = [
+        ("options.pack.cost_linear", options.cost_linear != 0, costs),
+        ("options.pack.cost_quadratic", options.cost_quadratic != 0, costs),
+    ];
+    handle::refuse_unused(fields, "packs without `has_cost`")?;
     let cost = Cost { linear: options.cost_linear, quadratic: options.cost_quadratic };
-    let cost = (options.has_cost != 0).then_some(cost);
+    let cost = costs.then_some(cost);
     Ok(Some(PackSpec { cost, ..PackSpec::new(lengths, pack) }))
 }
 

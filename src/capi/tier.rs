@@ -38,6 +38,9 @@ pub(super) unsafe fn disk_tier(given: *const rowdex_disk_tier, name: &str) -> Re
     // SAFETY: as above.
     let folder = unsafe { handle::optional_path(given.folder) };
     let folder = folder.ok_or_else(|| handle::invalid("a disk tier needs a folder"))?;
+    if given.bytes == 0 {
+        return Err(handle::invalid("a disk tier of 0 bytes keeps nothing").with_hint("set its bytes, or give no tier"));
+    }
     let mut tier = DiskTier::new(folder, given.bytes);
     if given.wait_ms > 0 {
         tier = tier.with_wait(Duration::from_millis(given.wait_ms));

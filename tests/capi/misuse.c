@@ -210,6 +210,8 @@ static void null_is_named(const char *folder) {
 
   IS_NULL(rowdex_dataset_open(NULL, NULL, &no_dataset, &error), "index");
   IS_NULL(rowdex_dataset_open(index, NULL, NULL, &error), "dataset");
+  rowdex_dataset_options no_columns = {.struct_size = sizeof no_columns, .num_columns = 1};
+  IS_NULL(rowdex_dataset_open(index, &no_columns, &no_dataset, &error), "options.columns");
   IS_NULL(rowdex_dataset_decoded_bytes(NULL, &number, &error), "dataset");
   IS_NULL(rowdex_dataset_decoded_bytes(dataset, NULL, &error), "bytes");
   IS_NULL(rowdex_dataset_schema(NULL, &schema, &error), "dataset");
@@ -298,6 +300,41 @@ static void null_is_named(const char *folder) {
   CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && problems == NULL && lost == NULL);
   rowdex_batch_free(batch);
   rowdex_loader_free(loader);
+  rowdex_sampler_free(sampler);
+  rowdex_order_free(orders);
+  rowdex_dataset_free(dataset);
+  rowdex_index_free(index);
+}
+
+/* What nothing uses is refused by its name. */
+static void numbers_that_would_change_nothing_are_refused(const char *folder) {
+  rowdex_index *index = open_index(folder);
+  rowdex_dataset *dataset = open_dataset(folder, "id"), *no_dataset = NULL;
+  rowdex_order *orders = new_orders("global", index, 0);
+  rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10), *no_sampler = NULL;
+  rowdex_loader *no_loader = NULL;
+#define IS_UNUSED(call, name) FAILS(call, ROWDEX_STATUS_INVALID_ARGUMENT, "`" name "` says nothing")
+  rowdex_build_options build = {.struct_size = sizeof build, .slice = 1};
+  IS_UNUSED(rowdex_index_build("x.rdx", &build, NULL, &error), "options.slice");
+  rowdex_loader_options loader = {.struct_size = sizeof loader, .fault_seed = 1};
+  IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
+  loader.on_fault = "fail";
+  IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
+  rowdex_pack_options pack = {.struct_size = sizeof pack, .lengths = "x", .capacity = 8, .cost_linear = 1};
+  rowdex_sampler_options packs = {.struct_size = sizeof packs, .world_size = 1, .batch_size = 1, .pack = &pack};
+  IS_UNUSED(rowdex_sampler_new(orders, &packs, &no_sampler, &error), "options.pack.cost_linear");
+  pack.cost_linear = 0;
+  pack.cost_quadratic = 1;
+  IS_UNUSED(rowdex_sampler_new(orders, &packs, &no_sampler, &error), "options.pack.cost_quadratic");
+  rowdex_digest_options digest = {.struct_size = sizeof digest, .epoch = 1};
+  IS_UNUSED(rowdex_dataset_digest(dataset, &digest, NULL, NULL, &error), "options.epoch");
+  rowdex_shuffle_options shuffle = {.struct_size = sizeof shuffle, .order = orders, .output = "x", .reserved = 1};
+  IS_UNUSED(rowdex_shuffle(dataset, &shuffle, NULL, &error), "reserved");
+#undef IS_UNUSED
+  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = "x"};
+  rowdex_dataset_options tiered = {.struct_size = sizeof tiered, .disk_tier = &tier};
+  FAILS(rowdex_dataset_open(index, &tiered, &no_dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "0 bytes");
+  CHECK(no_dataset == NULL && no_sampler == NULL && no_loader == NULL);
   rowdex_sampler_free(sampler);
   rowdex_order_free(orders);
   rowdex_dataset_free(dataset);
@@ -414,6 +451,7 @@ int main(int argc, char **argv) {
   null_is_named(argv[1]);
   null_is_named_by_orders_and_sets(argv[1]);
   null_is_named_by_announced_orders(argv[1]);
+  numbers_that_would_change_nothing_are_refused(argv[1]);
   empty_arrays_may_be_null(argv[1]);
   impossible_arrays_are_refused(argv[1]);
   structs_of_another_version_are_understood_or_refused(argv[1]);

@@ -246,6 +246,7 @@ unsafe fn builder(options: &rowdex_build_options) -> Result<IndexBuilder> {
         // SAFETY: as above.
         builder = builder.with_store_options(unsafe { store_options(options.store, "options.store") }?);
     }
+    handle::refuse_unused([("options.slice", options.slice != 0, options.slices > 0)], "an index of all files")?;
     if options.slices > 0 {
         builder = builder.with_slice(options.slice, options.slices);
     }

@@ -88,6 +88,8 @@ pub(super) unsafe fn builder(
     };
     // SAFETY: as above.
     let fault = unsafe { handle::optional_text(options.on_fault, "options.on_fault") }?;
+    let seeds = [("options.fault_seed", options.fault_seed != 0, fault == Some("substitute"))];
+    handle::refuse_unused(seeds, "a loader that replaces no rows")?;
     let mut builder = builder.on_fault(self::fault(fault, options.fault_seed)?);
     if options.views != 0 {
         builder = builder.with_views(true);
