@@ -2,10 +2,12 @@
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use arrow::array::{Array, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, Schema};
+use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 
@@ -98,30 +100,43 @@ pub(super) fn export_array(
     Ok(())
 }
 
+/// A stream of the caller's.
+pub(super) struct GivenStream(ArrowArrayStreamReader);
+
+impl Iterator for GivenStream {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // Arrow's reader panics where a stream fails without a message, which it may do.
+        catch_unwind(AssertUnwindSafe(|| self.0.next())).unwrap_or_else(|_| {
+            Some(Err(ArrowError::CDataInterface("the stream failed, and does not say why".to_owned())))
+        })
+    }
+}
+
 /// Takes a stream over, which is released whatever happens.
 ///
 /// # Safety
 /// The pointer is NULL or one to a stream of whoever calls, as the header says. It is marked as moved from.
-pub(super) unsafe fn stream_of(stream: *mut FFI_ArrowArrayStream) -> Result<ArrowArrayStreamReader> {
+pub(super) unsafe fn stream_of(stream: *mut FFI_ArrowArrayStream) -> Result<GivenStream> {
     if stream.is_null() || !stream.is_aligned() {
         return Err(handle::null("stream"));
     }
     // SAFETY: the caller's promise.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
-    ArrowArrayStreamReader::try_new(stream).map_err(|error| {
+    ArrowArrayStreamReader::try_new(stream).map(GivenStream).map_err(|error| {
         Error::new(ErrorKind::InvalidArgument, format!("cannot read the stream: {error}")).with_source(error)
     })
 }
 
 /// C strings cannot hold every name that Parquet can.
 fn check_names(field: &Field) -> Result<()> {
-    if field.name().contains('\0') {
-        let message = "a column name with a NUL cannot be expressed in the Arrow C data interface";
-        return Err(Error::new(ErrorKind::Schema, message)
-            .with_column(field.name().replace('\0', "\u{fffd}"))
-            .with_hint("choose other columns"));
-    }
-    match field.data_type() {
+    check_name("column name", field.name(), field)?;
+    check_type(field.data_type(), field)
+}
+
+fn check_type(data_type: &DataType, of: &Field) -> Result<()> {
+    match data_type {
         DataType::Struct(fields) => fields.iter().try_for_each(|field| check_names(field)),
         DataType::List(field)
         | DataType::LargeList(field)
@@ -129,6 +144,18 @@ fn check_names(field: &Field) -> Result<()> {
         | DataType::LargeListView(field)
         | DataType::FixedSizeList(field, _)
         | DataType::Map(field, _) => check_names(field),
+        DataType::Timestamp(_, Some(zone)) => check_name("time zone", zone, of),
+        DataType::Dictionary(_, values) => check_type(values, of),
         _ => Ok(()),
     }
+}
+
+fn check_name(kind: &str, name: &str, of: &Field) -> Result<()> {
+    if !name.contains('\0') {
+        return Ok(());
+    }
+    let message = format!("a {kind} with a NUL cannot be expressed in the Arrow C data interface");
+    Err(Error::new(ErrorKind::Schema, message)
+        .with_column(of.name().replace('\0', "\u{fffd}"))
+        .with_hint("choose other columns"))
 }

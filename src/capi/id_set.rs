@@ -5,9 +5,9 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
 
-use super::arrow::stream_of;
+use super::arrow::{GivenStream, stream_of};
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
@@ -136,10 +136,7 @@ pub unsafe extern "C" fn rowdex_id_set_new(
 ///
 /// # Safety
 /// What the struct points to is valid, as the header says.
-unsafe fn chosen<'a>(
-    options: &rowdex_id_set_options,
-    list: Option<ArrowArrayStreamReader>,
-) -> Result<(Cow<'a, IdSet>, Listed)> {
+unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<GivenStream>) -> Result<(Cow<'a, IdSet>, Listed)> {
     // SAFETY: the caller's promise.
     let (index, dataset) = unsafe { (options.index.as_ref(), options.dataset.as_ref()) };
     // SAFETY: as above.

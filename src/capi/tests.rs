@@ -11,7 +11,7 @@ use arrow::array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, Int8Array,
     Int32Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 
 use super::arrow::export_batch;
@@ -142,6 +142,18 @@ fn a_column_name_with_a_nul_is_an_error_and_no_panic() {
     let (mut array, mut schema) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     let refused = export_batch(batch, &mut array, Some(&mut schema)).unwrap_err();
     assert_eq!((refused.kind(), refused.column()), (ErrorKind::Schema, Some("in\u{fffd}ner")));
+}
+
+#[test]
+fn a_time_zone_with_a_nul_is_an_error_and_no_panic() {
+    let zoned = DataType::Timestamp(TimeUnit::Second, Some("U\0TC".into()));
+    let coded = DataType::Dictionary(Box::new(DataType::Int8), Box::new(zoned.clone()));
+    for data_type in [zoned, coded] {
+        let batch = RecordBatch::new_empty(Arc::new(Schema::new(vec![Field::new("when", data_type, true)])));
+        let (mut array, mut schema) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        let refused = export_batch(batch, &mut array, Some(&mut schema)).unwrap_err();
+        assert_eq!((refused.kind(), refused.column()), (ErrorKind::Schema, Some("when")));
+    }
 }
 
 #[test]

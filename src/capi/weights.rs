@@ -3,9 +3,9 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow::ffi_stream::FFI_ArrowArrayStream;
 
-use super::arrow::stream_of;
+use super::arrow::{GivenStream, stream_of};
 use super::columns::column_of;
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn rowdex_weights(
 
 /// # Safety
 /// What the struct points to is valid, as the header says.
-unsafe fn read(options: &rowdex_weights_options, list: Option<ArrowArrayStreamReader>, room: u64) -> Result<Vec<f64>> {
+unsafe fn read(options: &rowdex_weights_options, list: Option<GivenStream>, room: u64) -> Result<Vec<f64>> {
     // SAFETY: the caller's promise.
     let (dataset, index, of) = unsafe { (options.dataset.as_ref(), options.index.as_ref(), options.of.as_ref()) };
     // SAFETY: as above.

@@ -1,4 +1,5 @@
 /* Views: rows that are chosen, by sets, by other views, by conditions and by a list from an Arrow stream. */
+#include <errno.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -63,6 +64,12 @@ static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *array) {
   array->children[0] = child;
   array->release = release_array;
   return 0;
+}
+
+static int fail(struct ArrowArrayStream *stream, struct ArrowArray *array) {
+  (void)stream;
+  (void)array;
+  return EIO;
 }
 
 static const char *no_error(struct ArrowArrayStream *stream) {
@@ -131,6 +138,11 @@ static void views_serve_what_was_chosen(const char *folder) {
   rowdex_id_set *none = NULL;
   FAILS(rowdex_id_set_new(&from_stream, &none, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   CHECK(wrong.released && none == NULL);
+  list failing = {{0}, 0, 0};
+  stream = stream_of(&failing);
+  stream.get_next = fail;
+  FAILS(rowdex_id_set_new(&from_stream, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "does not say why");
+  CHECK(failing.released && none == NULL);
   list alone = {{0, 1, 2, 3}, 0, 0};
   stream = stream_of(&alone);
   from_stream.index = NULL;
