@@ -57,9 +57,13 @@ def rows_digest(
 
 def noted_digest(index: Source) -> str | None:
     """The digest that is noted in an index, to name what a job trains on; ``None`` if none is, or not of all rows."""
+    opened = _opened(index, None)
+    options = native.DigestOptions(note=2, store=store_pointer(opened._arguments.get("store")))
     try:
-        return _digest(_digested(_opened(index, None), native.DigestOptions(note=2), False)[0])
-    except NotFoundError:
+        return _digest(_digested(opened, options, False)[0])
+    except NotFoundError as error:
+        if error.file is not None:
+            raise
         return None
 
 

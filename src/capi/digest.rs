@@ -95,6 +95,7 @@ pub unsafe extern "C" fn rowdex_dataset_digest(
         if other.is_none() && order.is_some() || other.is_some() && options.note != 0 {
             return Err(handle::invalid("an order is for a comparison with another dataset, and noting is for none"));
         }
+        handle::refuse_unused([("options.epoch", options.epoch != 0, order.is_some())], "rows without an order")?;
         let told = Told::new(Progress::new(options.progress, options.progress_userdata));
         let tell = |progress: DigestProgress| told.tell(progress);
         let (found, problem) = match other {
@@ -140,7 +141,7 @@ fn noted(
     Ok(match note {
         0 => alone(&dataset.rows_digest(tell)?),
         1 => alone(&dataset.note_digest(store, tell)?),
-        2 => alone(&digest::noted(dataset.index())?.ok_or_else(none)?),
+        2 => alone(&digest::noted(&digest::reopened(dataset.index(), store)?)?.ok_or_else(none)?),
         3 => digest::remove(dataset.index(), store).map(|()| rowdex_digest_info::default())?,
         _ => return Err(handle::invalid("options.note is 0 to 3")),
     })

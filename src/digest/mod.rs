@@ -13,6 +13,8 @@ mod tests;
 
 use std::fmt;
 
+#[cfg(feature = "capi")]
+pub(crate) use self::note::reopened;
 pub use self::note::{complete, noted, noted_columns, remove};
 pub use self::report::{RowDifference, RowPlace, SameRowsReport};
 pub use self::same::SameRows;

@@ -135,7 +135,7 @@ pub fn remove(index: &Index, store: &StoreOptions) -> Result<()> {
 }
 
 /// What is at the place of an index by now.
-fn reopened(index: &Index, store: &StoreOptions) -> Result<Index> {
+pub(crate) fn reopened(index: &Index, store: &StoreOptions) -> Result<Index> {
     let Some(path) = index.path() else {
         return Err(Error::new(ErrorKind::InvalidArgument, "the index is in memory, and not in a file to note it in"));
     };
