@@ -238,7 +238,8 @@ typedef struct rowdex_error_info {
 // counted).
 //
 // It is called by one thread at a time, not always the same one, and never after the call that it was given to has
-// returned. It must return: by no exception, and by no longjmp.
+// returned. It must return: by no exception, and by no longjmp. It must ask nothing of the dataset that it is told of,
+// whose threads may be waiting for it.
 typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
 
 // An option of a store, by the name that its environment variable has, in any case: "aws_endpoint_url".
@@ -662,8 +663,8 @@ typedef struct rowdex_id_set_info {
   uint64_t unserved;
 } rowdex_id_set_info;
 
-// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
-// to what the others leave.
+// Which rows a view serves. At least one choice must be made, but for an update. Every choice leaves rows out; only
+// or_views adds rows, to what the others leave.
 typedef struct rowdex_select_options {
   // sizeof(rowdex_select_options)
   size_t struct_size;
@@ -1065,7 +1066,8 @@ typedef struct rowdex_shuffle_options {
   uint64_t files;
   // About how large a file is. 0: 512 MiB.
   uint64_t file_bytes;
-  // Rows of a row group; the last one of a file may have fewer. 0: such that it takes 32 MiB in memory.
+  // Rows of a row group; the last one of a file may have fewer. 0: such that it takes 32 MiB in memory; more, up
+  // to 64 MiB, if it would take less than 4 MiB in the file.
   uint64_t row_group_rows;
   // Bytes of values after which a page ends. 0: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
   uint64_t page_bytes;
@@ -1309,9 +1311,9 @@ typedef struct rowdex_loader_info {
   uint64_t epoch;
   // The step that it is of.
   uint64_t step;
-  // How many steps every epoch has in all, wherever the run was resumed.
+  // How many steps that epoch has in all, wherever the run was resumed. Epochs of packs differ.
   uint64_t steps;
-  // How many of them are left of this epoch.
+  // How many of them are left.
   uint64_t steps_left;
 } rowdex_loader_info;
 
@@ -1474,15 +1476,6 @@ rowdex_status rowdex_index_locate(const struct rowdex_index *index,
 // Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the
 // data files, too.
 rowdex_status rowdex_index_verify(const struct rowdex_index *index, struct rowdex_error **error);
-
-// Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index,
-// at any moment.
-//
-// Costs about one read for each file. `report` may be NULL.
-rowdex_status rowdex_index_build(const char *output,
-                                 const struct rowdex_build_options *options,
-                                 struct rowdex_build_report *report,
-                                 struct rowdex_error **error);
 
 // Notes how long the rows are in the index at `path`, a file or a URL: it holds the index as it was, or with all of
 // these lengths, at any moment. Lengths of the same names are replaced, others stay, and so does the fingerprint.
@@ -1730,7 +1723,8 @@ rowdex_status rowdex_sampler_resume(struct rowdex_sampler *sampler, const char *
 // serves.
 //
 // It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which
-// the rank has no rows are left out, and no rows are marked as pads.
+// the rank has no rows are left out, and no rows are marked as pads. A rowdex_sampler_info says that it is rank 0 of
+// 1, and a rowdex_batch_info of its batches that they are of rank 0.
 rowdex_status rowdex_sampler_worker(const struct rowdex_sampler *sampler,
                                     uint64_t worker,
                                     uint64_t workers,
@@ -1851,7 +1845,7 @@ rowdex_status rowdex_loader_schema(const struct rowdex_loader *loader,
                                    struct rowdex_error **error);
 
 // The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
-// each time, until the loader is resumed.
+// each time, until the loader is resumed; but not after a call that has waited for max_wait, or was told to stop.
 rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
                                  struct rowdex_batch **batch,
                                  struct rowdex_error **error);
@@ -1861,7 +1855,7 @@ rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
 //
 // Or the batch of the step after the one that was looked at last, for those who work on several at once: each is
 // handed out in its turn, and until then the loader stands before it. Whatever else is asked of the loader but for its
-// place, its stats and its lost groups drops what was looked at.
+// place, its stats and its lost groups drops what was looked at. A loader with more_ranks shows its next batch alone.
 //
 // Or that batch and the ones that follow it in the epoch, as one, if they are ready, lie one after the other in
 // memory, and have no more than `max_rows` rows: for those who convert many rows as fast as few. An error comes at the
@@ -1945,61 +1939,6 @@ rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
                                         struct rowdex_error **lost,
                                         struct rowdex_error **error);
 
-// Where a loader stands.
-rowdex_status rowdex_loader_get_info(const struct rowdex_loader *loader,
-                                     struct rowdex_loader_info *info,
-                                     struct rowdex_error **error);
-
-// Where the run stands after the last step of which all batches were handed out, as text of one line with a NUL.
-rowdex_status rowdex_loader_state(const struct rowdex_loader *loader,
-                                  char *buffer,
-                                  size_t capacity,
-                                  struct rowdex_error **error);
-
-// Goes on from a state. What was read ahead is dropped. The loader is unchanged on failure.
-rowdex_status rowdex_loader_resume(struct rowdex_loader *loader, const char *state, struct rowdex_error **error);
-
-// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
-// error, that error.
-rowdex_status rowdex_loader_seek(struct rowdex_loader *loader,
-                                 uint64_t epoch,
-                                 uint64_t step,
-                                 struct rowdex_error **error);
-
-// Begins an epoch, or goes on with one that was resumed, and says which one that is and where it begins: `*epoch`, or
-// for NULL the next one that was not begun. `info` may be NULL.
-//
-// If some of the current epoch's batches were served and others not, these are dropped, and so is what was read ahead,
-// unless that is what comes next anyway. The epoch's last batch is the one with step + 1 == steps.
-rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
-                                        const uint64_t *epoch,
-                                        struct rowdex_loader_info *info,
-                                        struct rowdex_error **error);
-
-// What a loader with these arguments will do, and what would let it decode less, from the index alone. One of
-// `prediction` and `advice` may be NULL, and is not worked out then.
-//
-// A prediction takes a fraction of a second, with packs as long as planning an epoch and packing some of its blocks;
-// advice takes some times as long. All of the advice is 0 where an epoch takes fewer than two passes.
-rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
-                                    const struct rowdex_sampler *sampler,
-                                    const struct rowdex_loader_options *options,
-                                    struct rowdex_prediction *prediction,
-                                    struct rowdex_advice *advice,
-                                    struct rowdex_error **error);
-
-// What a loader did since it was started, resumed or set to another epoch.
-rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
-                                      struct rowdex_loader_stats *stats,
-                                      struct rowdex_error **error);
-
-// Why row groups could not be read so far, whose rows others stand in for: errors for rowdex_error_at, with
-// `lost_group` in what they say, which the caller frees by rowdex_error_free. NULL if there are none, as always unless
-// faults are to be substituted.
-rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
-                                        struct rowdex_error **lost,
-                                        struct rowdex_error **error);
-
 // Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They
 // are copied; there may be none yet.
 //
@@ -2049,7 +1988,8 @@ rowdex_status rowdex_announced_get_stats(const struct rowdex_announced *announce
 
 // Lets calls of this thread be ended by another: those that wait for an object store or for a batch of a loader, or
 // that put a file in its place, end with ROWDEX_STATUS_CLOSED soon after `*flag` is no longer 0. They leave no file
-// half written, and tell no progress any more.
+// half written, and tell no progress any more. A loader whose call was ended so goes on with the same batch at the
+// next call.
 //
 // Any thread may write to the flag while the calls last, as an atomic number of 4 bytes. It must be there until this
 // thread has ended or has called this again. NULL: calls are not ended.

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work="$PWD/target/capi"
-strict=(-Wall -Wextra -Werror -pedantic -g -I"$work/include" -Itests/capi)
+strict=(-Wall -Wextra -Wredundant-decls -Werror -pedantic -g -I"$work/include" -Itests/capi)
 
 tell() { printf -- '-- %s\n' "$*"; }
 missing() {
@@ -27,8 +27,8 @@ tell "the header is what the sources say, and is C11 and C++17"
 rustfmt --check --edition 2024 tools/header/main.rs
 bash tools/header.sh --check
 if ! want gcc gcc || ! want g++ g++; then missing "C and C++ compiler"; exit 0; fi
-gcc -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c include/rowdex.h
-g++ -std=c++17 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c++ include/rowdex.h
+gcc -std=c11 -Wall -Wextra -Wredundant-decls -Werror -pedantic -fsyntax-only -x c include/rowdex.h
+g++ -std=c++17 -Wall -Wextra -Wredundant-decls -Werror -pedantic -fsyntax-only -x c++ include/rowdex.h
 
 tell "the library, installed"
 # With the features and the profile that the other checks have built already, and with malloc, which valgrind and the

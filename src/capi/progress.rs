@@ -8,7 +8,8 @@ use rowdex_base::stop;
 /// counted).
 ///
 /// It is called by one thread at a time, not always the same one, and never after the call that it was given to has
-/// returned. It must return: by no exception, and by no longjmp.
+/// returned. It must return: by no exception, and by no longjmp. It must ask nothing of the dataset that it is told of,
+/// whose threads may be waiting for it.
 pub type rowdex_progress = Option<unsafe extern "C" fn(userdata: *mut c_void, files_done: u64, files: u64, rows: u64)>;
 
 /// A progress callback with its userdata.

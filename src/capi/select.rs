@@ -17,8 +17,8 @@ use ::rowdex_index::Index;
 use ::rowdex_io::source::StoreOptions;
 use rowdex_base::error::Result;
 
-/// Which rows a view serves. All zeros are all rows of the base. Every choice leaves rows out; only or_views adds rows,
-/// to what the others leave.
+/// Which rows a view serves. At least one choice must be made, but for an update. Every choice leaves rows out; only
+/// or_views adds rows, to what the others leave.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_select_options {

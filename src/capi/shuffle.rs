@@ -38,7 +38,8 @@ pub struct rowdex_shuffle_options {
     pub files: u64,
     /// About how large a file is. 0: 512 MiB.
     pub file_bytes: u64,
-    /// Rows of a row group; the last one of a file may have fewer. 0: such that it takes 32 MiB in memory.
+    /// Rows of a row group; the last one of a file may have fewer. 0: such that it takes 32 MiB in memory; more, up
+    /// to 64 MiB, if it would take less than 4 MiB in the file.
     pub row_group_rows: u64,
     /// Bytes of values after which a page ends. 0: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
     pub page_bytes: u64,
@@ -142,6 +143,7 @@ pub unsafe extern "C" fn rowdex_shuffle(
                 ("tasks", options.tasks > 1, has_tasks),
                 ("resume", options.resume != 0, step.is_none()),
                 ("overwrite", options.overwrite != 0, step.is_none()),
+                ("reserved", options.reserved != 0, false),
             ],
             &step.map_or_else(|| "all of the work".to_owned(), |step| format!("the step {step:?}")),
         )?;

@@ -11,7 +11,8 @@ use super::sampler::rowdex_sampler;
 /// serves.
 ///
 /// It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which
-/// the rank has no rows are left out, and no rows are marked as pads.
+/// the rank has no rows are left out, and no rows are marked as pads. A rowdex_sampler_info says that it is rank 0 of
+/// 1, and a rowdex_batch_info of its batches that they are of rank 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_worker(
     sampler: Option<&rowdex_sampler>,

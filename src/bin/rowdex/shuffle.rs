@@ -75,7 +75,8 @@ pub(crate) struct ShuffleArgs {
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     file_bytes: Memory,
 
-    /// Write row groups of so many rows, or such that they take 32 MiB in memory (`auto`).
+    /// Write row groups of so many rows, or such that they take 32 MiB in memory (`auto`); more, up to 64 MiB, if they
+    /// would take less than 4 MiB in the file.
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = rows)]
     row_group_rows: Auto<u64>,
 

@@ -18,9 +18,9 @@ pub struct rowdex_loader_info {
     pub epoch: u64,
     /// The step that it is of.
     pub step: u64,
-    /// How many steps every epoch has in all, wherever the run was resumed.
+    /// How many steps that epoch has in all, wherever the run was resumed. Epochs of packs differ.
     pub steps: u64,
-    /// How many of them are left of this epoch.
+    /// How many of them are left.
     pub steps_left: u64,
 }
 
