@@ -521,7 +521,8 @@ static void is_next(rowdex_loader *loader, uint32_t rank, uint64_t step) {
 
 static void a_loader_of_several_ranks_shows_its_next_batch_alone_and_loses_none(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
-  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 2, 100), *other = new_sampler(dataset, "global", 1, 2, 100);
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 2, 100);
+  rowdex_sampler *other = new_sampler(dataset, "global", 1, 2, 100);
   const rowdex_sampler *more[] = {other};
   rowdex_loader_options options = {.struct_size = sizeof options, .more_ranks = more, .num_more_ranks = 1};
   for (uint32_t served = 0; served < 2; served++) {
