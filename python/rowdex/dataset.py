@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import ctypes
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
@@ -41,7 +40,7 @@ from .progress import Progress, told
 from .row_ids import row_ids
 from .schema import Schema, column_list
 from .store import StoreOptions, store_pointer
-from .tier import DiskTier, TierCounters, tier_pointer
+from .tier import DiskTier, TierCounters, located_tier, tier_pointer
 
 
 class Counters(NamedTuple):
@@ -155,13 +154,13 @@ class Dataset:
                 "index": path,
                 "fingerprint": known,
                 "columns": columns,
-                "root": None if root is None else os.fsdecode(root),
+                "root": None if root is None else located(root),
                 "staleness": staleness,
                 "cache": cache,
                 "threads": threads,
                 "max_decoded": max_decoded,
                 "store": store,
-                "disk_tier": disk_tier,
+                "disk_tier": None if disk_tier is None else located_tier(disk_tier),
                 "samples": samples,
             }
         )

@@ -55,10 +55,15 @@ class TierCounters(NamedTuple):
     """Times that another process was waited for in vain."""
 
 
+def located_tier(tier: DiskTier) -> DiskTier:
+    """The same folder wherever the process goes, and for workers that begin elsewhere."""
+    if not isinstance(tier, DiskTier):
+        raise TypeError(f"disk_tier is {tier!r}: give a rowdex.DiskTier(folder, bytes)")
+    return tier._replace(folder=os.path.abspath(os.fsdecode(tier.folder)))
+
+
 def tier_pointer(tier: DiskTier | None) -> Any:
     """What the library is told: a pointer, or nothing."""
-    if tier is not None and not isinstance(tier, DiskTier):
-        raise TypeError(f"disk_tier is {tier!r}: give a rowdex.DiskTier(folder, bytes)")
     return None if tier is None else ctypes.pointer(tier._struct())
 
 

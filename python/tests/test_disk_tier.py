@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import pickle
 import shutil
@@ -46,6 +47,20 @@ def test_a_loader_serves_from_it_and_goes_on_when_it_is_deleted(index: str, tmp_
         assert sorted(row for batch in loader for row in batch["id"].tolist())[:1003] == list(range(1003)), epoch
         # The loader's threads read ahead, and may be writing into it.
         shutil.rmtree(tmp_path / "tier", ignore_errors=True)
+
+
+def test_root_and_tier_stay_where_they_were_when_the_process_goes_elsewhere(
+    index: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = (pathlib.Path(index).parent / rowdex.Index(index).root).resolve()
+    monkeypatch.chdir(root.parent)
+    tier = rowdex.DiskTier(pathlib.Path(os.path.relpath(tmp_path / "tier")), 1 << 30)
+    dataset = rowdex.Dataset(index, root=root.name, disk_tier=tier)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert len(copy.take(range(10))) == 10
+    assert (tmp_path / "tier").is_dir() and not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_what_can_not_be_a_tier_is_refused(index: str, tmp_path: pathlib.Path) -> None:
