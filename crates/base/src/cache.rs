@@ -7,10 +7,12 @@ use std::fmt;
 use std::hash::Hash;
 use std::ops::{Add, Sub};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lru::LruCache;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::stop;
 
 /// What a cache or a dataset has done since it was opened. All are counts since then but `held_bytes`.
 ///
@@ -141,26 +143,33 @@ impl<K: Hash + Eq + Copy, V> Cache<K, V> {
     ///
     /// A failed load is not kept: it fails every caller that waited, and the next one tries again. `load` must not wait
     /// for another key of the same cache on another thread's behalf, as a thread pool that steals work inside it would.
+    /// A load that failed because its thread [was told to stop](stop) fails nobody else: one of those who waited loads.
     ///
     /// # Errors
-    /// What `load` returns; [`ErrorKind::Internal`] if it panicked on another thread.
+    /// What `load` returns; [`ErrorKind::Internal`] if it panicked on another thread; [`ErrorKind::Closed`] if this
+    /// thread is told to stop.
     pub fn get_or_load(&self, key: K, load: impl FnOnce() -> Result<Weighed<V>>) -> Result<Arc<V>> {
-        let flight = {
+        let flight = loop {
             let mut state = self.lock();
             if let Some(held) = state.held.get(&key) {
                 let value = held.value.clone();
                 state.hits += 1;
                 return Ok(value);
             }
-            if let Some(flight) = state.loading.get(&key).cloned() {
-                state.hits += 1;
-                drop(state);
-                return flight.wait();
+            let Some(flight) = state.loading.get(&key).cloned() else {
+                state.misses += 1;
+                let flight = Arc::new(Flight { outcome: Mutex::new(None), landed: Condvar::new() });
+                state.loading.insert(key, flight.clone());
+                break flight;
+            };
+            drop(state);
+            match flight.wait() {
+                Err(error) if error.kind() == ErrorKind::Closed && stop::check().is_ok() => {}
+                outcome => {
+                    self.lock().hits += 1;
+                    return outcome;
+                }
             }
-            state.misses += 1;
-            let flight = Arc::new(Flight { outcome: Mutex::new(None), landed: Condvar::new() });
-            state.loading.insert(key, flight.clone());
-            flight
         };
         let landing = Landing { cache: self, key, flight: &flight };
         let outcome = load();
@@ -220,12 +229,14 @@ impl<K, V> fmt::Debug for Cache<K, V> {
 
 impl<V> Flight<V> {
     fn wait(&self) -> Result<Arc<V>> {
+        let tick = stop::tick().unwrap_or(Duration::MAX);
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            match &*outcome {
-                Some(outcome) => return outcome.clone(),
-                None => outcome = self.landed.wait(outcome).unwrap_or_else(PoisonError::into_inner),
+            if let Some(outcome) = &*outcome {
+                return outcome.clone();
             }
+            stop::check()?;
+            outcome = self.landed.wait_timeout(outcome, tick).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -270,11 +281,12 @@ impl<K: Hash + Eq + Copy, V> Drop for Landing<'_, K, V> {
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::stop::Asked;
 
     fn weighed(bytes: u64) -> Result<Weighed<u64>> {
         Ok(Weighed { value: bytes, bytes })
@@ -340,6 +352,54 @@ mod tests {
         let failed = cache.get_or_load(1, || Err(Error::new(ErrorKind::Io, "disk on fire")));
         assert_eq!(failed.unwrap_err().kind(), ErrorKind::Io);
         assert_eq!(*cache.get_or_load(1, || weighed(5)).unwrap(), 5);
+    }
+
+    /// Loads on a thread that is told to stop once `meanwhile` is done, which is called when the load has begun.
+    fn stopped_load(cache: &Cache<u32, u64>, meanwhile: impl FnOnce(&AtomicBool)) {
+        let stop = Arc::<AtomicBool>::default();
+        let begun = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let stopped = scope.spawn(|| {
+                let asked = Arc::clone(&stop);
+                let _asked = Asked::new(move || asked.load(Ordering::Relaxed)).enter();
+                cache.get_or_load(1, || {
+                    begun.wait();
+                    while stop::check().is_ok() {
+                        std::thread::yield_now();
+                    }
+                    stop::check().and_then(|()| weighed(1))
+                })
+            });
+            begun.wait();
+            meanwhile(&stop);
+            assert_eq!(stopped.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+        });
+    }
+
+    #[test]
+    fn a_load_that_is_told_to_stop_fails_nobody_else() {
+        let cache: Cache<u32, u64> = Cache::new(100);
+        std::thread::scope(|scope| {
+            stopped_load(&cache, |stop| {
+                for _ in 0..3 {
+                    scope.spawn(|| assert_eq!(*cache.get_or_load(1, || weighed(5)).unwrap(), 5));
+                }
+                // Long enough for them to wait for the load, mostly.
+                std::thread::sleep(Duration::from_millis(20));
+                stop.store(true, Ordering::Relaxed);
+            });
+        });
+        assert_eq!((cache.counters().hits, cache.counters().misses), (2, 2));
+    }
+
+    #[test]
+    fn who_waits_for_a_load_can_be_told_to_stop() {
+        let cache: Cache<u32, u64> = Cache::new(100);
+        stopped_load(&cache, |stop| {
+            let _asked = Asked::new(|| true).enter();
+            assert_eq!(cache.get_or_load(1, || weighed(5)).unwrap_err().kind(), ErrorKind::Closed);
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]
