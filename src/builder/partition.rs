@@ -44,7 +44,8 @@ impl Partitions {
                 ));
             }
             for (integer, (_, value)) in integers.iter_mut().zip(own) {
-                *integer &= value.is_none_or(|value| value.parse::<i64>().is_ok());
+                // Other readers take a sign before it for a text: a time zone, a number of a telephone.
+                *integer &= value.is_none_or(|value| !value.starts_with('+') && value.parse::<i64>().is_ok());
             }
         }
         Ok(Self { names, integers })
@@ -115,6 +116,15 @@ mod tests {
         let types: Vec<DataType> = partitions.fields().map(|field| field.data_type().clone()).collect();
         assert_eq!(types, [DataType::Int64, DataType::Utf8]);
         assert_eq!(partitions.values_of(paths[1]).unwrap(), [Some("2025".to_owned()), None]);
+    }
+
+    #[test]
+    fn a_plus_makes_a_value_a_string_and_a_minus_does_not() {
+        for (value, wanted) in [("+02", DataType::Utf8), ("-2", DataType::Int64)] {
+            let paths = [format!("zone={value}/a.parquet"), "zone=7/a.parquet".to_owned()];
+            let partitions = Partitions::of(paths.iter().map(String::as_str)).unwrap();
+            assert_eq!(partitions.fields().next().unwrap().data_type(), &wanted, "{value}");
+        }
     }
 
     #[test]
