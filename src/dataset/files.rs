@@ -117,11 +117,7 @@ impl FileTable {
             };
             let footer = match stored {
                 Some(footer) => footer,
-                None if self.staleness == Staleness::Off => self.read_footer(&entry, None)?,
-                None => {
-                    let expected = content.clone().unwrap_or_else(|| entry.stat());
-                    self.read_footer(&entry, Some(&expected))?
-                }
+                None => self.read_footer(&entry, self.compared(content.as_ref()))?,
             };
             let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), self.index.renaming())?;
             self.check_row_groups(&entry, &metadata)?;
@@ -137,7 +133,7 @@ impl FileTable {
         let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {number}")))?;
         match self.index.footer(number) {
             Ok(Some(footer)) => Ok(footer),
-            _ => self.read_footer(&entry, self.get(number)?.content.as_ref()),
+            _ => self.read_footer(&entry, self.compared(self.get(number)?.content.as_ref())),
         }
     }
 
@@ -186,7 +182,7 @@ impl FileTable {
 
     /// The footer as it is in the file now, which must be the one that was indexed.
     ///
-    /// `expected` is what a store is asked for; without it, only the footers are compared.
+    /// `expected` is what a store is asked for; without it, nothing is compared.
     fn read_footer(&self, entry: &FileEntry<'_>, expected: Option<&FileStat>) -> Result<Bytes> {
         let source = &*self.source;
         let mut retimed = false;
@@ -209,7 +205,7 @@ impl FileTable {
         match read {
             Ok((_, footer)) => {
                 self.bytes_read.fetch_add(footer.bytes.len() as u64, Ordering::Relaxed);
-                if footer.hash == entry.footer_hash() {
+                if expected.is_none() || footer.hash == entry.footer_hash() {
                     return Ok(footer.bytes);
                 }
                 Err(match retimed {
@@ -223,7 +219,12 @@ impl FileTable {
         }
     }
 
-    /// What reads of the file are to be compared with.
+    /// What the footer is to be of, where a file is to have this content; `None` where no footers are compared.
+    fn compared<'a>(&self, content: Option<&'a FileStat>) -> Option<&'a FileStat> {
+        content.filter(|_| self.staleness != Staleness::Off)
+    }
+
+    /// What reads of the file are to be compared with. `None` at the level `off` alone.
     fn content(&self, entry: &FileEntry<'_>) -> Result<Option<FileStat>> {
         let remote = self.source.is_remote();
         match self.staleness {

@@ -195,6 +195,39 @@ fn a_rewritten_file_is_noticed_at_the_level_asked_for() {
 }
 
 #[test]
+fn the_level_off_compares_rows_alone_even_where_the_index_has_no_footers() {
+    let folder = corpus();
+    let index = folder.path().join("i.rdx");
+    IndexBuilder::new([folder.path()]).with_footers(false).with_overwrite(true).build(&index).unwrap();
+    let path = folder.path().join("c.parquet");
+    let off = || open(&folder).with_staleness(Staleness::Off).open().unwrap();
+    write(&path, &batch(1250, 130), 100);
+    assert_eq!(ids(&off().get(300).unwrap()), [1300]);
+    write(&path, &batch(1250, 130), 130);
+    assert_eq!(off().get(300).unwrap_err().kind(), ErrorKind::Stale);
+    let other: ArrayRef = Arc::new(Int64Array::from_iter_values(0..130));
+    write(&path, &RecordBatch::try_from_iter([("other", other)]).unwrap(), 100);
+    assert_eq!(off().get(300).unwrap_err().file(), Some("c.parquet"));
+}
+
+#[test]
+fn an_index_that_a_link_leads_to_has_its_files_beside_it_or_beside_the_link() {
+    let (folder, links) = (corpus(), TempDir::new().unwrap());
+    let link = links.path().join("i.rdx");
+    std::os::unix::fs::symlink(folder.path().join("i.rdx"), &link).unwrap();
+    let opened = |path: &Path| Dataset::builder(Index::open(path).unwrap()).open().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    for name in ["a.parquet", "b.parquet", "c.parquet"] {
+        std::fs::rename(folder.path().join(name), folder.path().join("data").join(name)).unwrap();
+    }
+    IndexBuilder::new([folder.path().join("data")]).with_overwrite(true).build(folder.path().join("i.rdx")).unwrap();
+    assert_eq!(ids(&opened(&link).get(300).unwrap()), [300]);
+    // The folder of the link goes first.
+    std::fs::create_dir(links.path().join("data")).unwrap();
+    assert_eq!(opened(&link).get(300).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
 fn a_file_that_is_overwritten_in_place_while_it_is_open_is_noticed_at_the_next_read() {
     let folder = corpus();
     let path = folder.path().join("c.parquet");

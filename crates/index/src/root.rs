@@ -21,7 +21,7 @@ pub fn of(index: &Index) -> Result<Place> {
         }
     };
     match Place::of(path)? {
-        Place::Local(path) => Ok(Place::Local(path.parent().unwrap_or_else(|| Path::new("")).join(&recorded.path))),
+        Place::Local(path) => Ok(Place::Local(beside(&path, &recorded.path))),
         Place::Remote(url) => match url.parent().join(&recorded.path) {
             Some(root) => Ok(Place::Remote(root)),
             None => {
@@ -31,6 +31,19 @@ pub fn of(index: &Index) -> Result<Place> {
             }
         },
     }
+}
+
+/// The folder that is at this way from that of a file; from that of the file which a link leads to, where it is there
+/// only.
+fn beside(file: &Path, way: &str) -> PathBuf {
+    let folder = |file: &Path| file.parent().unwrap_or_else(|| Path::new("")).join(way);
+    let named = folder(file);
+    if !named.join(".").is_dir()
+        && let Some(linked) = file.canonicalize().ok().map(|file| folder(&file)).filter(|linked| linked.is_dir())
+    {
+        return linked;
+    }
+    named
 }
 
 /// The root relative to the directory of the index if it can be written so, absolute otherwise.
