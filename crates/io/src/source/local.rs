@@ -75,12 +75,11 @@ impl Source for LocalSource {
 
     fn stat(&self, path: &str) -> Result<FileStat> {
         let stat = || {
-            let file = self.file(path)?;
-            let metadata = file.metadata().map_err(|error| Error::io("cannot stat", error))?;
+            let metadata = self.file(path)?.metadata();
             // The name may belong to a new file by now. It is the open one that reads are served from, but a caller
             // that asks wants to hear of the change, so the open file is given up and the new one looked at.
-            match std::fs::metadata(self.resolve(path)?) {
-                Ok(named) if same_file(&metadata, &named) => Ok(file_stat(&metadata)),
+            match (metadata, std::fs::metadata(self.resolve(path)?)) {
+                (Ok(metadata), Ok(named)) if same_file(&metadata, &named) => Ok(file_stat(&metadata)),
                 _ => {
                     self.open.close(path);
                     let metadata = self.file(path)?.metadata();
@@ -92,8 +91,7 @@ impl Source for LocalSource {
     }
 
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let read = || read_from(&*self.file(path)?, ranges);
-        read().map_err(|error: Error| error.with_file(path))
+        self.with_file(path, |file| read_from(file, ranges))
     }
 
     fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -110,19 +108,33 @@ impl Source for LocalSource {
 
 impl LocalSource {
     /// What is read of a file that has not changed since `stat`.
-    fn unchanged<T>(&self, path: &str, stat: &FileStat, read: impl FnOnce(&File) -> Result<T>) -> Result<T> {
-        let read = || {
-            let file = self.file(path)?;
-            let bytes = read(&file);
+    fn unchanged<T>(&self, path: &str, stat: &FileStat, read: impl Fn(&File) -> Result<T>) -> Result<T> {
+        self.with_file(path, |file| {
+            let bytes = read(file);
             // After the read: whoever writes to the file gives it a new time before it has new bytes.
             match file.metadata().map(|metadata| file_stat(&metadata)) {
                 Ok(now) if !stat.may_be(&now) => Err(changed(path, stat, &now)),
                 Ok(_) => bytes,
                 Err(error) => Err(Error::io("cannot stat", error)),
             }
-        };
-        read().map_err(|error: Error| error.with_file(path))
+        })
     }
+
+    /// What is read of a file, which is opened again if its network disk does not know the open one any more.
+    fn with_file<T>(&self, path: &str, read: impl Fn(&File) -> Result<T>) -> Result<T> {
+        let mut outcome = self.file(path).and_then(|file| read(&file));
+        if outcome.as_ref().is_err_and(is_given_up) {
+            self.open.close(path);
+            outcome = self.file(path).and_then(|file| read(&file));
+        }
+        outcome.map_err(|error| error.with_file(path))
+    }
+}
+
+/// Whether the server of a network disk has given up an open file, as it does when it starts anew.
+fn is_given_up(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+    source.and_then(io::Error::raw_os_error) == Some(rustix::io::Errno::STALE.raw_os_error())
 }
 
 fn read_from(file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -238,6 +250,17 @@ mod tests {
         assert_eq!(source.read("f", &[0..9]).unwrap(), ["old bytes"]);
         assert_eq!(source.stat("f").unwrap().size, 3);
         assert_eq!(source.read("f", &[0..3]).unwrap(), ["new"]);
+    }
+
+    #[test]
+    fn a_file_that_its_network_disk_has_given_up_is_opened_once_more() {
+        let (_directory, source) = directory_with("f", b"0123456789");
+        let given_up = || Error::io("cannot read", rustix::io::Errno::STALE.into());
+        let first = source.file("f").unwrap();
+        let read = |file: &File| if std::ptr::eq(file, &*first) { Err(given_up()) } else { read_from(file, &[3..5]) };
+        assert_eq!(source.with_file("f", read).unwrap(), ["34"]);
+        let error = source.with_file("f", |_| Err::<(), _>(given_up())).unwrap_err();
+        assert_eq!((error.kind(), error.file()), (ErrorKind::Io, Some("f")));
     }
 
     #[test]
