@@ -41,7 +41,14 @@ fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<Found> {
     let mut bases = Vec::new();
     for input in inputs {
         let before = files.len();
-        bases.push(expand(input, &mut files)?);
+        let base = expand(input, &mut files)?;
+        let resolved = without_parents(&base)?;
+        for file in &mut files[before..] {
+            if let Ok(path) = file.strip_prefix(&base) {
+                *file = resolved.join(path);
+            }
+        }
+        bases.push(resolved);
         if files.len() == before {
             return Err(Error::new(ErrorKind::NotFound, "there is no Parquet file here")
                 .with_file(input.display().to_string())
@@ -49,7 +56,7 @@ fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<Found> {
         }
     }
     let root = match root {
-        Some(root) => root,
+        Some(root) => without_parents(&root)?,
         None => common(&bases),
     };
     let mut paths = Vec::with_capacity(files.len());
@@ -67,7 +74,7 @@ fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<Found> {
 fn expand(input: &Path, files: &mut Vec<PathBuf>) -> Result<PathBuf> {
     match std::fs::metadata(input) {
         Ok(metadata) if metadata.is_dir() => {
-            walk(input, files, has_extension)?;
+            walk(input, usize::MAX, files, has_extension)?;
             Ok(input.to_owned())
         }
         Ok(_) => {
@@ -75,8 +82,8 @@ fn expand(input: &Path, files: &mut Vec<PathBuf>) -> Result<PathBuf> {
             Ok(input.parent().unwrap_or(Path::new("")).to_owned())
         }
         Err(error) => match pattern(input)? {
-            Some((base, matcher)) => {
-                walk(&base, files, |path| matcher.is_match(path))?;
+            Some((base, depth, matcher)) => {
+                walk(&base, depth, files, |path| matcher.is_match(path))?;
                 Ok(base)
             }
             None => Err(Error::io("cannot find the data", error).with_file(input.display().to_string())),
@@ -84,8 +91,9 @@ fn expand(input: &Path, files: &mut Vec<PathBuf>) -> Result<PathBuf> {
     }
 }
 
-/// A glob pattern and the directory before its first special character; `None` if there is no special character.
-fn pattern(input: &Path) -> Result<Option<(PathBuf, GlobMatcher)>> {
+/// A glob pattern, the directory before its first special character, and how deep below that its files may lie;
+/// `None` if there is no special character.
+fn pattern(input: &Path) -> Result<Option<(PathBuf, usize, GlobMatcher)>> {
     let special = |component: &Component<'_>| component.as_os_str().to_string_lossy().contains(['*', '?', '[', '{']);
     if !input.components().any(|component| special(&component)) {
         return Ok(None);
@@ -97,42 +105,63 @@ fn pattern(input: &Path) -> Result<Option<(PathBuf, GlobMatcher)>> {
             .with_file(input.display().to_string())
             .with_source(error)
     })?;
-    Ok(Some((base, glob.compile_matcher())))
+    let behind = input.components().count() - base.components().count();
+    let depth = if text.contains("**") { usize::MAX } else { behind };
+    Ok(Some((base, depth, glob.compile_matcher())))
 }
 
-fn walk(base: &Path, files: &mut Vec<PathBuf>, wanted: impl Fn(&Path) -> bool) -> Result<()> {
+/// Adds the files below a folder that are wanted, sorted by name, but for those that are hidden by their names.
+fn walk(base: &Path, depth: usize, files: &mut Vec<PathBuf>, wanted: impl Fn(&Path) -> bool) -> Result<()> {
     let start = if base.as_os_str().is_empty() { Path::new(".") } else { base };
     let before = files.len();
     let mut place = start.to_owned();
     with_room(|| {
         files.truncate(before);
-        visit(start, |path| {
-            // A path that begins with `./` would not match a pattern without it.
-            let path = if base.as_os_str().is_empty() { path.strip_prefix(".").unwrap_or(path) } else { path };
-            if wanted(path) {
-                files.push(path.to_owned());
+        // A path that begins with `./` would not match a pattern without it.
+        let named = |path: &Path| match path.strip_prefix(".") {
+            Ok(path) if base.as_os_str().is_empty() => path.to_owned(),
+            _ => path.to_owned(),
+        };
+        let entries = WalkDir::new(start).max_depth(depth).follow_links(true).sort_by_file_name();
+        for entry in entries.into_iter().filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry.path())) {
+            match entry {
+                Ok(entry) if entry.file_type().is_file() => {
+                    files.extend(Some(named(entry.path())).filter(|path| wanted(path)));
+                }
+                Ok(_) => {}
+                Err(error) if error.depth() > 0 && is_of_no_file(&error, |path| wanted(&named(path))) => {}
+                Err(error) => {
+                    place = error.path().unwrap_or(start).to_owned();
+                    let code = error.io_error().and_then(io::Error::raw_os_error);
+                    return Err(code.map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error));
+                }
             }
-        })
-        .map_err(|error| {
-            place = error.path().unwrap_or(start).to_owned();
-            let code = error.io_error().and_then(io::Error::raw_os_error);
-            code.map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error)
-        })
+        }
+        Ok(())
     })
     .map_err(|error| fs::error("cannot list the folder", error).with_file(place.display().to_string()))
 }
 
-/// Calls `each` with the files below a folder, sorted by name, but for those that are hidden by their names.
-fn visit(start: &Path, mut each: impl FnMut(&Path)) -> Result<(), walkdir::Error> {
-    let visible =
-        |entry: &walkdir::DirEntry| entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_']);
-    for entry in WalkDir::new(start).follow_links(true).sort_by_file_name().into_iter().filter_entry(visible) {
-        let entry = entry?;
-        if entry.file_type().is_file() {
-            each(entry.path());
-        }
-    }
-    Ok(())
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['.', '_']))
+}
+
+/// Whether the error hides no file that is wanted: it is of a hidden name, or of a link to nothing.
+fn is_of_no_file(error: &walkdir::Error, wanted: impl Fn(&Path) -> bool) -> bool {
+    let is_missing = error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::NotFound);
+    error.path().is_some_and(|path| is_hidden(path) || is_missing && !wanted(path))
+}
+
+/// The same folder by a path without `..`, which no index may have. Where that leads behind a link, the system knows.
+fn without_parents(path: &Path) -> Result<PathBuf> {
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else { return Ok(path.to_owned()) };
+    let above: PathBuf = parts[..=last].iter().collect();
+    let mut resolved = above
+        .canonicalize()
+        .map_err(|error| Error::io("cannot resolve the directory", error).with_file(above.display().to_string()))?;
+    resolved.extend(&parts[last + 1..]);
+    Ok(resolved)
 }
 
 /// The deepest directory that contains all of these.

@@ -135,6 +135,48 @@ fn inputs_that_are_not_there_are_named() {
 }
 
 #[test]
+fn what_can_be_no_file_of_the_data_fails_no_build() {
+    use std::os::unix::fs::symlink;
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("a.parquet", 5), ("sub/b.parquet", 5)]);
+    for name in [".#notes", "README", "_old.parquet"] {
+        symlink("nowhere", root.join(name)).unwrap();
+    }
+    let built = |inputs: &[PathBuf]| {
+        let output = folder.path().join("i.rdx");
+        IndexBuilder::new(inputs).with_overwrite(true).build(&output).map(|report| report.files)
+    };
+    assert_eq!(built(&[root.clone()]).unwrap(), 2);
+    symlink("nowhere", root.join("c.parquet")).unwrap();
+    let error = built(&[root.clone()]).unwrap_err();
+    assert_eq!(error.file(), Some(root.join("c.parquet").to_str().unwrap()), "{error}");
+    std::fs::remove_file(root.join("c.parquet")).unwrap();
+    // A folder that nothing can be found in, below those that the pattern is of.
+    symlink("..", root.join("sub/round")).unwrap();
+    assert_eq!(built(&[root.join("*.parquet")]).unwrap(), 1);
+    assert!(built(&[root.join("**/*.parquet")]).is_err());
+    assert!(built(&[root.join("*/*.parquet")]).is_err());
+}
+
+#[test]
+fn folders_are_named_by_the_way_to_their_parents_too() {
+    let folder = TempDir::new().unwrap();
+    data(&folder.path().join("d"), &[("a.parquet", 5)]);
+    data(&folder.path().join("extra"), &[("b.parquet", 5)]);
+    std::os::unix::fs::symlink("d", folder.path().join("link")).unwrap();
+    let d = folder.path().join("d");
+    let output = folder.path().join("i.rdx");
+    for inputs in [[d.clone(), d.join("../extra")], [d.join("../link/../d/a.parquet"), d.join("../extra/*.parquet")]] {
+        IndexBuilder::new(&inputs).with_overwrite(true).build(&output).unwrap();
+        assert_eq!(paths(&Index::open(&output).unwrap()), ["d/a.parquet", "extra/b.parquet"], "{inputs:?}");
+    }
+    let builder = IndexBuilder::new([&d]).with_overwrite(true).with_root(d.join(".."));
+    builder.build(&output).unwrap();
+    assert_eq!(paths(&Index::open(&output).unwrap()), ["d/a.parquet"]);
+}
+
+#[test]
 fn a_file_outside_the_root_is_refused() {
     let folder = TempDir::new().unwrap();
     data(folder.path(), &[("in/a.parquet", 5), ("out/b.parquet", 5)]);
