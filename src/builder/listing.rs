@@ -10,7 +10,10 @@ use super::found::{Found, has_extension};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::path::check_path;
 use rowdex_io::source::place::{Place, Scheme, Url};
-use rowdex_io::source::{FileStat, ObjectSource, StoreOptions};
+use rowdex_io::source::{FileStat, ObjectSource, Source, StoreOptions};
+
+/// What makes a key a pattern.
+const SPECIAL: [char; 4] = ['*', '?', '[', '{'];
 
 /// Keys, and what a listing says of them.
 #[derive(Default)]
@@ -123,7 +126,8 @@ fn pinned(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result
 /// Adds the files of one input and returns the folder they are below.
 fn expand(input: &Url, options: &StoreOptions, files: &mut Files) -> Result<String> {
     let key = input.key.as_str();
-    if let Some((base, matcher)) = pattern(input)? {
+    if key.contains(SPECIAL) && !key.ends_with('/') && !exists(input, options)? {
+        let (base, matcher) = pattern(input)?;
         for (key, stat) in list(input, &base, options)? {
             if matcher.is_match(&key) {
                 files.add(key, Some(stat));
@@ -149,6 +153,15 @@ fn expand(input: &Url, options: &StoreOptions, files: &mut Files) -> Result<Stri
     Ok(input.parent().key)
 }
 
+/// Whether there is an object of this very name, which may have characters that are special in a pattern.
+fn exists(input: &Url, options: &StoreOptions) -> Result<bool> {
+    match ObjectSource::at(input.clone(), options)?.stat("") {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// The visible files below a folder.
 fn list(store: &Url, folder: &str, options: &StoreOptions) -> Result<impl Iterator<Item = (String, FileStat)>> {
     let listed = ObjectSource::at(store.with_key(folder), options)?.list();
@@ -161,22 +174,30 @@ fn list(store: &Url, folder: &str, options: &StoreOptions) -> Result<impl Iterat
         let path = key.get(below..).unwrap_or_default();
         !path.is_empty() && !path.split('/').any(|part| part.starts_with(['.', '_']))
     };
-    Ok(listed.into_iter().filter(move |(key, _)| visible(key)))
+    Ok(without_folders(listed).into_iter().filter(move |(key, _)| visible(key)))
 }
 
-/// A glob pattern and the folder before its first special character; `None` if there is no special character.
-fn pattern(input: &Url) -> Result<Option<(String, GlobMatcher)>> {
-    let special = |part: &&str| part.contains(['*', '?', '[', '{']);
-    if !input.key.split('/').any(|part| special(&part)) {
-        return Ok(None);
-    }
-    let base: Vec<&str> = input.key.split('/').take_while(|part| !special(part)).collect();
+/// Without the empty objects that stand for folders: the client leaves out the slash that their names end in.
+fn without_folders(mut listed: Vec<(String, FileStat)>) -> Vec<(String, FileStat)> {
+    listed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let is_folder = |key: &str| {
+        let below = format!("{key}/");
+        let next = listed.partition_point(|(other, _)| *other < below);
+        listed.get(next).is_some_and(|(other, _)| other.starts_with(&below))
+    };
+    let folders: Vec<bool> = listed.iter().map(|(key, stat)| stat.size == 0 && is_folder(key)).collect();
+    listed.into_iter().zip(folders).filter(|(_, folder)| !folder).map(|(file, _)| file).collect()
+}
+
+/// A glob pattern and the folder before its first special character.
+fn pattern(input: &Url) -> Result<(String, GlobMatcher)> {
+    let base: Vec<&str> = input.key.split('/').take_while(|part| !part.contains(SPECIAL)).collect();
     let glob = GlobBuilder::new(&input.key).literal_separator(true).build().map_err(|error| {
         Error::new(ErrorKind::InvalidArgument, format!("not a pattern: {error}"))
             .with_file(input.to_string())
             .with_source(error)
     })?;
-    Ok(Some((base.join("/"), glob.compile_matcher())))
+    Ok((base.join("/"), glob.compile_matcher()))
 }
 
 /// The deepest folder that contains all of these.

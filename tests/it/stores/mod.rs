@@ -15,6 +15,7 @@ mod gcs;
 mod http;
 mod hub;
 mod hub_server;
+mod listing;
 mod proxy;
 mod ranks;
 mod reading;

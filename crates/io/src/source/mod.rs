@@ -63,17 +63,17 @@ impl FileStat {
     }
 }
 
-/// Listings and answers of one store may differ in the quotes.
+/// What is compared of a tag: listings and answers of one store may differ in the quotes, and a server that compresses
+/// answers makes the tag of the same file a weak one.
 fn bare(etag: &str) -> &str {
-    etag.trim_matches('"')
+    etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 
 /// What a source has moved so far, in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Requests sent to a store, those for pages of a listing counted as one and some repetitions after faults left
-    /// out.
+    /// Requests sent to a store, repetitions after faults among them.
     pub requests: u64,
     /// Bytes of files received in answer.
     pub bytes: u64,

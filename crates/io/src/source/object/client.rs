@@ -17,6 +17,7 @@ use super::connect::{Connection, connection};
 use super::fault::Fault;
 use super::meter::Meter;
 use super::requests::Shared;
+use crate::fs::with_room;
 use crate::source::place::Url;
 use crate::source::{Done, FileStat, Link, Pending, StoreOptions, Traffic};
 use rowdex_base::buffers::Buffers;
@@ -44,15 +45,16 @@ pub(super) struct Part {
 
 impl Client {
     pub(super) fn new(url: &Url, options: &StoreOptions) -> Result<Self> {
-        let Connection { store, parts, credentials, hub } = connection(url, options)
+        let Connection { store, parts, pages, credentials, hub } = connection(url, options)
             .map_err(|error| Fault::of_configuration(&error, url).error.with_file(url.to_string()))?;
         let runtime =
-            Builder::new_multi_thread().worker_threads(THREADS).thread_name("rowdex-store").enable_all().build();
-        let runtime = runtime
+            || Builder::new_multi_thread().worker_threads(THREADS).thread_name("rowdex-store").enable_all().build();
+        let runtime = with_room(runtime)
             .map_err(|error| Error::io("cannot start the threads for the store", error).with_file(url.to_string()))?;
         let shared = Arc::new(Shared {
             store,
             parts,
+            pages,
             credentials,
             hub,
             url: url.clone(),

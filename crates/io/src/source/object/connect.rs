@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
 use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig, aws, azure, gcp, http};
 
@@ -29,6 +30,8 @@ pub(super) struct Connection {
     pub(super) store: Arc<dyn ObjectStore>,
     /// The same, where it takes objects in parts.
     pub(super) parts: Option<Arc<dyn MultipartStore>>,
+    /// The same, where it lists objects page by page.
+    pub(super) pages: Option<Arc<dyn PaginatedListStore>>,
     /// `None` if requests go without any.
     pub(super) credentials: Option<Credentials>,
     /// What the hub alone is asked.
@@ -67,7 +70,8 @@ pub(super) fn connection(url: &Url, options: &StoreOptions) -> object_store::Res
             let store = builder.$named(&url.authority).build()?;
             let credentials = (skips != Some(true)).then(|| Credentials::of(store.credentials()));
             let store = Arc::new(store);
-            Connection { parts: Some(Arc::clone(&store) as _), store, credentials, hub: None }
+            let (parts, pages) = (Arc::clone(&store), Arc::clone(&store));
+            Connection { parts: Some(parts), pages: Some(pages), store, credentials, hub: None }
         }};
     }
     Ok(match url.scheme {
@@ -98,7 +102,7 @@ pub(super) fn connection(url: &Url, options: &StoreOptions) -> object_store::Res
                 Some(hub) => store.with_http_connector(HubConnector(Arc::clone(hub))).build()?,
                 None => store.with_http_connector(Transport { follows: true }).build()?,
             };
-            Connection { store: Arc::new(store), parts: None, credentials: None, hub }
+            Connection { store: Arc::new(store), parts: None, pages: None, credentials: None, hub }
         }
     })
 }

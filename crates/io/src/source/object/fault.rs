@@ -8,6 +8,7 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use object_store::client::{HttpError, HttpErrorKind};
+use object_store::path::Error as BadPath;
 
 use super::hub_fault::HubFault;
 use super::transport::Refused;
@@ -66,6 +67,8 @@ impl Fault {
         }
         let missing = matches!(code.as_deref(), Some("NoSuchBucket" | "ContainerNotFound"));
         match (error, status(&text)) {
+            // The client takes a request that is not allowed for one of a file that is not there.
+            (_, Some(405 | 501)) => Self::new(Sort::Unsupported, ErrorKind::Io, said("the server does not do this")),
             _ if missing => {
                 let what = if url.scheme == Scheme::Azure { "container" } else { "bucket" };
                 lasting(ErrorKind::NotFound, &format!("there is no {what} `{}`", url.authority))
@@ -88,8 +91,15 @@ impl Fault {
             (Store::NotImplemented { .. } | Store::NotSupported { .. }, _) => {
                 Self::new(Sort::Unsupported, ErrorKind::Io, "the store cannot do this")
             }
-            (Store::InvalidPath { .. }, _) => {
-                lasting(ErrorKind::InvalidArgument, "the path cannot be that of an object")
+            // Paths that are asked for were looked at before, so it is one of a listing.
+            (Store::InvalidPath { source }, _) => {
+                let what = match source {
+                    BadPath::EmptySegment { path } | BadPath::BadSegment { path, .. } => format!(" `{path}`"),
+                    _ => String::new(),
+                };
+                let message = format!("the name of an object{what} is no path: it has an empty part, a `.` or a `..`");
+                Self::new(Sort::Lasting, ErrorKind::InvalidArgument, message)
+                    .hint("rename or remove the object, or name folders, or files, that it is not below")
             }
             _ => Self::of_text(error, &text, &said, url),
         }
@@ -118,7 +128,7 @@ impl Fault {
         let text = error.map(chain).unwrap_or_default();
         let own = error.is_none() || asked_openly(&text);
         match (status(&text), error.and_then(transport)) {
-            (Some(status @ (429 | 500..)), _) => {
+            (Some(status), _) if passes(status) => {
                 let message = format!("the service that gives credentials for the store fails (HTTP status {status})");
                 Self::new(Sort::Passing, ErrorKind::Io, message).hint(credentials(url.scheme, false))
             }
@@ -224,7 +234,7 @@ impl Fault {
             }
             (_, 401) => told(ErrorKind::Io, "the hub does not take the token".to_owned())
                 .hint("set HF_TOKEN to a token that is valid, or unset it for a public dataset"),
-            (_, 500..) => {
+            (_, status) if passes(status) => {
                 let message = format!("the hub fails (HTTP status {status})");
                 Self::new(Sort::Passing, ErrorKind::Io, message).hint("try again later")
             }
@@ -259,12 +269,11 @@ impl Fault {
         match (status(text), transport(error)) {
             (Some(416), _) => Self::new(Sort::Range, ErrorKind::Io, "the file is shorter than what was asked for")
                 .hint("the file is shorter than when it was indexed; build the index again"),
-            (Some(405 | 501), _) => Self::new(Sort::Unsupported, ErrorKind::Io, said("the server does not do this")),
-            (Some(400), _) => lasting("the store refuses the request").hint(credentials(url.scheme, true)),
-            (Some(429 | 500..), _) => {
+            (Some(status), _) if passes(status) || text.contains("<Code>RequestTimeout</Code>") => {
                 let message = said("the store fails");
                 Self::new(Sort::Passing, ErrorKind::Io, message).hint("try again later, or with fewer requests at once")
             }
+            (Some(400), _) => lasting("the store refuses the request").hint(credentials(url.scheme, true)),
             (Some(_), _) => lasting("the store refuses the request"),
             (None, Some((HttpErrorKind::Connect, cause))) => {
                 Self::new(Sort::Passing, ErrorKind::Io, format!("cannot connect to the store: {cause}"))
@@ -353,6 +362,11 @@ fn chain(error: &object_store::Error) -> String {
 fn asked_openly(text: &str) -> bool {
     text.split("Error performing ")
         .any(|request| request.split(' ').nth(1).is_some_and(|url| url.starts_with("http://")))
+}
+
+/// Whether a request that is answered with this status may succeed when it is repeated.
+fn passes(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..)
 }
 
 fn status(text: &str) -> Option<u16> {

@@ -53,7 +53,7 @@ const PART: u64 = 8 << 20;
 pub struct ObjectSource {
     root: Url,
     options: StoreOptions,
-    client: PerProcess<Once<Result<Client>>>,
+    client: PerProcess<Once<Client>>,
 }
 
 impl ObjectSource {
@@ -84,12 +84,17 @@ impl ObjectSource {
     fn client(&self) -> Result<&Client> {
         let slot = self.client.get(Once::new);
         let slot = slot.ok_or_else(|| Error::new(ErrorKind::Internal, "the store is being closed"))?;
-        slot.get_or_init(|| Client::new(&self.root, &self.options)).as_ref().map_err(Clone::clone)
+        if let Some(client) = slot.get() {
+            return Ok(client);
+        }
+        // A fault is not kept: the next call may find what was missing.
+        let client = Client::new(&self.root, &self.options)?;
+        Ok(slot.get_or_init(|| client))
     }
 
     /// The client, if there has been any use for it.
     fn used(&self) -> Option<&Client> {
-        self.client.get(Once::new)?.get()?.as_ref().ok()
+        self.client.get(Once::new)?.get()
     }
 
     fn key(&self, path: &str) -> String {

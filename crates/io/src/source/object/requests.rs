@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::client::HttpError;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, PutMode};
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use super::credentials::Credentials;
 use super::fault::{Fault, Sort};
-use super::hub::Hub;
+use super::hub::{Hub, Page};
 use super::meter::{Meter, Sent};
 use crate::source::FileStat;
 use crate::source::place::{Scheme, Url};
@@ -31,11 +32,16 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// An object larger than this is written in parts.
 const LARGE: usize = 64 << 20;
 
+/// Pages of the hub, which have a thousand files each, that a listing may have.
+const HUB_PAGES: usize = 1000;
+
 /// What requests need.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn ObjectStore>,
     /// The same, where it takes objects in parts.
     pub(super) parts: Option<Arc<dyn MultipartStore>>,
+    /// The same, where it lists objects page by page.
+    pub(super) pages: Option<Arc<dyn PaginatedListStore>>,
     /// `None` if requests go without any.
     pub(super) credentials: Option<Credentials>,
     /// What the hub alone is asked; `None` for any other store.
@@ -265,58 +271,54 @@ impl Shared {
         Fault::of(&object_store::Error::Generic { store: "hub", source: Box::new(error) }, &self.url)
     }
 
-    /// All files below a folder of the hub, page by page. Each page has the time of a request.
-    async fn listed(&self, hub: &Hub, folder: &str) -> Result<Vec<(String, FileStat)>> {
-        /// A million files.
-        const PAGES: usize = 1000;
+    /// All files below a folder, page by page.
+    pub(super) async fn list(&self, folder: &Path) -> Result<Vec<(String, FileStat)>> {
         let (mut listed, mut next) = (Vec::new(), None);
-        for _ in 0..PAGES {
+        for number in 0.. {
+            if self.hub.is_some() && number == HUB_PAGES {
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    format!("the listing does not end after {} files", listed.len()),
+                )
+                .with_hint("name a folder of the dataset"));
+            }
+            // Each page is a request of its own, with its own time: a long listing may meet any number of faults.
             let mut attempts = self.attempts().await?;
             let page = loop {
-                let page = hub.page(folder, next.as_deref());
-                match attempts.limit(async { page.await.map_err(|error| self.hub_fault(error)) }).await {
+                match attempts.limit(self.page(folder, next.as_deref())).await {
                     Ok(page) => break page,
-                    // What is no folder has nothing below it.
-                    Err(fault) if fault.sort == Sort::NoEntry && !folder.is_empty() => return Ok(Vec::new()),
+                    // What is no folder of the hub has nothing below it.
+                    Err(fault) if fault.sort == Sort::NoEntry && !folder.as_ref().is_empty() => return Ok(Vec::new()),
                     Err(fault) => attempts.again(fault).await?,
                 }
             };
             listed.extend(page.files);
             next = page.next;
             if next.is_none() {
-                return Ok(listed);
+                break;
             }
         }
-        Err(Error::new(ErrorKind::Io, format!("the listing does not end after {} files", listed.len()))
-            .with_hint("name a folder of the dataset"))
+        Ok(listed)
     }
 
-    pub(super) async fn list(&self, prefix: &Path) -> Result<Vec<(String, FileStat)>> {
+    /// The page of a listing that an earlier one names, or the first.
+    async fn page(&self, folder: &Path, next: Option<&str>) -> Result<Page, Fault> {
         if let Some(hub) = &self.hub {
-            return self.listed(hub, prefix.as_ref()).await;
+            return hub.page(folder.as_ref(), next).await.map_err(|error| self.hub_fault(error));
         }
-        let mut attempts = self.attempts().await?;
-        // As long as pages come it goes on, so the deadline is for each object.
-        let mut listed = Vec::new();
-        let mut stream = self.store.list(Some(prefix));
-        loop {
-            match tokio::time::timeout(self.deadline, stream.next()).await {
-                Ok(None) => return Ok(listed),
-                Ok(Some(Ok(object))) => {
-                    // A full page of a listing has a thousand objects.
-                    if listed.len() % 1000 == 0 {
-                        self.requests.fetch_add(1, Ordering::Relaxed);
-                    }
-                    listed.push((object.location.to_string(), stat_of(&object)));
-                }
-                Ok(Some(Err(error))) => {
-                    attempts.again(Fault::of(&error, &self.url)).await?;
-                    listed.clear();
-                    stream = self.store.list(Some(prefix));
-                }
-                Err(_) => return Err(Error::new(ErrorKind::Io, "the store does not answer in time")),
+        let fault = |error| Fault::of(&error, &self.url);
+        let (objects, next) = match &self.pages {
+            Some(pages) => {
+                let prefix = Some(format!("{folder}/")).filter(|_| !folder.as_ref().is_empty());
+                let options = PaginatedListOptions { page_token: next.map(str::to_owned), ..Default::default() };
+                let page = pages.list_paginated(prefix.as_deref(), options).await.map_err(fault)?;
+                (page.result.objects, page.page_token)
             }
-        }
+            // Any other server lists all at once.
+            None => (self.store.list(Some(folder)).try_collect().await.map_err(fault)?, None),
+        };
+        let files = objects.iter().map(|object| (object.location.to_string(), stat_of(object))).collect();
+        Ok(Page { files, next })
     }
 
     pub(super) async fn put(&self, path: &Path, bytes: Bytes, overwrite: bool) -> Result<()> {

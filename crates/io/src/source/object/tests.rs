@@ -77,6 +77,28 @@ proptest! {
 }
 
 #[test]
+fn a_client_that_could_not_be_made_is_made_at_a_later_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key.json");
+    let options = StoreOptions::default().with_config("google_service_account", key.to_str().unwrap());
+    let source = ObjectSource::new("gs://bucket", &options).unwrap();
+    let said = || source.stat("a").unwrap_err().message().to_owned();
+    assert!(said().contains("credentials cannot be read"), "{}", said());
+    std::fs::write(&key, "no key").unwrap();
+    assert!(!said().contains("credentials cannot be read"), "{}", said());
+}
+
+#[test]
+fn a_tag_is_the_same_in_quotes_without_and_weak() {
+    let tagged = |tag: &str| FileStat { size: 1, mtime_ns: None, etag: Some(tag.to_owned()) };
+    let tags = ["x", "\"x\"", "W/\"x\""];
+    for (one, other) in tags.iter().flat_map(|one| tags.iter().map(move |other| (one, other))) {
+        assert!(tagged(one).is_surely(&tagged(other)), "{one} {other}");
+        assert!(!tagged(one).may_be(&tagged("W/\"y\"")), "{one}");
+    }
+}
+
+#[test]
 fn nothing_is_started_before_the_first_call_nor_shown_of_secrets() {
     let options = StoreOptions::default().with_config("aws_secret_access_key", "canary");
     let source = ObjectSource::new("s3://bucket/prefix/", &options).unwrap();

@@ -200,6 +200,7 @@ mod tests {
         Shared {
             store: Arc::<InMemory>::clone(&store.store),
             parts: Some(store),
+            pages: None,
             credentials: None,
             hub: None,
             url,
