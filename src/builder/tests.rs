@@ -147,9 +147,9 @@ fn what_can_be_no_file_of_the_data_fails_no_build() {
         let output = folder.path().join("i.rdx");
         IndexBuilder::new(inputs).with_overwrite(true).build(&output).map(|report| report.files)
     };
-    assert_eq!(built(&[root.clone()]).unwrap(), 2);
+    assert_eq!(built(std::slice::from_ref(&root)).unwrap(), 2);
     symlink("nowhere", root.join("c.parquet")).unwrap();
-    let error = built(&[root.clone()]).unwrap_err();
+    let error = built(std::slice::from_ref(&root)).unwrap_err();
     assert_eq!(error.file(), Some(root.join("c.parquet").to_str().unwrap()), "{error}");
     std::fs::remove_file(root.join("c.parquet")).unwrap();
     // A folder that nothing can be found in, below those that the pattern is of.
