@@ -42,8 +42,8 @@ impl Dataset {
     ///
     /// [`Staleness::Off`] looks at the index alone; [`Staleness::Stat`] costs a `stat` for each file;
     /// [`Staleness::Footer`] a read for each file; [`Staleness::Deep`] decodes the chosen columns of every row group
-    /// that serves rows. `progress` is called after each file, with one more each time, by one thread at a time. It must
-    /// ask nothing of this dataset, whose threads may be waiting for it.
+    /// that serves rows. `progress` is called after each file, with one more each time, by one thread at a time. It
+    /// must ask nothing of this dataset, whose threads may be waiting for it.
     ///
     /// # Errors
     /// As [`Index::verify`](rowdex_index::Index::verify). What is wrong with data files is in the report, so that one

@@ -25,8 +25,8 @@ pub(super) enum Way {
 
 /// Decoding this many times takes about as long as decoding once, and writing and reading a spill.
 const MOST_PASSES: f64 = 2.5;
-/// Reading long values that are stored as they are so many times takes about as long: that is one copy, where a spill is
-/// four.
+/// Reading long values that are stored as they are so many times takes about as long: that is one copy, where a spill
+/// is four.
 const MOST_COPIES: f64 = 5.0;
 /// Bytes of a row with long values.
 const LONG_ROW: f64 = 4096.0;
