@@ -307,15 +307,19 @@ class Dataset:
 
     def select(self, columns: Sequence[str]) -> Dataset:
         """The same dataset with these columns alone; of a struct with the fields of it that are served."""
-        served = set(self.column_names)
+        served, paths = self.column_names, list[str]()
         fields = [path for path in self._arguments["columns"] or () if path not in served]
-        paths: list[str] = []
         for name in column_list(columns):
             paths += [path for path in fields if name in served and path.startswith(f"{name}.")] or [name]
         chosen = object.__new__(type(self))
         chosen.__setstate__({**self.__getstate__(), "columns": paths})
         chosen._opened.get()
         return chosen
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "__getitem__" in vars(cls) and "__getitems__" not in vars(cls):
+            raise TypeError(f"{cls.__name__} overrides __getitem__ alone: a DataLoader asks for rows by __getitems__")
 
     def __getitem__(self, rows: Any) -> Any:
         """One row as a dict, as ``samples`` says, or several as a :class:`Batch`. Negative ids count from the end.
@@ -350,9 +354,8 @@ class Dataset:
         return batch.to_numpy_rows() if of_numpy else batch.to_pylist()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        step = 256
-        for start in range(0, len(self), step):
-            yield from self._samples(self.take(range(start, min(start + step, len(self)))))
+        for start in range(0, len(self), 256):
+            yield from self._samples(self.take(range(start, min(start + 256, len(self)))))
 
     def __arrow_c_schema__(self) -> object:
         """An ``arrow_schema`` capsule, of a struct with a child for each column."""

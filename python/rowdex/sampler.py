@@ -128,8 +128,8 @@ class DistributedSampler:
             raise ValueError(f"drop_last=True and tail={tail!r}: leave out one of them")
         if batch_size is not None:
             batch_size = whole(batch_size, "batch_size")
-            if batch_size < 1:
-                raise ValueError(f"a batch size of {batch_size}: use 1 or more")
+            if not 1 <= batch_size < 2**63:
+                raise ValueError(f"a batch size of {batch_size}: use a number from 1 to below 2^63")
         seed = whole(seed, "seed")
         # Which of the two nobody gave: they must be those of the process group once there is one.
         self._assumed = (num_replicas is None, rank is None)

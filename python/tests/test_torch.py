@@ -192,6 +192,33 @@ def test_a_collate_function_of_ones_own_gets_samples(torch_dataset: Any) -> None
     assert vectors[:, 0].tolist() == list(range(10)) and lengths == [row % 4 for row in range(10)]
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_samples_that_a_collate_function_returns_come_from_workers(torch_dataset: Any, within: bool) -> None:
+    def collate(samples: Any) -> Any:
+        return {"samples": samples} if within else samples
+
+    batches = rowdex.torch.BatchSampler(torch_dataset, 10, shuffle=False)
+    loader = DataLoader(
+        torch_dataset, batch_sampler=batches, collate_fn=collate, num_workers=1, timeout=WATCHDOG,
+        multiprocessing_context="fork",
+    )  # fmt: skip
+    for step, batch in zip(range(2), loader):
+        samples = batch["samples"] if within else batch
+        assert [int(sample["id"]) for sample in samples] == list(range(10 * step, 10 * step + 10))
+
+
+@pytest.mark.parametrize("of", [rowdex.Dataset, rowdex.torch.Dataset])
+def test_a_dataset_of_ones_own_that_a_data_loader_would_pass_by_is_refused(index: str, of: Any) -> None:
+    def one(self: Any, row: Any) -> Any:
+        return {"row": row}
+
+    with pytest.raises(TypeError, match="Mine overrides __getitem__ alone: .* by __getitems__"):
+        type("Mine", (of,), {"__getitem__": one})
+    both = type("Mine", (of,), {"__getitem__": one, "__getitems__": lambda self, rows: [self[row] for row in rows]})
+    loader = DataLoader(both(index), batch_size=2, collate_fn=list)
+    assert next(iter(loader)) == [{"row": 0}, {"row": 1}]
+
+
 def test_samples_and_batches_have_tensors(torch_dataset: Any) -> None:
     sample = torch_dataset[6]
     assert sample["vector"].tolist() == [6, 7, 8] and sample["tokens"].tolist() == [0, 1] and sample["name"] == "row 6"

@@ -53,6 +53,10 @@ class Rows(Sequence[Row]):
     def __iter__(self) -> Iterator[Row]:
         return iter([self[row] for row in range(len(self))])
 
+    def __reduce__(self) -> Any:
+        # A worker sends what a collate_fn returned, which may be these samples or have them in it.
+        return list, (list(self),)
+
     def columns(self) -> Any:
         """The columns as tensors."""
         return self._convert(self.batch)

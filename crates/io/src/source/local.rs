@@ -125,7 +125,8 @@ impl LocalSource {
         let mut outcome = self.file(path).and_then(|file| read(&file));
         if outcome.as_ref().is_err_and(is_given_up) {
             self.open.close(path);
-            outcome = self.file(path).and_then(|file| read(&file));
+            // Not from the pool, which may be in use and have kept it.
+            outcome = self.resolve(path).and_then(|path| open_regular(&path)).and_then(|file| read(&file));
         }
         outcome.map_err(|error| error.with_file(path))
     }
