@@ -134,8 +134,10 @@ impl LocalSource {
 
 /// Whether the server of a network disk has given up an open file, as it does when it starts anew.
 fn is_given_up(error: &Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
-    source.and_then(io::Error::raw_os_error) == Some(rustix::io::Errno::STALE.raw_os_error())
+    type Shared = Arc<dyn std::error::Error + Send + Sync>;
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Shared>());
+    let code = cause.and_then(|cause| cause.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error);
+    code == Some(rustix::io::Errno::STALE.raw_os_error())
 }
 
 fn read_from(file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
