@@ -319,7 +319,7 @@ class Dataset:
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "__getitem__" in vars(cls) and "__getitems__" not in vars(cls):
-            raise TypeError(f"{cls.__name__} overrides __getitem__ alone: a DataLoader asks for rows by __getitems__")
+            raise TypeError(f"{cls.__name__} overrides __getitem__ alone: override both, PyTorch asks by __getitems__")
 
     def __getitem__(self, rows: Any) -> Any:
         """One row as a dict, as ``samples`` says, or several as a :class:`Batch`. Negative ids count from the end.

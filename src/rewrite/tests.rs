@@ -135,7 +135,9 @@ fn rows_are_written_in_the_order_by_every_way_to_the_same_bytes() {
         let expected = place.taken(&*order());
         let mut first = None;
         for (number, (memory, threads, skips)) in
-            [(64 << 20, 1, false), (64 << 20, 3, true), (TINY, 2, true), (TINY / 4, 1, true)].into_iter().enumerate()
+            [(64 << 20, 1, false), (64 << 20, 3, false), (64 << 20, 3, true), (TINY, 2, true), (TINY / 4, 1, true)]
+                .into_iter()
+                .enumerate()
         {
             let folder = format!("{name}-{number}");
             let rewrite = Rewrite::new(&place.dataset(), order(), place.path(&folder))

@@ -10,7 +10,8 @@ if they are missing. The Python package is to be installed from a wheel (tools/w
 
 Every loader is in a process of its own, 2 threads, 256 rows a batch as Arrow, with memory for 10, 25 and 100 % of the
 decoded bytes; in the files' order with 25 %. It takes turns with ``pyarrow.Table.take`` of 256 random rows of the whole
-set decoded in RAM here, so a machine whose speed drifts is fair to both. A turn is an epoch after the first one.
+set decoded in RAM here, so a machine whose speed drifts is fair to both. A turn is an epoch after the first one. Rows
+from the cache of a dataset (`take`, and one row) are in docs/performance.json alone.
 """
 
 from __future__ import annotations
