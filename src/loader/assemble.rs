@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 
 use super::Batch;
 use super::carousel::{Claimed, UnitPart};
@@ -167,17 +167,40 @@ fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, ba
         join(&mut stretches, first..located.places.len(), &located);
     }
     let (counts, stretches): (Vec<usize>, Vec<Stretch>) = stretches.into_iter().unzip();
-    let columns = collect(&claimed.pieces, &located.places, &stretches, &form.decoded, &form.served)?;
-    let mut drafts = drafts.into_iter();
-    for ((columns, stretch), count) in columns.into_iter().zip(stretches).zip(counts) {
+    match whole(units, &claimed.pieces, &located.places, &stretches) {
+        Ok(all) => {
+            let mut drafts = drafts.into_iter();
+            for (whole, count) in all.iter().zip(counts) {
+                cut(whole, drafts.by_ref().take(count), range, batches);
+            }
+        }
+        // Together they may have more bytes than offsets reach, and an error of one batch is none of those before it.
+        Err(_) => {
+            let mut first = 0;
+            for draft in drafts {
+                let places = first..first + draft.rows.rows.len();
+                first = places.end;
+                let together = Together::of(&located.places[places.clone()], &claimed.pieces);
+                let alone = whole(units, &claimed.pieces, &located.places, &[Stretch { places, together }])?;
+                alone.iter().zip([draft]).for_each(|(whole, draft)| cut(whole, std::iter::once(draft), range, batches));
+            }
+        }
+    }
+    error.map_or(Ok(()), Err)
+}
+
+/// The rows of each stretch, as they are served.
+fn whole(units: &Units, held: &[Held], places: &[BatchRow], stretches: &[Stretch]) -> Result<Vec<Arc<RecordBatch>>> {
+    let form = units.form();
+    let columns = collect(held, places, stretches, &form.decoded, &form.served)?;
+    let whole = |(columns, stretch): (Vec<ArrayRef>, &Stretch)| {
         let finished =
             columns.iter().zip(form.served.fields()).all(|(array, wanted)| array.data_type() == wanted.data_type());
         let schema = if finished { &form.served } else { &form.decoded };
         let records = record_batch(schema, columns, stretch.places.len()).map_err(uncopied)?;
-        let records = if finished { records } else { units.groups().output(&records)? };
-        cut(&Arc::new(records), drafts.by_ref().take(count), range, batches);
-    }
-    error.map_or(Ok(()), Err)
+        Ok(Arc::new(if finished { records } else { units.groups().output(&records)? }))
+    };
+    columns.into_iter().zip(stretches).map(whole).collect()
 }
 
 /// The batches of a stretch, whose rows are `whole`.

@@ -59,6 +59,8 @@ struct Fake {
     store: Option<Store>,
     failing: BTreeSet<u32>,
     failing_with: ErrorKind,
+    /// What texts are served as, and of how many rows at most.
+    served: (DataType, usize),
     panicking: BTreeSet<u32>,
     decodes: AtomicU64,
     /// Of each group, the failed ones included.
@@ -87,6 +89,7 @@ impl Fake {
             store: None,
             failing: BTreeSet::new(),
             failing_with: ErrorKind::InvalidParquet,
+            served: (DataType::Utf8, usize::MAX),
             panicking: BTreeSet::new(),
             decodes: AtomicU64::new(0),
             attempts: sizes.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -145,7 +148,7 @@ impl Groups for Fake {
     fn form(&self) -> RowForm {
         RowForm {
             decoded: schema(DataType::Utf8View),
-            served: schema(DataType::Utf8),
+            served: schema(self.served.0.clone()),
             shares_values: false,
             chunks_are_own: true,
             is_remote: self.store.is_some(),
@@ -187,7 +190,10 @@ impl Groups for Fake {
     }
 
     fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        row_group::finish(batch, &schema(DataType::Utf8))
+        if batch.num_rows() > self.served.1 {
+            return Err(Error::new(ErrorKind::TooLarge, "more bytes than offsets reach"));
+        }
+        row_group::finish(batch, &schema(self.served.0.clone()))
     }
 }
 
@@ -352,6 +358,31 @@ fn an_error_comes_at_the_step_that_needs_the_group_and_not_before() {
                 drop(loader);
                 assert_eq!(Arc::strong_count(&fake), 1);
             }
+        }
+    }
+}
+
+#[test]
+fn batches_too_large_for_one_array_are_made_apart_and_one_too_large_by_itself_is_an_error_at_its_step() {
+    // Nothing but `output` gives texts that type.
+    let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let cuts = [(Cut::Rows(7), 7), (Cut::drawn(1), 5)];
+    for ((cut, most), threads) in cuts.into_iter().flat_map(|cut| [(cut, 0), (cut, 2)]) {
+        let fake = Arc::new(Fake { served: (words.clone(), most), ..Fake::new(&[40; 10]) });
+        let orders = orders(true, 400);
+        let plan = sampler(&orders, 0, 1, cut, Tail::Wrap).plan(0).unwrap();
+        let expected = (0..plan.steps()).map(|step| plan.batch(step).unwrap().rows);
+        let expected: Vec<_> = expected.take_while(|rows| rows.len() <= most).collect();
+        let mut loader = loader(&fake, &orders, cut, options(1 << 30, threads, 1));
+        for rows in &expected {
+            let batch = loader.try_next().unwrap().unwrap();
+            assert_eq!(batch.row_ids, *rows);
+            assert_eq!(batch.records.column(0).as_primitive::<UInt64Type>().values(), &rows[..]);
+        }
+        assert!(expected.len() > 1);
+        match expected.len() as u64 == plan.steps() {
+            true => assert!(loader.try_next().unwrap().is_none()),
+            false => assert_eq!(loader.try_next().unwrap_err().kind(), ErrorKind::TooLarge),
         }
     }
 }
@@ -559,6 +590,58 @@ impl Order for Prepared {
 
     fn name(&self) -> &'static str {
         self.orders.name()
+    }
+}
+
+/// Breaks at a position.
+#[derive(Debug)]
+struct Broken(Arc<dyn EpochOrder>, u64);
+
+impl Order for Broken {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn epoch(&self, _: u64) -> Result<Arc<dyn EpochOrder>> {
+        Ok(Arc::new(Self(Arc::clone(&self.0), self.1)))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        1
+    }
+
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+}
+
+impl EpochOrder for Broken {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn row(&self, position: u64) -> Option<u64> {
+        assert!(position < self.1, "a defect");
+        self.0.row(position)
+    }
+
+    fn position(&self, row: u64) -> Option<u64> {
+        self.0.position(row)
+    }
+}
+
+#[test]
+fn an_order_that_panics_is_an_error_at_the_step_that_needs_the_row() {
+    for threads in [0, 2] {
+        let fake = Arc::new(Fake::new(&[40; 10]));
+        let broken: Arc<dyn Order> = Arc::new(Broken(orders(true, 400).epoch(0).unwrap(), 105));
+        let mut loader = loader(&fake, &broken, 10, options(1 << 30, threads, 1));
+        for _ in 0..10 {
+            assert_values(&loader.try_next().unwrap().unwrap());
+        }
+        let error = loader.try_next().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(error.to_string().contains("the order panicked"), "{error}");
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::recovery::panicked;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 
@@ -17,6 +19,11 @@ pub(crate) trait Batches: Debug + Send + Sync {
 
     /// Writes batch `b` over `batch` and returns the rank that it is for.
     fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32>;
+}
+
+/// Runs what asks an order for rows, and makes a panic an error: the batches before it are served then.
+pub(crate) fn filled<T>(fill: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(fill)).unwrap_or_else(|_| Err(panicked("the order")))
 }
 
 /// What is told of each batch.
@@ -146,7 +153,7 @@ impl Walk for Epochs {
         let first = self.next;
         let mut rows = 0;
         while self.next < plans.count() && (self.next == first || rows < target) {
-            let filled = plans.fill(self.next, &mut self.batch).and_then(|_| each(&self.batch));
+            let filled = filled(|| plans.fill(self.next, &mut self.batch)).and_then(|_| each(&self.batch));
             if let Err(error) = filled {
                 if self.next == first {
                     return Err(error);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::loader::walk::{BatchRange, Batches, Each, Walk};
+use crate::loader::walk::{BatchRange, Batches, Each, Walk, filled};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 
@@ -205,7 +205,7 @@ impl Walk for Lanes {
             if *of.get_or_insert(epoch) != epoch {
                 break;
             }
-            let filled = plan.fill(step, &mut self.batch).and_then(|()| each(&self.batch));
+            let filled = filled(|| plan.fill(step, &mut self.batch)).and_then(|()| each(&self.batch));
             if let Err(error) = filled {
                 if batches.is_empty() {
                     self.marks.lock().failed = Some(lane);
