@@ -24,6 +24,8 @@ pub struct ReadCost {
     /// Data pages of a column, about; 1 where the file does not say where its pages are.
     pages: f64,
     rows: u64,
+    /// Strings repeat that are copied when decoded, so [`FileMetadata::decoded_bytes`] may be far too low.
+    pub decodes_to_unknown: bool,
     columns: Arc<[ColumnCost]>,
 }
 
@@ -132,6 +134,7 @@ impl ReadCost {
             places: scaled(self.places),
             pages: (self.pages * share).max(1.0),
             rows,
+            decodes_to_unknown: self.decodes_to_unknown,
             columns: Arc::clone(&self.columns),
         }
     }
@@ -215,6 +218,7 @@ impl FileMetadata {
                 cost.alone = cost.alone.saturating_add(bytes);
                 cost.places = cost.places.saturating_add(rows.saturating_mul(super::direct::PLACE));
             }
+            cost.decodes_to_unknown |= is_copied_from_dictionary(column);
             pages += bytes as f64 * data_pages;
             columns.push(ColumnCost { range: start..start.saturating_add(bytes), dictionary, pages: data_pages });
         }
@@ -223,6 +227,18 @@ impl FileMetadata {
         cost.columns = columns.into();
         cost
     }
+}
+
+/// Whether values of a dictionary are copied as often as they occur, because there are no views below the top level,
+/// and the file does not say that they are short.
+fn is_copied_from_dictionary(column: ColumnChunk<'_>) -> bool {
+    /// What [`FileMetadata::decoded_bytes`] counts for a value.
+    const VIEW: i64 = 16;
+    let short = column.num_values().saturating_mul(VIEW);
+    column.column_type() == Type::BYTE_ARRAY
+        && column.column_descr().path().parts().len() > 1
+        && column.dictionary_page_offset().is_some()
+        && column.unencoded_byte_array_data_bytes().is_none_or(|bytes| bytes > short)
 }
 
 /// How many values, or nulls in their places, a column chunk has in memory. Lists that are null or empty have none, but
@@ -338,6 +354,7 @@ mod tests {
             places: 0,
             pages: 100.0,
             rows: 100_000,
+            decodes_to_unknown: false,
             columns: [column].into(),
         };
         assert_eq!(cost.of_rows(0, 0), 0);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::{Fields, Schema};
 
 use super::{Fetch, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use crate::dataset::{Dataset, Prefetch, RunPart, Slots};
@@ -12,7 +13,7 @@ use rowdex_base::once::Once;
 use rowdex_index::RowGroupEntry;
 use rowdex_io::source::Link;
 use rowdex_parquet::{Likeness, ReadCost, RowSink};
-use rowdex_projection::Projection;
+use rowdex_projection::{Projection, view_of};
 
 /// The row groups of a dataset.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct DatasetGroups {
     chosen: f64,
     /// With fewer bytes a row, finding values takes longer than decoding all and picking.
     long: u64,
+    /// Columns have strings or bytes in structs, lists or maps, of which there are no views.
+    has_strings_below: bool,
     costs: Once<Vec<ReadCost>>,
     /// Requests for rows of row groups that look alike.
     requests: Mutex<HashMap<Likeness, f64>>,
@@ -46,7 +49,11 @@ impl DatasetGroups {
         let all: f64 = dataset.index().row_groups().map(|entry| served(&entry)).sum();
         let chosen = if all > 0.0 { dataset.decoded_bytes() as f64 / all } else { 1.0 };
         let long = LONG.saturating_mul(projection.internal().flattened_fields().len().max(1) as u64);
-        Self { dataset, projection, views, chosen, long, costs: Once::new(), requests: Mutex::default() }
+        let nested = projection.internal().fields().iter().filter(|field| field.data_type().is_nested());
+        let nested = Schema::new(nested.cloned().collect::<Fields>());
+        let has_strings_below = nested.flattened_fields().iter().any(|field| view_of(field.data_type()).is_some());
+        let (costs, requests) = (Once::new(), Mutex::default());
+        Self { dataset, projection, views, chosen, long, has_strings_below, costs, requests }
     }
 
     fn cost(&self, row_group: u32) -> Option<&ReadCost> {
@@ -97,8 +104,13 @@ impl Groups for DatasetGroups {
 
     fn follows(&self, row_group: u32) -> bool {
         let file = |number: u32| Some(self.dataset.index().row_group(number)?.file());
+        let is_unknown =
+            |number: u32| self.has_strings_below && self.cost(number).is_some_and(|cost| cost.decodes_to_unknown);
         // Row groups of a store are asked for one by one.
-        !self.dataset.is_remote() && row_group.checked_sub(1).is_some_and(|before| file(before) == file(row_group))
+        !self.dataset.is_remote()
+            && row_group
+                .checked_sub(1)
+                .is_some_and(|before| file(before) == file(row_group) && !is_unknown(before) && !is_unknown(row_group))
     }
 
     fn long_values(&self, row_group: u32) -> LongValues {

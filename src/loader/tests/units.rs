@@ -4,6 +4,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 
+use arrow::array::StructArray;
 use bytes::Bytes;
 
 use super::*;
@@ -251,6 +252,18 @@ fn units_end_where_a_file_or_a_dataset_does() {
     assert_eq!(units.locate(4 * rows), None);
     // Row groups that are large enough, or memory that is too small, change nothing.
     assert_eq!(joined(&dataset, false, 0).count(), dataset.index().num_row_groups());
+}
+
+#[test]
+fn row_groups_are_not_joined_where_strings_in_structs_repeat_that_are_copied_when_decoded() {
+    for (length, units) in [(1000, 10), (8, 1)] {
+        let words = StringArray::from_iter_values((0..5000).map(|_| "z".repeat(length)));
+        let field = Arc::new(Field::new("word", DataType::Utf8, false));
+        let column: ArrayRef = Arc::new(StructArray::from(vec![(field, Arc::new(words) as ArrayRef)]));
+        let (_dir, dataset) = one_file([("s", column)], 500, WriterProperties::builder());
+        assert!(dataset.decoded_bytes() < 5000 * 100, "the footers know nothing of values that repeat");
+        assert_eq!(joined(&dataset, false, 1 << 20).count(), units, "of {length} bytes");
+    }
 }
 
 #[test]
