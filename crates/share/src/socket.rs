@@ -27,8 +27,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_io::fs;
 
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// Connections that may wait to be accepted: those of all workers of a machine may come at once.
+const BACKLOG: i32 = 4096;
 
 /// How long to try to meet the others: an address is free, or somebody answers at it, but for moments.
 const MEETING: Duration = Duration::from_secs(30);
@@ -328,8 +328,10 @@ impl Listener {
     /// A connection of this process to itself.
     pub fn connect(&self) -> Result<Connection> {
         match self::connect_to(&self.address)? {
-            Some(connection) => Ok(connection),
-            None => Err(Error::new(ErrorKind::Internal, "a socket that listens cannot be connected to")),
+            Found::Listener(connection) => Ok(connection),
+            Found::Crowd | Found::Nobody => {
+                Err(Error::new(ErrorKind::Internal, "a socket that listens cannot be connected to"))
+            }
         }
     }
 }
@@ -373,15 +375,22 @@ pub fn meet(address: &str, signal: &Signal) -> Result<Option<Met>> {
             Err(error) => return Err(failed("cannot make an address for the loaders of this machine", error)),
         }
         match connect_to(&name)? {
-            Some(connection) if connection.peer.has_ended() => (attempt, tried) = (attempt + 1, Instant::now()),
-            Some(connection) => return Ok(Some(Met::Joined(connection))),
-            None if began.elapsed() > MEETING => {
+            Found::Listener(connection) if connection.peer.has_ended() => {
+                (attempt, tried) = (attempt + 1, Instant::now());
+            }
+            Found::Listener(connection) => return Ok(Some(Met::Joined(connection))),
+            _ if began.elapsed() > MEETING => {
                 let message = "nobody answers at the address where the loaders of this job meet";
                 return Err(Error::new(ErrorKind::Io, message).with_hint("give the job another name"));
             }
-            None if tried.elapsed() > TAKING => (attempt, tried) = (attempt + 1, Instant::now()),
+            // Elsewhere nobody would be met: whoever listens here is only slow.
+            Found::Crowd => {
+                tried = Instant::now();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Found::Nobody if tried.elapsed() > TAKING => (attempt, tried) = (attempt + 1, Instant::now()),
             // Whoever has the address does not listen yet, or any more.
-            None => std::thread::sleep(Duration::from_millis(2)),
+            Found::Nobody => std::thread::sleep(Duration::from_millis(2)),
         }
     }
     Ok(None)
@@ -437,12 +446,20 @@ fn socket() -> Result<OwnedFd> {
     made.map_err(|error| fs::error("cannot make a socket", error))
 }
 
-/// `None` if nobody listens there, or too many wait.
-fn connect_to(address: &SocketAddrUnix) -> Result<Option<Connection>> {
+/// What is at an address.
+enum Found {
+    Listener(Connection),
+    /// Somebody listens, and has too many connections to accept.
+    Crowd,
+    Nobody,
+}
+
+fn connect_to(address: &SocketAddrUnix) -> Result<Found> {
     let socket = socket()?;
     match retry_on_intr(|| connect(&socket, address)) {
-        Ok(()) => Peer::of(&socket).map(|peer| Some(Connection { socket, peer })),
-        Err(Errno::CONNREFUSED | Errno::AGAIN) => Ok(None),
+        Ok(()) => Peer::of(&socket).map(|peer| Found::Listener(Connection { socket, peer })),
+        Err(Errno::AGAIN) => Ok(Found::Crowd),
+        Err(Errno::CONNREFUSED) => Ok(Found::Nobody),
         Err(error) => Err(failed("cannot connect to the reader of this machine", error)),
     }
 }
@@ -486,6 +503,26 @@ mod tests {
         assert!(one.send(b"x", None, &stop).unwrap());
         assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(1, None)));
         drop(copies);
+    }
+
+    #[test]
+    fn whoever_finds_a_crowd_waits_at_the_same_address_until_there_is_room() {
+        let stop = Signal::new().unwrap();
+        let Some(Met::First(listener)) = meet(&address("crowd"), &stop).unwrap() else { panic!("somebody is there") };
+        listen(&listener.socket, 1).unwrap();
+        let mut waiting = Vec::new();
+        while let Found::Listener(connection) = connect_to(&listener.address).unwrap() {
+            waiting.push(connection);
+        }
+        std::thread::scope(|scope| {
+            let met = scope.spawn(|| meet(&address("crowd"), &stop).unwrap());
+            std::thread::sleep(2 * TAKING);
+            assert!(!met.is_finished(), "it went elsewhere");
+            while !met.is_finished() {
+                assert!(listener.accept(&stop).unwrap().is_some());
+            }
+            assert!(matches!(met.join().unwrap(), Some(Met::Joined(_))));
+        });
     }
 
     #[test]
