@@ -92,6 +92,13 @@ impl Faults {
         Ok(Self { circle: Some(circle), errors, rows_lost: AtomicU64::new(0) })
     }
 
+    /// The same before anything was lost.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no servers"))]
+    pub(crate) fn afresh(&self) -> Self {
+        let errors = self.errors.iter().map(|_| Once::new()).collect();
+        Self { circle: self.circle.clone(), errors, rows_lost: AtomicU64::new(0) }
+    }
+
     /// Whether rows are replaced at all.
     pub(crate) fn substitutes(&self) -> bool {
         self.circle.is_some()

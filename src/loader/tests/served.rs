@@ -74,6 +74,32 @@ fn serve_one_job_after_another(cut: Cut) {
 }
 
 #[test]
+fn what_was_lost_for_one_job_is_read_again_for_the_next_one() {
+    in_time(|| {
+        let mut fake = Fake::new(&[40; 10]);
+        fake.failing.insert(4);
+        let fake = Arc::new(fake);
+        let share = share(1).wait(Duration::from_millis(300));
+        let own = sampler(&orders(true, 400), 0, 1, 10, Tail::Wrap);
+        let fault = Fault::Substitute { seed: 5 };
+        let server = serving(&fake, &own, &Options { fault, ..options(200 * ROW_BYTES, 2, 0) }, &share).unwrap();
+        let job = || {
+            let mut loader = joining(&fake, &own, &Options { fault, ..plain(1) }, &share);
+            let replaced: usize = loader.by_ref().map(|batch| batch.unwrap().substituted.len()).sum();
+            let lost = loader.lost_groups().len();
+            drop(loader);
+            while server.connected() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            (replaced, lost)
+        };
+        assert_eq!(job(), (40, 1));
+        fake.repaired.store(true, Ordering::Relaxed);
+        assert_eq!(job(), (0, 0));
+    });
+}
+
+#[test]
 fn a_server_refuses_what_differs_and_says_which_option_to_give() {
     in_time(|| {
         let fake = Arc::new(Fake::new(&[40; 4]));

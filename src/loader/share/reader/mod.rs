@@ -72,6 +72,7 @@ impl Reader {
             engine: None,
             before: LoaderStats::default(),
             listeners: Vec::new(),
+            faults: Arc::clone(&seat.faults),
             gathering: Gathering { begun: false, new: false, again: false, since: Instant::now() },
         };
         let inner = Inner { seat, meeting, stop: Signal::new()?, roster: Mutex::new(roster), changed: Condvar::new() };
@@ -403,6 +404,9 @@ impl Drop for Here {
         roster.connected -= 1;
         if roster.connected == 0 {
             (roster.gathering.begun, roster.died, roster.left) = (false, None, Instant::now());
+            if self.0.meeting == Meeting::Served {
+                roster.faults = Arc::new(roster.faults.afresh());
+            }
         }
     }
 }

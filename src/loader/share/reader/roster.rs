@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Inner, Meeting};
 use crate::loader::LoaderStats;
 use crate::loader::deliver::Watched;
+use crate::loader::recovery::Faults;
 use crate::loader::share::lanes::Lane;
 use rowdex_base::error::Error;
 use rowdex_order::sampler::DistributedSampler;
@@ -34,6 +35,8 @@ pub(super) struct Roster {
     /// What the engines before this one did.
     pub(super) before: LoaderStats,
     pub(super) listeners: Vec<JoinHandle<()>>,
+    /// What was lost for those who are there: whoever comes after them may find it repaired.
+    pub(super) faults: Arc<Faults>,
     pub(super) gathering: Gathering,
 }
 

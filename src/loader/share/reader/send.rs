@@ -109,7 +109,8 @@ impl Inner {
             batch_rows,
             seed: seat.sampler.orders().fingerprint(),
         };
-        let engine = Engine::start(Arc::clone(&seat.units), Arc::clone(&seat.faults), Box::new(walk), &settings)?;
+        let faults = Arc::clone(&self.lock().faults);
+        let engine = Engine::start(Arc::clone(&seat.units), faults, Box::new(walk), &settings)?;
         let mut roster = self.lock();
         if roster.stop || roster.gathering.new {
             return Ok(());
@@ -259,8 +260,8 @@ impl Inner {
         next: NextBatch,
         stats: &LoaderStats,
     ) -> (Vec<Told>, LoaderStats) {
-        let lost = if self.seat.faults.substitutes() { self.seat.faults.lost_groups() } else { Vec::new() };
         let mut roster = self.lock();
+        let lost = if roster.faults.substitutes() { roster.faults.lost_groups() } else { Vec::new() };
         let mut members = Vec::with_capacity(of.len());
         for id in of {
             let Some(member) = roster.members.get_mut(id) else { continue };
