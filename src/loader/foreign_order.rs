@@ -205,8 +205,10 @@ impl Announced {
     /// Forgets what was announced and not taken, as when an epoch is abandoned.
     pub fn clear(&mut self) {
         self.engine = None;
-        self.window.clear();
-        self.stats.skipped += self.waiting();
+        let head = self.head;
+        let passed = |held: Held| held.taken.iter().zip(held.start..head).filter(|(taken, _)| !**taken).count() as u64;
+        let passed: u64 = self.window.drain(..).map(passed).sum();
+        self.stats.skipped += passed + self.waiting();
         (self.head, self.pulled) = (self.ids.end(), self.ids.end());
         self.ids.forget_before(self.head);
     }

@@ -92,6 +92,9 @@ fn whatever_is_asked_for_is_what_the_dataset_takes() {
         let stats = rows.stats();
         prop_assert_eq!(stats.followed + stats.fell_back, asked);
         prop_assert_eq!(stats.announced, told.len() as u64);
+        rows.clear();
+        let AnnouncedStats { followed, skipped, .. } = rows.stats();
+        prop_assert_eq!(followed + skipped, told.len() as u64, "an announced row is either served or skipped");
         Ok(())
     };
     runner.run(&strategy, run).unwrap();
