@@ -78,8 +78,7 @@ impl LoaderBuilder {
     /// How long to wait for a batch. Whoever asks for one that is not there by then gets an error of the kind
     /// [`TimedOut`](ErrorKind::TimedOut), and may do something else and ask again: nothing is lost. Default: for ever.
     ///
-    /// A loader without threads finishes the row group at hand first. Meeting the other ranks of a shared reader, which
-    /// answers at once unless it is stopped, is waited for in any case.
+    /// A loader without threads finishes the row group at hand first.
     #[must_use]
     pub fn max_wait(mut self, most: Duration) -> Self {
         self.options.max_wait = Some(most);
