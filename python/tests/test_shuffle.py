@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import json
 import os
 import pathlib
@@ -406,3 +408,34 @@ def test_json_and_uuid_stay_what_they_are_in_the_parquet_schema(tmp_path: pathli
     rowdex.shuffle(tmp_path / "data", tmp_path / "mixed", seed=3)
     found = duckdb.sql(f"describe select * from '{tmp_path}/mixed/*.parquet'").fetchall()
     assert {name: kind for name, kind, *_ in found} == {**kinds, "j": "VARCHAR", "s": "STRUCT(k VARCHAR)"}
+
+
+@pytest.mark.skipif(not COMMAND, reason="there is no rowdex command: ROWDEX_COMMAND names it")
+def test_types_that_the_encoder_lacks_are_written_as_types_that_others_read(tmp_path: pathlib.Path) -> None:
+    digits = pa.array([decimal.Decimal(row % 10) for row in range(400)], pa.decimal32(1, 0))
+    days = pa.array([datetime.date(2020, 1, 1) + datetime.timedelta(row) for row in range(400)], pa.date64())
+    words = [f"w{row}" for row in range(400)]
+
+    def part(first: int) -> pa.Table:
+        some = slice(first, first + 100)
+        codes = pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array(words[some]))
+        lists = pa.ListArray.from_arrays(pa.array(range(101), pa.int32()), digits[some])
+        return pa.table({"code": codes, "digit": digits[some], "digits": lists, "day": days[some]})
+
+    parts = [part(first) for first in range(0, 400, 100)]
+    (tmp_path / "data").mkdir()
+    with pq.ParquetWriter(tmp_path / "data" / "0.parquet", parts[0].schema) as writer:
+        for each in parts:
+            writer.write_table(each)
+    index = tmp_path / "train.rdx"
+    rowdex.build(tmp_path / "data", index)
+    rowdex.shuffle(index, tmp_path / "out", order="sequential")
+    got = [COMMAND, "get", str(index), "0..400", "--output", str(tmp_path / "got.parquet")]
+    subprocess.run(got, check=True, timeout=60)
+    with rowdex.Dataset(tmp_path / "out" / "index.rdx") as dataset:
+        own = pa.table(dataset.take(range(400)))
+    for found in (own, read(tmp_path / "out"), pq.read_table(tmp_path / "got.parquet")):
+        assert found.column("code").to_pylist() == words
+        assert found.column("digit").to_pylist() == digits.to_pylist()
+        assert found.column("digits").to_pylist() == [[digit] for digit in digits.to_pylist()]
+        assert found.column("day").to_pylist() == days.to_pylist()

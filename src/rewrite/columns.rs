@@ -111,14 +111,33 @@ fn has_days(data_type: &DataType) -> bool {
 /// The fields that the output says that it has.
 fn declared(dataset: &Dataset) -> Vec<FieldRef> {
     let (served, index) = (dataset.schema().fields(), dataset.index());
-    // The values of several files together may be too many for the keys that each of them has.
-    if index.num_files() > 1 {
-        return served.to_vec();
+    // The values of several row groups together may be too many for the keys that each of them has.
+    if index.num_row_groups() > 1 {
+        return served.iter().map(readable).collect();
     }
     let input = index.schema().fields();
     let places = dataset.projection().places_in(input);
     let of_input = places.into_iter().map(|place| place.and_then(|place| input.get(place)));
-    served.iter().zip(of_input).map(|(field, input)| input.map_or_else(|| field.clone(), |i| keyed(field, i))).collect()
+    let keyed = served.iter().zip(of_input).map(|(field, input)| match input {
+        Some(input) => keyed(field, input),
+        None => Arc::clone(field),
+    });
+    keyed.map(|field| readable(&field)).collect()
+}
+
+/// The field in types that are read again from what is encoded.
+fn readable(field: &FieldRef) -> FieldRef {
+    Arc::new(field.as_ref().clone().with_data_type(read_again(field.data_type())))
+}
+
+fn read_again(data_type: &DataType) -> DataType {
+    match data_type {
+        // The crate stores one digit in 64 bits, and takes them from and for no decimal of 32.
+        DataType::Decimal32(1, scale) => DataType::Decimal64(1, *scale),
+        DataType::Dictionary(keys, values) => DataType::Dictionary(keys.clone(), Box::new(read_again(values))),
+        other if children(other).is_empty() => other.clone(),
+        other => with_children(other, children(other).iter().map(readable).collect()),
+    }
 }
 
 /// A field with the keys of dictionaries that another has, of which it has all or some of the fields below.
@@ -152,8 +171,7 @@ fn plain_field(field: &FieldRef) -> FieldRef {
 fn plain_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Dictionary(_, values) => plain_type(values),
-        // The crate stores one digit in 64 bits, and takes them from no decimal of 32.
-        DataType::Decimal32(1, scale) => DataType::Decimal64(1, *scale),
+        digit @ DataType::Decimal32(1, _) => read_again(digit),
         // As others store it, who read 64 bits as an integer.
         DataType::Date64 => DataType::Date32,
         other if children(other).is_empty() => other.clone(),

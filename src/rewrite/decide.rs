@@ -63,9 +63,7 @@ pub(super) fn decide(
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("ask for no more files than rows"));
         }
         (Some(files), _) => files,
-        (None, _) => {
-            ((rows as f64 * encoded_row_bytes / options.file_bytes.max(1) as f64).ceil() as u64).clamp(1, rows)
-        }
+        (None, _) => files_of(rows, encoded_row_bytes, options.file_bytes),
     };
     let row_group_rows = options.row_group_rows.unwrap_or_else(|| {
         let wanted = (ROW_GROUP / row_bytes).max((LEAST_ENCODED / encoded_row_bytes).min(MOST_DECODED / row_bytes));
@@ -91,6 +89,33 @@ pub(super) fn decide(
             _ => spilled_bytes(&sample, false)?,
         },
     })
+}
+
+/// As many files as make each about so large.
+fn files_of(rows: u64, encoded_row_bytes: f64, file_bytes: u64) -> u64 {
+    ((rows as f64 * encoded_row_bytes / file_bytes.max(1) as f64).ceil() as u64).clamp(1, rows.max(1))
+}
+
+/// The plan to go on with, of one that is decided now and one that was begun with. A row group of the sample may have
+/// been skipped by one of them only, and then they decided on different rows.
+pub(super) fn gone_on(plan: RewritePlan, begun: RewritePlan, options: &Options) -> RewritePlan {
+    let told = |plan: &RewritePlan| {
+        let leaves = plan.columns.iter().map(|leaf| (leaf.path.clone(), leaf.logical_type.clone()));
+        let order = (plan.order.clone(), plan.order_fingerprint);
+        (plan.source, plan.rows, order, plan.origin.clone(), leaves.collect::<Vec<_>>())
+    };
+    let files = || options.files.unwrap_or_else(|| files_of(begun.rows, begun.encoded_row_bytes(), options.file_bytes));
+    let is_asked_for = |leaf: &ColumnPlan| {
+        options.page_bytes.is_none_or(|bytes| bytes == leaf.page_bytes)
+            && options.compression.is_none_or(|codec| codec == leaf.compression)
+            && options.dictionary.is_none_or(|dictionary| dictionary == leaf.dictionary)
+    };
+    let goes_on = plan.sample_rows != begun.sample_rows
+        && told(&plan) == told(&begun)
+        && files() == begun.files
+        && options.row_group_rows.is_none_or(|rows| rows == begun.row_group_rows)
+        && begun.columns.iter().all(is_asked_for);
+    if goes_on { begun } else { plan }
 }
 
 /// A number of rows, a multiple of 1024 where it is larger.

@@ -131,7 +131,7 @@ impl Output {
     }
 
     /// The plan that it was begun with.
-    fn plan(&self) -> Result<Option<RewritePlan>> {
+    pub(super) fn plan(&self) -> Result<Option<RewritePlan>> {
         let plan = self.target.text(PLAN)?.map(|text| RewritePlan::from_json(&text));
         plan.transpose().map_err(|error| error.with_file(self.target.shown(PLAN)))
     }

@@ -9,6 +9,7 @@ use rayon::ThreadPool;
 
 use super::bucket::{Bucket, Loading};
 use super::columns::Columns;
+use super::decide::gone_on;
 use super::destinations::Destinations;
 use super::encode::Encoding;
 use super::estimate::{Way, way};
@@ -68,7 +69,7 @@ impl Rewrite {
         let missing = run.output.missing(&run.plan, 0..run.plan.files)?;
         let kept_files = run.plan.files - missing.iter().map(|files| files.end - files.start).sum::<u64>();
         if !missing.is_empty() {
-            match run.way()? {
+            match run.way(&missing)? {
                 Way::Stream => run.stream(&missing)?,
                 Way::Spill => {
                     run.spread(0, 1)?;
@@ -96,10 +97,11 @@ impl Rewrite {
             RewriteTask::Spill { task, tasks } => {
                 check_task(task, tasks)?;
                 // Nobody wants the rows of what is written already.
-                if !run.output.missing(&run.plan, 0..run.plan.files)?.is_empty() {
-                    run.spread(task, tasks)?;
-                }
-                Ok(run.report(0, Vec::new(), false))
+                let lost = match run.output.missing(&run.plan, 0..run.plan.files)?.is_empty() {
+                    true => run.output.lost()?,
+                    false => run.spread(task, tasks)?,
+                };
+                Ok(run.report(0, run.skipped(lost)?, false))
             }
             RewriteTask::Write { task, tasks } => {
                 check_task(task, tasks)?;
@@ -107,7 +109,7 @@ impl Rewrite {
                 let missing = run.output.missing(&run.plan, files.clone())?;
                 let wanted: u64 = missing.iter().map(|files| files.end - files.start).sum();
                 run.write(&missing)?;
-                Ok(run.report(files.end - files.start - wanted, Vec::new(), false))
+                Ok(run.report(files.end - files.start - wanted, run.skipped(run.output.lost()?)?, false))
             }
             RewriteTask::Index => {
                 if let Some(files) = run.output.missing(&run.plan, 0..run.plan.files)?.first() {
@@ -124,7 +126,10 @@ impl Rewrite {
     fn begin(&self, found: Found, is_alone: bool) -> Result<Rewriting> {
         let pool = self.pool(self.threads)?;
         let mut output = Output::new(&self.output, &self.dataset)?;
-        let plan = self.planned(&pool)?;
+        let plan = match (self.planned(&pool)?, output.plan()?) {
+            (plan, Some(begun)) if found == Found::Resume => gone_on(plan, begun, &self.options),
+            (plan, _) => plan,
+        };
         let (rewrite, uploads) = self.beside_uploads(&plan)?;
         let spill = Spill::new(self.spill.as_deref(), output.folder(), &plan)?;
         if let Err(error) = spill.folder()
@@ -158,13 +163,14 @@ impl Rewriting {
     }
 
     /// How the files are to be written; refuses to begin where there is no room.
-    fn way(&self) -> Result<Way> {
+    fn way(&self, missing: &[Range<u64>]) -> Result<Way> {
         // What was begun with a spill goes on with it.
         if self.spill.layout()?.is_some() {
             return Ok(Way::Spill);
         }
         let way = if self.output.lost()?.is_empty() { way(&self.rewrite, &self.plan)?.way } else { Way::Spill };
-        let written = self.plan.output_bytes();
+        let share = self.rows_of(missing) as f64 / self.plan.rows.max(1) as f64;
+        let written = (self.plan.output_bytes() as f64 * share) as u64;
         let spilled = if way == Way::Spill { self.plan.spilled_bytes() } else { 0 };
         self.spill.check_room(spilled, self.output.folder(), written)?;
         Ok(way)
@@ -202,8 +208,8 @@ impl Rewriting {
         Ok(())
     }
 
-    /// The first pass, or one of so many equal parts of it.
-    fn spread(&mut self, task: u64, tasks: u64) -> Result<()> {
+    /// The first pass, or one of so many equal parts of it. Returns what it left out.
+    fn spread(&mut self, task: u64, tasks: u64) -> Result<Vec<Lost>> {
         let memory = self.rewrite.memory;
         let layout = self.spill.prepare(self.rewrite.layout(&self.plan, tasks), tasks == 1)?;
         let destinations = Destinations::new(Arc::clone(&self.order), memory / 4)?;
@@ -312,13 +318,22 @@ impl Rewriting {
     /// Notes what is left out before the first file is written, because the parts may be gone when somebody goes on.
     ///
     /// # Errors
-    /// `Io` if files are there that were written with these rows, or without others.
+    /// `Io` if files are there that were written with these rows, or without others; and if nobody has said yet that
+    /// these may be left out.
     fn note_lost(&mut self, lost: &[Lost]) -> Result<()> {
         // In this order: who wrote one of the files had noted it before.
         let has_files = self.has_files()?;
         let known = self.output.lost()?;
         if known == lost {
             return Ok(());
+        }
+        if let Some(one) = lost.iter().find(|one| !self.rewrite.options.skips && !known.contains(one)) {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!("rows were left out when others were spilled: {}", one.error),
+            )
+            .with_file(self.output.path().display().to_string())
+            .with_hint("run the tasks that spill again, which read them anew, or skip them here, too"));
         }
         match known.iter().chain(lost).find(|one| known.contains(one) != lost.contains(one)) {
             Some(one) if has_files => {
@@ -452,7 +467,8 @@ impl Rewrite {
         let told: f64 = index.row_groups().map(|group| group.decoded_bytes() as f64).sum();
         let decoded = plan.row_bytes() * index.source_rows() as f64;
         let scale = if told > 0.0 { decoded / told } else { 1.0 };
-        let unit = (decoded as u64 / (4 * threads * tasks)).clamp(LEAST_UNIT, self.memory.max(LEAST_UNIT));
+        let unit = (decoded as u64 / threads.saturating_mul(4).saturating_mul(tasks))
+            .clamp(LEAST_UNIT, self.memory.max(LEAST_UNIT));
         Layout::new(Buckets { positions: 0..plan.rows, rows }, units(index, unit, scale))
     }
 }

@@ -44,7 +44,7 @@ impl Shape {
         let file = self.file_of(position);
         let Range { start, end } = self.file(file);
         let first = start + (position - start) / self.group_rows * self.group_rows;
-        let last = (first + self.group_rows).min(end);
+        let last = first.saturating_add(self.group_rows).min(end);
         Group { file, positions: first..last, is_last: last == end }
     }
 

@@ -67,21 +67,23 @@ impl Spread<'_> {
         start..self.layout.units.get(unit).copied().unwrap_or(start)
     }
 
-    /// Spills these units, but for those that are spilled already.
-    pub(super) fn run(&self, pool: &ThreadPool, units: Range<usize>) -> Result<()> {
+    /// Spills these units, but for those that are spilled already. Returns what is left out of them.
+    pub(super) fn run(&self, pool: &ThreadPool, units: Range<usize>) -> Result<Vec<Lost>> {
         let units: Vec<usize> = units.collect();
-        let done = pool::each(Some(pool), &units, || (), |(), unit| self.unit(*unit))?;
-        done.into_iter().collect()
+        let lost = pool::each(Some(pool), &units, || (), |(), unit| self.unit(*unit))?;
+        Ok(lost.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 
-    fn unit(&self, unit: usize) -> Result<()> {
+    fn unit(&self, unit: usize) -> Result<Vec<Lost>> {
         let (path, groups) = (self.spill.part(self.layout, unit)?, self.groups(unit));
         let group_rows = |group: u32| self.dataset.index().row_group(group).map_or(0, |entry| entry.rows());
         match Part::open(&path, 0..0) {
-            Ok(_) => {
+            // What was left out may have been mended, and who does not skip wants it.
+            Ok(part) if self.skips || part.lost.iter().all(|lost| self.lost.contains(lost)) => {
                 self.meter.advance(groups.map(group_rows).sum());
-                return Ok(());
+                return Ok(part.lost);
             }
+            Ok(_) => {}
             // What is damaged is written anew.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) => {}
             Err(error) => return Err(error),
@@ -108,7 +110,7 @@ impl Spread<'_> {
         }
         let writer = scatter.finish()?;
         self.meter.bytes_spilled.fetch_add(writer.written(), Ordering::Relaxed);
-        writer.finish(&lost).map(drop)
+        writer.finish(&lost).map(|part| part.lost)
     }
 
     fn group(&self, group: u32, scatter: &mut Scatter<'_>) -> Result<(), Failed> {

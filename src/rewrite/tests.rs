@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::SystemTime;
 
 use arrow::array::{
     ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
@@ -352,23 +353,91 @@ fn two_processes_do_not_write_to_one_folder() {
     place.rewrite("out", Global::new(1000, 1).unwrap()).run().unwrap();
 }
 
+/// The row group 2 of the second file, of which a column is damaged or not.
+struct Damage {
+    path: PathBuf,
+    sound: Vec<u8>,
+    column: (u64, u64),
+    times: SystemTime,
+}
+
+impl Damage {
+    fn of(place: &Fixture) -> Self {
+        let path = place.path("data/01.parquet");
+        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+        let column = reader.metadata().row_group(2).column(1).byte_range();
+        let times = fs::metadata(&path).unwrap().modified().unwrap();
+        Self { sound: fs::read(&path).unwrap(), path, column, times }
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        fs::write(&self.path, bytes).unwrap();
+        File::options().write(true).open(&self.path).unwrap().set_modified(self.times).unwrap();
+    }
+
+    fn put(&self) {
+        let mut bytes = self.sound.clone();
+        bytes[self.column.0 as usize..][..self.column.1 as usize].fill(0xff);
+        self.write(&bytes);
+    }
+
+    fn take_back(&self) {
+        self.write(&self.sound);
+    }
+}
+
+#[test]
+fn rows_that_were_left_out_when_spilled_stay_out_of_no_file_unless_it_is_said() {
+    let spill = RewriteTask::Spill { task: 0, tasks: 1 };
+    let write = RewriteTask::Write { task: 0, tasks: 1 };
+    // The row group is one of the eight of the sample, or not.
+    let cases = [("resume", [2000, 2000], 6), ("tasks", [2000, 2000], 6), ("resume", [2500, 4000], 7)];
+    for (way, files, group) in cases.into_iter().chain([("tasks", [2500, 4000], 7)]) {
+        let (place, all) = (Fixture::new(&files, 500), files.iter().sum::<usize>());
+        let damage = Damage::of(&place);
+        damage.put();
+        let rewrite = || place.rewrite("out", Global::new(all as u64, 9).unwrap()).with_memory(TINY).with_resume(true);
+        let skipping = || rewrite().with_skipping(true);
+        let spilled = skipping().run_task(spill).unwrap();
+        assert_eq!((spilled.skipped[0].row_group, spilled.skipped[0].rows), (group, 500));
+        // As long as it is damaged, who does not skip is told, and so is who skips.
+        let error = rewrite().run_task(write).unwrap_err().to_string();
+        assert!(error.contains("01.parquet") && (group == 6 || error.contains("spill again")), "{error}");
+        let error = rewrite().run().unwrap_err();
+        assert_eq!((error.file(), error.row_group()), (Some("01.parquet"), Some(2)), "{error}");
+        assert_eq!(skipping().run_task(spill).unwrap().skipped, spilled.skipped);
+
+        damage.take_back();
+        let report = match way {
+            "resume" => rewrite().run().unwrap(),
+            _ => {
+                assert!(rewrite().run_task(write).unwrap_err().to_string().contains("spill again"));
+                assert_eq!(rewrite().run_task(spill).unwrap().skipped, []);
+                assert_eq!(rewrite().run_task(write).unwrap().skipped, []);
+                rewrite().run_task(RewriteTask::Index).unwrap()
+            }
+        };
+        assert_eq!((report.skipped.len(), place.read("out").num_rows()), (0, all), "{way} {group}");
+
+        damage.put();
+        assert_eq!(skipping().with_overwrite(true).with_resume(false).run().unwrap().rows, all as u64 - 500);
+        fs::remove_file(place.path("out/part-00001.parquet")).unwrap();
+        damage.take_back();
+        // Files are there that lack the rows, so the others lack them too, and it is told.
+        if way == "resume" {
+            assert_eq!(rewrite().run().unwrap().skipped, spilled.skipped);
+        } else {
+            assert_eq!(rewrite().run_task(spill).unwrap().skipped, spilled.skipped);
+            assert_eq!(rewrite().run_task(write).unwrap().skipped, spilled.skipped);
+        }
+    }
+}
+
 #[test]
 fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
     let place = Fixture::new(&[2000, 2000], 500);
-    let path = place.path("data/01.parquet");
-    let (mut bytes, times) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
-    let group = {
-        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
-        let column = reader.metadata().row_group(2).column(1).byte_range();
-        (column.0 as usize, column.1 as usize)
-    };
-    let sound = bytes.clone();
-    bytes[group.0..group.0 + group.1].fill(0xff);
-    let put = |bytes: &[u8]| {
-        fs::write(&path, bytes).unwrap();
-        File::options().write(true).open(&path).unwrap().set_modified(times).unwrap();
-    };
-    put(&bytes);
+    let damage = Damage::of(&place);
+    damage.put();
 
     let words: Vec<u64> = (0..4000).map(|row| row * 3).collect();
     LengthsBuilder::new(place.path("train.rdx")).with_given("words", words).write().unwrap();
@@ -425,12 +494,12 @@ fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
     fs::remove_file(place.path("skipped/_skipped.json")).unwrap();
     let error = rewrite("skipped").with_skipping(true).with_origin("row").with_resume(true).run().unwrap_err();
     assert!(error.to_string().contains("files have been written with them"), "{error}");
-    put(&sound);
+    damage.take_back();
     let whole = rewrite("skipped").with_overwrite(true).run().unwrap();
     assert_eq!((whole.rows, whole.skipped.len()), (4000, 0));
     assert!(!place.path("skipped/_skipped.json").exists());
 
-    write(&path, &rows(2000, 1999), 500);
+    write(&damage.path, &rows(2000, 1999), 500);
     let stale = rewrite("stale").with_skipping(true).run().unwrap_err();
     assert_eq!(stale.kind(), ErrorKind::Stale, "{stale}");
 }

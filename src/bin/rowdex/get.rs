@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use arrow::json::writer::JsonArray;
@@ -237,41 +237,64 @@ fn csv(pieces: &mut Batches<'_>, sink: &mut Sink) -> Result<(), Stop> {
 }
 
 fn ipc(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(), Stop> {
-    let fields: Fields = schema.fields().iter().map(without_dictionaries).collect();
-    let plain = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+    // Dictionaries of batches differ, and a file has one.
+    let plain = with_types(schema, |data_type| match data_type {
+        DataType::Dictionary(_, values) => Some(values.as_ref().clone()),
+        _ => None,
+    });
     let mut writer = FileWriter::try_new(sink, &plain)?;
     for piece in pieces {
-        let piece = piece?;
-        let columns = piece.columns().iter().zip(plain.fields()).map(|(column, field)| cast(column, field.data_type()));
-        let options = RecordBatchOptions::new().with_row_count(Some(piece.num_rows()));
-        writer.write(&RecordBatch::try_new_with_options(
-            Arc::clone(&plain),
-            columns.collect::<Result<_, _>>()?,
-            &options,
-        )?)?;
+        writer.write(&brought_to(&piece?, &plain)?)?;
     }
     Ok(writer.finish()?)
 }
 
-fn without_dictionaries(field: &FieldRef) -> FieldRef {
-    let with = |data_type| Arc::new(field.as_ref().clone().with_data_type(data_type));
-    match field.data_type() {
-        DataType::Dictionary(_, values) => with(values.as_ref().clone()),
-        DataType::List(item) => with(DataType::List(without_dictionaries(item))),
-        DataType::LargeList(item) => with(DataType::LargeList(without_dictionaries(item))),
-        DataType::FixedSizeList(item, size) => with(DataType::FixedSizeList(without_dictionaries(item), *size)),
-        DataType::Struct(parts) => with(DataType::Struct(parts.iter().map(without_dictionaries).collect())),
-        DataType::Map(entries, sorted) => with(DataType::Map(without_dictionaries(entries), *sorted)),
-        _ => Arc::clone(field),
-    }
-}
-
-fn parquet(pieces: &mut Batches<'_>, schema: &arrow::datatypes::SchemaRef, sink: &mut Sink) -> Result<(), Stop> {
+fn parquet(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(), Stop> {
+    let plain = with_types(schema, |data_type| match data_type {
+        // The crate takes one digit from 64 bits alone.
+        DataType::Decimal32(1, scale) => Some(DataType::Decimal64(1, *scale)),
+        // It writes days that are counted in milliseconds as integers.
+        DataType::Date64 => Some(DataType::Date32),
+        _ => None,
+    });
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
-    let mut writer = ArrowWriter::try_new(sink, schema.clone(), Some(properties))?;
+    let mut writer = ArrowWriter::try_new(sink, Arc::clone(&plain), Some(properties))?;
     for piece in pieces {
-        writer.write(&piece?)?;
+        let piece = piece?;
+        let brought = brought_to(&piece, &plain)?;
+        for (column, brought) in piece.columns().iter().zip(brought.columns()) {
+            if column.data_type() != brought.data_type()
+                && cast(brought, column.data_type())?.as_ref() != column.as_ref()
+            {
+                return Err(Stop::Write("a date has a time of day, which Parquet lacks; write another format".into()));
+            }
+        }
+        writer.write(&brought)?;
     }
     writer.close()?;
     Ok(())
+}
+
+/// The schema with other types for some, at any depth.
+fn with_types(schema: &Schema, other: impl Fn(&DataType) -> Option<DataType> + Copy) -> SchemaRef {
+    fn field_with(field: &FieldRef, other: impl Fn(&DataType) -> Option<DataType> + Copy) -> FieldRef {
+        let below = |field| field_with(field, other);
+        let data_type = match field.data_type() {
+            DataType::List(item) => DataType::List(below(item)),
+            DataType::LargeList(item) => DataType::LargeList(below(item)),
+            DataType::FixedSizeList(item, size) => DataType::FixedSizeList(below(item), *size),
+            DataType::Struct(parts) => DataType::Struct(parts.iter().map(below).collect()),
+            DataType::Map(entries, sorted) => DataType::Map(below(entries), *sorted),
+            leaf => other(leaf).unwrap_or_else(|| leaf.clone()),
+        };
+        Arc::new(field.as_ref().clone().with_data_type(data_type))
+    }
+    let fields: Fields = schema.fields().iter().map(|field| field_with(field, other)).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn brought_to(piece: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = piece.columns().iter().zip(schema.fields()).map(|(column, field)| cast(column, field.data_type()));
+    let options = RecordBatchOptions::new().with_row_count(Some(piece.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns.collect::<Result<_, _>>()?, &options)
 }

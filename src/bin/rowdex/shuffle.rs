@@ -310,6 +310,10 @@ impl ShuffleArgs {
     fn order(&self, dataset: &Dataset) -> Result<Arc<dyn Order>, Failure> {
         let (index, kept) = (dataset.index(), self.condition.rows(dataset, None)?);
         let recipe = match self.order.parse::<OrderSpec>() {
+            Ok(OrderSpec::Sequential) if self.seed.is_some() => {
+                let hint = "leave out --seed, or the order for a shuffle";
+                return Err(Failure::usage(format!("sequential is an order without a seed; {hint}")));
+            }
             Ok(order) => match kept {
                 Some(kept) if kept.is_empty() => return Err(Failure::new("no row meets the conditions")),
                 Some(kept) => Recipe::new(order).with_kept(kept),

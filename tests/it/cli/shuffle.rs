@@ -313,6 +313,7 @@ fn wrong_arguments_and_outputs_in_the_way_are_refused() {
     let place = Place::with_index();
     fs::write(place.path("list.csv"), "row_id\n900\n3\n").unwrap();
     place.run("shuffle train.rdx -o out --order list.csv --seed 7").exits_with_usage().complains(&["--seed"]);
+    place.run("shuffle train.rdx -o out --order sequential --seed 7").exits_with_usage().complains(&["--seed"]);
     place.run("shuffle train.rdx").exits_with_usage();
     for wrong in [
         "--order nothing",
@@ -336,6 +337,10 @@ fn wrong_arguments_and_outputs_in_the_way_are_refused() {
     place.run("shuffle train.rdx -o out --seed 9 --force").succeeds();
     assert_eq!(ids(&place, "out"), told(&place, "--seed 9"));
     assert!(!place.path("dry").exists());
+    let most = u64::MAX;
+    let large = format!("--row-group-rows {most} --memory 16KiB");
+    place.run(&format!("shuffle train.rdx -o large {large} --step spill --tasks {most}")).succeeds();
+    place.run(&format!("shuffle train.rdx -o large {large} --resume --verify")).succeeds();
     let dry = place.json("shuffle train.rdx -o dry --dry-run --memory 16KiB");
     assert!(dry["passes"] == 2 && dry["spilled_bytes"].as_u64().unwrap() > 1000, "{dry}");
     assert!(!place.path("dry").exists());
