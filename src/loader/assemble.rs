@@ -19,28 +19,70 @@ use rowdex_rows::{
     BatchRow, Held, Stretch, Together, bytes_of_part, bytes_shown, collect, make_alike, record_batch, uncopied,
 };
 
-/// The batches of a segment, up to the first that cannot be made.
+/// Batches of a segment that follow each other, up to the first that cannot be made.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) batches: Vec<Batch>,
     /// Bytes that they take.
     pub(crate) bytes: u64,
-    /// How many rows the segment has, those that are missing after an error included.
+    /// How many rows they have; after an error, how many are left of the segment.
     pub(crate) rows: u64,
     pub(crate) error: Option<Error>,
 }
 
-/// Makes the batches of `range` out of the rows that were claimed for it, which `near` finds.
+/// A segment of which the batches are made, all at once or some at a time: strings that repeat are held once, and
+/// batches have them as often as they come.
 ///
 /// Every part has its rows in the order in which they are due, so the next row of a unit is always the one after the
 /// last: no positions are kept with the rows, and none are compared.
-pub(crate) fn assemble(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed) -> Assembled {
-    let mut batches = Vec::with_capacity((range.batches.end - range.batches.start) as usize);
-    let error = fill(units, near, range, claimed, &mut batches).err();
-    // A batch may share the memory of rows that are still held, or of views' values.
-    let bytes = if units.form().shares_values { bytes_shown } else { bytes_of_part };
-    let bytes = batches.iter().map(|batch| bytes(&batch.records) + size_of_val(&*batch.row_ids) as u64).sum();
-    Assembled { batches, bytes, rows: claimed.rows, error }
+#[derive(Debug)]
+pub(crate) struct Making {
+    /// The batches that are left.
+    range: BatchRange,
+    claimed: Claimed,
+    /// The rest of each unit's part; none before the first batch is made.
+    cursors: Vec<Cursor>,
+}
+
+impl Making {
+    /// Out of the rows that were claimed for `range`.
+    pub(crate) fn new(range: BatchRange, claimed: Claimed) -> Self {
+        Self { range, claimed, cursors: Vec::new() }
+    }
+
+    /// Bytes that are freed once it is dropped.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.claimed.bytes
+    }
+
+    /// Whether no batch is left.
+    pub(crate) fn is_done(&self) -> bool {
+        self.range.batches.is_empty()
+    }
+
+    /// Makes the next batches, at most so many, whose rows `near` finds.
+    pub(crate) fn assemble(&mut self, units: &Units, near: Near, most: u64) -> Assembled {
+        let BatchRange { batches: all, .. } = &self.range;
+        let now = all.start..all.end.min(all.start.saturating_add(most.max(1)));
+        let mut batches = Vec::with_capacity((now.end - now.start) as usize);
+        let filled = fill(units, near, now.clone(), self, &mut batches);
+        // A batch may share the memory of rows that are still held, or of views' values.
+        let bytes = if units.form().shares_values { bytes_shown } else { bytes_of_part };
+        let bytes = batches.iter().map(|batch| bytes(&batch.records) + size_of_val(&*batch.row_ids) as u64).sum();
+        let (rows, error) = match filled {
+            Ok(rows) => (rows, None),
+            Err(error) => (self.claimed.rows, Some(error)),
+        };
+        self.claimed.rows = self.claimed.rows.saturating_sub(rows);
+        self.range.batches.start = if error.is_some() { self.range.batches.end } else { now.end };
+        Assembled { batches, bytes, rows, error }
+    }
+
+    /// No batch is made any more, for this reason.
+    pub(crate) fn fail(&mut self, error: Error) -> Assembled {
+        self.range.batches.start = self.range.batches.end;
+        Assembled { batches: Vec::new(), bytes: 0, rows: self.claimed.rows, error: Some(error) }
+    }
 }
 
 /// The rest of a part: its current piece, the rows used of it, and the piece after its last.
@@ -60,23 +102,23 @@ struct Located<'a> {
     near: Near,
     pieces: &'a [Held],
     errors: &'a [(u32, Error)],
-    cursors: Vec<Cursor>,
+    cursors: &'a mut [Cursor],
     /// Where each row is: in which piece, and where in what that lies in.
     places: Vec<BatchRow>,
 }
 
-impl<'a> Located<'a> {
-    fn new(units: &'a Units, near: Near, claimed: &'a Claimed) -> Self {
-        let mut cursors = vec![LOST; units.count() as usize];
-        for UnitPart { unit, pieces } in &claimed.parts {
-            if let Some(cursor) = cursors.get_mut(*unit as usize) {
-                *cursor = Cursor { piece: pieces.start, row: 0, end: pieces.end };
-            }
+/// Where the rows of each unit begin.
+fn beginnings(units: &Units, claimed: &Claimed) -> Vec<Cursor> {
+    let mut cursors = vec![LOST; units.count() as usize];
+    for UnitPart { unit, pieces } in &claimed.parts {
+        if let Some(cursor) = cursors.get_mut(*unit as usize) {
+            *cursor = Cursor { piece: pieces.start, row: 0, end: pieces.end };
         }
-        let Claimed { pieces, errors, .. } = claimed;
-        Self { units, near, pieces, errors, cursors, places: Vec::new() }
     }
+    cursors
+}
 
+impl Located<'_> {
     /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns these, and the
     /// labels of rows that have one, by their places in the batch.
     fn add(&mut self, rows: &[u64], replaced: &mut &[(usize, u64)]) -> Result<Vec<(usize, u64)>> {
@@ -139,15 +181,20 @@ struct Draft {
     packs: Option<Packs>,
 }
 
-fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, batches: &mut Vec<Batch>) -> Result<()> {
-    let form = units.form();
-    // Units that are packed and units that are not may be due at once while the plan learns what rows take.
-    make_alike(&mut claimed.pieces, &form.decoded)?;
-    let mut located = Located::new(units, near, claimed);
-    let mut drafts: Vec<Draft> = Vec::with_capacity((range.batches.end - range.batches.start) as usize);
+/// Makes these batches of the segment. Returns how many rows they have.
+fn fill(units: &Units, near: Near, now: Range<u64>, making: &mut Making, batches: &mut Vec<Batch>) -> Result<u64> {
+    let Making { range, claimed, cursors } = making;
+    if cursors.is_empty() {
+        // Units that are packed and units that are not may be due at once while the plan learns what rows take.
+        make_alike(&mut claimed.pieces, &units.form().decoded)?;
+        *cursors = beginnings(units, claimed);
+    }
+    let Claimed { pieces, errors, .. } = &*claimed;
+    let mut located = Located { units, near, pieces, errors, cursors, places: Vec::new() };
+    let mut drafts: Vec<Draft> = Vec::with_capacity((now.end - now.start) as usize);
     let mut stretches: Vec<(usize, Stretch)> = Vec::new();
     let (mut error, mut replaced) = (None, &*range.replaced);
-    for batch in range.batches.clone() {
+    for batch in now {
         let mut rows = BatchPlan::default();
         let rank = range.all.fill(batch, &mut rows)?;
         let first = located.places.len();
@@ -166,8 +213,9 @@ fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, ba
         }
         join(&mut stretches, first..located.places.len(), &located);
     }
+    let places = located.places;
     let (counts, stretches): (Vec<usize>, Vec<Stretch>) = stretches.into_iter().unzip();
-    match whole(units, &claimed.pieces, &located.places, &stretches) {
+    match whole(units, pieces, &places, &stretches) {
         Ok(all) => {
             let mut drafts = drafts.into_iter();
             for (whole, count) in all.iter().zip(counts) {
@@ -178,15 +226,18 @@ fn fill(units: &Units, near: Near, range: &BatchRange, claimed: &mut Claimed, ba
         Err(_) => {
             let mut first = 0;
             for draft in drafts {
-                let places = first..first + draft.rows.rows.len();
-                first = places.end;
-                let together = Together::of(&located.places[places.clone()], &claimed.pieces);
-                let alone = whole(units, &claimed.pieces, &located.places, &[Stretch { places, together }])?;
+                let own = first..first + draft.rows.rows.len();
+                first = own.end;
+                let together = Together::of(&places[own.clone()], pieces);
+                let alone = whole(units, pieces, &places, &[Stretch { places: own, together }])?;
                 alone.iter().zip([draft]).for_each(|(whole, draft)| cut(whole, std::iter::once(draft), range, batches));
             }
         }
     }
-    error.map_or(Ok(()), Err)
+    let (rows, left) = (places.len(), replaced.len());
+    range.replaced.drain(..range.replaced.len() - left);
+    range.replaced.iter_mut().for_each(|(place, _)| *place -= rows);
+    error.map_or(Ok(rows as u64), Err)
 }
 
 /// The rows of each stretch, as they are served.

@@ -7,14 +7,14 @@
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::assemble::Assembled;
+use super::assemble::{Assembled, Making};
 use super::batch::LoaderStats;
-use super::carousel::{Carousel, Claimed};
+use super::carousel::Carousel;
 use super::control::{closed, timed_out};
 use super::deliver::{Deliver, Watched};
 use super::driver::Driver;
@@ -69,6 +69,11 @@ const IDLE_PART: u64 = 32;
 /// Segments whose batches may have come back from the consumer and wait to be filled again.
 const BATCHES_IDLE: u64 = 2;
 
+/// Batches that take more than this part of the memory, and more than so many bytes, are not made at once. Segments
+/// are much smaller, unless strings repeat in them.
+const MADE_PART: u64 = 16;
+const LEAST_MADE: u64 = 4 << 20;
+
 /// A row group with less to decode is not divided among threads: calling one takes microseconds, as decoding some tens
 /// of kilobytes does.
 const WORTH_HELP: u64 = 1 << 20;
@@ -96,6 +101,9 @@ struct Shared {
     buffers: Arc<Buffers<Vec<u8>>>,
     /// For the long values of batches.
     batches: Arc<Buffers<Vec<u8>>>,
+    /// Bytes of a batch that was made last, and those that batches may have that are made at once.
+    made: AtomicU64,
+    most_made: u64,
     /// The threads, which help one that decodes when the schedule has nothing for them; `None` if there is no other.
     crew: Option<Arc<Crew>>,
     progress: Mutex<Progress>,
@@ -125,6 +133,8 @@ struct Progress {
     prefetch: BTreeMap<u64, Prefetch>,
     /// Segments that were planned and not begun.
     tickets: VecDeque<Ticket>,
+    /// Segments of which some batches are made, by number.
+    rest: BTreeMap<u64, Making>,
     carousel: Carousel,
     /// Segments that wait for the consumer, by number.
     out: BTreeMap<u64, Assembled>,
@@ -143,7 +153,7 @@ enum Work {
     Read(Read),
     /// The unit if it stayed in memory, and what was read ahead.
     Extract(Extraction, Option<Held>, Option<Prefetch>),
-    Assemble(u64, BatchRange, Claimed),
+    Assemble(u64, Making),
 }
 
 impl Engine {
@@ -170,6 +180,7 @@ impl Engine {
             error: None,
             prefetch: BTreeMap::new(),
             tickets: VecDeque::new(),
+            rest: BTreeMap::new(),
             carousel: Carousel::new(sizes.len()),
             out: BTreeMap::new(),
             stats: LoaderStats::default(),
@@ -185,6 +196,8 @@ impl Engine {
             batch_rows: settings.batch_rows,
             buffers: Arc::new(Buffers::keeping(most_idle)),
             batches: Arc::new(Buffers::keeping(batches_idle)),
+            made: AtomicU64::new(0),
+            most_made: (settings.memory / MADE_PART).max(LEAST_MADE),
             progress: Mutex::new(progress),
             signals: Signals::default(),
         });
@@ -357,10 +370,13 @@ impl Shared {
                 let prefetch = progress.prefetch.remove(&extraction.number);
                 Work::Extract(extraction, whole, prefetch)
             }
-            Task::Assemble(segment) => {
-                let Ticket { range, parts } = progress.tickets.pop_front()?;
-                Work::Assemble(segment, range, progress.carousel.claim(&parts))
-            }
+            Task::Assemble(segment) => match progress.rest.remove(&segment) {
+                Some(making) => Work::Assemble(segment, making),
+                None => {
+                    let Ticket { range, parts } = progress.tickets.pop_front()?;
+                    Work::Assemble(segment, Making::new(range, progress.carousel.claim(&parts)))
+                }
+            },
         })
     }
 
@@ -373,7 +389,7 @@ impl Shared {
                 self.start_reads();
                 self.extract(extraction, whole, prefetch);
             }
-            Work::Assemble(segment, range, claimed) => self.assemble(segment, &range, claimed),
+            Work::Assemble(segment, making) => self.assemble(segment, making),
         }
     }
 }

@@ -185,7 +185,7 @@ mod tests {
         let mut range = |walk: &mut AnnouncedWalk, target| {
             walk.next_range(target, &mut |batch| {
                 seen.extend_from_slice(&batch.rows);
-                Ok(())
+                Ok(true)
             })
         };
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..2);

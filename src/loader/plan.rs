@@ -186,6 +186,14 @@ impl Plan {
         (self.tuned.segment * (self.tuned.row + MADE)) as u64
     }
 
+    /// About how many bytes so many rows of a unit take, of which batches are made.
+    pub(crate) fn bytes_of(&self, unit: u32, rows: u64) -> u64 {
+        let of_unit = self.units.get(unit as usize).map_or(0.0, |state| {
+            state.size.bytes as f64 * self.estimates.kept.value / (state.size.rows as f64).max(1.0)
+        });
+        (rows as f64 * (of_unit + MADE)) as u64
+    }
+
     /// Bytes of what is known of units, and of the rows that are looked ahead at, as far as they are counted.
     pub(crate) fn listing(&self) -> u64 {
         self.listing.counted()

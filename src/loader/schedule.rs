@@ -118,6 +118,9 @@ struct Segments {
     /// The epochs of those that were planned and not handed out.
     epochs: VecDeque<u64>,
     assembling: usize,
+    /// Those of which some batches are made, and the one of these whose batches were handed out.
+    begun: BTreeSet<u64>,
+    due: Option<u64>,
     /// Bytes and batches of those that wait for the consumer.
     ready: BTreeMap<u64, (u64, usize)>,
     /// The number of the next one to be handed out.
@@ -171,6 +174,11 @@ impl Schedule {
     }
 
     fn next_segment(&mut self) -> Option<u64> {
+        if let Some(begun) = self.segments.due.take() {
+            self.segments.assembling += 1;
+            self.running += 1;
+            return Some(begun);
+        }
         let needs = *self.segments.planned.front()?;
         if needs > self.extractions.done_before || !self.has_room() {
             return None;
@@ -455,8 +463,12 @@ impl Schedule {
         self.memory.note_peak();
     }
 
-    /// A segment was assembled into so many batches of so many bytes, out of rows of which so many bytes were let go.
-    pub(crate) fn assembled(&mut self, segment: u64, batches: usize, bytes: u64, freed: u64) {
+    /// A segment was assembled into so many batches of so many bytes, out of rows of which so many bytes were let go;
+    /// or the next part of it, if it is not `done`. The rest is asked for once this part is handed out.
+    pub(crate) fn assembled(&mut self, segment: u64, batches: usize, bytes: u64, freed: u64, done: bool) {
+        if !done {
+            self.segments.begun.insert(segment);
+        }
         self.running -= 1;
         self.segments.assembling -= 1;
         self.memory.held = self.memory.held + bytes - freed;
@@ -464,10 +476,14 @@ impl Schedule {
         self.segments.ready.insert(segment, (bytes, batches));
     }
 
-    /// The consumer has taken the next segment.
+    /// The consumer has taken what was made of the next segment.
     pub(crate) fn handed_out(&mut self) {
         if let Some((bytes, _)) = self.segments.ready.remove(&self.segments.next_out) {
             self.memory.held -= bytes;
+        }
+        if self.segments.begun.remove(&self.segments.next_out) {
+            self.segments.due = Some(self.segments.next_out);
+            return;
         }
         self.segments.next_out += 1;
         self.segments.epochs.pop_front();

@@ -41,6 +41,7 @@ mod plans;
 mod served;
 #[cfg(target_os = "linux")]
 mod share;
+mod sizes;
 mod units;
 
 /// A dataset in which row `i` is `(i, "row number i")`.

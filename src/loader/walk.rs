@@ -26,8 +26,8 @@ pub(crate) fn filled<T>(fill: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(fill)).unwrap_or_else(|_| Err(panicked("the order")))
 }
 
-/// What is told of each batch.
-pub(crate) type Each<'a> = dyn FnMut(&BatchPlan) -> Result<()> + 'a;
+/// What is told of each batch, and says whether more of them may belong together.
+pub(crate) type Each<'a> = dyn FnMut(&BatchPlan) -> Result<bool> + 'a;
 
 /// Goes over batches ahead of whoever consumes them.
 pub(crate) trait Walk: Debug + Send {
@@ -151,15 +151,14 @@ impl Walk for Epochs {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let Some(plans) = self.plans()? else { return Ok(None) };
         let first = self.next;
-        let mut rows = 0;
-        while self.next < plans.count() && (self.next == first || rows < target) {
-            let filled = filled(|| plans.fill(self.next, &mut self.batch)).and_then(|_| each(&self.batch));
-            if let Err(error) = filled {
-                if self.next == first {
-                    return Err(error);
-                }
-                break;
-            }
+        let (mut rows, mut goes_on) = (0, true);
+        while goes_on && self.next < plans.count() && (self.next == first || rows < target) {
+            let filled = filled(|| plans.fill(self.next, &mut self.batch));
+            goes_on = match filled.and_then(|_| each(&self.batch)) {
+                Ok(goes_on) => goes_on,
+                Err(error) if self.next == first => return Err(error),
+                Err(_) => break,
+            };
             rows += self.batch.rows.len() as u64;
             self.next += 1;
         }

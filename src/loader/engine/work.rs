@@ -2,12 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Weak;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::{Shared, Ticket};
 use crate::dataset::Prefetch;
-use crate::loader::assemble::{Assembled, assemble};
-use crate::loader::carousel::{Claimed, DueRows};
+use crate::loader::assemble::Making;
+use crate::loader::carousel::DueRows;
 use crate::loader::driver::{Driver, Planned};
 use crate::loader::extract::{self, Serving};
 use crate::loader::parts;
@@ -15,7 +16,6 @@ use crate::loader::recovery::{Recovery, caught, panicked};
 use crate::loader::row_table::Near;
 use crate::loader::schedule::{Extracted, Extraction, Measured, Outlook, Read, Step};
 use crate::loader::units::some;
-use crate::loader::walk::BatchRange;
 use rowdex_base::{buffers, crew};
 use rowdex_rows::Held;
 
@@ -139,28 +139,35 @@ impl Shared {
         self.signals.work.notify_all();
     }
 
-    pub(super) fn assemble(&self, segment: u64, range: &BatchRange, mut claimed: Claimed) {
+    pub(super) fn assemble(&self, segment: u64, mut making: Making) {
         let began = Instant::now();
+        // What the batches before took tells how many there is room for; the first segments have few.
+        let most = self.most_made.checked_div(self.made.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
         let make = || {
             buffers::making_batches(&self.batches, || {
                 let near = Near::with(self.table.clone());
-                assemble(&self.units, near, range, &mut claimed)
+                making.assemble(&self.units, near, most)
             })
         };
         let assembled = catch_unwind(AssertUnwindSafe(make));
-        let assembled = assembled.unwrap_or_else(|_| Assembled {
-            batches: Vec::new(),
-            bytes: 0,
-            rows: claimed.rows,
-            error: Some(panicked("assembling batches")),
-        });
-        let freed = claimed.bytes;
-        drop(claimed);
+        let assembled = assembled.unwrap_or_else(|_| making.fail(panicked("assembling batches")));
+        if let Some(bytes) = assembled.bytes.checked_div(assembled.batches.len() as u64) {
+            self.made.store(bytes, Ordering::Relaxed);
+        }
+        let (freed, rest) = match making.is_done() {
+            true => {
+                let bytes = making.bytes();
+                drop(making);
+                (bytes, None)
+            }
+            false => (0, Some(making)),
+        };
         let mut progress = self.lock();
         progress.stats.assembling += began.elapsed();
         progress.stats.substituted += assembled.batches.iter().map(|batch| batch.substituted.len() as u64).sum::<u64>();
         progress.stats.rows += assembled.batches.iter().map(|batch| batch.row_ids.len() as u64).sum::<u64>();
-        progress.schedule.assembled(segment, assembled.batches.len(), assembled.bytes, freed);
+        progress.schedule.assembled(segment, assembled.batches.len(), assembled.bytes, freed, rest.is_none());
+        progress.rest.extend(rest.map(|rest| (segment, rest)));
         progress.out.insert(segment, assembled);
         self.signals.work.notify_all();
         self.signals.ready.notify_all();

@@ -48,6 +48,9 @@ struct World {
     /// Bytes of the segments that were assembled and not taken.
     ready: BTreeMap<u64, u64>,
     assembled: u64,
+    /// How many parts are left of segments that are assembled in parts, and the one of which the next may begin.
+    parts: BTreeMap<u64, u64>,
+    due: Option<u64>,
     /// The most that were being assembled at once.
     most_assembling: usize,
     served: u64,
@@ -104,8 +107,10 @@ impl World {
                     self.reads.retain(|read| read != number);
                     self.set_aside += needs;
                 }
+                Task::Assemble(segment) if self.due == Some(*segment) => self.due = None,
                 Task::Assemble(segment) => {
                     assert_eq!(*segment, self.assembled, "segments are assembled once each, in order");
+                    self.parts.insert(*segment, if segment % 5 == 2 { 3 } else { 1 });
                     self.assembled += 1;
                 }
             }
@@ -153,8 +158,14 @@ impl World {
             }
             Task::Assemble(segment) => {
                 let rows: u64 = self.segments[&segment].iter().map(|(_, rows)| u64::from(*rows)).sum();
-                self.schedule.assembled(segment, 1, rows * ROW, rows * ROW);
-                self.ready.insert(segment, rows * ROW);
+                let left = self.parts.get_mut(&segment).unwrap();
+                *left -= 1;
+                // Rows are let go when nothing is left to be made of them.
+                let bytes = if segment % 5 == 2 { rows } else { rows * ROW };
+                let freed = if *left == 0 { rows * ROW } else { 0 };
+                self.schedule.assembled(segment, 1, bytes, freed, *left == 0);
+                self.ready.insert(segment, bytes);
+                self.held = self.held + bytes - freed;
             }
         }
         self.check();
@@ -219,6 +230,14 @@ impl World {
         } else {
             self.schedule.handed_out();
             self.held -= self.ready.remove(&next).unwrap();
+            if self.parts[&next] > 0 {
+                assert_eq!(self.schedule.next_out(), next, "the rest comes before the next segment");
+                self.due = Some(next);
+                self.begin();
+                assert!(self.due.is_none() || self.under_way.len() >= self.threads.max(1), "the rest begins at once");
+                self.check();
+                return false;
+            }
             let parts = self.segments.remove(&next).unwrap();
             self.served += parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
         }
@@ -314,6 +333,8 @@ impl Made<'_> {
             slots: BTreeMap::new(),
             ready: BTreeMap::new(),
             assembled: 0,
+            parts: BTreeMap::new(),
+            due: None,
             most_assembling: 0,
             served: 0,
             peak: 0,

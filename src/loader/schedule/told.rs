@@ -30,8 +30,8 @@ pub(crate) enum Task {
     Read(Read),
     /// Get rows of a row group: [`Schedule::extracted`](super::Schedule::extracted).
     Extract(Extraction),
-    /// Assemble the oldest segment that was planned and not assembled, of this number:
-    /// [`Schedule::assembled`](super::Schedule::assembled).
+    /// Assemble the segment of this number: the oldest that was planned and not begun, or one of which batches are
+    /// left. [`Schedule::assembled`](super::Schedule::assembled) comes of it.
     Assemble(u64),
 }
 

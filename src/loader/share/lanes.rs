@@ -191,8 +191,8 @@ impl Batches for Several {
 
 impl Walk for Lanes {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
-        let (mut batches, mut rows, mut of) = (Vec::new(), 0, None);
-        while batches.is_empty() || rows < target {
+        let (mut batches, mut rows, mut of, mut goes_on) = (Vec::new(), 0, None, true);
+        while goes_on && (batches.is_empty() || rows < target) {
             let (lane, plan) = match self.due() {
                 Ok(Some(due)) => due,
                 Err(error) if batches.is_empty() => return Err(error),
@@ -205,14 +205,15 @@ impl Walk for Lanes {
             if *of.get_or_insert(epoch) != epoch {
                 break;
             }
-            let filled = filled(|| plan.fill(step, &mut self.batch)).and_then(|()| each(&self.batch));
-            if let Err(error) = filled {
-                if batches.is_empty() {
+            let filled = filled(|| plan.fill(step, &mut self.batch));
+            goes_on = match filled.and_then(|()| each(&self.batch)) {
+                Ok(goes_on) => goes_on,
+                Err(error) if batches.is_empty() => {
                     self.marks.lock().failed = Some(lane);
                     return Err(error);
                 }
-                break;
-            }
+                Err(_) => break,
+            };
             rows += self.batch.rows.len() as u64;
             progress.lane.next += 1;
             batches.push((plan, step));
@@ -249,7 +250,7 @@ mod tests {
     /// For each batch its rank, epoch and step, in the order of the walk.
     fn walk(mut lanes: Lanes) -> Vec<(u32, u64, u64)> {
         let mut found = Vec::new();
-        while let Some(range) = lanes.next_range(30, &mut |_| Ok(())).unwrap() {
+        while let Some(range) = lanes.next_range(30, &mut |_| Ok(true)).unwrap() {
             for b in range.batches {
                 let mut batch = BatchPlan::default();
                 let rank = range.all.fill(b, &mut batch).unwrap();
@@ -290,7 +291,7 @@ mod tests {
     fn a_lane_that_was_left_is_walked_no_more() {
         let mut lanes = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
         let marks = lanes.marks();
-        lanes.next_range(20, &mut |_| Ok(())).unwrap();
+        lanes.next_range(20, &mut |_| Ok(true)).unwrap();
         let mut seen = Vec::new();
         while let Some(mark) = marks.pop() {
             seen.push(mark);
@@ -308,7 +309,7 @@ mod tests {
         let mut calls = 0;
         let mut refuse = |_: &BatchPlan| {
             calls += 1;
-            if calls == 4 { Err(Error::new(ErrorKind::OutOfRange, "no such row")) } else { Ok(()) }
+            if calls == 4 { Err(Error::new(ErrorKind::OutOfRange, "no such row")) } else { Ok(true) }
         };
         assert_eq!(lanes.next_range(1000, &mut refuse).unwrap().unwrap().batches, 0..3);
         assert_eq!(marks.failed(), None);
