@@ -104,19 +104,31 @@ pub(crate) struct Epochs {
     next: u64,
     /// Epochs to serve, the current one included; `None` is without end.
     left: Option<u64>,
-    /// Epochs without a step since the last one with any.
-    empty: u32,
+    empty: Empty,
     plans: Option<Arc<EpochBatches>>,
     batch: BatchPlan,
 }
 
-/// After so many epochs of packs without a step there will be none with any.
-const MOST_EMPTY: u32 = 64;
+/// Counts epochs without a step: after one there are only such, but for packs, of which a few more or less are made.
+#[derive(Debug, Default)]
+pub(crate) struct Empty(u32);
+
+impl Empty {
+    /// After so many epochs of packs without a step there will be none with any.
+    pub(crate) const MOST: u32 = 64;
+
+    /// Whether there is none with any after an epoch of so many steps.
+    pub(crate) fn is_last(&mut self, steps: u64, sampler: &DistributedSampler) -> bool {
+        self.0 = if steps > 0 { 0 } else { self.0 + 1 };
+        let rank = sampler.part_of().map_or(sampler, |part| &part.rank);
+        self.0 > if rank.packed().is_some() { Self::MOST } else { 0 }
+    }
+}
 
 impl Epochs {
     /// Starts at batch `next` of `epoch`, or at the first that is left of it.
     pub(crate) fn new(samplers: Arc<[DistributedSampler]>, epoch: u64, next: u64, epochs: Option<u64>) -> Self {
-        Self { samplers, epoch, next, left: epochs, empty: 0, plans: None, batch: BatchPlan::default() }
+        Self { samplers, epoch, next, left: epochs, empty: Empty::default(), plans: None, batch: BatchPlan::default() }
     }
 
     /// The plans of the epoch that the next batch is from.
@@ -133,11 +145,8 @@ impl Epochs {
             if self.next < plans.count() {
                 return Ok(Some(plans));
             }
-            self.empty = if plans.count() > 0 { 0 } else { self.empty + 1 };
-            // After an epoch without a step there are only such, but for packs, of which a few more or less are made.
-            let most =
-                if self.samplers.first().is_some_and(|sampler| sampler.packed().is_some()) { MOST_EMPTY } else { 0 };
-            let Some(epoch) = self.epoch.checked_add(1).filter(|_| self.empty <= most) else {
+            let is_last = self.samplers.first().is_none_or(|sampler| self.empty.is_last(plans.count(), sampler));
+            let Some(epoch) = self.epoch.checked_add(1).filter(|_| !is_last) else {
                 self.left = Some(0);
                 return Ok(None);
             };

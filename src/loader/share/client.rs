@@ -14,6 +14,7 @@ use crate::loader::assemble::Assembled;
 use crate::loader::control::{closed, timed_out};
 use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::part::Part;
+use crate::loader::walk::Empty;
 use crate::loader::{Batch, LoaderStats, NextBatch, Packs};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
@@ -277,7 +278,13 @@ impl Client {
         for _ in 0..parcel.batches {
             let About { epoch, step, steps, row_ids, substituted, pads, packs } =
                 About::parse(&mut about, rows - first)?;
-            let due = (at.place.epoch, at.place.batch.max(at.sampler.first_step(at.place.epoch)));
+            let mut due = (at.place.epoch, at.place.batch.max(at.sampler.first_step(at.place.epoch)));
+            for _ in 0..Empty::MOST {
+                if due.0 >= epoch || at.sampler.steps_of(due.0) > due.1 {
+                    break;
+                }
+                due = (due.0 + 1, at.sampler.first_step(due.0 + 1));
+            }
             if (epoch, step) != due {
                 let message = format!("the reader sent step {step} of epoch {epoch}, and not {} of {}", due.1, due.0);
                 return Err(Error::new(ErrorKind::Internal, message));

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::loader::walk::{BatchRange, Batches, Each, Walk, filled};
+use crate::loader::walk::{BatchRange, Batches, Each, Empty, Walk, filled};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 
@@ -84,6 +84,7 @@ impl Marks {
 struct Progress {
     lane: Lane,
     plan: Option<Arc<EpochPlan>>,
+    empty: Empty,
     over: bool,
 }
 
@@ -101,7 +102,8 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn new(lanes: Vec<Lane>, stretch: u64) -> Self {
         let marks = Marks(Arc::new(Mutex::new(Log { left: vec![false; lanes.len()], ..Log::default() })));
-        let lanes = lanes.into_iter().map(|lane| Progress { lane, plan: None, over: false }).collect();
+        let lanes =
+            lanes.into_iter().map(|lane| Progress { lane, plan: None, empty: Empty::default(), over: false }).collect();
         Self { lanes, marks, stretch: stretch.max(1), current: 0, batch: BatchPlan::default() }
     }
 
@@ -126,7 +128,8 @@ impl Lanes {
                 self.current = number;
             }
             let number = self.current;
-            let Some(Progress { lane, plan, over }) = self.lanes.get_mut(number) else { return Ok(None) };
+            let Some(progress) = self.lanes.get_mut(number) else { return Ok(None) };
+            let Progress { lane, plan, empty, over } = progress;
             if lane.end.is_some_and(|end| lane.epoch >= end) {
                 *over = true;
                 self.marks.lock().marks.push_back(Mark::End(number));
@@ -148,14 +151,9 @@ impl Lanes {
             if lane.next < plan.steps() {
                 return Ok(Some((number, Arc::clone(plan))));
             }
-            // After an epoch without a step there are only such.
-            let next = lane.epoch.checked_add(1).filter(|_| plan.steps() > 0);
-            let Progress { lane, plan, over } = match self.lanes.get_mut(number) {
-                Some(progress) => progress,
-                None => return Ok(None),
-            };
-            match next {
-                Some(epoch) => (lane.epoch, lane.next, *plan) = (epoch, 0, None),
+            let is_last = empty.is_last(plan.steps(), &lane.sampler);
+            match lane.epoch.checked_add(1).filter(|_| !is_last) {
+                Some(epoch) => (lane.epoch, lane.next, progress.plan) = (epoch, 0, None),
                 None => {
                     *over = true;
                     self.marks.lock().marks.push_back(Mark::End(number));

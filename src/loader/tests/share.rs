@@ -1004,6 +1004,30 @@ fn packs(rows: u64) -> (tempfile::TempDir, Dataset, Arc<Packed>) {
 }
 
 #[test]
+fn ranks_that_share_a_reader_pass_over_epochs_of_packs_without_a_step() {
+    in_time(|| {
+        let (_dir, dataset, packed) = packs(21);
+        let of_rank = |rank| {
+            let shard = Shard::new(rank, 10).unwrap().with_tail(Tail::Drop);
+            DistributedSampler::of_packs(Arc::clone(&packed), shard, 1, None).unwrap()
+        };
+        let steps: Vec<u64> = (0..40).map(|epoch| of_rank(0).steps_of(epoch)).collect();
+        assert!(steps.contains(&0) && steps.contains(&1), "{steps:?}");
+        let share = share(2);
+        let open = |rank| {
+            let builder = Loader::builder(&dataset, of_rank(rank)).tokens("tokens").threads(1).epochs(40);
+            builder.share(share.clone()).build().unwrap()
+        };
+        all(vec![open(0), open(1)], |_, mut loader| {
+            for (epoch, steps) in steps.iter().enumerate() {
+                assert_eq!(loader.epoch().map(Result::unwrap).count() as u64, *steps, "epoch {epoch}");
+            }
+            assert!(loader.try_next().unwrap().is_none());
+        });
+    });
+}
+
+#[test]
 fn a_rank_that_comes_back_in_a_later_epoch_of_packs_locks_nobody_up() {
     in_time(|| {
         let (_dir, dataset, packed) = packs(200);
