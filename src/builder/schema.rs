@@ -14,6 +14,7 @@ use super::partition::Partitions;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::Index;
 use rowdex_parquet::widens;
+use rowdex_projection::places_of;
 
 /// How the schemas of many files are brought together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -183,16 +184,15 @@ fn repeated(fields: &Fields) -> Option<&str> {
 /// Merges by name, in the order of `ours` and then of `theirs`.
 fn merge_fields(ours: &Fields, theirs: &Fields, mode: SchemaMode, top: bool) -> Result<Fields, Difference> {
     let mut merged = Vec::with_capacity(ours.len());
-    for (place, field) in ours.iter().enumerate() {
-        let same_place = theirs.get(place).filter(|other| other.name() == field.name());
-        let other = same_place.or_else(|| theirs.find(field.name()).map(|(_, other)| other));
-        merged.push(match (other, mode) {
+    let (of_ours, of_theirs) = (places_of(ours, theirs), places_of(theirs, ours));
+    for (field, place) in ours.iter().zip(of_ours) {
+        merged.push(match (place.and_then(|place| theirs.get(place)), mode) {
             (Some(other), _) => merge_field(field, other, mode)?,
             (None, SchemaMode::Union) => nullable(field),
             (None, SchemaMode::Strict) => return Err(Difference::at(field, top, "is missing")),
         });
     }
-    for field in theirs.iter().filter(|field| ours.find(field.name()).is_none()) {
+    for (field, _) in theirs.iter().zip(of_theirs).filter(|(_, place)| place.is_none()) {
         match mode {
             SchemaMode::Union => merged.push(nullable(field)),
             SchemaMode::Strict => return Err(Difference::at(field, top, "is new")),

@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_projection::places_of;
 use rowdex_rows::{encode, record_batch, view_bytes};
 
 /// Brings a decoded batch, or rows taken from one, to the types that are served.
@@ -51,7 +52,7 @@ pub(super) fn constant(value: Option<&str>, field: &Field, rows: usize, limit: u
         let message = format!("the partition value {value:?} is not of type {}", field.data_type());
         Error::new(ErrorKind::Schema, message).with_column(field.name()).with_source(error)
     };
-    let Some(text) = value else { return Ok(new_null_array(field.data_type(), rows)) };
+    let Some(text) = value else { return nulls(field.data_type(), rows, field.name(), limit) };
     if (text.len() as u64).saturating_mul(rows as u64) > limit {
         let message = format!("the partition value takes more than {limit} bytes in {rows} rows");
         return Err(Error::new(ErrorKind::TooLarge, message).with_column(field.name()));
@@ -77,13 +78,15 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
         Ok::<_, Error>(values)
     };
     match (array.data_type(), want) {
+        (DataType::Null, _) => nulls(want, array.len(), path, limit),
         (DataType::Struct(_), DataType::Struct(fields)) => {
             let array = array.as_struct();
-            let child = |field: &FieldRef| match array.column_by_name(field.name()) {
-                Some(values) => below(values, field),
-                None => Ok(new_null_array(field.data_type(), array.len())),
+            let child = |(field, place): (&FieldRef, Option<usize>)| match place {
+                Some(place) => below(array.column(place), field),
+                None => nulls(field.data_type(), array.len(), &format!("{path}.{}", field.name()), limit),
             };
-            let columns = fields.iter().map(child).collect::<Result<Vec<_>>>()?;
+            let places = places_of(fields, array.fields());
+            let columns = fields.iter().zip(places).map(child).collect::<Result<Vec<_>>>()?;
             let adapted =
                 StructArray::try_new_with_length(fields.clone(), columns, array.nulls().cloned(), array.len());
             Ok(Arc::new(adapted.map_err(mismatch)?))
@@ -166,9 +169,54 @@ fn list_view<O: OffsetSizeTrait>(
     Ok(Arc::new(adapted.map_err(mismatch)?))
 }
 
-/// Measures views before they are copied: many may share one long value.
+/// So many nulls. They are measured first, because one of a long type takes as much as a value.
+pub(super) fn nulls(data_type: &DataType, rows: usize, path: &str, limit: u64) -> Result<ArrayRef> {
+    let bytes = null_bytes(data_type, rows as u64);
+    if bytes > limit {
+        let message = format!("{rows} nulls of its type take {bytes} bytes, more than the {limit} possible");
+        return Err(Error::new(ErrorKind::TooLarge, message)
+            .with_column(path)
+            .with_hint("allow more memory, ask for fewer columns, or write smaller row groups"));
+    }
+    Ok(new_null_array(data_type, rows))
+}
+
+/// Bytes of the values of so many nulls, those without a width left out.
+fn null_bytes(data_type: &DataType, rows: u64) -> u64 {
+    match data_type {
+        DataType::FixedSizeBinary(size) => rows.saturating_mul(u64::try_from(*size).unwrap_or(0)),
+        DataType::FixedSizeList(item, size) => {
+            null_bytes(item.data_type(), rows.saturating_mul(u64::try_from(*size).unwrap_or(0)))
+        }
+        DataType::Struct(fields) => {
+            fields.iter().map(|field| null_bytes(field.data_type(), rows)).fold(0, u64::saturating_add)
+        }
+        other => rows.saturating_mul(other.primitive_width().unwrap_or(0) as u64),
+    }
+}
+
+/// Bytes of the strings that the keys of a dictionary stand for, each as often as it comes; `None` of other values.
+fn spelled_bytes(array: &dyn Array) -> Option<u64> {
+    let dictionary = array.as_any_dictionary_opt()?;
+    let values = dictionary.values();
+    let lengths: Vec<u64> = match values.data_type() {
+        DataType::Utf8 => values.as_string::<i32>().offsets().lengths().map(|length| length as u64).collect(),
+        DataType::LargeUtf8 => values.as_string::<i64>().offsets().lengths().map(|length| length as u64).collect(),
+        DataType::Binary => values.as_binary::<i32>().offsets().lengths().map(|length| length as u64).collect(),
+        DataType::LargeBinary => values.as_binary::<i64>().offsets().lengths().map(|length| length as u64).collect(),
+        DataType::Utf8View => values.as_string_view().views().iter().map(|view| u64::from(*view as u32)).collect(),
+        DataType::BinaryView => values.as_binary_view().views().iter().map(|view| u64::from(*view as u32)).collect(),
+        DataType::FixedSizeBinary(size) => vec![u64::try_from(*size).unwrap_or(0); values.len()],
+        _ => return None,
+    };
+    let keys = dictionary.normalized_keys().into_iter().enumerate();
+    let valid = keys.filter(|(row, _)| array.is_valid(*row));
+    Some(valid.filter_map(|(_, key)| lengths.get(key)).fold(0, |bytes, length| bytes.saturating_add(*length)))
+}
+
+/// Measures views and dictionaries before they are copied: many rows may share one long value.
 fn copied_bytes(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -> Result<()> {
-    let Some(bytes) = view_bytes(array.as_ref()) else { return Ok(()) };
+    let Some(bytes) = view_bytes(array.as_ref()).or_else(|| spelled_bytes(array.as_ref())) else { return Ok(()) };
     let (limit, hint) = match want {
         DataType::Utf8View | DataType::BinaryView => return Ok(()),
         DataType::Utf8 | DataType::Binary if limit > i32::MAX as u64 => {

@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, Field};
 
 use super::FileMetadata;
 use super::types::leaf_count;
-use rowdex_projection::{Projection, children, view_of};
+use rowdex_projection::{Projection, children, places_of, view_of};
 
 /// Whether a string or binary column is better decoded as views, for [`Projection::with_views`]: if its values are
 /// long, or repeat through a dictionary. One file speaks for its dataset.
@@ -98,8 +98,8 @@ fn select(from: &DataType, want: &DataType, at: &mut usize, leaves: &mut Vec<usi
     match (from, want) {
         (DataType::Struct(have), DataType::Struct(wanted)) => {
             let (start, before) = (*at, leaves.len());
-            for field in have {
-                match wanted.iter().find(|child| child.name() == field.name()) {
+            for (field, place) in have.iter().zip(places_of(have, wanted)) {
+                match place.and_then(|place| wanted.get(place)) {
                     Some(child) => select(field.data_type(), child.data_type(), at, leaves),
                     None => *at += leaf_count(field.data_type()),
                 }

@@ -21,7 +21,7 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 
 pub use self::end::{Footer, read_end};
 
-use self::checks::{check, look_ahead, pages_make_sense};
+use self::checks::{check, is_structure, look_ahead, pages_make_sense};
 use self::measure::{Measure, measures};
 use super::chunks::{Chunks, ColumnChunk, RowGroup};
 use super::direct::ValuePlaces;
@@ -262,23 +262,25 @@ impl FileMetadata {
 
     /// Where the positions of a row group's pages are; `None` if the file has none that can be read.
     pub(super) fn page_positions(&self, row_group: usize) -> Option<Range<u64>> {
+        let ranges = self.page_positions_of_columns(row_group)?;
+        let (start, end) = (ranges.iter().map(|range| range.start).min()?, ranges.iter().map(|range| range.end).max()?);
+        (end - start <= MAX_INDEX).then_some(start..end)
+    }
+
+    fn page_positions_of_columns(&self, row_group: usize) -> Option<Vec<Range<u64>>> {
         let group = self.group(row_group)?;
         let index_range = |column: ColumnChunk<'_>| {
             let start = u64::try_from(column.offset_index_offset()?).ok()?;
             let end = start.checked_add(u64::try_from(column.offset_index_length()).ok()?)?;
             (start < end && end <= self.inner.file_size).then_some(start..end)
         };
-        let ranges: Option<Vec<Range<u64>>> = group.columns().map(index_range).collect();
-        let ranges = ranges?;
-        let (start, end) = (ranges.iter().map(|range| range.start).min()?, ranges.iter().map(|range| range.end).max()?);
-        (end - start <= MAX_INDEX).then_some(start..end)
+        group.columns().map(index_range).collect()
     }
 
     fn read_pages(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<PagePositions>> {
         let Some(group) = self.group(row_group) else { return Ok(None) };
-        if self.page_positions(row_group).is_none() {
-            return Ok(None);
-        }
+        let columns = self.page_positions_of_columns(row_group).filter(|_| self.page_positions(row_group).is_some());
+        let Some(columns) = columns else { return Ok(None) };
         let alone = self.alone(group)?;
         let parsed: Result<Option<ParquetMetaData>> = (|| {
             let wrap = |error| parquet_error("the page positions", error);
@@ -294,6 +296,19 @@ impl FileMetadata {
                     DecodeResult::Finished => return Ok(None),
                     DecodeResult::NeedsData(ranges) => {
                         let bytes = read_exactly(bytes, &ranges)?;
+                        let is_whole = |column: &Range<u64>| {
+                            let holds = |range: &Range<u64>| range.start <= column.start && column.end <= range.end;
+                            let found = ranges.iter().zip(&bytes).find(|(range, _)| holds(range));
+                            let part = found.and_then(|(range, bytes)| {
+                                let [start, end] = [column.start, column.end].map(|at| (at - range.start) as usize);
+                                bytes.get(start..end)
+                            });
+                            part.is_some_and(is_structure)
+                        };
+                        // The parser takes memory for as many positions as are told before it reads one.
+                        if !columns.iter().all(is_whole) {
+                            return Ok(None);
+                        }
                         decoder.push_ranges(ranges, bytes).map_err(wrap)?;
                     }
                 }

@@ -76,13 +76,7 @@ impl Projection {
             wide => Arc::new(field.as_ref().clone().with_data_type(wide)),
         });
         let output = Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()));
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        let before = schema.fields().iter().map(|field| {
-            let seen = seen.entry(field.name()).or_default();
-            *seen += 1;
-            *seen - 1
-        });
-        let before: Vec<usize> = before.collect();
+        let before = occurrences(schema.fields());
         let occurrence = columns.iter().map(|&column| before[column]).collect();
         Self { internal: Arc::clone(&output), output, occurrence }
     }
@@ -135,22 +129,43 @@ impl Projection {
     /// For every output column, the place in `fields` of the column that it is served from, if that is there.
     #[doc(hidden)]
     pub fn places_in(&self, fields: &Fields) -> Vec<Option<usize>> {
-        /// So few are compared faster than hashed.
-        const FEW: usize = 16;
-        let wanted = self.output.fields().iter().zip(self.occurrence.iter());
-        if fields.len() <= FEW || wanted.len() <= 1 {
-            let place = |(field, occurrence): (&FieldRef, &usize)| {
-                let same_name = fields.iter().enumerate().filter(|(_, known)| known.name() == field.name());
-                same_name.map(|(place, _)| place).nth(*occurrence)
-            };
-            return wanted.map(place).collect();
-        }
-        let mut by_name: HashMap<&str, Vec<usize>> = HashMap::with_capacity(fields.len());
-        for (place, field) in fields.iter().enumerate() {
-            by_name.entry(field.name()).or_default().push(place);
-        }
-        wanted.map(|(field, occurrence)| by_name.get(field.name().as_str())?.get(*occurrence).copied()).collect()
+        places(self.output.fields().iter().zip(self.occurrence.iter().copied()), fields)
     }
+}
+
+/// For every wanted field, the place in `fields` of the one with its name, if that is there: of several with one name,
+/// the first of the wanted ones is the first of those.
+#[doc(hidden)]
+pub fn places_of(wanted: &Fields, fields: &Fields) -> Vec<Option<usize>> {
+    places(wanted.iter().zip(occurrences(wanted)), fields)
+}
+
+/// For every field, how many before it have its name.
+fn occurrences(fields: &Fields) -> Vec<usize> {
+    let mut seen: HashMap<&str, usize> = HashMap::with_capacity(fields.len());
+    let before = fields.iter().map(|field| {
+        let seen = seen.entry(field.name()).or_default();
+        *seen += 1;
+        *seen - 1
+    });
+    before.collect()
+}
+
+fn places<'a>(wanted: impl ExactSizeIterator<Item = (&'a FieldRef, usize)>, fields: &Fields) -> Vec<Option<usize>> {
+    /// So few are compared faster than hashed.
+    const FEW: usize = 16;
+    if fields.len() <= FEW || wanted.len() <= 1 {
+        let place = |(field, occurrence): (&FieldRef, usize)| {
+            let same_name = fields.iter().enumerate().filter(|(_, known)| known.name() == field.name());
+            same_name.map(|(place, _)| place).nth(occurrence)
+        };
+        return wanted.map(place).collect();
+    }
+    let mut by_name: HashMap<&str, Vec<usize>> = HashMap::with_capacity(fields.len());
+    for (place, field) in fields.iter().enumerate() {
+        by_name.entry(field.name()).or_default().push(place);
+    }
+    wanted.map(|(field, occurrence)| by_name.get(field.name().as_str())?.get(occurrence).copied()).collect()
 }
 
 /// The view type that holds the same values, for the types that have one and are not one.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::FieldRef;
 
 use super::alone::Alone;
@@ -124,7 +124,7 @@ impl GroupDecoder<'_> {
         let column = |(made, field): (&Made<'_>, &FieldRef)| {
             let array = match *made {
                 Made::Constant(value) => adapt::constant(value, field, rows, limit)?,
-                Made::Null => new_null_array(field.data_type(), rows),
+                Made::Null => adapt::nulls(field.data_type(), rows, field.name(), limit)?,
                 Made::Decoded(place) => {
                     let array =
                         decoded.get(place).ok_or_else(|| Error::new(ErrorKind::Internal, "a column is lost"))?;

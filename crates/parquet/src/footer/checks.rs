@@ -34,6 +34,11 @@ pub(super) fn look_ahead(footer: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Whether these bytes begin with a structure, with no list longer than they are.
+pub(super) fn is_structure(bytes: &[u8]) -> bool {
+    Reader::new(bytes).skip_value(STRUCT).is_some()
+}
+
 /// The deepest nesting of a flattened schema tree, in which every group is followed by as many fields as it counts.
 fn schema_depth(reader: &mut Reader<'_>) -> Option<usize> {
     let (kind, count) = reader.list()?;
