@@ -98,10 +98,10 @@ class DataModule(LightningDataModule):
             return self._packed
         else:
             loader = self._kind(_Training)(source, **sampling, **self._options_of("train"))
-            if isinstance(loader, _Training):
+            if isinstance(loader, (_Training, _SameBatches)):
                 loader._module = self
-                if self._packs:
-                    self._ask_again(loader)
+            if isinstance(loader, _Training) and self._packs:
+                self._ask_again(loader)
         if isinstance(loader, (Loader, _Samples)):
             self._go_on(loader)
         return loader
@@ -171,6 +171,7 @@ class DataModule(LightningDataModule):
                 loader.set_epoch(fit.epoch_progress.current.processed)
             return
         loader.load_state_dict(states[0])
+        _end_epoch(self, loader)
         progress = fit.epoch_loop.batch_progress.current
         if fit.restarting and progress.ready > 0:
             # Not all of the counters have counted the last batch, if it was being finished when the state was saved.
@@ -211,6 +212,7 @@ class _Samples:
         self._batches = _torch.BatchSampler(dataset, **sampling)
         self._loader: Any = torch.utils.data.DataLoader(dataset, **{"batch_sampler": self._batches, **making})
         self._same = bool(getattr(module.trainer, "overfit_batches", 0))
+        self._goes_on = False
         # After the step that was handed out last, and before it.
         self._after: dict[str, str] | None = None
         self._before: dict[str, str] | None = None
@@ -219,8 +221,13 @@ class _Samples:
         return len(self._batches)
 
     @property
+    def epoch(self) -> int:
+        """The epoch that comes."""
+        return self._batches.sampler.epoch
+
+    @property
     def steps_left(self) -> int:
-        """How many batches are left of the epoch that comes."""
+        """How many batches are left of it."""
         return self._batches.sampler.steps_left
 
     def set_epoch(self, epoch: int) -> None:
@@ -229,7 +236,8 @@ class _Samples:
     def __iter__(self) -> Iterator[Any]:
         sampler = self._batches.sampler
         if self._same:
-            sampler.set_epoch(0)
+            _begin_again(sampler, self._goes_on)
+            self._goes_on = False
         epoch, first = sampler.epoch, len(self) - sampler.steps_left
         _counted.check(self, epoch, first)
         self._after = sampler._state(epoch, first)
@@ -245,6 +253,27 @@ class _Samples:
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
         self._batches.load_state_dict(state_dict)
         self._after = self._before = None
+        self._goes_on = True
+        _end_epoch(self._module, self)
+
+
+def _end_epoch(module: DataModule, rows: Any) -> None:
+    """Goes to the next epoch if Lightning has ended the one of the state before its rows did, as it does with
+    ``limit_train_batches``.
+    """
+    if module.trainer is None:
+        return
+    batches = module.trainer.fit_loop.epoch_loop.batch_progress
+    is_over = batches.is_last_batch and _counted.steps_done(batches.current) == batches.current.ready
+    if is_over and rows.steps_left < len(rows):
+        rows.set_epoch(rows.epoch + 1)
+
+
+def _begin_again(rows: Any, goes_on: bool) -> None:
+    """Has epoch 0 come again. One that was resumed goes on where it was, unless another epoch came in between."""
+    if not goes_on:
+        rows.set_epoch(1)
+    rows.set_epoch(0)
 
 
 def _within_step(module: DataModule) -> bool:
@@ -277,16 +306,30 @@ class _Training(_Loader):
     def state_dict(self) -> dict[str, str]:
         return self._before if self._before is not None and _within_step(self._module) else super().state_dict()
 
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        super().load_state_dict(state_dict)
+        _end_epoch(self._module, self)
+
 
 class _SameBatches(Loader):
     """A loader of which every epoch is the first one, and that says nothing of a sampler: where batches are to be
     overfitted, Lightning replaces each sampler that is not PyTorch's ``SequentialSampler``.
     """
 
+    _module: DataModule | None = None
+    _goes_on = False
+
     def _begin(self) -> Any:
         self._loaded_epoch = None
-        self.set_epoch(0)
+        _begin_again(self, self._goes_on)
+        self._goes_on = False
         return super()._begin()
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        super().load_state_dict(state_dict)
+        self._goes_on = True
+        if self._module is not None:
+            _end_epoch(self._module, self)
 
     @property
     def sampler(self) -> DistributedSampler:

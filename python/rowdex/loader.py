@@ -400,6 +400,8 @@ class Loader:
             StateError: if it is from another order, dataset or seed; the loader is then unchanged.
         """
         call(library.loader_resume, self._loader.get(), state_text(state_dict))
+        # An iteration of which no batch was asked for yet begins there.
+        self._begun = None
         self._failed.clear()
         if self._mapping is not None:
             self._mapping.close()

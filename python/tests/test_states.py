@@ -125,3 +125,18 @@ def test_a_damaged_state_is_refused_and_one_of_version_1_is_not(index: str) -> N
     first = ":".join(["rowdex-state-v1", *state.split(":")[1:4]])
     sampler.load_state_dict({"state": first})
     assert sampler.state_dict() == {"state": state}
+
+
+def test_an_iteration_without_a_batch_yet_begins_at_a_state_that_is_loaded(index: str) -> None:
+    def loader() -> rowdex.Loader:
+        return rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=10, seed=3, output="numpy")
+
+    told = loader()
+    told.set_epoch(2)
+    batches = iter(told)
+    next(batches), next(batches)
+    state, expected = told.state_dict(), [batch["id"].tolist() for batch in batches]
+    found = loader()
+    begun = iter(found)
+    found.load_state_dict(state)
+    assert [batch["id"].tolist() for batch in begun] == expected

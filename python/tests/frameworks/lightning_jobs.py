@@ -157,6 +157,27 @@ def overfits(index: str) -> dict[str, Any]:
     return {"found": model.epochs, "plain": plain(index, 1), "evaluated": model.evaluated}
 
 
+def resumes_everywhere(index: str, folder: str, steps: int, workers: int, **options: Any) -> list[Any]:
+    """A run of three epochs that saves a checkpoint after each of them and every few steps, and for each checkpoint the
+    batches of all of its epochs, as many as were left.
+    """
+    data = rowdex.torch.Dataset(index, ["id", "x", "y"]) if workers else rowdex.Dataset(index)
+    saved = [
+        ModelCheckpoint(folder, "{step}-within", save_top_k=-1, every_n_train_steps=steps),
+        ModelCheckpoint(folder, "{step}-end", save_top_k=-1, every_n_epochs=1, save_on_train_epoch_end=True),
+    ]
+    whole = Model()
+    run = trainer(max_epochs=3, enable_checkpointing=True, callbacks=saved, **options)
+    run.fit(whole, datamodule=module(index, train=data, workers=workers))
+    found: list[Any] = [whole.epochs]
+    for path in sorted(pathlib.Path(folder).glob("*.ckpt")):
+        model = Model()
+        resumed = trainer(max_epochs=3, **options)
+        resumed.fit(model, datamodule=module(index, train=data, workers=workers), ckpt_path=path)
+        found.append([path.name, model.epochs])
+    return found
+
+
 def shares(index: str) -> dict[str, Any]:
     """All loaders of a rank under one name, and windows of a batch: validation is within the epochs of training."""
     model = Model()

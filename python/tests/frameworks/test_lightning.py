@@ -163,6 +163,20 @@ def test_batches_to_overfit_are_the_same_ones_in_every_epoch(jobs: Jobs) -> None
     }
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("options", [{"limit_train_batches": 4}, {"overfit_batches": 4}, {}])
+def test_epochs_that_lightning_ends_early_are_followed_by_the_next_ones_after_a_checkpoint(
+    jobs: Jobs, tmp_path: pathlib.Path, options: dict[str, int], workers: int
+) -> None:
+    case = {"index": INDEX, "folder": str(tmp_path), "steps": 2 if options else 50, "workers": workers, **options}
+    ((whole, *resumed),) = jobs.run("resumes_everywhere", world=1, **case)
+    left = [batch for epoch in whole for batch in epoch]
+    assert len(resumed) >= 6
+    for name, epochs in resumed:
+        step = int(name.split("=")[1].split("-")[0])
+        assert [batch for epoch in epochs for batch in epoch] == left[step:], name
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux")
 def test_ranks_share_the_readers_of_training_and_validation(jobs: Jobs) -> None:
     ranks = jobs.run("shares", index=INDEX)
