@@ -148,7 +148,10 @@ impl Planner {
         let expr = expr
             .transform_up(|expr| {
                 deadline.check()?;
-                divided(expr, own)?.transform_data(|expr| keyed(expr, own))?.transform_data(|expr| written.adapt(expr))
+                divided(expr, own)?
+                    .transform_data(|expr| keyed(expr, own))?
+                    .transform_data(rounded)?
+                    .transform_data(|expr| written.adapt(expr))
             })
             .map(|done| done.data)
             .and_then(|expr| simplifier.rules().coerce(expr, own))
@@ -320,6 +323,23 @@ fn keyed(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
         data_type = below;
     }
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
+}
+
+/// To how many digits decimals are rounded, as the number that the function wants: it makes their type by it, and does
+/// not see it through a cast, which is taken away only when that type is known.
+fn rounded(expr: Expr) -> Fallible<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == "round" && args.len() == 2 => {
+            let digits = worked_out(args[1].clone()).ok().map(|digits| digits.data);
+            if let Some(Expr::Literal(digits, _)) = digits
+                && let Ok(digits) = digits.cast_to(&DataType::Int32)
+            {
+                args[1] = lit(digits);
+            }
+            Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
+        }
+        other => Transformed::no(other),
+    })
 }
 
 /// The key of a map as it is written, in the type of its keys.

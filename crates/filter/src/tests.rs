@@ -563,3 +563,27 @@ fn keys_of_maps_are_of_their_type() {
         assert!(error.to_string().contains("the keys of the map are of type Int32"), "{text}: {error}");
     }
 }
+
+#[test]
+fn decimals_are_rounded_to_any_number_of_digits() {
+    let cents = Decimal128Array::from(vec![Some(1994), Some(1995), Some(-1995), None, Some(2050)]);
+    let column: ArrayRef = Arc::new(cents.with_precision_and_scale(10, 2).unwrap());
+    let digits: ArrayRef = Arc::new(Int32Array::from(vec![1, 1, 0, 0, 2]));
+    let batch = RecordBatch::try_from_iter_with_nullable([("price", column, true), ("k", digits, true)]).unwrap();
+    let cases: [(&str, &[usize]); 8] = [
+        ("round(price, 1) >= 20", &[1, 4]),
+        ("round(price, 1) = 19.9", &[0]),
+        ("round(price, 1 + 1) = 19.95", &[1]),
+        ("round(price, 0) = 20", &[0, 1]),
+        ("round(price) in (20, 21)", &[0, 1, 4]),
+        ("round(price, -1) = 20", &[0, 1, 4]),
+        ("round(price, k) between 19.9 and 20", &[0, 1]),
+        ("abs(round(price, 1)) + 1 > 20.95", &[1, 2, 4]),
+    ];
+    for (text, expected) in cases {
+        let condition = Condition::parse(&[text.to_owned()], &batch.schema());
+        let rows = condition.and_then(|condition| condition.over(&batch.schema())?.rows(&batch));
+        let rows = rows.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(rows.set_indices().collect::<Vec<_>>(), expected, "{text}");
+    }
+}
