@@ -20,7 +20,7 @@ use super::apart::Simplifier;
 use super::bounded::Deadline;
 use super::evaluated::{check_depth, compares, levels, planned, worked_out};
 use super::truth::term;
-use super::written::{Written, of_one_unit};
+use super::written::{UTC, Written, of_one_unit};
 use super::{Path, unfit, wrong};
 use rowdex_base::error::{Error, Remedy, Result};
 use rowdex_base::once::Once;
@@ -63,7 +63,10 @@ impl Functions {
             Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
             Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
         ];
-        Self { scalar, planners, options: ConfigOptions::new() }
+        let mut options = ConfigOptions::new();
+        // Otherwise `timestamptz` would be `timestamp`.
+        options.execution.time_zone = Some(UTC.to_owned());
+        Self { scalar, planners, options }
     }
 }
 

@@ -15,6 +15,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow::array::timezone::Tz;
+use arrow::compute::kernels::cast_utils::{string_to_datetime, string_to_time_nanoseconds};
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema, TimeUnit, i256};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue, plan_err};
@@ -25,6 +27,9 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 
 use super::evaluated::{compares, worked_out};
 use super::truth::term;
+
+/// What is an instant without saying of which zone, and the zone of columns without one.
+pub(super) const UTC: &str = "+00:00";
 
 type Fallible<T> = Result<T, DataFusionError>;
 
@@ -155,7 +160,7 @@ impl<'a> Written<'a> {
             (Expr::Literal(value, _), _) if data_type.is_decimal() => {
                 Ok(value.try_as_str().flatten().and_then(|text| among_text(text, &data_type)))
             }
-            _ => Ok(self.time(written, &data_type)),
+            _ => self.time(written, &data_type),
         }
     }
 
@@ -196,44 +201,43 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Of what has no column and is a time, or text that is one beside it.
-    fn time(&self, written: &Expr, data_type: &DataType) -> Option<Among> {
+    /// Of what has no column and is a time, or text that is one beside it. What has no zone is of the column's.
+    fn time(&self, written: &Expr, data_type: &DataType) -> Fallible<Option<Among>> {
         use DataType::{Date32, Time32, Time64, Timestamp};
-        let (finest, unit) = match data_type {
-            Time32(unit) | Time64(unit) => (Time64(TimeUnit::Nanosecond), nanoseconds(*unit)),
-            Timestamp(unit, zone) => (Timestamp(TimeUnit::Nanosecond, zone.clone()), nanoseconds(*unit)),
-            Date32 => (Timestamp(TimeUnit::Nanosecond, None), 86_400 * nanoseconds(TimeUnit::Second)),
-            _ => return None,
+        let zone = match data_type {
+            Timestamp(_, zone) => zone.as_deref(),
+            Date32 | Time32(_) | Time64(_) => None,
+            _ => return Ok(None),
         };
-        let fits = matches!(
-            (written.get_type(self.schema).ok()?, data_type),
-            (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View, Timestamp(..) | Time32(_) | Time64(_))
-                | (Time32(_) | Time64(_), Time32(_) | Time64(_))
-                | (Date32, Timestamp(_, None))
-                | (Timestamp(_, None), Date32 | Timestamp(..))
-                | (Timestamp(_, Some(_)), Timestamp(_, Some(_)))
-        );
-        if !fits {
-            return None;
-        }
-        let worked_out = |expr: &Expr, to: &DataType| match worked_out(cast(expr.clone(), to.clone())).ok()?.data {
-            Expr::Literal(value, _) => Some(value),
-            _ => None,
-        };
-        match worked_out(written, &finest) {
-            Some(ScalarValue::Time64Nanosecond(Some(ticks)) | ScalarValue::TimestampNanosecond(Some(ticks), _)) => {
-                let (ticks, unit) = (i128::from(ticks), i128::from(unit));
-                Some(among(ticks.div_euclid(unit), ticks.rem_euclid(unit) == 0, data_type))
-            }
-            Some(_) => None,
-            // Nanoseconds end in the year 2262, and other units do not.
-            None => match written {
-                Expr::Cast(Cast { expr, .. }) if matches!(**expr, Expr::Literal(ScalarValue::Utf8(_), _)) => {
-                    worked_out(expr, data_type).map(Among::At)
+        // Text is read as it is written: nanoseconds of 64 bits end in the year 2262, and have lost an offset.
+        let (text, of) = match written {
+            Expr::Cast(Cast { expr, field }) if matches!(**expr, Expr::Literal(ScalarValue::Utf8(_), _)) => {
+                match field.data_type() {
+                    of @ (Timestamp(TimeUnit::Nanosecond, _) | Time64(TimeUnit::Nanosecond)) => (&**expr, Some(of)),
+                    _ => (written, None),
                 }
+            }
+            _ => (written, None),
+        };
+        let Ok(Transformed { data: Expr::Literal(value, _), .. }) = worked_out(text.clone()) else { return Ok(None) };
+        let ticks = match (value.try_as_str().flatten(), of, data_type) {
+            (Some(text), None | Some(Time64(_)), Time32(_) | Time64(_)) => match string_to_time_nanoseconds(text) {
+                Ok(ticks) => Some(ticks.into()),
+                Err(_) => return plan_err!("'{text}' is no time of day: write one like '12:00' or '23:59:59.5'"),
+            },
+            (Some(text), None, Timestamp(..)) => read(text, zone)?,
+            (Some(text), Some(Timestamp(_, own)), Timestamp(..) | Date32) => read(text, own.as_deref().or(zone))?,
+            (Some(_), ..) => None,
+            (None, ..) => match (value.data_type(), data_type, zone) {
+                (Date32 | Timestamp(_, None), Timestamp(..), Some(zone)) => local(&value, zone)?,
+                (Time32(_) | Time64(_), Time32(_) | Time64(_), _)
+                | (Date32, Timestamp(..), _)
+                | (Timestamp(..), Timestamp(..) | Date32, _) => ticks(&value),
                 _ => None,
             },
-        }
+        };
+        let unit = i128::from(unit(data_type));
+        Ok(ticks.map(|ticks| among(ticks.div_euclid(unit), ticks.rem_euclid(unit) == 0, data_type)))
     }
 
     /// Brings times of day to nanoseconds where they are not all of one unit: DataFusion compares none of different
@@ -413,6 +417,52 @@ fn nearest(value: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> {
     let near = value.cast_to(data_type).ok()?;
     let (written, held) = (number(value)?, number(&near)?);
     (held.is_finite() && (held == 0.0) == (written == 0.0)).then_some(near)
+}
+
+/// The nanoseconds since 1970 of text, in a zone if it has no offset; nothing if it is no timestamp.
+fn read(text: &str, zone: Option<&str>) -> Fallible<Option<i128>> {
+    let zone = zone.unwrap_or(UTC);
+    let found = string_to_datetime(&zone.parse::<Tz>()?, text);
+    if found.is_err() && string_to_datetime(&UTC.parse::<Tz>()?, text).is_ok() {
+        return not_one(text, zone);
+    }
+    let second = i128::from(nanoseconds(TimeUnit::Second));
+    Ok(found.ok().map(|at| i128::from(at.timestamp()) * second + i128::from(at.timestamp_subsec_nanos())))
+}
+
+/// The nanoseconds since 1970 of a date or time of a zone.
+fn local(value: &ScalarValue, zone: &str) -> Fallible<Option<i128>> {
+    let Some(ticks) = ticks(value) else { return Ok(None) };
+    let second = i128::from(nanoseconds(TimeUnit::Second));
+    let Ok(seconds) = i64::try_from(ticks.div_euclid(second)) else { return Ok(None) };
+    let there = DataType::Timestamp(TimeUnit::Second, Some(zone.into()));
+    match ScalarValue::TimestampSecond(Some(seconds), None).cast_to(&there) {
+        Ok(ScalarValue::TimestampSecond(Some(at), _)) => Ok(Some(i128::from(at) * second + ticks.rem_euclid(second))),
+        _ => not_one(&value.to_string(), zone),
+    }
+}
+
+fn not_one<T>(time: &str, zone: &str) -> Fallible<T> {
+    plan_err!(
+        "the clocks of {zone} never show {time}, or twice: write it with an offset, as in \
+         timestamptz '2024-01-31 12:00:00+02:00'"
+    )
+}
+
+/// The nanoseconds of a date, time or timestamp.
+fn ticks(value: &ScalarValue) -> Option<i128> {
+    match value.cast_to(&DataType::Int64) {
+        Ok(ScalarValue::Int64(Some(count))) => Some(i128::from(count) * i128::from(unit(&value.data_type()))),
+        _ => None,
+    }
+}
+
+/// The nanoseconds of what dates, times and timestamps count.
+fn unit(of: &DataType) -> i64 {
+    match of {
+        DataType::Time32(unit) | DataType::Time64(unit) | DataType::Timestamp(unit, _) => nanoseconds(*unit),
+        _ => 86_400 * nanoseconds(TimeUnit::Second),
+    }
 }
 
 fn nanoseconds(unit: TimeUnit) -> i64 {

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -198,6 +197,11 @@ fn timestamps_and_dates_are_compared_with_finer_ones() {
         ("timestamp '2024-01-01 12:00:00'", day + 43_200 * UNIT),
         ("'2024-01-01 00:00:00.0005'", day + 500_000),
         ("timestamp '9999-12-31 00:00:00'", 253_402_214_400 * UNIT),
+        ("'9999-12-31'", 253_402_214_400 * UNIT),
+        ("date '9999-12-31'", 253_402_214_400 * UNIT),
+        ("'9999-12-31 00:00:00.0000005'", 253_402_214_400 * UNIT + 500),
+        ("'0001-01-01'", -62_135_596_800 * UNIT),
+        ("timestamptz '0001-01-01 02:00:00+02:00'", -62_135_596_800 * UNIT),
     ];
     let exact = [Some(day), Some(before), None, Some(0), Some(day + UNIT)];
     for zone in [None, Some("UTC")] {
@@ -219,16 +223,65 @@ fn timestamps_and_dates_are_compared_with_finer_ones() {
             ),
         ];
         for column in columns {
-            let is_finest =
-                matches!(column.data_type(), DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, _));
-            // Nanoseconds end before the year 9999.
-            let texts = if is_finest { &texts[..5] } else { &texts[..] };
-            agrees(&column, &exact, texts);
+            agrees(&column, &exact, &texts);
         }
     }
     let days = [Some(day), Some(-86_400 * UNIT), None, Some(day + 86_400 * UNIT)];
     let column: ArrayRef = Arc::new(Date32Array::from_iter(days.map(|of| of.map(|of| (of / UNIT / 86_400) as i32))));
     agrees(&column, &days, &texts[..4]);
+}
+
+#[test]
+fn times_with_an_offset_are_instants_and_others_those_of_the_zone_of_the_column() {
+    // 2024-07-01 00:00:00 in UTC, when New York is four hours behind.
+    let day = 1_719_792_000 * UNIT;
+    let hours = |hours: i128| day + hours * 3600 * UNIT;
+    let texts = [
+        ("timestamptz '2024-07-01 12:00:00+05:00'", hours(7)),
+        ("timestamp '2024-07-01 12:00:00+05:00'", hours(7)),
+        ("'2024-07-01 12:00:00+05:00'", hours(7)),
+        ("timestamptz '2024-07-01 12:00:00Z'", hours(12)),
+        ("timestamptz '2024-07-01 12:00:00'", hours(12)),
+        ("cast('2024-07-01 12:00:00.0000005' as timestamptz)", hours(12) + 500),
+        ("timestamp '2024-07-01 12:00:00'", hours(16)),
+        ("timestamp '2024-07-01 11:00:00' + interval '1 hour'", hours(16)),
+        ("'2024-07-01 12:00:00'", hours(16)),
+        ("date '2024-07-01'", hours(4)),
+        ("'2024-07-01'", hours(4)),
+        ("date '9999-12-31'", 253_402_214_400 * UNIT + 5 * 3600 * UNIT),
+    ];
+    let exact = [0, 4, 7, 8, 12, 13, 16, 17].map(|of| Some(hours(of)));
+    let micros = TimestampMicrosecondArray::from_iter(exact.map(|of| of.map(|of| (of / 1000) as i64)));
+    let nanos = TimestampNanosecondArray::from_iter(exact.map(|of| of.map(|of| of as i64)));
+    agrees(&(Arc::new(micros.clone().with_timezone("America/New_York")) as ArrayRef), &exact, &texts);
+    agrees(&(Arc::new(nanos.with_timezone("-04:00")) as ArrayRef), &exact, &texts[..11]);
+    // Without a zone a column counts in UTC.
+    agrees(&(Arc::new(micros) as ArrayRef), &exact, &texts[..6]);
+}
+
+#[test]
+fn a_time_that_the_zone_of_the_column_lacks_or_has_twice_is_refused() {
+    let micros = TimestampMicrosecondArray::from(vec![0]).with_timezone("America/New_York");
+    let column: ArrayRef = Arc::new(micros);
+    for text in ["timestamp '2024-03-10 02:30:00'", "'2024-11-03 01:30:00'", "timestamp '2024-11-03 01:30:00'"] {
+        let error = kept(&column, &format!("c > {text}")).unwrap_err().to_string();
+        assert!(error.contains("America/New_York") && error.contains("offset"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn text_that_is_no_time_of_day_is_refused_beside_one() {
+    let columns: [ArrayRef; 3] = [
+        Arc::new(Time64MicrosecondArray::from(vec![5])),
+        Arc::new(Time64NanosecondArray::from(vec![5])),
+        Arc::new(Time32SecondArray::from(vec![5])),
+    ];
+    for column in columns {
+        for text in ["c = '5'", "c > time '43200000000'", "c in ('12:00', '7')", "'3.5' < c", "c = 'noon'"] {
+            let error = kept(&column, text).unwrap_err().to_string();
+            assert!(error.contains("no time of day"), "{text}: {error}");
+        }
+    }
 }
 
 /// Values of 0.1, 3e38, infinity, NaN, 0.0, -infinity, null.
