@@ -179,7 +179,8 @@ impl Select {
     }
 
     /// Where the data is that conditions and splits by a column read, instead of where the index says. See
-    /// [`DatasetBuilder::with_root`](crate::dataset::DatasetBuilder::with_root).
+    /// [`DatasetBuilder::with_root`](crate::dataset::DatasetBuilder::with_root). The view says of the
+    /// data what its base says.
     #[must_use]
     pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = Some(root.into());

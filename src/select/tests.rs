@@ -144,6 +144,31 @@ fn a_view_in_another_folder_finds_the_data_and_names_its_base() {
 }
 
 #[test]
+fn a_view_is_made_where_the_data_of_its_base_is_gone_and_says_the_same_of_it() {
+    let folder = place();
+    std::fs::create_dir(folder.path().join("views")).unwrap();
+    let sample = || Select::new(open(&folder, "all.rdx")).sample(0.5, 1).with_time(UNIX_EPOCH);
+    let bytes = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    write(&folder, sample(), "views/before.rdx");
+    std::fs::rename(folder.path().join("data"), folder.path().join("moved")).unwrap();
+    assert_eq!(write(&folder, sample(), "views/x.rdx").root().path, "../data");
+    assert!(bytes("views/x.rdx") == bytes("views/before.rdx"));
+    let by_value = || Select::new(open(&folder, "all.rdx")).split_by("id", Side::Train, 0.5, 1);
+    assert!(by_value().write(folder.path().join("views/y.rdx")).is_err());
+    let view = write(&folder, by_value().with_root(folder.path().join("moved")), "views/y.rdx");
+    let dataset = Dataset::builder(view.clone()).with_root(folder.path().join("moved")).open().unwrap();
+    assert_eq!(dataset.take(&[0]).unwrap().num_rows(), 1);
+    // With all that leads there, too.
+    let away = folder.path().join("away");
+    std::fs::create_dir(&away).unwrap();
+    std::fs::rename(folder.path().join("all.rdx"), away.join("all.rdx")).unwrap();
+    assert_eq!(
+        write(&folder, Select::new(open(&folder, "away/all.rdx")).sample(0.5, 1), "z.rdx").root().path,
+        "away/data"
+    );
+}
+
+#[test]
 fn choices_that_cannot_be_are_refused() {
     let folder = place();
     let all = open(&folder, "all.rdx");

@@ -1,5 +1,6 @@
 //! Where the files of an index are: what is recorded of it, and what that means where the index is now.
 
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::{Index, Root, RootKind};
@@ -46,7 +47,8 @@ fn beside(file: &Path, way: &str) -> PathBuf {
     named
 }
 
-/// The root relative to the directory of the index if it can be written so, absolute otherwise.
+/// The root relative to the directory of the index if it can be written so, absolute otherwise. It need not be there:
+/// a view says the same of it as its base, wherever the data is now.
 pub fn recorded(output: &Place, root: &Place) -> Result<Root> {
     from(Some(output), root)
 }
@@ -65,7 +67,7 @@ fn from(output: Option<&Place>, root: &Place) -> Result<Root> {
     };
     let canonical = |path: &Path| {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        path.canonicalize()
+        resolved(path)
             .map_err(|error| Error::io("cannot resolve the directory", error).with_file(path.display().to_string()))
     };
     let root = canonical(root)?;
@@ -82,6 +84,20 @@ fn from(output: Option<&Place>, root: &Place) -> Result<Root> {
             .with_file(path.display().to_string())
     })?;
     Ok(Root { kind, path })
+}
+
+/// The path without links as far as it is there, and from there on as it is written.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match (path.parent(), path.components().next_back()) {
+            (Some(above), Some(last)) => {
+                let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+                Ok(resolved(above)?.join(last))
+            }
+            _ => Err(error),
+        },
+        other => other,
+    }
 }
 
 /// The way from one absolute directory to another; `None` between drives.
