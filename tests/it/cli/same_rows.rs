@@ -32,6 +32,22 @@ fn rows_are_the_same_in_other_files_and_another_order() {
 }
 
 #[test]
+fn data_is_compared_under_every_name_that_an_index_is_built_of() {
+    let place = Place::with_index();
+    fs::create_dir(place.path("all")).unwrap();
+    place.write("all/one.pq", &rows_from(0, ROWS));
+    place.write("two.PARQ", &rows_from(0, ROWS));
+    for data in ["all", "all/", "all/one.pq", "two.PARQ", "data/part-[0-9].parq*"] {
+        place.run(&format!("prove --same-rows train.rdx {data}")).succeeds();
+    }
+    fs::write(place.path("broken.rdx"), "no index").unwrap();
+    place.run("prove --same-rows train.rdx broken.rdx").fails().complains(&["broken.rdx", "index"]);
+    for missing in ["trian.rdx", "no/folder", "none.parquet"] {
+        place.run(&format!("prove --same-rows train.rdx {missing}")).fails().complains(&[missing]);
+    }
+}
+
+#[test]
 fn the_row_that_differs_is_named() {
     let place = Place::with_index();
     rearranged(&place);

@@ -46,6 +46,10 @@ fn every_command_takes_those_of(store: &Store) {
     assert_eq!((built["rows"].as_u64(), built["requests"].as_u64()), (Some(ROWS), Some(4)));
     assert_eq!(json(&["build", &pattern, "-o", "copy.rdx", "--json"])["files"], 4);
     assert_eq!(json(&["info", &index, "--json"])["fingerprint"], json(&["info", "copy.rdx", "--json"])["fingerprint"]);
+    let folder_url = data.trim_end_matches('/');
+    for data in [folder_url, &data, &pattern] {
+        assert_eq!(json(&["prove", "--same-rows", data, &index, "--json"])["ok"], true, "{data}");
+    }
     for index in [index.as_str(), "copy.rdx"] {
         assert_eq!(json(&["verify", index, "--level", "deep", "--json"])["rows"], ROWS);
         assert_eq!(json(&["get", index, "4002", "3", "--columns", "id", "--format", "json"])[1]["id"], 3);

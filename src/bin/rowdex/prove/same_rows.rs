@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
+use rowdex::ErrorKind::NotFound;
 use rowdex::digest::{DigestColumn, RowsDigest, SameRows, SameRowsReport};
 use rowdex::{Dataset, Index, IndexBuilder};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use crate::sampling::SamplingArgs;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SameRowsArgs {
     /// Compare the rows of two datasets instead: every row of A is once in B, over the columns that both have. Each is
-    /// an index, a folder, or a Parquet file.
+    /// an index, or data as `rowdex build` takes it: a Parquet file, a folder or a quoted pattern, or a URL of these.
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     same_rows: Option<Vec<PathBuf>>,
 
@@ -113,14 +114,18 @@ impl SameRowsArgs {
 
     /// The dataset of an index, or of data that has none.
     fn open(&self, path: &Path) -> Result<Opened, Failure> {
-        let is_data = path.is_dir() || path.extension().is_some_and(|extension| extension == "parquet");
-        let (index, folder) = if is_data {
-            let folder = TempDir::new().map_err(|error| Failure::new(format!("no room for an index: {error}")))?;
-            let index = folder.path().join("data.rdx");
-            IndexBuilder::new([path]).build(&index)?;
-            (Index::open(index)?, Some(folder))
-        } else {
-            (Index::open(path)?, None)
+        let (index, folder) = match if is_data(path) { None } else { Some(Index::open(path)) } {
+            Some(Ok(index)) => (index, None),
+            // Nothing else says that a URL is a folder, or a path a pattern.
+            other => {
+                let folder = TempDir::new().map_err(|error| Failure::new(format!("no room for an index: {error}")))?;
+                let index = folder.path().join("data.rdx");
+                IndexBuilder::new([path]).build(&index).map_err(|error| match other {
+                    Some(Err(no_index)) if no_index.kind() != NotFound || error.kind() == NotFound => no_index,
+                    _ => error,
+                })?;
+                (Index::open(index)?, Some(folder))
+            }
         };
         let mut builder = Dataset::builder(index).with_cache_bytes(0);
         if let Some(columns) = &self.columns {
@@ -131,6 +136,14 @@ impl SameRowsArgs {
         }
         Ok(Opened { dataset: builder.open()?, _index: folder })
     }
+}
+
+/// Whether a path is no index by what it is called.
+fn is_data(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
+    path.is_dir()
+        || path.as_os_str().as_encoded_bytes().ends_with(b"/")
+        || matches!(extension.as_deref(), Some("parquet" | "parq" | "pq"))
 }
 
 fn shown(path: &Path) -> String {
