@@ -175,6 +175,23 @@ fn what_ranks_get_does_not_depend_on_the_loader() {
 }
 
 #[test]
+fn weights_of_a_text_table_are_numbers_however_many_whole_ones_come_first() {
+    let place = Place::with_index();
+    let lines = |weight: &dyn Fn(usize) -> String| -> String {
+        (0..ROWS).rev().map(|id| format!("{id},{}\n", weight(id))).collect()
+    };
+    let ids = |list: &str, column: &str| {
+        fs::write(place.path("w.csv"), format!("row_id,w\n{list}")).unwrap();
+        place.run(&format!("ids train.rdx --weights {column} --weights-from w.csv")).succeeds().text()
+    };
+    let (whole, half) = (|id: usize| 3 + id % 2, |id: usize| if id == 0 { "0.5".to_owned() } else { "2".to_owned() });
+    assert_eq!(ids(&lines(&|id| whole(id).to_string()), "w"), ids(&lines(&|id| format!("{}.0", whole(id))), "w"));
+    assert_eq!(ids(&lines(&half), "w"), ids(&lines(&|id| format!("{}e0", half(id))), "w"));
+    // What says which row it is stays a whole number.
+    assert!(!ids(&lines(&half), "row_id").is_empty());
+}
+
+#[test]
 fn weights_come_from_a_list_beside_the_data() {
     let place = place();
     // The weights that the data has, in another order and with rows that the view does not serve.

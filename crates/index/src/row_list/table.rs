@@ -207,7 +207,15 @@ fn read_csv(
         false => field.clone(),
     };
     let schema = Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>());
-    let columns = Columns::of(&schema)?.roots(&schema, weight);
+    let columns = Columns::of(&schema)?;
+    let numbers = columns.roots(&schema, None);
+    // The first weights may be whole numbers, and others not.
+    let weighed = |(at, field): (usize, &Arc<Field>)| match weight == Some(field.name()) && !numbers.contains(&at) {
+        true if field.data_type().is_integer() => Arc::new(field.as_ref().clone().with_data_type(DataType::Float64)),
+        _ => field.clone(),
+    };
+    let schema = Schema::new(schema.fields().iter().enumerate().map(weighed).collect::<Vec<_>>());
+    let columns = columns.roots(&schema, weight);
     let reader = ReaderBuilder::new(Arc::new(schema)).with_format(format).with_projection(columns);
     reader.with_batch_size(BATCH).build(file).map_err(unreadable)
 }
