@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field};
 use clap::{ArgMatches, Args};
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::{Advice, LoaderBuilder, Prediction};
-use rowdex::{Dataset, Index, Loader};
+use rowdex::{Dataset, Loader};
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -86,7 +86,9 @@ pub(crate) fn run(args: &PredictArgs, given: &ArgMatches) -> Result<(), Failure>
     let picture = args.plot.as_ref().map(|path| Sink::picture(path, args.force)).transpose()?;
     let index = args.index.open()?;
     if let Some(pack) = &args.sampling.dealing.pack {
-        let report = predict_packs::Report::new(pack, &args.sampling, args.batch, &index, || of_packs(args, &index))?;
+        let dataset = || Ok(args.files.builder(index.clone()).with_cache_bytes(0).open()?);
+        let reading = || of_packs(args, &dataset()?);
+        let report = predict_packs::Report::new(pack, &args.sampling, args.batch, &index, dataset, reading)?;
         if let Some(picture) = picture {
             picture.put(&report.plot(&index)?)?;
         }
@@ -140,11 +142,10 @@ struct Machines {
 }
 
 /// What a loader reads of packs with the memory that is asked for.
-fn of_packs(args: &PredictArgs, index: &Index) -> Result<Line, Failure> {
-    let dataset = args.files.builder(index.clone()).with_cache_bytes(0).open()?;
+fn of_packs(args: &PredictArgs, dataset: &Dataset) -> Result<Line, Failure> {
     let memory = args.memory.bytes(dataset.decoded_bytes());
-    let chosen = args.sampling.choose(&dataset)?;
-    let (loader, _) = builder(args, &dataset, &chosen, args.ranks_per_node)?;
+    let chosen = args.sampling.choose(dataset)?;
+    let (loader, _) = builder(args, dataset, &chosen, args.ranks_per_node)?;
     Ok(Line { memory, told: loader.memory(memory).predict()? })
 }
 
@@ -213,7 +214,8 @@ impl<'a> Job<'a> {
         let mut widest = None;
         for name in names {
             // A name with a dot may be read as the path of a field, or be ambiguous; then it is not what is advised.
-            let Ok(alone) = open(self.dataset.index().clone(), &name) else { continue };
+            let alone = self.args.files.builder(self.dataset.index().clone()).with_columns([name.as_str()]).open();
+            let Ok(alone) = alone else { continue };
             let share = alone.decoded_bytes() as f64 / self.decoded_bytes.max(1) as f64;
             if widest.as_ref().is_none_or(|(_, most)| share > *most) {
                 widest = Some((name, share));
@@ -236,10 +238,6 @@ fn leaves(field: &Field, above: String, names: &mut Vec<String>) {
 
 /// With so many passes there is something to advise.
 const TOO_MANY: f64 = 2.0;
-
-fn open(index: Index, column: &str) -> rowdex::Result<Dataset> {
-    Dataset::builder(index).with_columns([column]).open()
-}
 
 /// The loader of the node that the chosen rank is on, or of the first; and the steps of an epoch.
 fn builder(

@@ -6,9 +6,9 @@ use std::time::Instant;
 use indicatif::{HumanBytes, HumanCount};
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use rowdex::Index;
 use rowdex::order::{Algorithm, PackCounts};
 use rowdex::sampler::{PackForecast, PackSpec};
+use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -47,9 +47,10 @@ impl Report {
         sampling: &SamplingArgs,
         batch: BatchArg,
         index: &Index,
+        dataset: impl FnOnce() -> Result<Dataset, Failure>,
         reading: impl FnOnce() -> Result<Line, Failure>,
     ) -> Result<Self, Failure> {
-        let chosen = sampling.orders(index)?;
+        let chosen = sampling.choose_from(index, dataset)?;
         let rank = if let Rank::One(rank) = sampling.rank { rank } else { 0 };
         let sampler = sampling.sampler(&chosen, rank, batch.batch_size)?;
         let started = Instant::now();

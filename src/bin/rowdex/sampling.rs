@@ -174,7 +174,8 @@ impl SamplingArgs {
         self.choose_from(dataset.index(), || Ok(dataset.clone()))
     }
 
-    fn choose_from(
+    /// The orders over the rows of an index, whose dataset is opened if values decide.
+    pub(crate) fn choose_from(
         &self,
         index: &Index,
         dataset: impl FnOnce() -> Result<Dataset, Failure>,

@@ -75,6 +75,17 @@ fn ids_of_all_ranks_are_every_token_once_within_the_capacity_and_in_equal_steps(
 }
 
 #[test]
+fn packs_are_predicted_where_the_data_is_elsewhere() {
+    let place = place();
+    let predict = "predict train.rdx --pack id:700 --weights id";
+    let before = place.json(predict);
+    std::fs::rename(place.path("data"), place.path("moved")).unwrap();
+    place.run(predict).fails().complains(&["root"]);
+    let after = place.json(&format!("{predict} --root moved"));
+    assert_eq!((&after["packs"], &after["loader"]), (&before["packs"], &before["loader"]));
+}
+
+#[test]
 fn what_is_lost_is_told_by_cause() {
     let place = place();
     let predict =
