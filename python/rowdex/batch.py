@@ -330,7 +330,10 @@ class LoaderStep:
         self._served, self._step = served, step
 
     def batch(self) -> Any:
+        if self._served is None:
+            raise TypeError("a rowdex.Loader serves its steps in its own process: use num_workers=0")
         return self._served.batch(self._step)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a rowdex.Loader serves its steps in its own process: use num_workers=0")
+        # An error on the way to a worker would be nobody's, and the batch waited for.
+        return LoaderStep, (None, self._step)

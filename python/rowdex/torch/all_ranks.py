@@ -84,7 +84,8 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
             steps = range(0)
             yield refusal
         for step in steps:
-            if self.split_batches:
+            # Nobody splits batches for one rank.
+            if self.split_batches and self._shards > 1:
                 yield GlobalStep(self, epoch, step, None)
             else:
                 for rank in range(self._shards):

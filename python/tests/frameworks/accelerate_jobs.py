@@ -49,7 +49,8 @@ def prepared(index: str, kind: str, workers: int = 0, **configuration: Any) -> t
         loader = DataLoader(dataset, batch_size=SIZE, sampler=rowdex.DistributedSampler(dataset, seed=3))
     elif kind == "steps":
         steps = rowdex.Loader(dataset, batch_size=SIZE, seed=3)
-        loader = DataLoader(dataset, batch_sampler=steps.batch_sampler, collate_fn=steps.collate_fn)
+        parts: Any = {"batch_sampler": steps.batch_sampler, "collate_fn": steps.collate_fn}
+        loader = DataLoader(dataset, **parts, num_workers=workers)
     else:
         loader = DataLoader(rowdex.torch.IterableDataset(dataset, SIZE, seed=3), batch_size=None)
     return made, made.prepare(loader)

@@ -59,6 +59,19 @@ def test_prepared_loaders_serve_the_batches_of_the_plain_one(jobs: Jobs, kind: s
     assert all(rank["len"] == STEPS for rank in ranks)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_nobody_splits_for_one_rank_are_its_own(jobs: Jobs, workers: int) -> None:
+    case = {"index": INDEX, "kind": "global", "number": 2, "split_batches": True, "workers": workers}
+    (rank,) = jobs.run("epochs", world=1, **case)
+    for epoch in rank["found"]:
+        assert sorted(row for batch in epoch for row in batch) == list(range(ROWS))
+
+
+def test_steps_of_a_loader_that_go_to_workers_are_an_error(jobs: Jobs) -> None:
+    (error,) = jobs.errors("epochs", world=1, index=INDEX, kind="steps", number=1, workers=1)
+    assert "a rowdex.Loader serves its steps in its own process: use num_workers=0" in error
+
+
 def test_a_global_sampler_reads_ahead_as_that_of_one_rank_does(jobs: Jobs) -> None:
     for kind in ("loader", "global"):
         for rank in jobs.run("epochs", index=INDEX, kind=kind, number=2):
