@@ -145,6 +145,16 @@ class TrainerMixin:
             options["share"] = share.named(f"evaluation {self._rowdex_evaluations}")
         return self._rowdex_loader(test_dataset, options, training=False)
 
+    def evaluation_loop(self, dataloader: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return super().evaluation_loop(dataloader, *given, **named)  # type: ignore[misc]
+        finally:
+            # The next evaluation has a loader of its own, and the accelerator would keep them all.
+            prepared = self.accelerator._dataloaders  # type: ignore[attr-defined]
+            prepared[:] = [other for other in prepared if other is not dataloader]
+            if isinstance(dataloader, _accelerate.Loader):
+                dataloader.close()
+
     def _rowdex_loader(self, dataset: Dataset, options: dict[str, Any], training: bool) -> Any:
         trainer: Any = self
         args = trainer.args
