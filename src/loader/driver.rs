@@ -87,7 +87,7 @@ impl Driver {
         let (plan, packing) = (&self.plan, self.packing.as_deref());
         let (mut replaced, mut walked) = (Vec::new(), 0);
         // Where rows differ between units, those of a segment may be much larger than others are.
-        let (mut bytes, most) = (0, 2 * plan.segment_bytes());
+        let (mut bytes, most) = (0_u64, plan.segment_bytes().saturating_mul(2));
         let range = self.walk.next_range(self.plan.segment_rows(), &mut |batch| {
             let (rows, before) = (&batch.rows, (runs.len(), cuts.len(), replaced.len()));
             let cut_of = |place| packing.and_then(|packing| packing.cut_of(batch, place));
@@ -116,7 +116,7 @@ impl Driver {
                     replaced.push((walked + at, served));
                 }
                 runs.push(Neighbours { unit, slot, rows: count as u32 });
-                bytes += plan.bytes_of(unit, count as u64);
+                bytes = bytes.saturating_add(plan.bytes_of(unit, count as u64));
                 at += count;
             }
             walked += rows.len();
