@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from expect import REFUSALS, read
 
@@ -33,6 +34,32 @@ def metadata(table):
     return own, [field.metadata for field in table.schema]
 
 
+def written_as(kind, wide):
+    """The type that a column of this type gets: with keys of 32 bits at least if they are to be `wide`."""
+    def inner(field):
+        return field.with_type(written_as(field.type, wide))
+
+    types = pa.types
+    if types.is_decimal32(kind) and kind.precision == 1:
+        return pa.decimal64(1, kind.scale)
+    if types.is_dictionary(kind):
+        keys = pa.int32() if wide and kind.index_type.bit_width < 32 else kind.index_type
+        return pa.dictionary(keys, written_as(kind.value_type, wide), kind.ordered)
+    if types.is_struct(kind):
+        return pa.struct([inner(field) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(inner(kind.key_field), inner(kind.item_field), kind.keys_sorted)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(inner(kind.value_field), kind.list_size)
+    for is_list, make in (
+        (types.is_list, pa.list_), (types.is_large_list, pa.large_list),
+        (types.is_list_view, pa.list_view), (types.is_large_list_view, pa.large_list_view),
+    ):  # fmt: skip
+        if is_list(kind):
+            return make(inner(kind.value_field))
+    return kind
+
+
 def differences(case):
     """Tells what differs between the input in an order and the output."""
     try:
@@ -49,7 +76,10 @@ def differences(case):
     if written.num_rows != len(order):
         yield f"{written.num_rows} rows of {len(order)}"
         return
+    # The values of several row groups together may be too many for the keys that each of them has.
+    wide = pq.ParquetFile(case / "input.parquet").metadata.num_row_groups > 1
     for place, field in enumerate(given.schema):
+        field = field.with_type(written_as(field.type, wide))
         if field.type != written.schema.field(place).type:
             yield f"{field.name}: type {written.schema.field(place).type} of {field.type}"
         elif field.nullable != written.schema.field(place).nullable:
