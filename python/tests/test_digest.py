@@ -86,8 +86,7 @@ def test_public_files_have_the_digests_of_pyarrows_values(tmp_path: pathlib.Path
         if pa.schema(dataset.schema).names != table.column_names:
             continue
         compared += 1
-        # Its times lie beyond what nanoseconds can say, so pyarrow's are others.
-        assert digest == expected or path.name == "int96_from_spark.parquet", path.name
+        assert digest == expected, path.name
     assert compared > 35
 
 

@@ -53,16 +53,12 @@ def test_every_corpus_file_that_both_read_has_the_values_of_pyarrow(name: str, t
         rowdex.build(CORPUS / name, tmp_path / "a.rdx")
         dataset = rowdex.Dataset(tmp_path / "a.rdx")
         batch = dataset[:]
-    except rowdex.FormatError as error:
+    except (rowdex.FormatError, rowdex.SchemaError) as error:
         pytest.skip(f"rowdex refuses it: {str(error)[:80]}")
     found = pa.table(batch)
     assert found.column_names == expected.column_names and len(found) == len(expected)
     for column in expected.column_names:
         left, right = plain(found[column]), plain(expected[column])
-        if name == "int96_from_spark.parquet":
-            # The last is a day of the year 290 000, which wraps in nanoseconds, in pyarrow and the parquet crate to
-            # different times.
-            left, right = left[:5], right[:5]
         same = left.equals(right) or left.cast(right.type).equals(right)
         # NaN is not equal to itself; the texts are.
         assert same or str(left.to_pylist()) == str(right.to_pylist()), column

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
 
 use super::footer::read_end;
 use super::guard::{self, Chunk, Refusal, Tally};
@@ -887,6 +888,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("nation.dict-malformed.parquet", "does not fit"),
     ("datapage_v1-corrupt-checksum.parquet", "checksum"),
     ("rle-dict-uncompressed-corrupt-checksum.parquet", "checksum"),
+    ("int96_from_spark.parquet", "has an INT96 timestamp on Julian day"),
 ];
 
 #[test]
@@ -986,6 +988,86 @@ fn intervals_keep_their_months_where_no_arrow_type_was_noted() {
         }
         let inner = found.column(2).as_struct().column(0).as_fixed_size_binary();
         assert_eq!(inner.value(0), bytes(14, 0, 0));
+    }
+}
+
+/// A file of a column of 96-bit times, in lists or not, which notes this Arrow type.
+fn write_int96(times: &[(u32, u64)], lists: bool, noted: Option<DataType>, properties: WriterProperties) -> Memory {
+    use parquet::data_type::{Int96, Int96Type};
+    let field = |data_type| Field::new("t", data_type, true);
+    let columns = if lists {
+        "OPTIONAL GROUP t (LIST) { REPEATED GROUP list { OPTIONAL INT96 element; } }"
+    } else {
+        "OPTIONAL INT96 t;"
+    };
+    let schema = parquet::schema::parser::parse_message_type(&format!("message schema {{ {columns} }}")).unwrap();
+    let noted = noted.map(|noted| {
+        let noted = field(if lists { DataType::new_list(noted, true) } else { noted });
+        let value = parquet::arrow::encode_arrow_schema(&Schema::new(vec![noted]));
+        vec![parquet::file::metadata::KeyValue::new(parquet::arrow::ARROW_SCHEMA_META_KEY.into(), value)]
+    });
+    let properties = properties.into_builder().set_key_value_metadata(noted).build();
+    let mut file = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut file, Arc::new(schema), Arc::new(properties)).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let values: Vec<Int96> = times
+        .iter()
+        .map(|(day, nanoseconds)| vec![*nanoseconds as u32, (nanoseconds >> 32) as u32, *day].into())
+        .collect();
+    // A null behind them, and as lists of two.
+    let mut defined = vec![if lists { 3 } else { 1 }; values.len()];
+    defined.push(0);
+    let repeated: Option<Vec<i16>> =
+        lists.then(|| (0..defined.len()).map(|place| i16::from(place % 2 == 1 && place < values.len())).collect());
+    column.typed::<Int96Type>().write_batch(&values, Some(&defined), repeated.as_deref()).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    Memory::with(file)
+}
+
+#[test]
+fn times_of_96_bits_are_served_as_they_are_or_refused() {
+    const EPOCH: u32 = 2_440_588;
+    const DAY: u64 = 86_400_000_000_000;
+    let first = (EPOCH - 106_752, (i128::from(i64::MIN) + 106_752 * i128::from(DAY)) as u64);
+    let last = (EPOCH + 106_751, (i128::from(i64::MAX) - 106_751 * i128::from(DAY)) as u64);
+    let (spark, before) = ((EPOCH + 2_932_896, DAY - 1), (first.0, first.1 - 1));
+    let noted = |unit| Some(DataType::Timestamp(unit, None));
+    for (lists, dictionary) in [(false, false), (false, true), (true, false), (true, true)] {
+        for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4] {
+            let properties =
+                || WriterProperties::builder().set_dictionary_enabled(dictionary).set_compression(codec).build();
+            let read = |times: &[(u32, u64)], unit: Option<DataType>, rows: Rows<'_>| {
+                let source = write_int96(times, lists, unit, properties());
+                let file = open(&source, "f").unwrap();
+                let projection = Projection::all(file.arrow_schema());
+                let found = decode(&source, &file, 0, &projection, &[], rows, MAX_DECODED_BYTES)?.batch;
+                let column = found.column(0);
+                let column = if lists { column.as_list::<i32>().values() } else { column };
+                let numbers = arrow::compute::cast(column, &DataType::Int64).unwrap();
+                Ok(numbers.as_primitive::<arrow::datatypes::Int64Type>().iter().flatten().collect::<Vec<_>>())
+            };
+            let known = format!("{lists} {dictionary} {codec}");
+            let fits = [(EPOCH, 5), first, last, (EPOCH + 1, 0)];
+            assert_eq!(read(&fits, None, Rows::All).unwrap(), [5, i64::MIN, i64::MAX, DAY as i64], "{known}");
+            for wrong in [spark, before, (last.0, last.1 + 1), (u32::MAX, 0), (0, 0)] {
+                let times = [(EPOCH, 5), wrong];
+                for rows in [Rows::All, Rows::Selected(&[0])] {
+                    let error: Error = read(&times, None, rows).unwrap_err();
+                    let column = if lists { "t.list.element" } else { "t" };
+                    assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some(column)), "{known} {error}");
+                    assert_eq!((error.file(), error.row_group()), (Some("f"), Some(0)), "{known}");
+                    assert!(error.hint().unwrap().contains("microseconds"), "{known}");
+                }
+            }
+            let micros = noted(arrow::datatypes::TimeUnit::Microsecond);
+            let expected = [5, 253_402_300_799_999_999];
+            assert_eq!(read(&[(EPOCH, 5000), spark], micros.clone(), Rows::All).unwrap(), expected, "{known}");
+            let error: Error = read(&[(i32::MAX as u32, 0)], micros, Rows::All).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Schema, "{known} {error}");
+        }
     }
 }
 

@@ -160,6 +160,18 @@ pub(super) fn leaf_count(data_type: &DataType) -> usize {
     }
 }
 
+/// The type of the leaf at this place among those below a type.
+pub(super) fn leaf_type(data_type: &DataType, mut place: usize) -> Option<&DataType> {
+    let below = children(data_type);
+    for field in below {
+        match place.checked_sub(leaf_count(field.data_type())) {
+            None => return leaf_type(field.data_type(), place),
+            Some(rest) => place = rest,
+        }
+    }
+    (below.is_empty() && place == 0).then_some(data_type)
+}
+
 /// Whether one of the leaves, which are sorted, is in this range.
 pub(super) fn has_some_of(leaves: &[usize], range: &Range<usize>) -> bool {
     leaves.get(leaves.partition_point(|leaf| *leaf < range.start)).is_some_and(|leaf| *leaf < range.end)

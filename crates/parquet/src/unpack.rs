@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use parquet::basic::Compression;
 
-/// Whether pages of this codec are decompressed here. The others are left to the parquet crate: the older of the two
-/// names of LZ4 stands for three layouts, which are told apart by trying.
+/// Whether pages of this codec are decompressed here to be decoded. The others are left to the parquet crate: the older
+/// of the two names of LZ4 stands for three layouts, which are told apart by trying.
 pub(super) fn knows(compression: Compression) -> bool {
     use Compression::{BROTLI, GZIP, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
     matches!(compression, UNCOMPRESSED | SNAPPY | GZIP(_) | BROTLI(_) | ZSTD(_) | LZ4_RAW)
@@ -61,6 +61,7 @@ impl Unpacker {
                 self.zstd()?.decompress_to_buffer(packed, out)?
             }
             Compression::GZIP(_) => read(&mut flate2::read::MultiGzDecoder::new(packed), size, out)?,
+            Compression::LZ4 => unpack_any_lz4(packed, size, out)?,
             Compression::BROTLI(_) => read(&mut brotli::Decompressor::new(packed, 1 << 16), size, out)?,
             other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("compressed as {other}"))),
         };
@@ -87,6 +88,35 @@ impl Unpacker {
             none => Ok(none.insert(zstd::bulk::Decompressor::new()?)),
         }
     }
+}
+
+/// The layouts that the older name of LZ4 stands for, in the order in which the parquet crate tries them: Hadoop's,
+/// frames, and a bare block.
+fn unpack_any_lz4(packed: &[u8], size: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+    out.resize(size, 0);
+    if let Some(length) = unpack_hadoop_lz4(packed, out) {
+        return Ok(length);
+    }
+    if let Ok(length) = read(&mut lz4_flex::frame::FrameDecoder::new(packed), size, out) {
+        return Ok(length);
+    }
+    out.resize(size, 0);
+    lz4_flex::block::decompress_into(packed, out).map_err(io::Error::other)
+}
+
+/// Blocks, each behind its length and that of what is in it.
+fn unpack_hadoop_lz4(mut packed: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut at = 0;
+    while !packed.is_empty() {
+        let (size, rest) = packed.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (block, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        let size = u32::from_be_bytes(*size) as usize;
+        let room = out.get_mut(at..)?.get_mut(..size)?;
+        at += lz4_flex::block::decompress_into(block, room).ok().filter(|length| *length == size)?;
+        packed = rest;
+    }
+    Some(at)
 }
 
 /// Reads what comes, and one byte too many if there are more than `size`.

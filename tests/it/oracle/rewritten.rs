@@ -80,7 +80,7 @@ fn random_files_are_rewritten_as_pyarrow_reads_them() {
 #[test]
 fn every_sound_file_of_the_public_corpus_is_rewritten_as_pyarrow_reads_it() {
     let (Some(corpus), Some(oracle)) = (super::python::public_corpus(), super::oracle()) else { return };
-    // It has a day that the two read as different ones: see the list of known differences.
+    // It has a day that nanoseconds do not reach: see the list of known differences.
     let known = "int96_from_spark.parquet";
     let sound = |file: &PathBuf| !super::bad::is_bad_by_name(file) && !file.ends_with(known);
     let files: Vec<_> = parquet_files(&corpus.join("data")).into_iter().filter(sound).collect();

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, TimeUnit};
 use bytes::Bytes;
 use parquet::basic::{Compression, Type};
 
@@ -12,6 +13,7 @@ use crate::columns::is_view;
 use crate::direct;
 use crate::guard::{self, Chunk, FilePage, Refusal, Tally};
 use crate::pages::Pages;
+use crate::types::leaf_type;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// What was found of the pages to decode.
@@ -110,8 +112,8 @@ impl GroupDecoder<'_> {
         Ok(Walked { leaf, pages: pages.into(), tally, is_whole })
     }
 
-    /// Gives the pages of each column to what decodes it. The parquet crate takes levels as they are, so those of its
-    /// columns are checked first.
+    /// Gives the pages of each column to what decodes it. The parquet crate takes levels and times of 96 bits as they
+    /// are, so those of its columns are checked first.
     fn part(&self, pages: &Pages<'_>, group: RowGroup<'_>, walked: Vec<Walked>, found: &mut Findings) -> Result<()> {
         let schema = pages.reader.parquet_schema();
         let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
@@ -119,11 +121,19 @@ impl GroupDecoder<'_> {
         for Walked { leaf, pages: own, tally, is_whole } in walked {
             if left.binary_search(&root(&leaf)).is_err() {
                 found.pages.push((leaf, own));
-            } else if !tally.has_rare && !self.file.levels_are_checked(self.row_group, leaf) {
-                let column = group.column(leaf);
+                continue;
+            }
+            let column = group.column(leaf);
+            let times = self.times(pages, leaf, column);
+            if tally.has_rare && times.is_some() {
+                let message = "has INT96 timestamps behind levels, or of an encoding, that cannot be looked into";
+                let error = Error::new(ErrorKind::UnsupportedParquet, message).with_hint("write the column anew");
+                return Err(error.with_column(column.column_path().string()));
+            }
+            if !tally.has_rare && !self.file.levels_are_checked(self.row_group, leaf) {
                 let rows = is_whole.then_some(group.num_rows().unsigned_abs() as usize);
                 let told = |at: u64| pages.rows_at(leaf, at);
-                let checked = direct::check_levels((schema, leaf, column), &own, rows, &told);
+                let checked = direct::check_levels((schema, leaf, column), &own, rows, &told, times);
                 checked.map_err(|error| error.with_column(column.column_path().string()))?;
                 if is_whole {
                     self.file.note_levels(self.row_group, leaf);
@@ -132,6 +142,16 @@ impl GroupDecoder<'_> {
         }
         found.pages.sort_unstable_by_key(|(leaf, _)| *leaf);
         Ok(())
+    }
+
+    /// The unit that times of 96 bits are decoded to, if the column has such.
+    fn times(&self, pages: &Pages<'_>, leaf: usize, column: ColumnChunk<'_>) -> Option<TimeUnit> {
+        let field = self.file.field_of(leaf).filter(|_| column.column_type() == Type::INT96)?;
+        let place = leaf.checked_sub(self.file.leaves(field).start)?;
+        match leaf_type(pages.reader.schema().fields().get(field)?.data_type(), place)? {
+            DataType::Timestamp(unit, _) => Some(*unit),
+            _ => None,
+        }
     }
 
     /// Bytes that a column takes while so many of its entries, of so many rows, are decoded; with `all`, all of them.

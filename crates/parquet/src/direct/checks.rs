@@ -1,9 +1,11 @@
-//! Levels, and runs of values, of columns that the parquet crate decodes. It takes them as they are: a level that
-//! cannot be moves values to other rows, and a run that says that it is longer than its page has other values.
+//! Levels, runs of values, and times of columns that the parquet crate decodes. It takes them as they are: a level that
+//! cannot be moves values to other rows, a run that says that it is longer than its page has other values, and a time
+//! that does not fit in 64 bits becomes another one.
 
 use std::iter::repeat_n;
 use std::sync::Arc;
 
+use arrow::datatypes::TimeUnit;
 use bytes::Bytes;
 use parquet::basic::{Encoding, Repetition};
 use parquet::schema::types::SchemaDescriptor;
@@ -18,21 +20,23 @@ use super::{damaged, is_optional};
 use crate::chunks::ColumnChunk;
 use crate::guard::FilePage;
 use crate::unpack;
-use rowdex_base::error::Result;
+use rowdex_base::error::{Error, ErrorKind, Result};
 
-/// Makes sure that levels and runs of these pages of the column `leaf` can be. `rows` is how many rows the column chunk
-/// has, if all of its pages are there, and `told` how many begin in the page at a place in the file, if that is known.
+/// Makes sure that levels and runs of these pages of the column `leaf` can be, and that times of 96 bits can be had in
+/// this unit. `rows` is how many rows the column chunk has, if all of its pages are there, and `told` how many begin in
+/// the page at a place in the file, if that is known.
 pub(crate) fn check_levels(
     (schema, leaf, column): (&SchemaDescriptor, usize, ColumnChunk<'_>),
     pages: &Arc<[FilePage]>,
     rows: Option<usize>,
     told: &dyn Fn(u64) -> Option<usize>,
+    times: Option<TimeUnit>,
 ) -> Result<()> {
     let descriptor = column.column_descr();
     let highest = (descriptor.max_rep_level(), descriptor.max_def_level());
     // Of what cannot be decompressed here nothing is known.
     let has_none = highest == (0, 0) && rows.is_some() && !column.encodings().any(has_runs);
-    if has_none || !unpack::knows(column.compression()) {
+    if times.is_none() && (has_none || !unpack::knows(column.compression())) {
         return Ok(());
     }
     let mut lists = Lists { items: item_levels(schema, leaf), highest, last: None };
@@ -41,12 +45,22 @@ pub(crate) fn check_levels(
     let mut begun = 0;
     while let Some(step) = walked.next()? {
         let place = places.next();
-        let Step::Data(page) = step else { continue };
+        let page = match step {
+            Step::Data(page) => page,
+            Step::Dictionary(dictionary, count) => {
+                check_times(&dictionary, count, times)?;
+                continue;
+            }
+            Step::Group => continue,
+        };
         let (starts, values) = if highest.0 > 0 { lists.page(&page)? } else { (page.entries, flat(&page, highest.1)?) };
         if values > page.most_values {
             return Err(damaged("has fewer values than its levels say"));
         }
         check_values(&page, values)?;
+        if page.encoding == Encoding::PLAIN {
+            check_times(&page.values, values, times)?;
+        }
         if let Some(rows) = place.and_then(told).filter(|rows| *rows != starts) {
             return Err(damaged(format!("has a page of {starts} rows where its index says {rows}")));
         }
@@ -70,6 +84,35 @@ fn check_values(page: &DataPage, values: usize) -> Result<()> {
         Encoding::DELTA_BINARY_PACKED => Delta::new(page.values.clone(), u64::BITS)?.each(values, |_| {}),
         _ => references(page.values.clone())?.skip(values),
     }
+}
+
+/// Makes sure that the first `count` times of 96 bits, if it is such that these bytes have, can be had in 64 bits.
+fn check_times(bytes: &[u8], count: usize, unit: Option<TimeUnit>) -> Result<()> {
+    /// Of 1970-01-01.
+    const JULIAN_DAY: i32 = 2_440_588;
+    const DAY: i128 = 86_400_000_000_000;
+    let (length, name) = match unit {
+        None => return Ok(()),
+        Some(TimeUnit::Second) => (1_000_000_000, "seconds"),
+        Some(TimeUnit::Millisecond) => (1_000_000, "milliseconds"),
+        Some(TimeUnit::Microsecond) => (1000, "microseconds"),
+        Some(TimeUnit::Nanosecond) => (1, "nanoseconds"),
+    };
+    for time in bytes.chunks_exact(12).take(count) {
+        let (Some((nanoseconds, _)), Some((_, day))) = (time.split_first_chunk(), time.split_last_chunk()) else {
+            break;
+        };
+        let (nanoseconds, day) = (i64::from_le_bytes(*nanoseconds), i32::from_le_bytes(*day));
+        let since = (i128::from(day) - i128::from(JULIAN_DAY)) * (DAY / length) + i128::from(nanoseconds) / length;
+        if i64::try_from(since).is_err() {
+            let message = format!("has an INT96 timestamp on Julian day {day}, which 64 bits of {name} do not reach");
+            return Err(Error::new(ErrorKind::Schema, message).with_hint(
+                "leave the column out, or write it anew as microseconds, which Spark does with \
+                 spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Values of a page without lists.
