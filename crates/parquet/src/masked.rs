@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray, make_array,
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait,
+    StructArray, make_array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
@@ -35,6 +36,8 @@ fn mask(array: &ArrayRef, above: Option<&NullBuffer>, path: &str) -> Result<Opti
         }
         DataType::List(item) => return mask_items::<i32>(array, item, path),
         DataType::LargeList(item) => return mask_items::<i64>(array, item, path),
+        DataType::ListView(item) => return mask_viewed::<i32>(array, item, path),
+        DataType::LargeListView(item) => return mask_viewed::<i64>(array, item, path),
         DataType::FixedSizeList(item, size) => {
             let lists = array.as_fixed_size_list();
             let of_items = |nulls: &NullBuffer| nulls.expand(size.unsigned_abs() as usize);
@@ -111,6 +114,15 @@ fn mask_items<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef, path: &str)
     let Some(values) = mask(lists.values(), None, path)? else { return Ok(None) };
     let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
     let lists = GenericListArray::<O>::try_new(Arc::clone(item), offsets, values, nulls);
+    Ok(Some(Arc::new(lists.map_err(|error| broken(array, path, error))?)))
+}
+
+/// As [`mask_items`].
+fn mask_viewed<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef, path: &str) -> Result<Option<ArrayRef>> {
+    let lists = array.as_list_view::<O>();
+    let Some(values) = mask(lists.values(), None, path)? else { return Ok(None) };
+    let (offsets, sizes, nulls) = (lists.offsets().clone(), lists.sizes().clone(), lists.nulls().cloned());
+    let lists = GenericListViewArray::<O>::try_new(Arc::clone(item), offsets, sizes, values, nulls);
     Ok(Some(Arc::new(lists.map_err(|error| broken(array, path, error))?)))
 }
 

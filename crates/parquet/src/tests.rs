@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::*;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
@@ -988,6 +989,39 @@ fn intervals_keep_their_months_where_no_arrow_type_was_noted() {
         }
         let inner = found.column(2).as_struct().column(0).as_fixed_size_binary();
         assert_eq!(inner.value(0), bytes(14, 0, 0));
+    }
+}
+
+#[test]
+fn lists_of_structs_with_fields_that_are_never_null_are_read_in_every_layout() {
+    let never_null = |name: &str, data_type: &DataType| Arc::new(Field::new(name, data_type.clone(), false));
+    let words: ArrayRef = Arc::new(StringArray::from(vec!["x", "", "y", "", ""]));
+    let inner: ArrayRef = Arc::new(StructArray::from(vec![(never_null("b", words.data_type()), words)]));
+    let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 0, 2, 0, 0]));
+    let fields = [never_null("a", numbers.data_type()), never_null("s", inner.data_type())];
+    let nulls = NullBuffer::from(vec![true, false, true, false, false]);
+    let items: ArrayRef = Arc::new(StructArray::new(Fields::from_iter(fields), vec![numbers, inner], Some(nulls)));
+    let item = Arc::new(Field::new("element", items.data_type().clone(), true));
+    let nulls = Some(NullBuffer::from(vec![true, false, true, true, true]));
+    let lengths = || [2, 0, 0, 2, 1];
+    let short =
+        ListArray::new(Arc::clone(&item), OffsetBuffer::from_lengths(lengths()), Arc::clone(&items), nulls.clone());
+    let long = LargeListArray::new(item, OffsetBuffer::from_lengths(lengths()), items, nulls);
+    let layouts: [ArrayRef; 4] = [
+        Arc::new(ListViewArray::from(short.clone())),
+        Arc::new(LargeListViewArray::from(long.clone())),
+        Arc::new(short),
+        Arc::new(long),
+    ];
+    for array in layouts {
+        let batch = RecordBatch::try_from_iter_with_nullable([("l", array, true)]).unwrap();
+        let source = write(&batch, WriterProperties::builder().build());
+        let projection = Projection::all(open(&source, "f").unwrap().arrow_schema());
+        let found = whole(&source, &projection).unwrap();
+        assert_eq!(found, batch);
+        found.column(0).to_data().validate_full().unwrap();
+        let copied = arrow::compute::take_record_batch(&found, &UInt32Array::from(vec![3, 0])).unwrap();
+        assert_eq!(copied.column(0).slice(1, 1).as_ref(), batch.column(0).slice(0, 1).as_ref());
     }
 }
 
