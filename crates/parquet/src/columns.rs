@@ -1,5 +1,7 @@
 //! Which columns of a file the columns of a projection are made of.
 
+use std::ops::Range;
+
 use arrow::datatypes::{DataType, Field};
 
 use super::FileMetadata;
@@ -105,8 +107,8 @@ fn select(from: &DataType, want: &DataType, at: &mut usize, leaves: &mut Vec<usi
                 }
             }
             // None of the wanted fields is there. Which rows are null still is, in the levels of any leaf.
-            if leaves.len() == before && *at > start {
-                leaves.push(start);
+            if leaves.len() == before {
+                leaves.extend(any_readable(from, &mut { start }).unwrap_or_default());
             }
         }
         (DataType::Map(have, _), DataType::Map(wanted, _)) => {
@@ -125,4 +127,16 @@ fn select(from: &DataType, want: &DataType, at: &mut usize, leaves: &mut Vec<usi
             }
         },
     }
+}
+
+/// A leaf below a type that can be read alone, where `at` is the first one; if all are in maps, which are read whole,
+/// those of a map.
+fn any_readable(data_type: &DataType, at: &mut usize) -> Option<Range<usize>> {
+    let (start, below) = (*at, children(data_type));
+    if below.is_empty() || matches!(data_type, DataType::Map(..)) {
+        *at += leaf_count(data_type);
+        return (start < *at).then_some(start..*at);
+    }
+    let found: Vec<_> = below.iter().filter_map(|field| any_readable(field.data_type(), at)).collect();
+    found.iter().find(|leaves| leaves.len() == 1).or(found.first()).cloned()
 }

@@ -1025,6 +1025,57 @@ fn lists_of_structs_with_fields_that_are_never_null_are_read_in_every_layout() {
     }
 }
 
+#[test]
+fn a_struct_that_lacks_a_field_is_read_for_its_nulls_wherever_its_maps_are() {
+    let field = |name: &str, data_type: &DataType| Arc::new(Field::new(name, data_type.clone(), true));
+    let number = || -> ArrayRef { Arc::new(Int32Array::from(vec![1, 2])) };
+    // The first of two rows has no struct, and neither has an entry.
+    let map = |values: ArrayRef| -> ArrayRef {
+        let keys: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+        let key = Arc::new(Field::new("keys", DataType::Utf8, false));
+        let entries = StructArray::from(vec![(key, keys), (field("values", values.data_type()), values)]).slice(0, 0);
+        let entry = Arc::new(Field::new("entries", entries.data_type().clone(), false));
+        Arc::new(MapArray::new(entry, OffsetBuffer::from_lengths([0, 0]), entries, None, false))
+    };
+    let of = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef {
+        let fields = columns.iter().map(|(name, column)| field(name, column.data_type()));
+        let (fields, nulls) = (Fields::from_iter(fields), NullBuffer::from(vec![false, true]));
+        Arc::new(StructArray::new(fields, columns.into_iter().map(|(_, column)| column).collect(), Some(nulls)))
+    };
+    let structs = [
+        of(vec![("tags", map(number()))]),
+        of(vec![("tags", map(number())), ("n", number())]),
+        of(vec![("n", number()), ("tags", map(number()))]),
+        of(vec![("inner", of(vec![("tags", map(number()))])), ("more", map(number()))]),
+        of(vec![("tags", map(map(number())))]),
+        of(vec![("tags", map(of(vec![("deep", map(number()))]))), ("inner", of(vec![("n", number())]))]),
+    ];
+    for array in structs {
+        let wider = |data_type: &DataType| {
+            let DataType::Struct(fields) = data_type else { panic!() };
+            DataType::Struct(fields.iter().cloned().chain([field("lang", &DataType::Utf8)]).collect())
+        };
+        let list = ListArray::new(
+            field("element", array.data_type()),
+            OffsetBuffer::from_lengths([1, 1]),
+            Arc::clone(&array),
+            None,
+        );
+        let known = array.data_type().to_string();
+        let lists = DataType::List(field("element", &wider(array.data_type())));
+        let schema = Schema::new(vec![field("meta", &wider(array.data_type())), field("list", &lists)]);
+        let columns: [(&str, ArrayRef, bool); 2] = [("meta", array, true), ("list", Arc::new(list), true)];
+        let source =
+            write(&RecordBatch::try_from_iter_with_nullable(columns).unwrap(), WriterProperties::builder().build());
+        let projection = Projection::columns(&Arc::new(schema), &["meta.lang", "list.lang"]).unwrap();
+        let found = whole(&source, &projection).unwrap_or_else(|error| panic!("{known}: {error}"));
+        for found in [found.column(0).as_struct(), found.column(1).as_list::<i32>().values().as_struct()] {
+            assert_eq!((found.is_null(0), found.is_null(1)), (true, false), "{known}");
+            assert_eq!((found.num_columns(), found.column(0).null_count()), (1, 2), "{known}");
+        }
+    }
+}
+
 /// A file of a column of 96-bit times, in lists or not, which notes this Arrow type.
 fn write_int96(times: &[(u32, u64)], lists: bool, noted: Option<DataType>, properties: WriterProperties) -> Memory {
     use parquet::data_type::{Int96, Int96Type};
