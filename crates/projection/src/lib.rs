@@ -234,6 +234,8 @@ pub fn with_children(data_type: &DataType, mut fields: Vec<FieldRef>) -> DataTyp
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pick {
     All,
+    /// All of it, as the keys of a map whose values have what was asked for: nobody asked for the keys themselves.
+    Keys,
     Below(BTreeMap<usize, Pick>),
 }
 
@@ -247,11 +249,15 @@ impl Pick {
             (Pick::Below(these), Pick::Below(those)) => {
                 those.iter().any(|(place, pick)| these.get(place).is_some_and(|known| known.overlaps(pick)))
             }
+            (Pick::Keys, Pick::Keys) => false,
             _ => true,
         }
     }
 
     fn merge(&mut self, other: Pick) {
+        if *self == other {
+            return;
+        }
         let (Pick::Below(these), Pick::Below(those)) = (&mut *self, other) else {
             *self = Pick::All;
             return;
@@ -316,7 +322,7 @@ fn match_element(child: &Field, path: &str) -> Option<Pick> {
 /// Finds `path` in a map's entries. Keys cannot be read apart from their values, nor values from their keys.
 fn match_map(entries: &Field, path: &str) -> Option<Pick> {
     let [key, value] = children(entries.data_type()) else { return None };
-    let with_keys = |pick| Pick::Below(BTreeMap::from([(0, Pick::All), (1, pick)]));
+    let with_keys = |pick| Pick::Below(BTreeMap::from([(0, Pick::Keys), (1, pick)]));
     let spelled = |path: &str| {
         if path == key.name() || path == "key" {
             return Some(Pick::All);
@@ -416,6 +422,7 @@ mod tests {
             (&["m.key_value.value"], "m m.x m.y"),
             (&["m.x"], "m m.x"),
             (&["m.entries.value.y"], "m m.y"),
+            (&["m.y", "a", "m.entries.value.x"], "m m.x m.y | a"),
         ];
         for (paths, want) in cases {
             assert_eq!(&shown(paths), want, "{paths:?}");
@@ -424,10 +431,12 @@ mod tests {
 
     #[test]
     fn a_pruned_map_keeps_its_keys() {
-        let projection = Projection::columns(&schema(), &["m.x"]).unwrap();
-        let DataType::Map(entries, false) = projection.output().field(0).data_type() else { panic!() };
-        let names: Vec<_> = children(entries.data_type()).iter().map(|field| field.name().as_str()).collect();
-        assert_eq!(names, ["key", "value"]);
+        for paths in [&["m.x"][..], &["m.x", "m.y"]] {
+            let projection = Projection::columns(&schema(), paths).unwrap();
+            let DataType::Map(entries, false) = projection.output().field(0).data_type() else { panic!() };
+            let names: Vec<_> = children(entries.data_type()).iter().map(|field| field.name().as_str()).collect();
+            assert_eq!(names, ["key", "value"]);
+        }
     }
 
     #[test]
@@ -488,6 +497,8 @@ mod tests {
             &["s.c.x", "s.c.x"],
             &["points.x", "points.list.element.x"],
             &["m.x", "m.key"],
+            &["m.key", "m.x"],
+            &["m.x", "m.y", "m.entries.value.x"],
         ];
         for paths in cases {
             let error = Projection::columns(&schema(), paths).unwrap_err();
