@@ -1076,6 +1076,32 @@ fn a_struct_that_lacks_a_field_is_read_for_its_nulls_wherever_its_maps_are() {
     }
 }
 
+/// As DuckDB writes them: the differences of values of 32 bits are not cut to those.
+#[test]
+fn wide_differences_of_short_integers_are_read_or_refused_with_a_way_out() {
+    let numbers: ArrayRef = Arc::new(UInt32Array::from(vec![0, 3_000_000_000]));
+    let field = Arc::new(Field::new("a", DataType::UInt32, true));
+    let structs: ArrayRef = Arc::new(StructArray::from(vec![(field, Arc::clone(&numbers))]));
+    let item = Arc::new(Field::new("element", structs.data_type().clone(), true));
+    let lists: ArrayRef = Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([2]), structs, None));
+    let read = |array: &ArrayRef| {
+        let batch = RecordBatch::try_from_iter_with_nullable([("l", Arc::clone(array), true)]).unwrap();
+        let properties = WriterProperties::builder().set_dictionary_enabled(false);
+        let source = write(&batch, properties.set_encoding(Encoding::DELTA_BINARY_PACKED).build());
+        let (mut cut, mut whole_difference) = (Vec::new(), Vec::new());
+        zigzag(&mut cut, 3_000_000_000 - (1 << 32));
+        zigzag(&mut whole_difference, 3_000_000_000);
+        let mut bytes = source.0.lock().unwrap()["f"].to_vec();
+        let at = bytes.windows(cut.len()).position(|window| window == cut).unwrap();
+        bytes[at..at + cut.len()].copy_from_slice(&whole_difference);
+        whole(&Memory::with(bytes), &Projection::all(&batch.schema()))
+    };
+    assert_eq!(read(&numbers).unwrap().column(0), &numbers);
+    let error = read(&lists).unwrap_err();
+    assert_eq!((error.kind(), error.column()), (ErrorKind::UnsupportedParquet, Some("l.list.element.a")), "{error}");
+    assert!(error.hint().unwrap().contains("DuckDB"), "{error}");
+}
+
 /// A file of a column of 96-bit times, in lists or not, which notes this Arrow type.
 fn write_int96(times: &[(u32, u64)], lists: bool, noted: Option<DataType>, properties: WriterProperties) -> Memory {
     use parquet::data_type::{Int96, Int96Type};

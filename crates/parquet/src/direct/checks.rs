@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::TimeUnit;
 use bytes::Bytes;
-use parquet::basic::{Encoding, Repetition};
+use parquet::basic::{Encoding, Repetition, Type as Physical};
 use parquet::schema::types::SchemaDescriptor;
 
 use super::delta::Delta;
@@ -57,7 +57,7 @@ pub(crate) fn check_levels(
         if values > page.most_values {
             return Err(damaged("has fewer values than its levels say"));
         }
-        check_values(&page, values)?;
+        check_values(&page, values, column.column_type() == Physical::INT32)?;
         if page.encoding == Encoding::PLAIN {
             check_times(&page.values, values, times)?;
         }
@@ -78,10 +78,18 @@ fn has_runs(encoding: Encoding) -> bool {
 }
 
 /// Makes sure that so many values are there.
-fn check_values(page: &DataPage, values: usize) -> Result<()> {
+fn check_values(page: &DataPage, values: usize, are_short: bool) -> Result<()> {
+    let differences = |bits| Delta::new(page.values.clone(), bits)?.each(values, |_| {});
     match page.encoding {
         encoding if values == 0 || !has_runs(encoding) => Ok(()),
-        Encoding::DELTA_BINARY_PACKED => Delta::new(page.values.clone(), u64::BITS)?.each(values, |_| {}),
+        Encoding::DELTA_BINARY_PACKED if are_short && differences(u32::BITS).is_err() => {
+            differences(u64::BITS)?;
+            let message =
+                "has integers of 32 bits whose differences take more bits, which cannot be read at this depth";
+            Err(Error::new(ErrorKind::UnsupportedParquet, message)
+                .with_hint("leave the column out, or write it anew, with DuckDB as PARQUET_VERSION v1"))
+        }
+        Encoding::DELTA_BINARY_PACKED => differences(u64::BITS),
         _ => references(page.values.clone())?.skip(values),
     }
 }
