@@ -6,7 +6,7 @@ use arrow::datatypes::*;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Type as Physical};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
@@ -210,6 +210,24 @@ fn delta_encoded_pages_of_few_values_and_of_wide_differences_are_read() {
     packed[..8].copy_from_slice(&(2 * u64::from(u32::MAX)).to_le_bytes());
     assert_eq!(read(&[&header[..], &packed].concat()), [i32::MIN, i32::MAX, i32::MIN]);
     assert!(delta::Delta::new(Bytes::from_static(&[0x80, 0x10, 8, 2, 0]), 64).is_err(), "no room for its block");
+}
+
+/// pyarrow reads such pages, too.
+#[test]
+fn a_page_of_nulls_alone_needs_no_references_to_its_dictionary() {
+    for (physical, data_type) in [(Physical::INT32, DataType::Int32), (Physical::BYTE_ARRAY, DataType::Utf8)] {
+        let mut values = values_of(physical, &data_type, 100).unwrap();
+        values.set_dictionary(&Bytes::from_static(&[1, 0, 0, 0, b'a']), 1).unwrap();
+        for encoding in [Encoding::RLE_DICTIONARY, Encoding::PLAIN_DICTIONARY] {
+            values.set_page(encoding, Bytes::new(), 0).unwrap();
+            values.read(0).unwrap();
+            values.skip(0).unwrap();
+        }
+        let there = Some(NullBuffer::new_null(2));
+        let array = values.finish(Nulls { len: 2, there, is_shown: true }).unwrap();
+        assert_eq!((array.len(), array.null_count()), (2, 2));
+        assert!(values.read(1).is_err());
+    }
 }
 
 #[test]

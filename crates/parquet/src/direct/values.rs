@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use arrow::array::ArrayRef;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use parquet::basic::Encoding;
 
 use super::hybrid::Hybrid;
@@ -42,10 +42,10 @@ pub(super) fn unknown(encoding: Encoding) -> Error {
     damaged(format!("has values encoded as {encoding}"))
 }
 
-/// The references of a page to its dictionary.
-pub(super) fn references(bytes: Bytes) -> Result<Hybrid> {
-    let width = *bytes.first().ok_or_else(short)?;
-    Hybrid::new(bytes.slice(1..), width.into())
+/// The references of a page to its dictionary. Some writers leave out how wide they are where there is none.
+pub(super) fn references(mut bytes: Bytes) -> Result<Hybrid> {
+    let width = bytes.try_get_u8().unwrap_or(0);
+    Hybrid::new(bytes, width.into())
 }
 
 pub(super) fn no_dictionary() -> Error {
