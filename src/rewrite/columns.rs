@@ -91,7 +91,9 @@ fn plain(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         })
     };
     let plain = to(column, field.data_type())?;
-    if has_days(column.data_type()) && to(&plain, column.data_type())?.as_ref() != column.as_ref() {
+    // Dictionaries have values in any order, so what they stand for is compared.
+    let spelled = if has_days(column.data_type()) { to(column, &spelled(column.data_type()))? } else { plain.clone() };
+    if has_days(column.data_type()) && to(&plain, spelled.data_type())?.as_ref() != spelled.as_ref() {
         return Err(Error::new(ErrorKind::Schema, "a date has a time of day, which would be lost")
             .with_column(field.name())
             .with_hint("leave the column out, or write it as a timestamp first"));
@@ -105,6 +107,18 @@ fn has_days(data_type: &DataType) -> bool {
         DataType::Date64 => true,
         DataType::Dictionary(_, values) => has_days(values),
         other => children(other).iter().any(|field| has_days(field.data_type())),
+    }
+}
+
+/// The type of the values that dictionaries stand for.
+fn spelled(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values.as_ref().clone(),
+        other if children(other).is_empty() => other.clone(),
+        other => {
+            let below = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(spelled(field.data_type())));
+            with_children(other, children(other).iter().map(below).collect())
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What `auto` means: row groups, pages, dictionaries and compression, decided on a sample of the rows.
 
+use std::collections::HashMap;
+
 use arrow::array::RecordBatch;
 
 use super::Options;
@@ -26,6 +28,8 @@ const ROW_GROUP: f64 = (32 << 20) as f64;
 const LEAST_ENCODED: f64 = (4 << 20) as f64;
 const MOST_DECODED: f64 = (64 << 20) as f64;
 const MOST_ROWS: u64 = 1 << 20;
+/// Their numbers have 16 bits in Parquet.
+const MOST_GROUPS: u64 = 32_767;
 
 /// Bytes of a page, and of a page of long values, which are found one by one.
 const PAGE: u64 = 128 << 10;
@@ -71,6 +75,11 @@ pub(super) fn decide(
         let of_file = rows.div_ceil(files).max(1);
         of_file.div_ceil(of_file.div_ceil(round(wanted, MOST_ROWS)))
     });
+    let groups = rows.div_ceil(files.max(1)).div_ceil(row_group_rows.max(1));
+    if groups > MOST_GROUPS {
+        let message = format!("{groups} row groups in a file, and Parquet has {MOST_GROUPS} at most");
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("write more files, or larger row groups"));
+    }
     Ok(RewritePlan {
         source: dataset.index().binding(b"rowdex rewrite 2"),
         rows,
@@ -208,7 +217,10 @@ fn annotate(dataset: &Dataset, leaves: &mut [ColumnPlan]) -> Result<()> {
         let of_file = dataset.annotated(file)?;
         said.retain(|one| of_file.contains(one));
     }
-    for leaf in leaves {
+    // A column may have dots in its name, and then be called as a leaf of another one is.
+    let mut called: HashMap<String, usize> = HashMap::new();
+    leaves.iter().for_each(|leaf| *called.entry(leaf.path.clone()).or_default() += 1);
+    for leaf in leaves.iter_mut().filter(|leaf| called.get(&leaf.path) == Some(&1)) {
         let name = said.iter().find(|(path, _)| *path == leaf.path).map(|(_, name)| *name);
         leaf.logical_type = name.map(str::to_owned);
     }

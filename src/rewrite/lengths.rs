@@ -9,13 +9,14 @@ use rowdex_base::error::Result;
 use rowdex_index::LengthsOf;
 
 /// Builds the index. Lengths of columns that are written are read of them. Others, given ones among them, are brought
-/// to the order of the rows, which takes eight bytes a row for as long as they are noted.
+/// to the order of the rows, which takes eight bytes a row for as long as they are noted. Returns how many rows the
+/// files have.
 pub(super) fn build<I: Iterator<Item = u64>>(
     dataset: &Dataset,
     files: Vec<PathBuf>,
     output: &Output,
     rows: impl Fn() -> I,
-) -> Result<()> {
+) -> Result<u64> {
     let index = dataset.index();
     let (mut columns, mut given) = (Vec::new(), Vec::new());
     for name in index.lengths_columns()? {
@@ -37,14 +38,15 @@ pub(super) fn build<I: Iterator<Item = u64>>(
     let path = output.index();
     let builder = IndexBuilder::new(files).with_root(output.path()).with_partitions(false).with_overwrite(true);
     let builder = builder.with_store_options(dataset.store_options().clone());
-    builder.with_lengths(columns).build(&path)?;
-    if given.is_empty() {
-        return Ok(());
+    let found = builder.with_lengths(columns).build(&path)?.rows;
+    // Lengths of other rows could not be noted.
+    if given.iter().any(|(_, all): &(String, Vec<u64>)| all.len() as u64 != found) || given.is_empty() {
+        return Ok(found);
     }
     let noted = given
         .into_iter()
         .fold(LengthsBuilder::new(&path).with_store_options(dataset.store_options().clone()), |noted, (name, all)| {
             noted.with_given(name, all)
         });
-    noted.write().map(drop)
+    noted.write().map(|_| found)
 }

@@ -1,6 +1,6 @@
 //! The output of a rewrite: what may be there, what is left there, and what is finished.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::lost::Lost;
 use super::plan::RewritePlan;
 use super::spill;
-use super::target::{INDEX, OutFile, PLAN, SKIPPED, Target, failed, lock};
+use super::target::{INDEX, OutFile, PLAN, SKIPPED, Target, failed, lock, real};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_io::source::place::Place;
@@ -54,10 +54,16 @@ impl Output {
         let inside = match &self.target {
             Target::Folder(output) => {
                 let Some(data) = dataset.local_root() else { return Ok(()) };
-                let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-                let (data, output) = (real(data), real(output));
-                let is_within = |file: &PathBuf| file.parent().is_some_and(|parent| parent.starts_with(&output));
-                files.map(|file| data.join(file.path())).find(is_within).map(|file| file.display().to_string())
+                let output = real(output);
+                let mut folders: HashMap<PathBuf, bool> = HashMap::new();
+                let mut is_within = |file: &PathBuf| {
+                    let Some(parent) = file.parent() else { return false };
+                    let of_folder = || real(parent).starts_with(&output);
+                    // A file, or a folder on the way to it, may be a link.
+                    *folders.entry(parent.to_owned()).or_insert_with(of_folder)
+                        || file.is_symlink() && real(file).starts_with(&output)
+                };
+                files.map(|file| data.join(file.path())).find(&mut is_within).map(|file| file.display().to_string())
             }
             Target::Prefix { url: output, .. } => files.find_map(|file| {
                 let Ok(Place::Remote(url)) = Place::of(dataset.location(file.path())?) else { return None };
@@ -225,6 +231,10 @@ impl Output {
 
     pub(super) fn file(&self, plan: &RewritePlan, file: u64) -> PathBuf {
         self.target.path(&plan.file_name(file))
+    }
+
+    pub(super) fn remove_index(&self) -> Result<()> {
+        self.target.remove(INDEX)
     }
 
     pub(super) fn index(&self) -> PathBuf {

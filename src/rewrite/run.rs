@@ -92,10 +92,12 @@ impl Rewrite {
     /// Those of [`run`](Self::run), and [`ErrorKind::NotFound`] if what the task needs is not done.
     pub fn run_task(&self, task: RewriteTask) -> Result<RewriteReport> {
         let _asked = self.asked.clone().map(Asked::enter);
+        if let RewriteTask::Spill { task, tasks } | RewriteTask::Write { task, tasks } = task {
+            check_task(task, tasks)?;
+        }
         let mut run = self.begin(Found::Resume, false)?;
         match task {
             RewriteTask::Spill { task, tasks } => {
-                check_task(task, tasks)?;
                 // Nobody wants the rows of what is written already.
                 let lost = match run.output.missing(&run.plan, 0..run.plan.files)?.is_empty() {
                     true => run.output.lost()?,
@@ -104,7 +106,6 @@ impl Rewrite {
                 Ok(run.report(0, run.skipped(lost)?, false))
             }
             RewriteTask::Write { task, tasks } => {
-                check_task(task, tasks)?;
                 let files = slice(run.plan.files, task, tasks);
                 let missing = run.output.missing(&run.plan, files.clone())?;
                 let wanted: u64 = missing.iter().map(|files| files.end - files.start).sum();
@@ -131,7 +132,7 @@ impl Rewrite {
             (plan, _) => plan,
         };
         let (rewrite, uploads) = self.beside_uploads(&plan)?;
-        let spill = Spill::new(self.spill.as_deref(), output.folder(), &plan)?;
+        let spill = Spill::new(self.spill.as_deref(), (output.folder(), &output.path()), &plan)?;
         if let Err(error) = spill.folder()
             && (!is_alone || way(&rewrite, &plan)?.way == Way::Spill)
             && !(found == Found::Resume && output.missing(&plan, 0..plan.files)?.is_empty())
@@ -384,10 +385,22 @@ impl Rewriting {
         let is_there = |row: &u64| !is_within(&gone, *row);
         let rows = || (0..self.plan.rows).filter_map(|position| self.order.row(position)).filter(is_there);
         let files = (0..self.plan.files).map(|file| self.output.file(&self.plan, file));
-        super::lengths::build(&self.rewrite.dataset, files.collect(), &self.output, rows)?;
+        let found = super::lengths::build(&self.rewrite.dataset, files.collect(), &self.output, rows)?;
+        let skipped = self.skipped(lost)?;
+        let wanted = self.plan.rows - skipped.iter().map(|group| group.rows).sum::<u64>();
+        if found != wanted {
+            self.output.remove_index()?;
+            let message = format!("the files have {found} rows where {wanted} were written: some of them are others");
+            return Err(Error::new(ErrorKind::Io, message)
+                .with_file(self.output.path().display().to_string())
+                .with_remedies(
+                    "remove the wrong files and resume, or write the output anew ({})",
+                    &[Remedy::Overwrite],
+                ));
+        }
         self.output.clean(&self.plan)?;
         self.spill.remove()?;
-        self.skipped(lost)
+        Ok(skipped)
     }
 
     fn report(&self, kept_files: u64, skipped: Vec<SkippedGroup>, has_index: bool) -> RewriteReport {

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::RewritePlan;
 use super::shape::Buckets;
-use super::target::{LAYOUT, failed, remove_file, remove_temporary};
+use super::target::{LAYOUT, begun, failed, real, remove_file, remove_files};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::{atomic::AtomicFile, with_room};
 use rowdex_io::source::place::Place;
@@ -58,21 +58,26 @@ impl Layout {
 }
 
 impl Spill {
-    /// The folder for a plan: in `given`, or in the output folder.
+    /// The folder for a plan and an output of this name, which may be a folder: in `given`, where other rewrites may
+    /// have theirs, or in the output folder.
     ///
     /// # Errors
     /// `InvalidArgument` for a URL.
-    pub(super) fn new(given: Option<&Path>, output: Option<&Path>, plan: &RewritePlan) -> Result<Self> {
-        let parent = match given.map(Place::of).transpose()? {
-            None => output.map(|folder| folder.join(SPILL)),
-            Some(Place::Local(folder)) => Some(folder),
+    pub(super) fn new(given: Option<&Path>, output: (Option<&Path>, &Path), plan: &RewritePlan) -> Result<Self> {
+        let name = format!("{FOLDER}{:016x}", plan.fingerprint());
+        let path = match given.map(Place::of).transpose()? {
+            None => output.0.map(|folder| folder.join(SPILL).join(name)),
+            Some(Place::Local(folder)) => {
+                let place = output.0.map_or_else(|| output.1.to_owned(), real);
+                Some(folder.join(format!("{name}-{:016x}", xxh3_64(place.as_os_str().as_encoded_bytes()))))
+            }
             Some(Place::Remote(url)) => {
                 return Err(Error::new(ErrorKind::InvalidArgument, "rows are not spilled to a store")
                     .with_file(url.to_string())
                     .with_hint("name a folder of a local disk, or one that all machines mount"));
             }
         };
-        Ok(Self { path: parent.map(|folder| folder.join(format!("{FOLDER}{:016x}", plan.fingerprint()))) })
+        Ok(Self { path })
     }
 
     /// The folder.
@@ -94,7 +99,9 @@ impl Spill {
         let folder = self.folder()?;
         fs::create_dir_all(folder).map_err(|error| failed("cannot make the spill folder", folder, error))?;
         if is_alone {
-            remove_temporary(folder)?;
+            remove_files(folder, |name| {
+                begun(name).is_some() || name.starts_with("split-") && name.ends_with(".part")
+            })?;
         }
         let path = folder.join(LAYOUT);
         if let Some(known) = self.layout()? {

@@ -136,7 +136,10 @@ impl Target {
     /// Takes back what processes that were killed had begun of the files of these names.
     pub(super) fn clean(&self, is_ours: impl Fn(&str) -> bool) -> Result<()> {
         match self {
-            Self::Folder(path) => remove_temporary(path),
+            Self::Folder(path) => {
+                let is_noted = |name: &str| [PLAN, INDEX, SKIPPED].contains(&name) || is_ours(name);
+                remove_files(path, |name| begun(name).is_some_and(is_noted))
+            }
             Self::Prefix { store, .. } => {
                 let names = self.names()?;
                 let noted = names.iter().filter_map(|name| name.strip_prefix(NOTES));
@@ -201,16 +204,18 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Removes what a process that was killed had not finished.
-pub(super) fn remove_temporary(folder: &Path) -> Result<()> {
+/// Which file a name is of that was begun and not finished.
+pub(super) fn begun(name: &str) -> Option<&str> {
+    let (name, _) = name.rsplit_once(".tmp-").filter(|(_, random)| random.len() == 16)?;
+    name.strip_prefix('.')
+}
+
+/// Removes the files of a folder with some names.
+pub(super) fn remove_files(folder: &Path, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let failed = |error| failed("cannot list the folder", folder, error);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let ours = ["part-", PLAN, INDEX, SKIPPED, LAYOUT].iter().any(|begin| name.starts_with(&format!(".{begin}")));
-        let is_temporary = name.rsplit_once(".tmp-").is_some_and(|(_, random)| random.len() == 16);
-        let is_split = name.starts_with("split-") && name.ends_with(".part");
-        if (ours || name.contains(".part.tmp-")) && is_temporary || is_split {
+        if is_ours(&path.file_name().unwrap_or_default().to_string_lossy()) {
             remove_file(&path)?;
         }
     }
@@ -222,6 +227,15 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("cannot remove the file", path, error)),
         _ => Ok(()),
     }
+}
+
+/// The path without links as far as it is there, and from there on as it is written.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = |above: &Path| Some(fs::canonicalize(above).ok()?.join(path.strip_prefix(above).ok()?));
+    let found = path.ancestors().find_map(there).unwrap_or_else(|| path.clone());
+    // One that ends in a separator is the same one.
+    found.components().collect()
 }
 
 pub(super) fn failed(what: &'static str, path: &Path, error: io::Error) -> Error {

@@ -505,6 +505,86 @@ fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
 }
 
 #[test]
+fn nothing_is_removed_but_what_a_rewrite_wrote_and_no_file_of_the_input_whichever_way_it_is_reached() {
+    let place = Fixture::new(&[2000], 500);
+    let order = || Global::new(2000, 1).unwrap();
+    fs::create_dir(place.path("out")).unwrap();
+    let foreign = ["split-train.part", "movie.part.tmp-0123456789abcdef", ".part-9.csv.tmp-0123456789abcdef"];
+    foreign.iter().for_each(|name| fs::write(place.path(&format!("out/{name}")), "mine").unwrap());
+    let left = ".part-00001.parquet.tmp-0123456789abcdef";
+    fs::write(place.path(&format!("out/{left}")), "a killed one's").unwrap();
+    place.rewrite("out", order()).with_memory(TINY).run().unwrap();
+    assert!(foreign.iter().all(|name| place.path(&format!("out/{name}")).exists()));
+    assert!(!place.path(&format!("out/{left}")).exists());
+
+    // The output is the input of another rewrite, by a folder or a file that is a link.
+    let written = place.files("out");
+    for (way, from, to) in [("folder", "../out", "in/more"), ("file", "../out/part-00001.parquet", "in/0.parquet")] {
+        fs::create_dir(place.path("in")).unwrap();
+        std::os::unix::fs::symlink(from, place.path(to)).unwrap();
+        let index = place.path(&format!("{way}.rdx"));
+        IndexBuilder::new([place.path("in")]).build(&index).unwrap();
+        let data = Dataset::open(index).unwrap();
+        let again = Rewrite::new(&data, Arc::new(Global::new(data.len(), 2).unwrap()), place.path("out"));
+        let error = again.with_overwrite(true).run().unwrap_err();
+        assert!(error.to_string().contains("a file of the input"), "{way}: {error}");
+        fs::remove_dir_all(place.path("in")).unwrap();
+    }
+    assert!(place.files("out") == written);
+}
+
+#[test]
+fn rewrites_of_one_plan_that_share_a_spill_folder_have_their_own_rows() {
+    let place = Fixture::new(&[2000], 500);
+    let rewrite = |name: &str| {
+        let rewrite = place.rewrite(name, Global::new(2000, 1).unwrap()).with_memory(TINY);
+        rewrite.with_spill(place.path("spill")).with_resume(true)
+    };
+    let (spill, write) = (RewriteTask::Spill { task: 0, tasks: 1 }, RewriteTask::Write { task: 0, tasks: 1 });
+    rewrite("first").run_task(spill).unwrap();
+    assert!(rewrite("second").run_task(spill).unwrap().bytes_spilled > 0);
+    rewrite("second").run().unwrap();
+    rewrite("first").run_task(write).unwrap();
+    rewrite("first").run_task(RewriteTask::Index).unwrap();
+    assert!(place.files("first") == place.files("second"));
+    assert!(fs::read_dir(place.path("spill")).unwrap().next().is_none());
+}
+
+#[test]
+fn files_that_are_others_or_have_too_many_row_groups_are_told() {
+    let place = Fixture::new(&[2000], 500);
+    let rewrite = || place.rewrite("out", Global::new(2000, 1).unwrap());
+    rewrite().run().unwrap();
+    fs::remove_file(place.path("out/index.rdx")).unwrap();
+    write(&place.path("out/part-00001.parquet"), &rows(0, 10), 5);
+    for step in ["resume", "index"] {
+        let error = match step {
+            "resume" => rewrite().with_resume(true).run(),
+            _ => rewrite().run_task(RewriteTask::Index),
+        };
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("rows where 2000 were written"), "{step}: {error}");
+        assert!(!place.path("out/index.rdx").exists());
+    }
+    fs::remove_file(place.path("out/part-00001.parquet")).unwrap();
+    assert_eq!(rewrite().with_resume(true).run().unwrap().rows, 2000);
+    assert_eq!(place.read("out").num_rows(), 2000);
+
+    let no_task = place.rewrite("untouched", Global::new(2000, 1).unwrap());
+    no_task.run_task(RewriteTask::Spill { task: 3, tasks: 3 }).unwrap_err();
+    assert!(!place.path("untouched").exists());
+    let values: ArrayRef = Arc::new(Int32Array::from_iter_values(0..40_000));
+    fs::create_dir(place.path("many")).unwrap();
+    write(&place.path("many/0.parquet"), &RecordBatch::try_from_iter([("v", values)]).unwrap(), 40_000);
+    IndexBuilder::new([place.path("many")]).build(place.path("many.rdx")).unwrap();
+    let data = Dataset::open(place.path("many.rdx")).unwrap();
+    let many = Rewrite::new(&data, Arc::new(Global::new(40_000, 1).unwrap()), place.path("groups"));
+    let error = many.with_row_group_rows(1).run().unwrap_err().to_string();
+    assert!(error.contains("40000 row groups") && error.contains("more files"), "{error}");
+    assert!(!place.path("groups").exists());
+}
+
+#[test]
 fn schema_metadata_types_and_lengths_are_those_of_the_input() {
     let place = Fixture::new(&[1500], 500);
     LengthsBuilder::new(place.path("train.rdx")).with_column("tags").write().unwrap();

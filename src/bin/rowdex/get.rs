@@ -238,10 +238,7 @@ fn csv(pieces: &mut Batches<'_>, sink: &mut Sink) -> Result<(), Stop> {
 
 fn ipc(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(), Stop> {
     // Dictionaries of batches differ, and a file has one.
-    let plain = with_types(schema, |data_type| match data_type {
-        DataType::Dictionary(_, values) => Some(values.as_ref().clone()),
-        _ => None,
-    });
+    let plain = spelled(schema);
     let mut writer = FileWriter::try_new(sink, &plain)?;
     for piece in pieces {
         writer.write(&brought_to(&piece?, &plain)?)?;
@@ -250,21 +247,27 @@ fn ipc(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(),
 }
 
 fn parquet(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(), Stop> {
-    let plain = with_types(schema, |data_type| match data_type {
+    let stored = |data_type: &DataType| match data_type {
         // The crate takes one digit from 64 bits alone.
         DataType::Decimal32(1, scale) => Some(DataType::Decimal64(1, *scale)),
         // It writes days that are counted in milliseconds as integers.
         DataType::Date64 => Some(DataType::Date32),
         _ => None,
+    };
+    let spelled = spelled(schema);
+    let plain = with_types(schema, |data_type| match data_type {
+        DataType::Dictionary(_, values) => stored(values),
+        other => stored(other),
     });
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
     let mut writer = ArrowWriter::try_new(sink, Arc::clone(&plain), Some(properties))?;
     for piece in pieces {
         let piece = piece?;
         let brought = brought_to(&piece, &plain)?;
-        for (column, brought) in piece.columns().iter().zip(brought.columns()) {
+        for ((column, brought), field) in piece.columns().iter().zip(brought.columns()).zip(spelled.fields()) {
+            let as_spelled = |column| cast(column, field.data_type());
             if column.data_type() != brought.data_type()
-                && cast(brought, column.data_type())?.as_ref() != column.as_ref()
+                && as_spelled(brought)?.as_ref() != as_spelled(column)?.as_ref()
             {
                 return Err(Stop::Write("a date has a time of day, which Parquet lacks; write another format".into()));
             }
@@ -273,6 +276,14 @@ fn parquet(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result
     }
     writer.close()?;
     Ok(())
+}
+
+/// The schema with the values of dictionaries in their place.
+fn spelled(schema: &Schema) -> SchemaRef {
+    with_types(schema, |data_type| match data_type {
+        DataType::Dictionary(_, values) => Some(values.as_ref().clone()),
+        _ => None,
+    })
 }
 
 /// The schema with other types for some, at any depth.
