@@ -208,6 +208,10 @@ def shuffle(
         raise ValueError(f"on_fault={on_fault!r}: use 'error' or 'skip'")
     if verify and (dry_run or step not in (None, "index")):
         raise ValueError("verify reads what is written: it is for the whole, or for step='index'")
+    if dictionary not in (None, True, False):
+        raise TypeError(f"dictionary={dictionary!r}: use True, False, or None for where it saves a tenth of a sample")
+    if resume and overwrite:
+        raise ValueError("resume goes on with what overwrite replaces: choose one of them")
     if dry_run and step is not None:
         raise ValueError("dry_run tells what the whole takes: leave out step")
     with contextlib.ExitStack() as stack:

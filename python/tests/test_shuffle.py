@@ -266,6 +266,11 @@ def test_what_is_in_the_way_is_refused_and_nothing_is_lost(folder: pathlib.Path,
     before = data_files(tmp_path / "out")
     with pytest.raises(rowdex.AlreadyExistsError, match="overwrite=True"):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=1)
+    with pytest.raises(ValueError, match="choose one of them"):
+        rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=1, resume=True, overwrite=True)
+    no: Any = "no"
+    with pytest.raises(TypeError, match="dictionary='no': use True, False"):
+        rowdex.shuffle(folder / "train.rdx", tmp_path / "other", seed=1, dictionary=no)
     with pytest.raises(rowdex.StateError):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=2, resume=True)
     with pytest.raises(rowdex.ArgumentError, match="file of the input"):

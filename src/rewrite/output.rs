@@ -21,7 +21,7 @@ pub(super) struct Output {
     target: Target,
     /// Files of which an upload was noted when the output was listed.
     begun: BTreeSet<String>,
-    /// Held for as long as one process writes all of it.
+    /// Held for as long as a process writes to it: by one that writes all of it alone, by tasks together.
     lock: Option<File>,
 }
 
@@ -84,9 +84,7 @@ impl Output {
     pub(super) fn prepare(&mut self, plan: &RewritePlan, found: Found, is_alone: bool) -> Result<bool> {
         if let Some(folder) = self.target.folder() {
             fs::create_dir_all(folder).map_err(|error| failed("cannot make the output folder", folder, error))?;
-            if is_alone {
-                self.lock = lock(folder)?;
-            }
+            self.lock = lock(folder, is_alone)?;
         }
         let known = self.plan()?;
         if let Some(known) = &known

@@ -186,13 +186,14 @@ impl Write for OutFile {
     }
 }
 
-/// Whoever holds the result is the only process that writes to the folder. `None` where there are no locks.
+/// Whoever holds the result is the only process that writes to the folder, or one of several tasks that do, and nobody
+/// else does. `None` where there are no locks.
 ///
 /// # Errors
 /// `AlreadyExists` if another process has it.
-pub(super) fn lock(path: &Path) -> Result<Option<File>> {
+pub(super) fn lock(path: &Path, is_alone: bool) -> Result<Option<File>> {
     let folder = rowdex_io::fs::open(path).map_err(|error| failed("cannot open the output folder", path, error))?;
-    match folder.try_lock() {
+    match if is_alone { folder.try_lock() } else { folder.try_lock_shared() } {
         Ok(()) => Ok(Some(folder)),
         Err(fs::TryLockError::WouldBlock) => {
             Err(Error::new(ErrorKind::AlreadyExists, "another process writes to the folder")

@@ -544,6 +544,11 @@ fn rewrites_of_one_plan_that_share_a_spill_folder_have_their_own_rows() {
     rewrite("first").run_task(spill).unwrap();
     assert!(rewrite("second").run_task(spill).unwrap().bytes_spilled > 0);
     rewrite("second").run().unwrap();
+    // Whoever replaces what tasks are at would have a file of theirs among its own.
+    let task = File::open(place.path("first")).unwrap();
+    task.lock_shared().unwrap();
+    let error = rewrite("first").with_resume(false).with_overwrite(true).run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
     rewrite("first").run_task(write).unwrap();
     rewrite("first").run_task(RewriteTask::Index).unwrap();
     assert!(place.files("first") == place.files("second"));
