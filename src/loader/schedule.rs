@@ -38,7 +38,11 @@ pub(crate) struct Schedule {
     reads: Reads,
     extractions: Extractions,
     segments: Segments,
-    staged: Staged,
+    /// How much of a decoded row group is in memory at once, beside the rows that are kept of it: little where chunks
+    /// come and go, all of it where the rows are views of its pages.
+    staged: Part,
+    /// What is read of a row group, and its open pages.
+    read: Part,
     /// Extractions and assemblies that are under way.
     running: usize,
 }
@@ -139,7 +143,8 @@ impl Schedule {
             reads,
             extractions: Extractions::default(),
             segments: Segments::default(),
-            staged: Staged(1.0),
+            staged: Part(1.0),
+            read: Part(READ),
             running: 0,
         }
     }
@@ -228,13 +233,12 @@ impl Schedule {
         })
     }
 
-    /// Bytes of what is read of a row group and of its open pages, which are about as many as it has when decoded and
-    /// half as many, beyond those that are free for each thread.
+    /// Bytes of what is read of a row group and of its open pages, beyond those that are free for each thread.
     fn read(&self, whole: u64) -> u64 {
         /// For all threads together: row groups of the usual sizes have no more, and it is a part of the constant that
         /// a loader takes besides its memory.
         const FREE: u64 = 16 << 20;
-        (whole + whole / 2).saturating_sub(FREE / self.limits.threads.max(1) as u64)
+        self.read.of(whole).saturating_sub(FREE / self.limits.threads.max(1) as u64)
     }
 
     fn excess(&self) -> u64 {
@@ -427,6 +431,7 @@ impl Schedule {
         let Extractions { under_way, stayed: stays, decodes, places, .. } = &mut self.extractions;
         if !stayed {
             under_way.remove(&extract.unit);
+            self.read.add(done.read, extract.whole);
         }
         *decodes += done.decodes;
         if done.places > 0 {
@@ -490,12 +495,15 @@ impl Schedule {
     }
 }
 
-/// How much of a decoded row group is in memory at once, beside the rows that are kept of it: little where chunks come
-/// and go, all of it where the rows are views of its pages.
-#[derive(Debug)]
-struct Staged(f64);
+/// What is read of a row group and of its open pages, until that is measured: a file that is not compressed has about as
+/// many bytes as the row group takes when decoded, and some pages are half of a row group.
+const READ: f64 = 1.5;
 
-impl Staged {
+/// A part of a decoded row group's bytes, as it is measured.
+#[derive(Debug)]
+struct Part(f64);
+
+impl Part {
     fn of(&self, whole: u64) -> u64 {
         (whole as f64 * self.0) as u64
     }

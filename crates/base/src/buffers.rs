@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use bytes::Bytes;
@@ -64,6 +65,9 @@ pub struct Buffers<M> {
     idle: Mutex<Vec<M>>,
     /// Bytes that may lie unused.
     most: usize,
+    /// Bytes that are lent, and the most that were since somebody asked.
+    lent: AtomicUsize,
+    most_lent: AtomicUsize,
 }
 
 /// A buffer that is given back when the last who reads it lets go.
@@ -75,7 +79,7 @@ struct Lent<M: Memory> {
 impl<M: Memory> Buffers<M> {
     /// Buffers of which so many bytes may lie unused.
     pub fn keeping(most: usize) -> Self {
-        Self { idle: Mutex::default(), most }
+        Self { idle: Mutex::default(), most, lent: AtomicUsize::new(0), most_lent: AtomicUsize::new(0) }
     }
 
     /// An empty buffer with room for so many bytes.
@@ -93,10 +97,16 @@ impl<M: Memory> Buffers<M> {
 
     /// The bytes in a buffer, for anybody to share.
     pub fn lend(self: &Arc<Self>, bytes: M) -> Bytes {
-        if bytes.room() < SMALL {
-            return bytes.into();
-        }
+        let room = bytes.room();
+        let lent = self.lent.fetch_add(room, Ordering::Relaxed) + room;
+        self.most_lent.fetch_max(lent, Ordering::Relaxed);
         Bytes::from_owner(Lent { bytes, home: Arc::clone(self) })
+    }
+
+    /// The most bytes that were lent at a time since this was last asked, beyond those that still are.
+    pub fn most_lent(&self) -> usize {
+        let lent = self.lent.load(Ordering::Relaxed);
+        self.most_lent.swap(lent, Ordering::Relaxed).saturating_sub(lent)
     }
 
     /// How many bytes lie unused.
@@ -114,6 +124,10 @@ impl<M: Memory> Buffers<M> {
     }
 
     fn give_back(&self, buffer: M) {
+        self.lent.fetch_sub(buffer.room(), Ordering::Relaxed);
+        if buffer.room() < SMALL {
+            return;
+        }
         let freed = self.with_idle(|idle| {
             idle.push(buffer);
             let mut total = total(idle);
@@ -246,6 +260,20 @@ mod tests {
 
     fn buffers() -> Arc<Buffers<Vec<u8>>> {
         Arc::new(Buffers::keeping(MOST))
+    }
+
+    #[test]
+    fn it_is_counted_how_much_was_lent_at_a_time() {
+        let buffers = buffers();
+        let lend = |length: usize| buffers.lend(buffers.take(length));
+        let kept = lend(1000);
+        assert_eq!(buffers.most_lent(), 0);
+        let (large, small) = (lend(SMALL), lend(10));
+        drop((large, lend(20)));
+        assert_eq!(buffers.most_lent(), SMALL + 20);
+        drop((kept, small));
+        assert_eq!(buffers.most_lent(), 1010);
+        assert_eq!(buffers.most_lent(), 0);
     }
 
     #[test]

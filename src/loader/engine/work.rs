@@ -100,6 +100,7 @@ impl Shared {
         let slots = std::mem::take(&mut extraction.extract.slots);
         let cuts = std::mem::take(&mut extraction.extract.cuts);
         let (unit, keep, was_held) = (extraction.extract.unit, extraction.extract.keep, held.is_some());
+        let ahead = prefetch.as_ref().map_or(0, Prefetch::bytes);
         let began = Instant::now();
         let (extracted, decodes) = {
             let _buffers = buffers::enter(&self.buffers);
@@ -117,7 +118,9 @@ impl Shared {
         let mut progress = self.lock();
         progress.stats.decodes += decodes;
         progress.stats.extractions += 1;
-        let mut done = Extracted { decodes, ..Extracted::default() };
+        // Other threads may use some at the same time, so this is about the truth.
+        let read = ahead + self.buffers.most_lent() as u64;
+        let mut done = Extracted { decodes, read, ..Extracted::default() };
         let (rows, stays) = match extracted {
             Ok(brought) => {
                 progress.stats.extracting += brought.picking;

@@ -37,6 +37,8 @@ struct World {
     most_decoding: usize,
     stayed: BTreeMap<u32, u64>,
     places: BTreeSet<u32>,
+    /// Bytes that are read of a row group, for each byte of it when decoded.
+    read: f64,
     /// What is in memory, as counted here.
     held: u64,
     set_aside: u64,
@@ -145,7 +147,8 @@ impl World {
                 if places > 0 && self.places.insert(extract.unit) {
                     self.held += places;
                 }
-                let came = Extracted { decodes, rows: Some(rows), stays, decoded, staged: whole / 8, places };
+                let read = (whole as f64 * self.read) as u64;
+                let came = Extracted { decodes, rows: Some(rows), stays, decoded, staged: whole / 8, read, places };
                 self.schedule.extracted(&extraction, came, None);
                 self.set_aside -= needs;
                 self.held += rows;
@@ -325,6 +328,7 @@ impl Made<'_> {
             most_decoding: 0,
             stayed: BTreeMap::new(),
             places: BTreeSet::new(),
+            read: 1.0,
             held: 0,
             set_aside: 0,
             read_ahead: BTreeMap::new(),
@@ -438,4 +442,39 @@ fn in_the_files_order_each_thread_decodes_a_row_group_even_if_all_of_them_stay()
         }
         assert_eq!((world.served, world.most_decoding), (RUN * 2000, threads), "with memory for {part} of the rows");
     }
+}
+
+#[test]
+fn threads_decode_at_once_where_little_is_read_of_a_row_group() {
+    // Of 25 MB each; what is read of them is counted beyond 8 MiB for each thread.
+    let (sizes, threads) = ([250_000; 6], 2);
+    let memory = sizes.iter().sum::<u64>() * ROW / 3;
+    let at_once = |read: f64| {
+        let (batches_waiting, store) = (None, None);
+        let made =
+            Made { sizes: &sizes, memory, batch: 1000, global: true, threads, batches_waiting, store, random: 1 };
+        let mut world = World { read, ..made.world() };
+        let (mut alone, mut together) = (0, 0);
+        loop {
+            // Decoding takes longer than all else.
+            world.begin();
+            let quick = world.under_way.iter().position(|task| decodes(task).is_none());
+            if let Some(task) = quick.map(|task| world.under_way.swap_remove(task)) {
+                world.finish(task);
+                continue;
+            }
+            // So does waiting for the consumer, who takes what there is first.
+            match world.under_way.len() {
+                _ if !world.ready.is_empty() => {}
+                0 => {}
+                1 => alone += 1,
+                _ => together += 1,
+            }
+            if world.step() {
+                return together * 100 / (alone + together);
+            }
+        }
+    };
+    assert!(at_once(0.3) > 50, "{} of 100", at_once(0.3));
+    assert!(at_once(1.5) < 10, "{} of 100", at_once(1.5));
 }

@@ -109,6 +109,8 @@ pub(crate) struct Extracted {
     pub(crate) decoded: Option<(u64, u64)>,
     /// About how many bytes besides the rows were in memory at the worst moment.
     pub(crate) staged: u64,
+    /// Bytes that were read of the row group, and of its open pages, at the worst moment.
+    pub(crate) read: u64,
     /// Bytes that are kept from now on of where long values of the row group lie.
     pub(crate) places: u64,
 }
