@@ -1,4 +1,4 @@
-"""Builds the library and the command with cargo, and puts them into the wheel with the header."""
+"""Builds the library, which has the command, too, with cargo, and puts it into the wheel with the header."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ class CargoBuild(BuildHookInterface[Any]):
             last += ["-C", f"linker={linker}"]
         # Large blocks as maps and the system's allocator, unless another one is asked for: Cargo.toml says why.
         mimalloc = os.environ.get("ROWDEX_ALLOCATOR") == "mimalloc"
-        allocator = ["--cfg", "rowdex_allocator" if mimalloc else "rowdex_library"]
-        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", "--", *last, *allocator)
-        self.cargo("rustc", *common, "--bin", "rowdex", "--", *last)
+        parts = ["--cfg", "rowdex_allocator" if mimalloc else "rowdex_library", "--cfg", "rowdex_command"]
+        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", "--", *last, *parts)
         built = target / triple / ("debug" if profile == "dev" else profile)
         build_data["force_include"].update(
             {
@@ -59,7 +58,6 @@ class CargoBuild(BuildHookInterface[Any]):
                 str(repository / "include/rowdex.h"): "rowdex/include/rowdex.h",
             }
         )
-        build_data["shared_scripts"][str(built / "rowdex")] = "rowdex"
         self.contents(repository, target / "wheel-contents", common, build_data)
 
     def contents(

@@ -207,12 +207,20 @@
 mod builder;
 #[cfg(feature = "capi")]
 mod capi;
+// In the library of the Python package alone: elsewhere a change of the command compiles nothing but the program.
+#[cfg(rowdex_command)]
+#[allow(unreachable_patterns, reason = "enums that may grow are known here")]
+mod command;
 pub mod dataset;
 pub mod digest;
 pub mod loader;
 mod plans;
 pub mod rewrite;
 pub mod select;
+
+// The command takes the library by this name, wherever it is compiled.
+#[cfg(rowdex_command)]
+extern crate self as rowdex;
 
 /// What goes wrong, where, and what to do.
 pub mod error {

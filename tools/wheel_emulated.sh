@@ -31,8 +31,8 @@ rm -rf "$made/rowdex" "$made/compared"
 mkdir "$made/compared"
 
 emulated() { "$qemu" -L "$root" -E PYTHONPATH="$made/rowdex:$packages" "$@"; }
-test "$(emulated "$made/rowdex/bin/rowdex" --version)" = "$("$(dirname "$here")/rowdex" --version)"
-emulated "$made/rowdex/bin/rowdex" demo --keep "$made/compared/demo"
+test "$(emulated "$root/usr/bin/python3" -m rowdex --version)" = "$("$(dirname "$here")/rowdex" --version)"
+emulated "$root/usr/bin/python3" -m rowdex demo --keep "$made/compared/demo"
 "$here" -m tools.python.epoch_bytes --write "$made/compared/files"
 "$here" -m tools.python.epoch_bytes "$made/compared/files" | tee "$made/compared/here"
 emulated "$root/usr/bin/python3" -m tools.python.epoch_bytes "$made/compared/files" >"$made/compared/emulated"

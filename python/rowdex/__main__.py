@@ -1,29 +1,48 @@
-"""``python -m rowdex doctor``. All else is done by the command ``rowdex``."""
+"""The command ``rowdex``, which is in the library; and ``rowdex doctor``, which looks at the side of Python."""
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from . import doctor
+from .native.library import library, texts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it and gives the exit status: 0, 1 if something is wrong, 2 for wrong usage."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    return _doctor(given[1:]) if given[:1] == ["doctor"] else _command(given)
+
+
+def _command(arguments: list[str]) -> int:
+    try:
+        run = library.rowdex_command
+    except AttributeError:
+        print("rowdex: this library was built without the command; cargo install --path . makes it", file=sys.stderr)
+        return 2
+    run.restype, run.argtypes = ctypes.c_uint8, [ctypes.c_size_t, ctypes.POINTER(ctypes.c_char_p)]
+    # A handler of Python runs when the call has returned: this way Ctrl-C ends the command as it ends any program.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    called = [b"rowdex", *map(os.fsencode, arguments)]
+    status: int = run(len(called), texts(called))
+    if arguments in (["--help"], ["-h"]):
+        print("\nOf the Python package: rowdex doctor [INDEX] says what is found here, what is slow, and what to do.")
+    return status
+
+
+def _doctor(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m rowdex",
-        description="The Python side of rowdex. Indexes are built and looked into by the command `rowdex`.",
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser(
-        "doctor",
-        help="what rowdex finds on this machine, what is slow, and what to do",
+        prog="rowdex doctor",
         description="Prints what rowdex finds on this machine, what is slow or wrong, and what to do. Reads no data.",
     )
-    command.add_argument("index", nargs="?", help="an index, to look at its data files and their disk as well")
-    command.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("index", nargs="?", help="an index, to look at its data files and their disk as well")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     report = doctor.examine(options.index)
     print(json.dumps(report.to_json(), indent=2) if options.json else report.to_text())

@@ -16,6 +16,8 @@ mod arrow;
 mod batch;
 mod buffers;
 mod columns;
+#[cfg(rowdex_command)]
+mod command;
 mod counters;
 mod dataset;
 mod digest;

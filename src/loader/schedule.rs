@@ -495,8 +495,8 @@ impl Schedule {
     }
 }
 
-/// What is read of a row group and of its open pages, until that is measured: a file that is not compressed has about as
-/// many bytes as the row group takes when decoded, and some pages are half of a row group.
+/// What is read of a row group and of its open pages, until that is measured: a file that is not compressed has about
+/// as many bytes as the row group takes when decoded, and some pages are half of a row group.
 const READ: f64 = 1.5;
 
 /// A part of a decoded row group's bytes, as it is measured.

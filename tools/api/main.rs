@@ -180,7 +180,7 @@ fn sources(src: &Path) -> Result<Vec<(String, Vec<Item>)>, String> {
     for entry in walkdir::WalkDir::new(src).sort_by_file_name() {
         let path: PathBuf = entry.map_err(|error| error.to_string())?.into_path();
         let relative = path.strip_prefix(src).map_err(|error| error.to_string())?;
-        let elsewhere = relative.starts_with("bin") || relative.starts_with("capi");
+        let elsewhere = ["bin", "capi", "command"].iter().any(|folder| relative.starts_with(folder));
         if elsewhere || path.extension().is_none_or(|kind| kind != "rs") || path.ends_with("tests.rs") {
             continue;
         }

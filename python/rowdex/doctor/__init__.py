@@ -1,4 +1,4 @@
-"""What rowdex finds on a machine, what is slow or wrong there, and what to do: ``python -m rowdex doctor``.
+"""What rowdex finds on a machine, what is slow or wrong there, and what to do: ``rowdex doctor``.
 
 :func:`examine` asks the operating system, the installed packages and, if one is named, an index. It reads no data,
 imports no framework, and uses no network unless the index is at a URL.

@@ -59,7 +59,7 @@ fn is_of_python(text: &str) -> bool {
 
 /// What the tables of words have, which are right there, and what a server says of its own options.
 fn is_a_table(path: &str) -> bool {
-    ["base/src/remedy.rs", "loader/share/facts.rs", "bin/rowdex/failure.rs"].iter().any(|end| path.ends_with(end))
+    ["base/src/remedy.rs", "loader/share/facts.rs", "command/failure.rs"].iter().any(|end| path.ends_with(end))
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn no_front_names_the_words_of_another() {
         if is_test || is_a_table(&name) || path.extension().is_none_or(|kind| kind != "rs") {
             continue;
         }
-        let (is_command, is_c) = (name.contains("/src/bin/"), name.contains("/src/capi/"));
+        let (is_command, is_c) = (name.contains("/src/command/"), name.contains("/src/capi/"));
         for text in texts(without_tests(&fs::read_to_string(&path).unwrap())).iter().filter(|text| text.contains(' ')) {
             seen += 1;
             let of_another = (!is_command && is_of_the_command(text))
@@ -114,7 +114,7 @@ fn worded(source: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_front_has_a_word_for_every_remedy() {
-    let (command, c) = (worded(&read("src/bin/rowdex/failure.rs")), worded(&read("src/capi/error.rs")));
+    let (command, c) = (worded(&read("src/command/failure.rs")), worded(&read("src/capi/error.rs")));
     let python: String = files("python/rowdex")
         .into_iter()
         .filter(|path| path.extension().is_some_and(|kind| kind == "py"))

@@ -1,0 +1,23 @@
+//! The command, for the Python package alone: what it installs as `rowdex` calls this, so that its code is there once.
+//!
+//! This is no function of the header: a library for C has no command.
+
+use std::ffi::{OsString, c_char};
+use std::panic::catch_unwind;
+
+use super::handle;
+
+/// Runs the command as a program is run. The first of the arguments is what the program is called as. Returns the exit
+/// status.
+///
+/// # Safety
+///
+/// There are `count` strings that end with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_command(count: usize, arguments: *const *const c_char) -> u8 {
+    // SAFETY: the caller gives that many strings.
+    let Ok(arguments) = (unsafe { handle::paths(arguments, count, "arguments") }) else { return 2 };
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    // As a program ends that panics; what it is about was written to stderr.
+    catch_unwind(|| crate::command::main(&arguments)).unwrap_or(101)
+}

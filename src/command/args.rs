@@ -1,0 +1,196 @@
+//! Arguments that several commands have.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rowdex::dataset::{DatasetBuilder, DiskTier, Staleness};
+use rowdex::{Dataset, Index};
+
+use crate::command::failure::Failure;
+use crate::command::size::Memory;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct IndexArg {
+    /// An index that `rowdex build` wrote, a file or a URL.
+    #[arg(value_name = "INDEX")]
+    pub(crate) index: PathBuf,
+}
+
+impl IndexArg {
+    pub(crate) fn open(&self) -> Result<Index, Failure> {
+        Ok(Index::open(&self.index)?)
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RootArg {
+    /// Find the data below this directory or URL, instead of where it was when the index was built.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ThreadsArg {
+    /// Decode with this many threads [default: one per core, at most eight; 16 for data in a store, but for `epoch` and
+    /// `serve`].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// How the data of an index is read.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FilesArgs {
+    /// Read only these columns, in this order; `a.b` is field b of column a, and nothing else of a is read.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
+
+    /// How closely to compare each file with what was indexed.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "stat",
+        value_parser = named::<Staleness>(LEVELS)
+    )]
+    staleness: Staleness,
+
+    #[command(flatten)]
+    root: RootArg,
+}
+
+/// How the data of an index is read, and by how many threads.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DataArgs {
+    #[command(flatten)]
+    files: FilesArgs,
+
+    #[command(flatten)]
+    pub(crate) threads: ThreadsArg,
+}
+
+impl FilesArgs {
+    pub(crate) fn builder(&self, index: Index) -> DatasetBuilder {
+        let mut builder = Dataset::builder(index).with_staleness(self.staleness);
+        if let Some(columns) = &self.columns {
+            builder = builder.with_columns(columns);
+        }
+        if let Some(root) = &self.root.root {
+            builder = builder.with_root(root);
+        }
+        builder
+    }
+}
+
+impl DataArgs {
+    pub(crate) fn open(&self, index: Index, cache_bytes: Option<u64>) -> Result<Dataset, Failure> {
+        Ok(self.builder(index, cache_bytes).open()?)
+    }
+
+    pub(crate) fn builder(&self, index: Index, cache_bytes: Option<u64>) -> DatasetBuilder {
+        let mut builder = self.files.builder(index);
+        if let Some(bytes) = cache_bytes {
+            builder = builder.with_cache_bytes(bytes);
+        }
+        if let Some(threads) = self.threads.threads {
+            builder = builder.with_threads(usize::from(threads));
+        }
+        builder
+    }
+}
+
+/// Where row groups are kept on disk.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TierArgs {
+    /// Keep row groups in this folder on a local disk, for all processes of this machine: each is fetched and decoded
+    /// once between them.
+    #[arg(long, value_name = "DIR", requires = "cache_disk")]
+    pub(crate) cache_dir: Option<PathBuf>,
+
+    /// Keep at most this much in --cache-dir: bytes, a size like 500GiB, or a share like 100% of the chosen columns
+    /// when decoded.
+    #[arg(long, value_name = "SIZE", requires = "cache_dir")]
+    pub(crate) cache_disk: Option<Memory>,
+}
+
+impl TierArgs {
+    /// The same dataset, with the tier that was asked for.
+    pub(crate) fn open(&self, builder: DatasetBuilder) -> Result<Dataset, Failure> {
+        let (Some(folder), Some(size)) = (&self.cache_dir, self.cache_disk) else { return Ok(builder.open()?) };
+        let decoded = match size {
+            Memory::Bytes(_) => 0,
+            Memory::Share(_) => builder.clone().open()?.decoded_bytes(),
+        };
+        let tier = DiskTier::new(folder, size.bytes(decoded));
+        Ok(builder.with_disk_tier(tier).open()?)
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RowsArg {
+    /// Row ids, and ranges of them: 10..20 is 10 to 19.
+    #[arg(required = true, value_name = "ROW")]
+    rows: Vec<RowIds>,
+}
+
+impl RowsArg {
+    /// The row ids in the order asked; all of them are checked before the first is given out, so that a typing error
+    /// does not show after a gigabyte of output.
+    pub(crate) fn ids(&self, index: &Index) -> Result<impl Iterator<Item = u64>, Failure> {
+        let last = self.rows.iter().map(|ids| ids.0.end.saturating_sub(1));
+        match last.filter(|&row| row >= index.len()).max() {
+            None => Ok(self.rows.iter().flat_map(|ids| ids.0.clone())),
+            Some(row) => Err(out_of_range(row, index)),
+        }
+    }
+}
+
+pub(crate) fn out_of_range(row: u64, index: &Index) -> Failure {
+    let path = index.path().map(|path| path.display().to_string()).unwrap_or_default();
+    let hint = match index.len().checked_sub(1) {
+        Some(last) => format!("row ids are 0 to {last}"),
+        None => "it has no rows".to_owned(),
+    };
+    rowdex::Error::new(rowdex::ErrorKind::OutOfRange, format!("row id {row} is beyond the end"))
+        .with_file(path)
+        .with_hint(hint)
+        .into()
+}
+
+/// One row id or a range of them.
+#[derive(Debug, Clone)]
+struct RowIds(Range<u64>);
+
+impl FromStr for RowIds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is neither a row id nor a range like 10..20");
+        let (first, end) = match text.split_once("..") {
+            None => {
+                let row: u64 = text.parse().map_err(|_| bad())?;
+                (row, row.saturating_add(1))
+            }
+            Some((first, end)) => (first.parse().map_err(|_| bad())?, end.parse().map_err(|_| bad())?),
+        };
+        if first < end { Ok(Self(first..end)) } else { Err(format!("{text:?} is an empty range")) }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct JsonArg {
+    /// Write the result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) const LEVELS: &[&str] = &["off", "stat", "footer", "deep"];
+
+/// Parses what the library parses, and lets the usage text list the names.
+pub(crate) fn named<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = rowdex::Error> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<T>())
+}

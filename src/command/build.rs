@@ -1,0 +1,250 @@
+//! `rowdex build`: Parquet files to an index.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use rowdex::index::builder::{BuildReport, SchemaMode};
+use rowdex::source::StoreOptions;
+use rowdex::{Index, IndexBuilder};
+use serde_json::{Value, json};
+
+use crate::command::args::{JsonArg, named};
+use crate::command::digest;
+use crate::command::failure::{Failure, complain};
+use crate::command::output;
+use crate::command::progress::Progress;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex build data/ -o train.rdx
+  rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
+  rowdex build data/ -o train.rdx --update
+  rowdex build data/ -o train.rdx --lengths tokens
+  rowdex build data/ -o train.rdx --schema union --rename content=text
+  rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
+  rowdex build hf://datasets/owner/name@main -o train.rdx
+  rowdex build data/ -o subset.rdx --rows rows.csv
+  rowdex build data/ -o parts/3.rdx --slice 3/64        on one of 64 machines, then on one of them:
+  rowdex build data/ -o train.rdx --parts parts/*.rdx")]
+pub(crate) struct BuildArgs {
+    /// Parquet files, folders to search for them, and quoted glob patterns; or URLs of these in one bucket, container
+    /// or host (s3, gs, az, http, https). Credentials are taken from the environment.
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<PathBuf>,
+
+    /// The index to write, a file or a URL.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Replace the index if there is one.
+    #[arg(long)]
+    force: bool,
+
+    /// Go on from the index if there is one: leading files that have not changed keep their row ids, the others follow.
+    #[arg(long, conflicts_with_all = ["force", "rows"])]
+    update: bool,
+
+    /// Store paths relative to this directory instead of to the deepest one that contains all files.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+
+    /// How to bring the schemas together: `strict` wants the same columns in every file, `union` fills missing columns
+    /// with nulls and widens types.
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "strict",
+        value_parser = named::<SchemaMode>(&["strict", "union"])
+    )]
+    schema: SchemaMode,
+
+    /// Serve column OLD of the files as NEW: files may have either name.
+    #[arg(long, value_name = "OLD=NEW")]
+    rename: Vec<Rename>,
+
+    /// Do not store the footers: a smaller index, but everyone who opens it reads them again.
+    #[arg(long)]
+    no_footers: bool,
+
+    /// Do not make columns of folders named key=value.
+    #[arg(long)]
+    no_partitions: bool,
+
+    /// Index only the rows listed in this file: Parquet, CSV or text, as for `select --rows`.
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
+
+    /// Index slice I of N alone: of the sorted list of files, a consecutive piece. Slices are counted from 0.
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["rows", "update"])]
+    slice: Option<Slice>,
+
+    /// Take the footers of unchanged files from these indexes of slices, instead of reading them.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    parts: Vec<PathBuf>,
+
+    /// Note how long rows are by these columns, of lists or of integers, as `lengths --column` does.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    lengths: Vec<String>,
+
+    /// Read footers with this many threads [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+
+    /// Send at most this many requests to a store at once.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: u16,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// Ways in which files differ that are written as text.
+const DIFFERENCES_SHOWN: usize = 20;
+
+/// A column, and the name to serve it by.
+#[derive(Debug, Clone)]
+struct Rename {
+    old: String,
+    new: String,
+}
+
+impl FromStr for Rename {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((old, new)) if !new.contains('=') => Ok(Self { old: old.to_owned(), new: new.to_owned() }),
+            Some(_) => Err(format!("{text:?} has more than one `=`: rename such columns in Python or Rust")),
+            None => Err(format!("{text:?} has no new name: write text=content to serve column text as content")),
+        }
+    }
+}
+
+/// Which slice of the files, of how many.
+#[derive(Debug, Clone, Copy)]
+struct Slice {
+    slice: u64,
+    slices: u64,
+}
+
+impl FromStr for Slice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (slice, slices) = text.split_once('/').unwrap_or((text, ""));
+        match (slice.parse(), slices.parse()) {
+            (Ok(slice), Ok(slices)) if slice < slices => Ok(Self { slice, slices }),
+            _ => Err(format!("{text:?} is no slice: write 0/8 for the first of eight")),
+        }
+    }
+}
+
+pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
+    let bar = Progress::new("reading footers", 0);
+    let started = Instant::now();
+    let differences = Arc::new(Mutex::new(Vec::new()));
+    let builder = builder(args)
+        .with_progress({
+            let bar = bar.clone();
+            move |progress| {
+                bar.set_length(progress.files);
+                bar.set_message(match progress.counts_lengths {
+                    true => "counting lengths".to_owned(),
+                    false => format!("reading footers, {}", HumanBytes(progress.bytes)),
+                });
+                bar.set_position(progress.files_done);
+            }
+        })
+        .with_differences({
+            let differences = Arc::clone(&differences);
+            move |difference| differences.lock().unwrap_or_else(PoisonError::into_inner).push(difference.to_string())
+        });
+    let report = builder.build(&args.output);
+    bar.finish();
+    let mut report = report?;
+    if args.update && digest::complete(&args.output)? {
+        report.index_bytes = Index::open(&args.output)?.size_bytes();
+    }
+    if report.repeated_files > 0 {
+        complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
+    }
+    let differences = std::mem::take(&mut *differences.lock().unwrap_or_else(PoisonError::into_inner));
+    match args.json.json {
+        true => output::print_json(&to_json(args, &report, &differences, started.elapsed().as_secs_f64())),
+        false => output::print(&to_text(args, &report, &differences)),
+    }
+}
+
+fn to_json(args: &BuildArgs, report: &BuildReport, differences: &[String], seconds: f64) -> Value {
+    json!({
+        "output": args.output.display().to_string(),
+        "files": report.files,
+        "kept_files": report.kept_files,
+        "read_files": report.read_files,
+        "requests": report.requests,
+        "footer_bytes": report.footer_bytes,
+        "row_groups": report.row_groups,
+        "rows": report.rows,
+        "source_rows": report.source_rows,
+        "index_bytes": report.index_bytes,
+        "repeated_files": report.repeated_files,
+        "differences": differences,
+        "seconds": seconds,
+    })
+}
+
+fn to_text(args: &BuildArgs, report: &BuildReport, differences: &[String]) -> String {
+    let mut text = format!(
+        "{}: {} in {} of {}, {}\n",
+        args.output.display(),
+        output::counted(report.rows, "row"),
+        output::counted(report.row_groups, "row group"),
+        output::counted(report.files, "file"),
+        HumanBytes(report.index_bytes)
+    );
+    if report.source_rows != report.rows {
+        let (rows, of) = (output::counted(report.rows, "row"), HumanCount(report.source_rows));
+        text.push_str(&format!("{rows} of {of} selected\n"));
+    }
+    if args.update {
+        text.push_str(&format!("{} kept from the index before\n", output::counted(report.kept_files, "file")));
+    }
+    for difference in differences.iter().take(DIFFERENCES_SHOWN) {
+        text.push_str(&format!("  {difference}\n"));
+    }
+    if differences.len() > DIFFERENCES_SHOWN {
+        text.push_str(&format!("  and {} more differences (--json)\n", differences.len() - DIFFERENCES_SHOWN));
+    }
+    text
+}
+
+fn builder(args: &BuildArgs) -> IndexBuilder {
+    let mut builder = IndexBuilder::new(&args.data)
+        .with_schema_mode(args.schema)
+        .with_footers(!args.no_footers)
+        .with_partitions(!args.no_partitions)
+        .with_renames(args.rename.iter().map(|Rename { old, new }| (old, new)))
+        .with_overwrite(args.force)
+        .with_update(args.update)
+        .with_parts(&args.parts)
+        .with_lengths(&args.lengths)
+        .with_store_options(StoreOptions::new().with_concurrency(usize::from(args.concurrency)));
+    if let Some(root) = &args.root {
+        builder = builder.with_root(root);
+    }
+    if let Some(rows) = &args.rows {
+        builder = builder.with_rows(rows);
+    }
+    if let Some(Slice { slice, slices }) = args.slice {
+        builder = builder.with_slice(slice, slices);
+    }
+    if let Some(threads) = args.threads {
+        builder = builder.with_threads(usize::from(threads));
+    }
+    builder
+}

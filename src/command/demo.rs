@@ -1,0 +1,207 @@
+//! `rowdex demo`: the whole job on a small dataset, told as it goes.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use rowdex::loader::Fault;
+use rowdex::order::{OrderSpec, Partition};
+use rowdex::sampler::ReplicaLayout;
+use rowdex::sampler::Tail;
+use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard};
+
+use crate::command::carousel::Carousel;
+use crate::command::epoch::{self, Reading, Report};
+use crate::command::failure::Failure;
+use crate::command::row_choice::RowChoiceArgs;
+use crate::command::sampling::{BatchArg, DealingArgs, Rank, SamplingArgs};
+use crate::command::{demo_data, output};
+
+/// What four ranks would be given on their command lines. The batch size leaves a short last batch and the world size
+/// some pads, because that is where loaders go wrong.
+const PLAN: SamplingArgs = SamplingArgs {
+    dealing: DealingArgs {
+        order: OrderSpec::Global,
+        order_file: None,
+        permutation: false,
+        partition: Partition::Strided,
+        seed: 42,
+        replicas: 1,
+        replica_layout: ReplicaLayout::Consecutive,
+        tail: Some(Tail::Wrap),
+        pack: None,
+        row_choice: RowChoiceArgs::ALL,
+    },
+    no_rotate: false,
+    epoch: 0,
+    epochs: 2,
+    world_size: 4,
+    rank: Rank::All,
+    run: None,
+    drop_last_batch: false,
+};
+
+const BATCH: BatchArg = BatchArg { batch_size: 384 };
+
+/// Enough for all rows of the demo, as memory is for most datasets of its kind.
+const MEMORY: u64 = 256 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Keep the dataset and its index in this new folder, instead of a temporary one that is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// `program` is what the command was called as.
+pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
+    let folder = Folder::new(args.keep.as_deref())?;
+    let (data, index) = (folder.path().join("data"), folder.path().join("train.rdx"));
+    std::fs::create_dir(&data).map_err(|error| cannot_make(&data, error))?;
+
+    output::print("1. Writing Parquet files ...\n")?;
+    demo_data::write(&data)?;
+
+    output::print("2. Indexing them; only their footers are read ...\n")?;
+    let started = Instant::now();
+    let report = IndexBuilder::new([&data]).build(&index)?;
+    output::print(&format!(
+        "   {} rows in {} row groups of {} files; the index has {} and took {:.0} ms\n",
+        HumanCount(report.rows),
+        report.row_groups,
+        report.files,
+        HumanBytes(report.index_bytes),
+        started.elapsed().as_secs_f64() * 1e3
+    ))?;
+
+    let dataset = Dataset::open(&index)?;
+    output::print(&format!(
+        "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
+        PLAN.world_size, PLAN.epochs, BATCH.batch_size
+    ))?;
+    let carousel = Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail, tokens: None };
+    let report = epoch::read(&dataset, &PLAN, BATCH, Reading::Carousel(carousel), None, None)?;
+    output::print(&report.to_text())?;
+    output::print(&format!("\n{}\n", verdict(&report)?))?;
+
+    output::print("\n4. Stopping in the middle of an epoch and going on with three ranks ...\n")?;
+    output::print(&resume(&dataset)?)?;
+
+    output::print(&next(args.keep.as_deref(), &index, program))?;
+    folder.close()
+}
+
+/// The promises, as they turned out.
+fn verdict(report: &Report) -> Result<String, Failure> {
+    let samples = report.ranks.first().map_or(0, |rank| rank.samples);
+    let equal = report.ranks.iter().all(|rank| rank.steps == report.steps && rank.samples == samples);
+    if equal && report.coverage.missing == 0 {
+        let steps = report.steps;
+        return Ok(format!("Every rank took {steps} steps with {samples} samples, and no row was left out."));
+    }
+    Err(Failure::new("the ranks were not served equally, which is a defect; please report it"))
+}
+
+/// Only positions and row ids are needed to see that nothing is lost or repeated.
+fn resume(dataset: &Dataset) -> Result<String, Failure> {
+    const BEFORE: u32 = 4;
+    const AFTER: u32 = 3;
+    let orders = PLAN.orders(dataset.index())?.orders;
+    let sampler = |rank: u32, world_size: u32| {
+        DistributedSampler::new(orders.clone(), Shard::new(rank, world_size)?.with_tail(Tail::Uneven), BATCH.batch_size)
+    };
+    let mut times = vec![0_u8; dataset.len() as usize];
+    let mut count = |rows: &[u64]| {
+        for &row in rows {
+            if let Some(times) = times.get_mut(row as usize) {
+                *times = times.saturating_add(1);
+            }
+        }
+    };
+    let stop = sampler(0, BEFORE)?.steps() / 2;
+    for rank in 0..BEFORE {
+        for batch in sampler(rank, BEFORE)?.batches()?.take(stop as usize + 1) {
+            count(&batch?.rows);
+        }
+    }
+    let state = sampler(0, BEFORE)?.state_after(0, stop)?;
+    for rank in 0..AFTER {
+        let mut resumed = sampler(rank, AFTER)?;
+        resumed.resume(&state.to_string().parse()?)?;
+        for batch in resumed.batches()? {
+            count(&batch?.rows);
+        }
+    }
+    if times.iter().any(|&times| times != 1) {
+        return Err(Failure::new("rows were lost or repeated when resuming, which is a defect; please report it"));
+    }
+    let rows = HumanCount(dataset.len());
+    Ok(format!("   checkpoint {state}\n   before and after it together, each of {rows} rows was served exactly once\n"))
+}
+
+/// Lines that can be pasted, for a program that is called so.
+fn next(kept: Option<&Path>, index: &Path, program: &str) -> String {
+    let mut text = "\nWhat to try next:\n".to_owned();
+    let index = match kept {
+        Some(_) => index.display().to_string(),
+        None => {
+            text.push_str(&format!("  {program} demo --keep rowdex-demo\n"));
+            "rowdex-demo/train.rdx".to_owned()
+        }
+    };
+    for line in [
+        format!("info {index}"),
+        format!("get {index} 7 77777 --columns label,text"),
+        format!("epoch {index} --world-size 7 --batch-size 64 --tail uneven"),
+        "build YOUR/DATA -o train.rdx".to_owned(),
+    ] {
+        text.push_str(&format!("  {program} {line}\n"));
+    }
+    text
+}
+
+enum Folder {
+    Temporary(tempfile::TempDir),
+    Kept(PathBuf),
+}
+
+impl Folder {
+    fn new(keep: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = keep else {
+            let folder = tempfile::Builder::new().prefix("rowdex-demo-").tempdir();
+            return Ok(Self::Temporary(folder.map_err(|error| cannot_make(&std::env::temp_dir(), error))?));
+        };
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::new(ErrorKind::AlreadyExists, "the folder exists already")
+                .with_file(path.display().to_string())
+                .with_hint("remove it, or keep the demo in another one")
+                .into());
+        }
+        std::fs::create_dir_all(path).map_err(|error| cannot_make(path, error))?;
+        Ok(Self::Kept(path.to_owned()))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(folder) => folder.path(),
+            Self::Kept(path) => path,
+        }
+    }
+
+    fn close(self) -> Result<(), Failure> {
+        match self {
+            Self::Kept(_) => Ok(()),
+            Self::Temporary(folder) => {
+                let path = folder.path().to_owned();
+                folder.close().map_err(|error| {
+                    Error::io("cannot remove the folder", error).with_file(path.display().to_string()).into()
+                })
+            }
+        }
+    }
+}
+
+fn cannot_make(path: &Path, error: std::io::Error) -> Failure {
+    Error::io("cannot make a folder", error).with_file(path.display().to_string()).into()
+}

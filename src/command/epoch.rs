@@ -1,0 +1,133 @@
+//! `rowdex epoch`: what the ranks of a training job do, without the training.
+
+mod reading;
+mod report;
+mod served;
+
+use clap::{ArgMatches, Args, ValueEnum};
+use rowdex::loader::Fault;
+use rowdex::sampler::State;
+use rowdex::{Dataset, Loader};
+
+use crate::command::advice;
+use crate::command::args::{IndexArg, JsonArg};
+use crate::command::carousel::CarouselArgs;
+use crate::command::failure::{Failure, complain, said};
+use crate::command::output;
+use crate::command::sampling::{BatchArg, SamplingArgs};
+use crate::command::state_arg;
+
+pub(crate) use reading::{Reading, read};
+pub(crate) use report::Report;
+
+/// Row groups decoded more often than this in an epoch are worth a word.
+pub(crate) const MANY_PASSES: f64 = 4.0;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex epoch train.rdx --world-size 8 --batch-size 256
+  rowdex epoch train.rdx --world-size 8 --rank 3 --epochs 2 --memory 25% --json
+  rowdex epoch train.rdx --order sequential --tail uneven --columns label,text
+  rowdex epoch train.rdx --pack tokens:8192 --world-size 8 --batch-size 2
+  rowdex epoch train.rdx --skip bad.txt --split train --split-by user --balance label --epoch-size 1000000
+
+First --skip and --split leave rows out. Then --order, --weights or --balance orders the rows that are left. Then
+--epoch-size ends an epoch. --weights and --balance exclude each other and --order.
+
+With --pack, tokens are counted: served, lost by cause, and places of packs that are filled up.")]
+pub(crate) struct EpochArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    #[command(flatten)]
+    sampling: SamplingArgs,
+
+    #[command(flatten)]
+    batch: BatchArg,
+
+    /// Go on from this state of an earlier run: a line `rowdex-state-v2:...`, or a checkpoint that has it. Order, seed,
+    /// ranks and batch size are those of that run; ranks and batch size may be given to go on with others.
+    #[arg(long, value_name = "STATE", conflicts_with = "epoch", value_parser = state_arg::read)]
+    resume: Option<State>,
+
+    /// Stop after this many steps, even in the middle of an epoch.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    steps: Option<u64>,
+
+    /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row
+    /// groups used last.
+    #[arg(long, value_enum, default_value_t = Reader::Carousel)]
+    loader: Reader,
+
+    #[command(flatten)]
+    carousel: CarouselArgs,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// What would bring the passes of the loader down, best first.
+fn what_helps(dataset: &Dataset, sampling: &SamplingArgs, batch: BatchArg, memory: u64) -> Result<String, Failure> {
+    let chosen = sampling.choose(dataset)?;
+    let mut samplers = sampling.samplers(&chosen, batch)?.into_iter();
+    let Some(first) = samplers.next() else { return Ok(String::new()) };
+    let advice = Loader::builder(dataset, first).and_ranks(samplers).memory(memory).advise()?;
+    let lines: Vec<String> = advice.iter().map(advice::line).collect();
+    Ok(match lines.is_empty() {
+        true => "fewer columns (`--columns`) would help".to_owned(),
+        false => format!("what would help: {}", lines.join("; ")),
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Reader {
+    Carousel,
+    Lru,
+}
+
+pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
+    let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
+    if let Some(state) = &args.resume {
+        state_arg::go_on(state, &mut sampling, &mut batch, given)?;
+    }
+    let index = args.index.open()?;
+    let carousel = args.carousel.carousel(&index)?;
+    let memory = carousel.memory;
+    let (dataset, reading) = match args.loader {
+        Reader::Lru if carousel.fault != Fault::Fail => {
+            return Err(Failure::usage("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
+        }
+        Reader::Lru if carousel.read_concurrency.is_some() => {
+            return Err(Failure::usage("only the carousel reads ahead: leave out --read-concurrency, or --loader lru"));
+        }
+        Reader::Lru if sampling.dealing.pack.is_some() => {
+            return Err(Failure::usage("only the carousel serves packs: leave out --pack, or --loader lru"));
+        }
+        Reader::Lru => (args.carousel.open(index, carousel.memory)?, Reading::Lru),
+        Reader::Carousel => (args.carousel.open(index, 0)?, Reading::Carousel(carousel)),
+    };
+    let report = read(&dataset, &sampling, batch, reading, args.resume.as_ref(), args.steps);
+    if let Some(fault) = dataset.tier_fault() {
+        complain(fault);
+    }
+    let report = report?;
+    let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
+    if most > MANY_PASSES {
+        let helps = match args.loader {
+            Reader::Carousel => what_helps(&dataset, &sampling, batch, memory)?,
+            Reader::Lru => "the loader `carousel` decodes them less often".to_owned(),
+        };
+        complain(format!("row groups were decoded {most:.0} times each in an epoch; {helps}"));
+    }
+    for lost in &report.lost {
+        complain(format!("row group {} cannot be read: {}", lost.row_group, said(&lost.error)));
+    }
+    if report.substituted > 0 {
+        complain(format!(
+            "{} served in the place of rows that cannot be read",
+            output::counted(report.substituted, "row")
+        ));
+    }
+    if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
+}

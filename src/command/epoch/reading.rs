@@ -1,0 +1,274 @@
+//! Reading what ranks are served.
+
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use rowdex::dataset::Counters;
+use rowdex::sampler::{BatchPlan, EpochPlan, RowIds, State};
+use rowdex::{Batch, Dataset, DistributedSampler, Loader};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::report::{EpochReport, NamedRows, RankReport, Report, passes};
+use super::served::{Served, TokenCoverage};
+use crate::command::carousel::Carousel;
+use crate::command::failure::Failure;
+use crate::command::output;
+use crate::command::progress;
+use crate::command::sampling::{BatchArg, SamplingArgs, first_of_each};
+use crate::command::served_digest::Digest;
+
+/// What fetches the rows of a step.
+#[derive(Debug, Clone)]
+pub(crate) enum Reading {
+    /// `Dataset::take`, with the dataset's own cache.
+    Lru,
+    /// The loader, within this many bytes.
+    Carousel(Carousel),
+}
+
+/// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order; from
+/// `resume` on if there is such a state, and so many steps at most.
+pub(crate) fn read(
+    dataset: &Dataset,
+    sampling: &SamplingArgs,
+    batch_size: BatchArg,
+    reading: Reading,
+    resume: Option<&State>,
+    most_steps: Option<u64>,
+) -> Result<Report, Failure> {
+    let chosen = sampling.choose(dataset)?;
+    let mut samplers = sampling.samplers(&chosen, batch_size)?;
+    if let Some(state) = resume {
+        samplers.iter_mut().try_for_each(|sampler| sampler.resume(state))?;
+    }
+    let ranks: Vec<RankState> = samplers.into_iter().map(RankState::new).collect();
+    let first = ranks.first().map_or(sampling.epoch, |rank| rank.sampler.epoch());
+    let end = first.checked_add(sampling.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
+    let mut walk = Walk {
+        dataset,
+        groups: dataset.index().row_groups().filter(|group| group.rows() > 0).count(),
+        loader: loader(dataset, &ranks, end, reading)?,
+        served: Served::new(dataset.len(), chosen.rows)?,
+        tokens: None,
+        state: ranks.first().map(|rank| rank.sampler.state()),
+        first: first_of_each(ranks.iter().map(|rank| rank.sampler.shard())),
+        ranks,
+        left: most_steps.unwrap_or(u64::MAX),
+        substituted: 0,
+        peak_held_bytes: 0,
+        counted: dataset.counters(),
+    };
+    let mut bar = progress::EpochBar::new(dataset);
+    let (before, started) = (walk.counted, Instant::now());
+    let (mut epochs, mut total_served) = (Vec::new(), 0);
+    for epoch in first..end {
+        epochs.push(walk.epoch(epoch, &mut bar, if most_steps.is_some() { 1 } else { end - epoch })?);
+        total_served += walk.served.count;
+        if walk.left == 0 {
+            break;
+        }
+    }
+    bar.finish();
+
+    let cost = walk.counted - before;
+    let seconds = started.elapsed().as_secs_f64();
+    let rows_per_second = output::rate(total_served, seconds);
+    Ok(walk.report(chosen.rows, sampling.world_size, cost, (seconds, rows_per_second), epochs))
+}
+
+/// The ranks on their way through epochs.
+struct Walk<'a> {
+    dataset: &'a Dataset,
+    /// How many row groups have rows.
+    groups: usize,
+    loader: Option<Loader>,
+    /// Of this epoch.
+    served: Served,
+    /// Of this epoch, if it has packs.
+    tokens: Option<TokenCoverage>,
+    state: Option<State>,
+    ranks: Vec<RankState>,
+    /// Which ranks are the first ones of their shards.
+    first: Vec<bool>,
+    /// How many steps there may still be.
+    left: u64,
+    substituted: u64,
+    peak_held_bytes: u64,
+    /// What was counted when the last epoch was over: a loader goes on with the next one at once.
+    counted: Counters,
+}
+
+impl Walk<'_> {
+    /// Reads an epoch, or as many of its steps as are left. The bar is for so many epochs like it.
+    fn epoch(&mut self, epoch: u64, bar: &mut progress::EpochBar, epochs: u64) -> Result<EpochReport, Failure> {
+        let started = Instant::now();
+        self.served.clear();
+        let plans = self.ranks.iter().map(|rank| rank.sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;
+        self.tokens = match (self.ranks.first().and_then(|rank| rank.sampler.packed()), plans.first()) {
+            (Some(packed), Some(plan)) => {
+                let counts = plan.packed().map(|packs| packs.counts()).transpose()?;
+                counts.map(|counts| TokenCoverage::new(*packed.pack(), counts))
+            }
+            _ => None,
+        };
+        let first_step = plans.first().map_or(0, EpochPlan::first_step);
+        let steps = plans.first().map_or(0, EpochPlan::steps_left).min(self.left);
+        self.left -= steps;
+        bar.start_epoch(epoch, steps, epochs);
+        let named = |rows: fn(&EpochPlan) -> RowIds| plans.first().map(|plan| NamedRows::new(rows(plan))).transpose();
+        let (dropped, repeated) = (named(EpochPlan::dropped)?, named(EpochPlan::repeated)?);
+        self.ranks.iter_mut().for_each(RankState::start_epoch);
+        let mut batch = BatchPlan::default();
+        for step in first_step..first_step + steps {
+            for (rank, plan) in plans.iter().enumerate() {
+                plan.fill(step, &mut batch)?;
+                self.add(rank, &mut batch)?;
+            }
+            bar.step(self.served.count, &|decodes| passes(decodes, self.groups));
+        }
+        if let (Some(rank), Some(last)) = (self.ranks.first(), steps.checked_sub(1)) {
+            self.state = Some(rank.sampler.state_after(epoch, first_step + last)?);
+        }
+        let counters = self.dataset.counters();
+        let cost = counters - std::mem::replace(&mut self.counted, counters);
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(EpochReport {
+            epoch,
+            dropped: dropped.unwrap_or_default(),
+            repeated: repeated.unwrap_or_default(),
+            decodes: cost.decodes,
+            passes: passes(cost.decodes, self.groups),
+            bytes_read: cost.bytes_read,
+            seconds,
+            rows_per_second: output::rate(self.served.count, seconds),
+        })
+    }
+
+    /// What was read of these rows of so many ranks, in so many seconds and at so many rows a second.
+    fn report(
+        self,
+        rows: u64,
+        world_size: u32,
+        cost: Counters,
+        (seconds, rows_per_second): (f64, f64),
+        epochs: Vec<EpochReport>,
+    ) -> Report {
+        let ranks: Vec<RankReport> = self.ranks.iter().map(RankState::report).collect();
+        Report {
+            rows,
+            world_size,
+            steps: ranks.first().map_or(0, |rank| rank.steps),
+            ranks,
+            coverage: self.served.coverage(),
+            tokens: self.tokens,
+            decodes: cost.decodes,
+            passes: passes(cost.decodes, self.groups),
+            bytes_read: cost.bytes_read,
+            requests: cost.requests,
+            bytes_fetched: cost.bytes_fetched,
+            tier: self.dataset.tier_counters(),
+            seconds,
+            rows_per_second,
+            peak_held_bytes: self.peak_held_bytes,
+            substituted: self.substituted,
+            lost: self.loader.map(|loader| loader.lost_groups()).unwrap_or_default(),
+            state: self.state,
+            epochs,
+        }
+    }
+
+    /// Reads a batch, whose rows become those that were served.
+    fn add(&mut self, rank: usize, batch: &mut BatchPlan) -> Result<(), Failure> {
+        let values = match &mut self.loader {
+            Some(loader) => {
+                let served = next(loader, &batch.rows)?;
+                self.substituted += served.substituted.len() as u64;
+                batch.rows = served.row_ids;
+                served.records
+            }
+            None => self.dataset.take(&batch.rows)?,
+        };
+        if let Some(rank) = self.ranks.get_mut(rank) {
+            rank.add(batch, &values)?;
+        }
+        self.served.add(&batch.rows);
+        if let Some(tokens) = self.tokens.as_mut().filter(|_| self.first.get(rank).copied().unwrap_or(false)) {
+            tokens.add(batch);
+        }
+        let held = match &self.loader {
+            Some(loader) => loader.stats().peak_bytes,
+            None => self.dataset.counters().held_bytes,
+        };
+        self.peak_held_bytes = self.peak_held_bytes.max(held);
+        Ok(())
+    }
+}
+
+/// A loader for all of these ranks; `None` where there are none, or for another way of reading.
+fn loader(dataset: &Dataset, ranks: &[RankState], end: u64, reading: Reading) -> Result<Option<Loader>, Failure> {
+    let Reading::Carousel(carousel) = reading else { return Ok(None) };
+    let Some((first, others)) = ranks.split_first() else { return Ok(None) };
+    let loader = carousel.builder(dataset, first.sampler.clone());
+    Ok(Some(loader.and_ranks(others.iter().map(|rank| rank.sampler.clone())).epochs(end).build()?))
+}
+
+/// The next batch, which must be of just the rows that the sampler has next, but for those that another stands in for.
+fn next(loader: &mut Loader, rows: &[u64]) -> Result<Batch, Failure> {
+    let defect = || Failure::new("the loader's rows are not the sampler's; this is a defect of rowdex");
+    let batch = loader.next().transpose()?.ok_or_else(defect)?;
+    let same = match batch.substituted.as_slice() {
+        [] => batch.row_ids == rows,
+        some => {
+            let mut asked = batch.row_ids.clone();
+            for stand_in in some {
+                *asked.get_mut(stand_in.place).ok_or_else(defect)? = stand_in.lost;
+            }
+            asked == rows
+        }
+    };
+    if same { Ok(batch) } else { Err(defect()) }
+}
+
+/// One rank, and what it got so far.
+struct RankState {
+    rank: u32,
+    sampler: DistributedSampler,
+    steps: u64,
+    samples: u64,
+    pads: u64,
+    digest: Digest,
+    row_ids: Xxh3Default,
+}
+
+impl RankState {
+    fn new(sampler: DistributedSampler) -> Self {
+        Self {
+            rank: sampler.shard().rank(),
+            sampler,
+            steps: 0,
+            samples: 0,
+            pads: 0,
+            digest: Digest::new(),
+            row_ids: Xxh3Default::new(),
+        }
+    }
+
+    fn start_epoch(&mut self) {
+        (self.steps, self.samples, self.pads) = (0, 0, 0);
+    }
+
+    fn add(&mut self, batch: &BatchPlan, values: &RecordBatch) -> Result<(), Failure> {
+        self.steps += 1;
+        self.samples += batch.rows.len() as u64;
+        self.pads += batch.pads as u64;
+        for row in &batch.rows {
+            self.row_ids.update(&row.to_le_bytes());
+        }
+        self.digest.add(batch.first, batch.stride, &batch.rows, values)
+    }
+
+    fn report(&self) -> RankReport {
+        let &Self { rank, steps, samples, pads, .. } = self;
+        RankReport { rank, steps, samples, pads, digest: self.digest.finish(), row_ids_digest: self.row_ids.digest() }
+    }
+}

@@ -1,0 +1,328 @@
+//! `rowdex lengths`: how long rows are, noted in the index and shown.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::HumanCount;
+use rowdex::Index;
+use rowdex::index::builder::LengthsBuilder;
+use rowdex::index::{LengthsOf, RowLengths};
+use rowdex::order::Lengths;
+use serde_json::{Value, json};
+
+use crate::command::args::{IndexArg, JsonArg, RootArg};
+use crate::command::failure::Failure;
+use crate::command::output;
+use crate::command::progress::Progress;
+
+/// The column of a list that has the lengths.
+const LENGTH: &str = "length";
+
+/// Characters of the longest bar.
+const WIDTH: u64 = 40;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex lengths train.rdx --column tokens             the items of a column of lists, or the numbers of a column
+  rowdex lengths train.rdx --from lengths.parquet --name words
+  rowdex lengths train.rdx                             what is noted
+
+A list has the columns row_id and length, or names rows by file as for `select --rows`.")]
+pub(crate) struct LengthsArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    /// Note the lengths by these columns: items of lists, or integers; `a.b` is field b of column a. Null and empty
+    /// lists have the length 0.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    column: Vec<String>,
+
+    /// Note the lengths in this list: Parquet, CSV or Arrow, with one row for each row of the index, in any order.
+    #[arg(long, value_name = "FILE", requires = "name")]
+    from: Option<PathBuf>,
+
+    /// What to call the lengths in the list.
+    #[arg(long, requires = "from")]
+    name: Option<String>,
+
+    /// Remove the lengths of this name.
+    #[arg(long, value_name = "NAME")]
+    remove: Vec<String>,
+
+    #[command(flatten)]
+    root: RootArg,
+
+    /// Count with this many threads [default: one per core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+pub(crate) fn run(args: &LengthsArgs) -> Result<(), Failure> {
+    let mut index = args.index.open()?;
+    if !args.column.is_empty() || args.from.is_some() || !args.remove.is_empty() {
+        note(args, &index)?;
+        index = args.index.open()?;
+    } else if args.root.root.is_some() || args.threads.is_some() {
+        return Err(Failure::usage(
+            "--root and --threads are for --column, --from and --remove; give one of them, or leave them out",
+        ));
+    }
+    if args.json.json {
+        return output::print_json(&json!({"rows": index.len(), "lengths": as_json(&index)?}));
+    }
+    match as_text(&index)? {
+        text if text.is_empty() => output::print("no lengths are noted\n"),
+        text => output::print(&text),
+    }
+}
+
+fn note(args: &LengthsArgs, index: &Index) -> Result<(), Failure> {
+    let bar = Progress::new("counting lengths", index.len());
+    let mut builder = LengthsBuilder::new(&args.index.index).with_progress({
+        let bar = bar.clone();
+        move |progress| bar.set_position(progress.rows)
+    });
+    for column in &args.column {
+        builder = builder.with_column(column);
+    }
+    if let (Some(list), Some(name)) = (&args.from, &args.name) {
+        builder = builder.with_given(name, index.read_lengths(list, LENGTH)?);
+    }
+    for name in &args.remove {
+        builder = builder.without(name);
+    }
+    if let Some(root) = &args.root.root {
+        builder = builder.with_root(root);
+    }
+    if let Some(threads) = args.threads {
+        builder = builder.with_threads(usize::from(threads));
+    }
+    let written = builder.write();
+    bar.finish();
+    written?;
+    Ok(())
+}
+
+/// All lengths of an index, as numbers.
+pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
+    let one = |name: &str| {
+        let lengths = index.lengths(name)?;
+        let counts = Counts::of(&lengths)?;
+        let quantiles = QUANTILES.map(|(share, _)| json!({"share": share, "length": counts.quantile(share)}));
+        let bars = counts.bars().into_iter().map(|bar| json!({"from": bar.from, "to": bar.to, "rows": bar.rows}));
+        Ok(json!({
+            "name": name,
+            "of": lengths.of().name(),
+            "sum": lengths.sum(),
+            "longest": lengths.longest(),
+            "mean": counts.mean(lengths.sum()),
+            "quantiles": quantiles,
+            "histogram": bars.collect::<Vec<_>>(),
+            "fingerprint": format!("{:016x}", lengths.fingerprint()),
+        }))
+    };
+    index.lengths_columns()?.into_iter().map(one).collect()
+}
+
+/// All lengths of an index, as charts; nothing where none are noted.
+pub(crate) fn as_text(index: &Index) -> Result<String, Failure> {
+    let one = |name: &str| {
+        let lengths = index.lengths(name)?;
+        let counts = Counts::of(&lengths)?;
+        let what = match lengths.of() {
+            LengthsOf::Items => "items of lists",
+            LengthsOf::Numbers => "numbers of a column, rows are served whole",
+            _ => "given, rows are served whole",
+        };
+        let quantiles = QUANTILES.map(|(share, called)| format!("{called} {}", HumanCount(counts.quantile(share))));
+        Ok(format!(
+            "lengths by {name}: {what}\n  {} in all, {:.1} a row; {}\n{}",
+            HumanCount(lengths.sum()),
+            counts.mean(lengths.sum()),
+            quantiles.join(", "),
+            chart(&counts.bars())
+        ))
+    };
+    let each: Vec<String> = index.lengths_columns()?.into_iter().map(one).collect::<Result<_, Failure>>()?;
+    Ok(each.join("\n"))
+}
+
+/// Which shares of the rows are told, and what they are called.
+const QUANTILES: [(f64, &str); 7] = [
+    (0.0, "shortest"),
+    (0.05, "5 %"),
+    (0.25, "25 %"),
+    (0.5, "median"),
+    (0.75, "75 %"),
+    (0.95, "95 %"),
+    (1.0, "longest"),
+];
+
+/// Bits of a length that are told apart: all below 2^16, and a 32 768th of longer ones.
+const BITS: u32 = 16;
+
+/// How many rows have which length.
+struct Counts {
+    rows: u64,
+    longest: u64,
+    counts: Vec<u64>,
+}
+
+impl Counts {
+    fn of(lengths: &RowLengths) -> Result<Self, Failure> {
+        const AT_ONCE: u64 = 1 << 16;
+        let mut counts = Self { rows: lengths.len(), longest: lengths.longest(), counts: Vec::new() };
+        let mut read = Vec::new();
+        let mut at = 0;
+        while at < counts.rows {
+            let end = counts.rows.min(at + AT_ONCE);
+            read.clear();
+            lengths.read(at..end, &mut read)?;
+            read.iter().for_each(|length| counts.add(*length));
+            at = end;
+        }
+        Ok(counts)
+    }
+
+    fn add(&mut self, length: u64) {
+        let place = place_of(length);
+        if place >= self.counts.len() {
+            self.counts.resize(place + 1, 0);
+        }
+        self.counts[place] += 1;
+    }
+
+    /// The length that this share of the rows is not longer than.
+    fn quantile(&self, share: f64) -> u64 {
+        let wanted = ((share * self.rows as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        let found = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        if share >= 1.0 { self.longest } else { found.map_or(0, length_at) }
+    }
+
+    fn mean(&self, sum: u64) -> f64 {
+        if self.rows == 0 { 0.0 } else { sum as f64 / self.rows as f64 }
+    }
+
+    /// Rows by lengths that double from bar to bar.
+    fn bars(&self) -> Vec<Bar> {
+        let mut bars: Vec<Bar> = Vec::new();
+        for (place, rows) in self.counts.iter().enumerate().filter(|(_, rows)| **rows > 0) {
+            let bits = u64::BITS - length_at(place).leading_zeros();
+            loop {
+                let next = bars.last().map_or(bits, |last| u64::BITS - last.to.leading_zeros() + 1);
+                match bars.last_mut() {
+                    Some(last) if next > bits => {
+                        last.rows += rows;
+                        break;
+                    }
+                    _ => bars.push(Bar::of_bits(next)),
+                }
+            }
+        }
+        bars
+    }
+}
+
+/// Where lengths like this are counted.
+fn place_of(length: u64) -> usize {
+    let shift = (u64::BITS - length.leading_zeros()).saturating_sub(BITS);
+    // Behind all short lengths there is half as much room for each shift.
+    ((u64::from(shift) << (BITS - 1)) + (length >> shift)) as usize
+}
+
+/// The shortest length that is counted there.
+fn length_at(place: usize) -> u64 {
+    let place = place as u64;
+    let shift = (place >> (BITS - 1)).saturating_sub(1);
+    (place - (shift << (BITS - 1))) << shift
+}
+
+/// How many rows have a length from one number to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bar {
+    from: u64,
+    to: u64,
+    rows: u64,
+}
+
+impl Bar {
+    /// Lengths with so many bits.
+    fn of_bits(bits: u32) -> Self {
+        let from = if bits == 0 { 0 } else { 1 << (bits - 1) };
+        Self { from, to: (from * 2).saturating_sub(1).max(from), rows: 0 }
+    }
+}
+
+/// Bars of blocks, an eighth of one being the smallest.
+fn chart(bars: &[Bar]) -> String {
+    let most = bars.iter().map(|bar| bar.rows).max().unwrap_or_default();
+    let label = |bar: &Bar| match bar.from == bar.to {
+        true => HumanCount(bar.from).to_string(),
+        false => format!("{} - {}", HumanCount(bar.from), HumanCount(bar.to)),
+    };
+    let cells: Vec<Vec<String>> =
+        bars.iter().map(|bar| vec![format!("  {}", label(bar)), HumanCount(bar.rows).to_string()]).collect();
+    let lines = output::columns(&cells);
+    let line = |(line, bar): (&str, &Bar)| format!("{line}  {}\n", blocks(bar.rows, most));
+    lines.lines().zip(bars).map(line).collect()
+}
+
+fn blocks(rows: u64, most: u64) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (u128::from(rows) * u128::from(WIDTH) * 8).div_ceil(u128::from(most.max(1))) as usize;
+    format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(lengths: &[u64]) -> Counts {
+        let longest = lengths.iter().copied().max().unwrap_or_default();
+        let mut counts = Counts { rows: lengths.len() as u64, longest, counts: Vec::new() };
+        lengths.iter().for_each(|length| counts.add(*length));
+        counts
+    }
+
+    #[test]
+    fn short_lengths_are_told_exactly_and_long_ones_to_a_32_768th() {
+        for length in [0, 1, 7, 65_535] {
+            assert_eq!(length_at(place_of(length)), length);
+        }
+        let mut before = place_of(65_535);
+        for length in (16..40).flat_map(|bits| [1_u64 << bits, (1 << bits) + (1 << (bits - 1)), (2 << bits) - 1]) {
+            let told = length_at(place_of(length));
+            assert!(told <= length && length - told <= length >> 15, "{length} is told as {told}");
+            assert!(place_of(length) > before);
+            before = place_of(length);
+        }
+    }
+
+    #[test]
+    fn quantiles_are_lengths_of_rows() {
+        let counts = counts(&(0..=100).collect::<Vec<_>>());
+        assert_eq!([0.0, 0.25, 0.5, 0.95, 1.0].map(|share| counts.quantile(share)), [0, 25, 50, 95, 100]);
+        assert_eq!(counts.mean(5050), 50.0);
+        let none = super::tests::counts(&[]);
+        assert_eq!((none.quantile(0.5), none.mean(0), none.bars().len()), (0, 0.0, 0));
+    }
+
+    #[test]
+    fn bars_double_and_have_no_gaps() {
+        let bars = counts(&[0, 0, 1, 2, 3, 9, 9, 9]).bars();
+        let told: Vec<_> = bars.iter().map(|bar| (bar.from, bar.to, bar.rows)).collect();
+        assert_eq!(told, [(0, 0, 2), (1, 1, 1), (2, 3, 2), (4, 7, 0), (8, 15, 3)]);
+        let chart = chart(&bars);
+        assert_eq!(chart.lines().count(), 5);
+        assert!(chart.contains(&"█".repeat(40)) && chart.contains("4 - 7  0"), "{chart}");
+        assert_eq!((blocks(1, 1000), blocks(0, 10), blocks(5, 10)), ("▏".into(), String::new(), "█".repeat(20)));
+    }
+}

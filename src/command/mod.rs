@@ -1,0 +1,104 @@
+//! The rowdex command: results on stdout, everything else on stderr; exit 0, 1 when it failed, 2 when it was called
+//! wrongly.
+//!
+//! It is a module of the program `rowdex`, and of the library of the Python package, which so has all code once.
+
+mod advice;
+mod args;
+mod build;
+mod carousel;
+mod cli;
+mod condition;
+mod count;
+mod demo;
+mod demo_data;
+mod digest;
+mod epoch;
+mod failure;
+mod get;
+mod ids;
+mod info;
+mod lengths;
+mod locate;
+mod output;
+mod predict;
+mod predict_line;
+mod predict_packs;
+mod progress;
+mod prove;
+mod quality;
+mod report;
+mod row_choice;
+mod sampling;
+mod select;
+mod serve;
+mod served_digest;
+mod shuffle;
+mod signals;
+mod size;
+mod split_args;
+mod state_arg;
+mod verify;
+mod view_of;
+mod where_cmd;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+
+use crate::command::cli::{Cli, Command};
+use crate::command::failure::Failure;
+
+/// Runs what the arguments say, the first of which is what the program was called as. Returns the exit status.
+pub(crate) fn main(arguments: &[OsString]) -> u8 {
+    let status = match parsed(arguments) {
+        Ok((cli, given)) => {
+            let given = given.subcommand().map_or(&given, |(_, given)| given);
+            let program = arguments.first().map_or("rowdex".into(), |program| program.to_string_lossy());
+            run(&cli.command, given, &program).map_or_else(Failure::report, |()| 0)
+        }
+        Err(error) => {
+            // If that fails there is nobody left to tell.
+            let _ = error.print();
+            u8::try_from(error.exit_code()).unwrap_or(2)
+        }
+    };
+    // A program writes what is left when it ends, and a library does not. Whoever writes results looks after errors.
+    let _ = io::stdout().flush();
+    status
+}
+
+fn parsed(arguments: &[OsString]) -> Result<(Cli, ArgMatches), clap::Error> {
+    let given = Cli::command().try_get_matches_from(arguments)?;
+    Ok((Cli::from_arg_matches(&given)?, given))
+}
+
+/// Runs a command; `given` tells which options are there because somebody wrote them.
+fn run(command: &Command, given: &ArgMatches, program: &str) -> Result<(), Failure> {
+    match command {
+        Command::Build(args) => build::run(args),
+        Command::Select(args) => select::run(args),
+        Command::Count(args) => count::run(args),
+        Command::Info(args) => info::run(args),
+        Command::Lengths(args) => lengths::run(args),
+        Command::Digest(args) => digest::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Locate(args) => locate::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Epoch(args) => epoch::run(args, given),
+        Command::Serve(args) => serve::run(args),
+        Command::Shuffle(args) => shuffle::run(args),
+        Command::Predict(args) => predict::run(args, given),
+        Command::Plan(args) => {
+            failure::complain("`plan` is called `predict` now");
+            predict::run(args, given)
+        }
+        Command::Ids(args) => ids::run(args, given),
+        Command::Prove(args) => prove::run(args, given),
+        Command::Where(args) => where_cmd::run(args, given),
+        Command::Quality(args) => quality::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Demo(args) => demo::run(args, program),
+    }
+}

@@ -1,0 +1,103 @@
+//! What columns take in the files, by the footers that the index keeps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader};
+use rowdex::{Error, ErrorKind, Index};
+use serde_json::{Value, json};
+
+use crate::command::failure::Failure;
+
+/// How many column chunks are looked at, about: of more, a sample of the files tells.
+const MOST_CHUNKS: u64 = 1 << 18;
+
+/// What the footers say.
+#[derive(Default)]
+pub(super) struct Columns {
+    /// How many files were looked at, evenly spread over all.
+    pub(super) sampled_files: u64,
+    pub(super) chunks: u64,
+    pub(super) without_page_index: u64,
+    pub(super) without_statistics: u64,
+    /// Leaves, the one with the most bytes first.
+    pub(super) columns: Vec<Column>,
+}
+
+/// A leaf of the schema, over all row groups that were looked at.
+#[derive(Default)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) stored: u64,
+    pub(super) unpacked: u64,
+    pub(super) codecs: BTreeSet<String>,
+    pub(super) has_dictionary: bool,
+}
+
+impl Columns {
+    pub(super) fn of(index: &Index) -> Result<Self, Failure> {
+        let mut found = Self::default();
+        let mut leaves: BTreeMap<String, Column> = BTreeMap::new();
+        let files = u64::from(index.num_files());
+        let chunks = u64::from(index.num_row_groups()) * index.schema().fields().len().max(1) as u64;
+        let wanted = if chunks <= MOST_CHUNKS { files } else { (files * MOST_CHUNKS / chunks).max(1) };
+        for at in 0..wanted.min(files) {
+            let file = (u128::from(at) * u128::from(files) / u128::from(wanted)) as u32;
+            let Some(footer) = index.footer(file)? else { continue };
+            let metadata = ParquetMetaDataReader::decode_metadata(&footer).map_err(|error| {
+                let path = index.file(file).map(|file| file.path().to_owned()).unwrap_or_default();
+                Error::new(ErrorKind::InvalidIndex, format!("a footer that is stored in it: {error}")).with_file(path)
+            })?;
+            found.sampled_files += 1;
+            for chunk in metadata.row_groups().iter().flat_map(|group| group.columns()) {
+                found.add(chunk, &mut leaves);
+            }
+        }
+        found.columns = leaves.into_values().collect();
+        found.columns.sort_by_key(|column| std::cmp::Reverse(column.stored));
+        Ok(found)
+    }
+
+    fn add(&mut self, chunk: &ColumnChunkMetaData, leaves: &mut BTreeMap<String, Column>) {
+        self.chunks += 1;
+        self.without_page_index += u64::from(chunk.offset_index_offset().is_none());
+        self.without_statistics += u64::from(chunk.statistics().is_none());
+        let name = chunk.column_path().string();
+        let column = leaves.entry(name).or_insert_with_key(|name| Column {
+            name: name.clone(),
+            kind: chunk.column_type().to_string(),
+            ..Column::default()
+        });
+        column.stored += u64::try_from(chunk.compressed_size()).unwrap_or_default();
+        column.unpacked += u64::try_from(chunk.uncompressed_size()).unwrap_or_default();
+        // `ZSTD(ZstdLevel(1))`: a level is what a writer chose, and no footer tells it.
+        let codec = chunk.compression().to_string();
+        column.codecs.insert(codec.split('(').next().unwrap_or_default().to_ascii_lowercase());
+        column.has_dictionary |= chunk.dictionary_page_offset().is_some();
+    }
+
+    /// All bytes of the column chunks that were looked at.
+    pub(super) fn stored(&self) -> u64 {
+        self.columns.iter().map(|column| column.stored).sum()
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let column = |column: &Column| {
+            json!({
+                "name": column.name,
+                "type": column.kind,
+                "stored_bytes": column.stored,
+                "unpacked_bytes": column.unpacked,
+                "codecs": column.codecs,
+                "dictionary": column.has_dictionary,
+            })
+        };
+        json!({
+            "sampled_files": self.sampled_files,
+            "chunks": self.chunks,
+            "without_page_index": self.without_page_index,
+            "without_statistics": self.without_statistics,
+            "columns": self.columns.iter().map(column).collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,358 @@
+//! Which rank gets which rows when, as it is asked for on the command line.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::Args;
+use rowdex::index::OrderFile;
+use rowdex::order::{Lengths, Order, OrderSpec, Partition, Recipe, RowLayout};
+use rowdex::sampler::{EpochPlan, PackSpec, PlanFolder, ReplicaLayout, SamplerOptions, State, Tail};
+use rowdex::{Dataset, DistributedSampler, Index, Shard};
+
+use crate::command::args::named;
+use crate::command::failure::{Failure, said};
+use crate::command::row_choice::RowChoiceArgs;
+
+/// More ranks than this in one process would take gigabytes just to be counted.
+const MOST_RANKS: u32 = 1 << 16;
+
+/// Which row comes where, and how positions are dealt.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DealingArgs {
+    /// The order of the rows before they are dealt to the ranks: `sequential` takes them as they lie, `global` shuffles
+    /// all among all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time (`blocks:all`
+    /// for all), `torch` is PyTorch's own shuffle.
+    #[arg(long, value_name = "ORDER", default_value = "global")]
+    pub(crate) order: OrderSpec,
+
+    /// Serve the row ids in this file in its order, in every epoch: little-endian 64-bit integers and nothing else.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["order", "seed", "skip", "split", "weights", "balance", "epoch_size"]
+    )]
+    pub(crate) order_file: Option<PathBuf>,
+
+    /// Refuse an order file that does not list every row exactly once.
+    #[arg(long, requires = "order_file")]
+    pub(crate) permutation: bool,
+
+    /// How positions are dealt to the ranks: `strided` in turn, `contiguous` in one consecutive piece for each rank, so
+    /// that with `blocks(K)` and `sequential` every row group is read by about one rank.
+    #[arg(
+        long,
+        value_name = "PARTITION",
+        default_value = "strided",
+        value_parser = named::<Partition>(&["strided", "contiguous"])
+    )]
+    pub(crate) partition: Partition,
+
+    /// The seed of the shuffle, the same on all ranks.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// How many ranks get the same rows, as those of a model-parallel group must.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) replicas: u32,
+
+    /// Which ranks form a group: `consecutive` (0 and 1, 2 and 3) or `strided` (0 and 2, 1 and 3).
+    #[arg(
+        long,
+        value_name = "LAYOUT",
+        default_value = "consecutive",
+        value_parser = named::<ReplicaLayout>(&["consecutive", "strided"])
+    )]
+    pub(crate) replica_layout: ReplicaLayout,
+
+    /// What becomes of rows, or packs, that do not divide evenly among the ranks: `wrap` (the default) repeats the
+    /// first ones, `drop` leaves them out, `uneven` gives some ranks one more, `error` refuses; `even` (the default of
+    /// packs but buckets, and for them alone) opens packs until ranks have as many.
+    #[arg(long, value_name = "TAIL", value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error", "even"]))]
+    pub(crate) tail: Option<Tail>,
+
+    /// Batches of packs: the name of the lengths in the index and the tokens of a pack, `tokens:8192`, and then options
+    /// with commas between them: `overflow=split|truncate|drop|error`, `algorithm=bfd|concat|budget|padded`, `extra=N`,
+    /// `multiple=N`, `max_pieces=N`, `block=N`, `empty=skip|keep`, `cost=LINEAR-QUADRATIC` (docs/sequences.md). Or
+    /// batches of as many rows of like lengths, sorted within N positions: `tokens:buckets,block=N`.
+    #[arg(long, value_name = "LENGTHS:CAPACITY", value_parser = packing)]
+    pub(crate) pack: Option<PackSpec>,
+
+    #[command(flatten)]
+    pub(crate) row_choice: RowChoiceArgs,
+}
+
+/// Who gets which rows when.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SamplingArgs {
+    #[command(flatten)]
+    pub(crate) dealing: DealingArgs,
+
+    /// Begin an order that never changes with the same row in every epoch, even if the tail then drops or repeats the
+    /// same rows each time.
+    #[arg(long)]
+    pub(crate) no_rotate: bool,
+
+    /// The first epoch to run.
+    #[arg(long, value_name = "E", default_value_t = 0)]
+    pub(crate) epoch: u64,
+
+    /// How many epochs to run.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) epochs: u64,
+
+    /// How many ranks there are.
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) world_size: u32,
+
+    /// The rank to be, or `all` of them, step by step.
+    #[arg(long, value_name = "RANK", default_value = "all")]
+    pub(crate) rank: Rank,
+
+    /// Of the run that is asked about, if its state is given.
+    #[arg(skip)]
+    pub(crate) run: Option<State>,
+
+    /// Whether a short last batch is left out, which only a state says.
+    #[arg(skip)]
+    pub(crate) drop_last_batch: bool,
+}
+
+/// How many rows a step has.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct BatchArg {
+    /// Rows, or packs, per step and rank.
+    #[arg(long, value_name = "B", default_value_t = 256, value_parser = batch_size)]
+    pub(crate) batch_size: usize,
+}
+
+fn packing(text: &str) -> Result<PackSpec, String> {
+    text.parse().map_err(|error| said(&error))
+}
+
+pub(crate) fn batch_size(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|size| *size > 0).ok_or_else(|| format!("{text:?} is not a number from 1 on"))
+}
+
+/// The orders that a command line asks for.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) orders: Arc<dyn Order>,
+    /// How many rows there are to serve.
+    pub(crate) rows: u64,
+    /// What the orders are called.
+    pub(crate) name: String,
+    /// The lengths of the rows, if they are packed.
+    lengths: Option<Arc<dyn Lengths>>,
+}
+
+impl DealingArgs {
+    /// What becomes of rows or packs that do not divide evenly.
+    pub(crate) fn tail(&self) -> Tail {
+        self.tail.unwrap_or_else(|| self.pack.as_ref().map_or(Tail::default(), PackSpec::default_tail))
+    }
+
+    /// For so many ranks, from epoch 0 on.
+    pub(crate) fn among(self, world_size: u32) -> SamplingArgs {
+        let rank = Rank::All;
+        let (run, drop_last_batch) = (None, false);
+        SamplingArgs { dealing: self, no_rotate: false, epoch: 0, epochs: 1, world_size, rank, run, drop_last_batch }
+    }
+}
+
+impl SamplingArgs {
+    /// The orders over the rows of an index. A column that decides is read where the index says that the data is.
+    pub(crate) fn orders(&self, index: &Index) -> Result<Chosen, Failure> {
+        let dataset = || Ok(Dataset::builder(index.clone()).open()?);
+        self.choose_from(index, dataset)
+    }
+
+    /// The orders over the rows of a dataset.
+    pub(crate) fn choose(&self, dataset: &Dataset) -> Result<Chosen, Failure> {
+        self.choose_from(dataset.index(), || Ok(dataset.clone()))
+    }
+
+    /// The orders over the rows of an index, whose dataset is opened if values decide.
+    pub(crate) fn choose_from(
+        &self,
+        index: &Index,
+        dataset: impl FnOnce() -> Result<Dataset, Failure>,
+    ) -> Result<Chosen, Failure> {
+        let (recipe, rows) = match &self.dealing.order_file {
+            Some(path) => (self.listed(path)?, index.len()),
+            None => self.dealing.row_choice.recipe(self.dealing.order, index, dataset)?,
+        };
+        let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;
+        let chosen = self.made(recipe, &index.layout(), rows)?;
+        Ok(Chosen { lengths: lengths.map(|lengths| Arc::new(lengths) as _), ..chosen })
+    }
+
+    /// The orders over so many rows in one row group, of which nothing else is known.
+    fn orders_over(&self, rows: u64) -> Result<Chosen, Failure> {
+        if self.dealing.pack.is_some() {
+            return Err(Failure::usage("--pack and --len: packs go by the lengths that an index has; name an index"));
+        }
+        let recipe = match &self.dealing.order_file {
+            Some(path) => self.listed(path)?,
+            None => self.dealing.row_choice.recipe_without_index(self.dealing.order)?,
+        };
+        self.made(recipe, &RowLayout::of_rows(rows), rows)
+    }
+
+    fn listed(&self, path: &Path) -> Result<Recipe<'static>, Failure> {
+        let file = OrderFile::open(path).map_err(|error| error.with_file(path.display().to_string()))?;
+        let recipe = Recipe::explicit_le_bytes(file).with_file(path.display().to_string());
+        Ok(recipe.with_permutation(self.dealing.permutation))
+    }
+
+    fn made(&self, recipe: Recipe<'_>, layout: &RowLayout, rows: u64) -> Result<Chosen, Failure> {
+        // The shard of whichever rank: all agree on how many shards there are.
+        let recipe = recipe.with_partition(self.dealing.partition, self.shard(0)?.count()).with_seed(self.dealing.seed);
+        Ok(Chosen { orders: recipe.orders(layout)?, rows, name: recipe.to_string(), lengths: None })
+    }
+
+    fn shard(&self, rank: u32) -> Result<Shard, Failure> {
+        let shard = Shard::new(rank, self.world_size).map_err(Failure::usage)?.with_tail(self.dealing.tail());
+        shard.with_replicas(self.dealing.replicas, self.dealing.replica_layout).map_err(Failure::usage)
+    }
+
+    /// The ranks that are asked for.
+    fn ranks(&self) -> Result<Range<u32>, Failure> {
+        match self.rank {
+            Rank::One(rank) => Ok(rank..rank.saturating_add(1)),
+            Rank::All if self.world_size > MOST_RANKS => Err(Failure::usage(format!(
+                "{} ranks are too many to be all of; choose one (`--rank`) of them",
+                self.world_size
+            ))),
+            Rank::All => Ok(0..self.world_size),
+        }
+    }
+
+    /// One sampler for each chosen rank, all of these orders, at the first epoch.
+    pub(crate) fn samplers(&self, chosen: &Chosen, batch: BatchArg) -> Result<Vec<DistributedSampler>, Failure> {
+        let ranks = self.ranks()?;
+        if ranks.is_empty() {
+            return Ok(Vec::new());
+        }
+        // An epoch of packs is planned once for all of them.
+        let first = self.sampler(chosen, ranks.start, batch.batch_size)?;
+        let others = (ranks.start + 1..ranks.end).map(|rank| Ok(first.with_shard(self.shard(rank)?)?));
+        let others = others.collect::<Result<Vec<_>, Failure>>()?;
+        Ok(std::iter::once(first).chain(others).collect())
+    }
+
+    /// The sampler of a rank, at the first epoch: the only place where the command makes one from its arguments.
+    pub(crate) fn sampler(&self, chosen: &Chosen, rank: u32, batch_size: usize) -> Result<DistributedSampler, Failure> {
+        let rotation = self.no_rotate.then_some(false);
+        let drop_last_batch = self.drop_last_batch;
+        let options = SamplerOptions { drop_last_batch, rotation, ..SamplerOptions::of(self.shard(rank)?, batch_size) };
+        let orders = Arc::clone(&chosen.orders);
+        let mut sampler = match (&self.dealing.pack, &chosen.lengths) {
+            (Some(pack), Some(lengths)) => {
+                options.sampler_of_packs(orders, Arc::clone(lengths), pack, &PlanFolder::planning())?
+            }
+            _ => options.sampler(orders)?,
+        };
+        let given = sampler.orders().fingerprint();
+        let Some(state) = &self.run else {
+            sampler.set_epoch(self.epoch);
+            return Ok(sampler);
+        };
+        // What others served of the epoch before these ranks took over, nobody can tell by this state.
+        let start = state.run.map_or(0, |run| run.start);
+        sampler.resume(&State { consumed: start, ..*state })?;
+        if self.no_rotate && sampler.orders().fingerprint() != given {
+            return Err(Failure::usage(
+                "--no-rotate, and the --state of a run whose epochs begin elsewhere each time: leave out one of them",
+            ));
+        }
+        // Another epoch and back would be whole.
+        if start == 0 {
+            sampler.set_epoch(self.epoch);
+        }
+        Ok(sampler)
+    }
+
+    /// Asks about whole epochs alone, wherever the ranks of the state took over.
+    pub(crate) fn whole_epochs(&mut self) {
+        if let Some(run) = self.run.as_mut().and_then(|state| state.run.as_mut()) {
+            run.start = 0;
+        }
+    }
+
+    /// The epochs to run.
+    pub(crate) fn epochs(&self) -> Result<Range<u64>, Failure> {
+        let end = self.epoch.checked_add(self.epochs);
+        Ok(self.epoch..end.ok_or_else(|| Failure::usage("there is no epoch after 2^64 - 1"))?)
+    }
+}
+
+/// The rows to deal out: those of an index, or nothing but their number.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct RowsOfArgs {
+    /// An index that `rowdex build` wrote.
+    #[arg(value_name = "INDEX")]
+    index: Option<PathBuf>,
+
+    /// So many rows, in one row group, without an index.
+    #[arg(long, value_name = "N")]
+    len: Option<u64>,
+}
+
+impl RowsOfArgs {
+    pub(crate) fn is_index(&self) -> bool {
+        self.index.is_some()
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.index.is_some() || self.len.is_some()
+    }
+
+    /// The orders to follow, and how many rows there are, chosen or not.
+    pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Chosen, u64), Failure> {
+        match &self.index {
+            Some(path) => {
+                let index = Index::open(path)?;
+                Ok((sampling.orders(&index)?, index.len()))
+            }
+            None => {
+                let len = self.len.unwrap_or_default();
+                Ok((sampling.orders_over(len)?, len))
+            }
+        }
+    }
+}
+
+/// The epoch of every rank, all with one and the same order, which may be large.
+pub(crate) fn plans(samplers: &[DistributedSampler], epoch: u64) -> Result<Vec<EpochPlan>, Failure> {
+    let Some(first) = samplers.first() else { return Ok(Vec::new()) };
+    first.plan(epoch)?;
+    let plan = |sampler: &DistributedSampler| first.with_shard(sampler.shard())?.plan(epoch);
+    Ok(samplers.iter().map(plan).collect::<rowdex::Result<_>>()?)
+}
+
+/// The first rank of each shard, in the order of ranks.
+pub(crate) fn first_of_each(shards: impl Iterator<Item = Shard>) -> Vec<bool> {
+    let mut seen = BTreeSet::new();
+    shards.map(|shard| seen.insert(shard.index())).collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    All,
+    One(u32),
+}
+
+impl FromStr for Rank {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            _ => text.parse().map(Self::One).map_err(|_| format!("{text:?} is neither a rank nor `all`")),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `rowdex select`: some rows of an index, as another index of the same files.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount};
+use rowdex::select::SelectReport;
+use rowdex::source::StoreOptions;
+use rowdex::{Index, Select};
+use serde_json::json;
+
+use crate::command::args::{JsonArg, RootArg, ThreadsArg};
+#[cfg(feature = "filter")]
+use crate::command::condition;
+use crate::command::condition::ConditionArgs;
+use crate::command::failure::{Failure, complain};
+use crate::command::output;
+use crate::command::size::Share;
+use crate::command::split_args::SplitArgs;
+
+/// What an update takes from the view.
+const CHOICES: [&str; 12] = [
+    "output",
+    "force",
+    "conditions",
+    "rows",
+    "skip",
+    "and",
+    "or",
+    "not",
+    "sample",
+    "split",
+    "split_fraction",
+    "split_seed",
+];
+
+#[derive(Debug, Args)]
+#[command(after_help = r#"Examples:
+  rowdex select train.rdx --where "lang = 'en' and length(text) > 200" -o english.rdx
+  rowdex select train.rdx --skip bad.csv -o clean.rdx
+  rowdex select train.rdx --rows duckdb.parquet --sample 10% -o small.rdx
+  rowdex select clean.rdx --and english.rdx --not seen.rdx -o next.rdx
+  rowdex select train.rdx --split validation --split-by user -o validation.rdx
+  rowdex build data/ -o train.rdx --update && rowdex select --update english.rdx
+
+The result is an index of the same files, for every other command; no data is copied. All choices leave rows out of
+INDEX; only --or adds rows, to what the others leave. Conditions come last, and read what the others leave."#)]
+pub(crate) struct SelectArgs {
+    /// The index to choose rows of, a file or a URL; with --update, the base of the view [default: as recorded].
+    #[arg(value_name = "INDEX", required_unless_present = "update")]
+    index: Option<PathBuf>,
+
+    /// The index to write, a file or a URL.
+    #[arg(short, long, value_name = "FILE", required_unless_present = "update")]
+    output: Option<PathBuf>,
+
+    /// Bring this view up to date with its base: rows of unchanged files stay as they were chosen, and the recorded
+    /// choices are made again for all others. Nothing is read of unchanged files.
+    #[arg(long, value_name = "VIEW", conflicts_with_all = CHOICES)]
+    update: Option<PathBuf>,
+
+    /// Replace the output if there is one.
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    condition: ConditionArgs,
+
+    /// Say how the condition was decided: which columns were read, and what the footers decided.
+    #[arg(long)]
+    explain: bool,
+
+    /// Keep only the rows listed in this file, in any order: Parquet or CSV with the columns `file` and `row_in_file`
+    /// under the names that engines give them (DuckDB `filename`, `file_row_number`; Spark `file_path`, `row_index`),
+    /// or `file`, `row_group` and `row`, or `row_id`; a folder of such files; or text with a row id, a range like
+    /// 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) a line.
+    #[arg(long, value_name = "LIST")]
+    rows: Vec<PathBuf>,
+
+    /// Leave out the rows listed in this file.
+    #[arg(long, value_name = "LIST")]
+    skip: Vec<PathBuf>,
+
+    /// Keep only rows that this index of the same files serves, too.
+    #[arg(long, value_name = "INDEX")]
+    and: Vec<PathBuf>,
+
+    /// Add the rows of this index of the same files to what all other choices leave.
+    #[arg(long, value_name = "INDEX")]
+    or: Vec<PathBuf>,
+
+    /// Leave out the rows that this index of the same files serves.
+    #[arg(long, value_name = "INDEX")]
+    not: Vec<PathBuf>,
+
+    /// Keep a sample of so many of the rows, 1% or 0.01, by a hash: rows keep their places in it when files are
+    /// appended, and a larger sample has all rows of a smaller one.
+    #[arg(long, value_name = "SHARE")]
+    sample: Option<Share>,
+
+    /// Another sample for another seed.
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "sample")]
+    sample_seed: u64,
+
+    #[command(flatten)]
+    split: SplitArgs,
+
+    #[command(flatten)]
+    root: RootArg,
+
+    #[command(flatten)]
+    threads: ThreadsArg,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
+    let started = Instant::now();
+    args.condition.check()?;
+    if args.explain && args.condition.is_empty() && args.update.is_none() {
+        return Err(Failure::usage("--explain says how a condition was decided: give --where, too"));
+    }
+    let (base, output) = places(args)?;
+    let report = write(args, select(args, &base)?, output)?;
+    if args.json.json {
+        let told = json!({
+            "output": output.display().to_string(),
+            "rows": report.rows,
+            "base_rows": report.base_rows,
+            "source_rows": report.source_rows,
+            "repeated": report.repeated,
+            "unserved": report.unserved,
+            "index_bytes": report.index_bytes,
+            "kept_files": report.kept_files,
+            "seconds": started.elapsed().as_secs_f64(),
+        });
+        #[cfg(feature = "filter")]
+        let told = match (&report.filter, args.explain, told) {
+            (Some(filter), true, serde_json::Value::Object(mut told)) => {
+                told.insert("filter".to_owned(), condition::json(filter));
+                told.into()
+            }
+            (_, _, told) => told,
+        };
+        return output::print_json(&told);
+    }
+    if report.repeated > 0 {
+        complain(format!("{} more than once; each is served once", times(report.repeated, "listed")));
+    }
+    if report.unserved > 0 {
+        let base = base.path().unwrap_or(Path::new("the base")).display();
+        complain(format!("{} that {base} does not serve; they are passed over", times(report.unserved, "listed")));
+    }
+    let kept = match args.update {
+        Some(_) => format!("{} kept from the view before\n", output::counted(report.kept_files, "file")),
+        None => String::new(),
+    };
+    output::print(&format!(
+        "{}: {} of {}, {}\n{kept}",
+        output.display(),
+        output::counted(report.rows, "row"),
+        HumanCount(report.base_rows),
+        HumanBytes(report.index_bytes)
+    ))?;
+    #[cfg(feature = "filter")]
+    if let (Some(filter), true) = (&report.filter, args.explain) {
+        output::print(&condition::explained(filter))?;
+    }
+    Ok(())
+}
+
+/// The base, and where the view goes.
+fn places(args: &SelectArgs) -> Result<(Index, &Path), Failure> {
+    let missing = || Failure::usage("name an index, and with -o the index to write");
+    Ok(match (&args.update, &args.index) {
+        (Some(view), Some(base)) => (Index::open(base)?, view),
+        (Some(view), None) => (Index::open(view)?.open_base(&StoreOptions::default())?, view),
+        (None, base) => {
+            let base = base.as_ref().ok_or_else(missing)?;
+            (Index::open(base)?, args.output.as_deref().ok_or_else(missing)?)
+        }
+    })
+}
+
+/// Writes the view or brings it up to date; what conditions need is read with a progress bar.
+#[cfg(feature = "filter")]
+fn write(args: &SelectArgs, mut select: Select, output: &Path) -> Result<SelectReport, Failure> {
+    for condition in args.condition.texts() {
+        select = select.filter(condition);
+    }
+    let bar = condition::bar();
+    let shown = bar.clone();
+    select = select.with_progress(move |progress| condition::show(&shown, progress));
+    let report = if args.update.is_some() { select.update(output) } else { select.write(output) };
+    bar.finish();
+    Ok(report?)
+}
+
+#[cfg(not(feature = "filter"))]
+fn write(args: &SelectArgs, select: Select, output: &Path) -> Result<SelectReport, Failure> {
+    Ok(if args.update.is_some() { select.update(output) } else { select.write(output) }?)
+}
+
+/// `3 rows are listed`.
+fn times(count: u64, done: &str) -> String {
+    format!("{} {} {done}", output::counted(count, "row"), if count == 1 { "is" } else { "are" })
+}
+
+fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {
+    let mut select = Select::new(base.clone()).with_overwrite(args.force).with_store_options(StoreOptions::default());
+    // As in other builds that are to be repeated bit for bit.
+    if let Ok(seconds) = std::env::var("SOURCE_DATE_EPOCH") {
+        let time = seconds.parse().ok().and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
+        select = select.with_time(time.ok_or_else(|| Failure::usage("SOURCE_DATE_EPOCH is no number of seconds"))?);
+    }
+    if let Some(root) = &args.root.root {
+        select = select.with_root(root);
+    }
+    if let Some(threads) = args.threads.threads {
+        select = select.with_threads(usize::from(threads));
+    }
+    for list in &args.rows {
+        select = select.rows(list);
+    }
+    for list in &args.skip {
+        select = select.skip(list);
+    }
+    for view in &args.and {
+        select = select.and(Index::open(view)?);
+    }
+    for view in &args.not {
+        select = select.not(Index::open(view)?);
+    }
+    for view in &args.or {
+        select = select.or(Index::open(view)?);
+    }
+    if let Some(Share(fraction)) = args.sample {
+        select = select.sample(fraction, args.sample_seed);
+    }
+    args.split.choose(select)
+}

@@ -1,0 +1,132 @@
+//! `rowdex serve`: one reader for the ranks of this machine, in a process of its own.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use indicatif::HumanBytes;
+use rowdex::loader::Share;
+
+use crate::command::args::IndexArg;
+use crate::command::carousel::CarouselArgs;
+use crate::command::failure::{Failure, complain};
+use crate::command::output;
+use crate::command::sampling::{BatchArg, DealingArgs};
+use crate::command::signals;
+
+/// How often to look whether the program is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex serve train.rdx --job run-7 --ranks 8 --batch-size 256 --seed 42 --memory 64GiB --threads 16
+  rowdex serve train.rdx --job run-7 --ranks 8 --world-size 64 --once --columns label,text
+
+and in each rank, started with torchrun:
+  rowdex.Loader(dataset, batch_size=256, seed=42, share=rowdex.Share(job=\"run-7\"))
+
+Start it before the ranks: it says on stdout when they may come. What decides which rows are served must
+be the same there, or they are refused with the option to give. Memory and threads are its own, and
+loaders leave them out. Ctrl-C and SIGTERM end it; the ranks then go on, and one of them reads
+(docs/share.md).")]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    index: IndexArg,
+
+    /// The name of the job: `job` of the `rowdex.Share` of the ranks' loaders.
+    #[arg(long, value_name = "JOB")]
+    job: String,
+
+    /// How many ranks of the job are on this machine.
+    #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: u32,
+
+    /// How many ranks the job has on all machines [default: those of this one].
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..))]
+    world_size: Option<u32>,
+
+    /// Which of the loaders of a rank this is for: `name` of their `Share` [default: the first that has none].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// How many steps a rank may be ahead of another one, about [default: 32, fewer of large batches].
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..))]
+    drift: Option<u32>,
+
+    /// What becomes of the other ranks when one dies: `continue`, or `fail` with an error that names it.
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = OnDeath::Continue)]
+    on_death: OnDeath,
+
+    /// End when all ranks have left, and none has come back for five seconds.
+    #[arg(long)]
+    once: bool,
+
+    #[command(flatten)]
+    dealing: DealingArgs,
+
+    #[command(flatten)]
+    batch: BatchArg,
+
+    /// Leave out the last batch of an epoch if it is short on any rank.
+    #[arg(long)]
+    drop_last_batch: bool,
+
+    #[command(flatten)]
+    carousel: CarouselArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnDeath {
+    Continue,
+    Fail,
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let asked_to_end = signals::asked_to_end()?;
+    let sampling = args.dealing.clone().among(args.world_size.unwrap_or(args.ranks));
+    let index = args.index.open()?;
+    let carousel = args.carousel.carousel(&index)?;
+    let dataset = args.carousel.open(index, 0)?;
+    let chosen = sampling.choose(&dataset)?;
+    let sampler = sampling.sampler(&chosen, 0, args.batch.batch_size)?;
+    let sampler = sampler.with_drop_last_batch(args.drop_last_batch);
+    let mut share = Share::machine().job(&args.job).ranks(args.ranks);
+    if let Some(name) = &args.name {
+        share = share.name(name);
+    }
+    if let Some(steps) = args.drift {
+        share = share.drift(steps as usize);
+    }
+    share = share.fail_on_death(args.on_death == OnDeath::Fail);
+
+    let server = carousel.builder(&dataset, sampler).share(share).serve()?;
+    output::print(&format!(
+        "serving {} to {} of job {}, order {}, memory {}, {}; process {}\n",
+        output::counted(chosen.rows, "row"),
+        output::counted(args.ranks.into(), "rank"),
+        args.job,
+        chosen.name,
+        HumanBytes(carousel.memory),
+        output::counted(carousel.threads as u64, "thread"),
+        std::process::id(),
+    ))?;
+    let is_over = || asked_to_end.load(Ordering::SeqCst) || (args.once && server.is_deserted());
+    while !is_over() {
+        std::thread::sleep(LOOK);
+    }
+    let (left, stats) = (server.connected(), server.stats());
+    drop(server);
+    if let Some(fault) = dataset.tier_fault() {
+        complain(fault);
+    }
+    if left > 0 {
+        complain(format!("ended while {} used it; one of them reads now", output::counted(left as u64, "loader")));
+    }
+    output::print(&format!(
+        "served {}, {} decoded, {} held at most\n",
+        output::counted(stats.rows, "row"),
+        output::counted(stats.decodes, "row group"),
+        HumanBytes(stats.peak_bytes)
+    ))
+}

@@ -1,0 +1,446 @@
+//! `rowdex shuffle`: the rows of an index as new files, in an order that is good to read ever after.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use indicatif::HumanBytes;
+use rowdex::digest::{SameRows, SameRowsReport};
+use rowdex::index::builder::IndexBuilder;
+use rowdex::order::{IdSet, Order, OrderSpec, Recipe};
+use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteEstimate, RewriteReport, RewriteTask};
+use rowdex::{Dataset, Index};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::command::args::{DataArgs, JsonArg};
+use crate::command::condition::ConditionArgs;
+use crate::command::failure::{Failure, complain};
+use crate::command::output;
+use crate::command::progress::Progress;
+use crate::command::signals;
+use crate::command::size::Memory;
+
+#[derive(Debug, Args)]
+#[command(after_help = r#"Examples:
+  rowdex shuffle train.rdx -o shuffled/ --seed 42
+  rowdex shuffle data/ -o shuffled/ --memory 8GiB --spill /nvme
+  rowdex shuffle train.rdx -o shuffled/ --dry-run
+  rowdex shuffle data/ -o regrouped/ --order sequential --row-group-rows 100000
+  rowdex shuffle train.rdx -o long/ --where "length(text) > 200" --columns id,text --origin row_id
+  rowdex shuffle train.rdx -o shuffled/ --resume                after it was stopped
+  rowdex shuffle s3://bucket/train.rdx -o s3://bucket/shuffled/ --spill /nvme
+  rowdex shuffle train.rdx -o out/ --tasks 8 --task 3 --step spill        on eight machines, then on any
+  rowdex shuffle train.rdx -o out/ --tasks 8 --task 3 --step write        number of them, and then once
+  rowdex shuffle train.rdx -o out/ --step index
+
+Row i of the output is row order(i) of the input, as `rowdex ids` tells it. The output has an index, OUT/index.rdx.
+See docs/rewriting.md."#)]
+pub(crate) struct ShuffleArgs {
+    /// An index that `rowdex build` or `rowdex select` wrote; or Parquet files, folders and patterns.
+    #[arg(required = true, value_name = "INDEX|DATA")]
+    input: Vec<PathBuf>,
+
+    /// The folder to write to, or a prefix of a store: `s3://bucket/shuffled/`, gs:// or az://.
+    #[arg(short, long, value_name = "DIR|URL")]
+    output: PathBuf,
+
+    /// The order of the output: `global` shuffles all rows among all, `blocks(K)` or `blocks:K` shuffles row groups and
+    /// the rows of K of them at a time, `sequential` keeps the order; or a file that lists rows (see `rowdex select
+    /// --help`), which are written in its order.
+    #[arg(long, value_name = "ORDER|LIST", default_value = "global")]
+    order: String,
+
+    /// The seed of the order: another seed, another order [default: 0].
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+
+    #[command(flatten)]
+    condition: ConditionArgs,
+
+    #[command(flatten)]
+    data: DataArgs,
+
+    /// Hold at most this much: bytes, a size like 4GiB, or a share like 25% of the chosen columns when decoded.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Memory,
+
+    /// Write so many files [default: as many as --file-bytes makes].
+    #[arg(long, value_name = "N", conflicts_with = "file_bytes", value_parser = clap::value_parser!(u64).range(1..))]
+    files: Option<u64>,
+
+    /// Write files of about this size.
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    file_bytes: Memory,
+
+    /// Write row groups of so many rows, or such that they take 32 MiB in memory (`auto`); more, up to 64 MiB, if they
+    /// would take less than 4 MiB in the file.
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = rows)]
+    row_group_rows: Auto<u64>,
+
+    /// Write pages of this size: 128 KiB with `auto`, and 1 MiB where values take 4 KiB or more.
+    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = page_bytes)]
+    page_bytes: Auto<u64>,
+
+    /// Compress with none, snappy, lz4, zstd or zstd:LEVEL; with `auto` each column with what makes a sample smallest,
+    /// if that saves a tenth.
+    #[arg(long, value_name = "CODEC|auto", default_value = "auto", value_parser = codec)]
+    compression: Auto<Codec>,
+
+    /// Encode values by dictionaries; with `auto` in each column where that saves a tenth of a sample.
+    #[arg(long, value_enum, default_value_t = Dictionary::Auto)]
+    dictionary: Dictionary,
+
+    /// Add a column of this name with the row ids of the input.
+    #[arg(long, value_name = "NAME")]
+    origin: Option<String>,
+
+    /// Spill rows to a folder in this one, which is local [default: in the output folder, if that is local].
+    #[arg(long, value_name = "DIR")]
+    spill: Option<PathBuf>,
+
+    /// What to do about a row group that cannot be read: fail, or leave it out and report it.
+    #[arg(long, value_enum, default_value_t = OnFault::Error)]
+    on_fault: OnFault,
+
+    /// Go on with what an earlier run left in the output folder.
+    #[arg(long)]
+    resume: bool,
+
+    /// Replace what an earlier run wrote to the output folder.
+    #[arg(long, conflicts_with_all = ["resume", "step"])]
+    force: bool,
+
+    /// Read input and output once more, and prove that row i of the output is row order(i) of the input.
+    #[arg(long, conflicts_with = "dry_run")]
+    verify: bool,
+
+    /// Say what it will take, and write nothing.
+    #[arg(long, conflicts_with = "step")]
+    dry_run: bool,
+
+    /// Do one step of the work alone, where several machines share it: `spill`, then `write`, then `index`.
+    #[arg(long, value_enum, conflicts_with = "resume")]
+    step: Option<Step>,
+
+    /// The number of this task of the step, from 0.
+    #[arg(long, value_name = "I", default_value_t = 0, requires = "step")]
+    task: u64,
+
+    /// How many tasks share the step.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        requires = "step",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    tasks: u64,
+
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// A value, or what is best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Auto<T> {
+    Best,
+    Given(T),
+}
+
+impl<T> Auto<T> {
+    fn given(self) -> Option<T> {
+        if let Self::Given(value) = self { Some(value) } else { None }
+    }
+}
+
+fn or_best<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Auto<T>, String> {
+    if text == "auto" { Ok(Auto::Best) } else { parse(text).map(Auto::Given) }
+}
+
+fn rows(text: &str) -> Result<Auto<u64>, String> {
+    let bad = || format!("{text:?} is no number of rows: write 1 or more, or auto");
+    or_best(text, |text| text.parse().ok().filter(|rows| *rows > 0).ok_or_else(bad))
+}
+
+fn page_bytes(text: &str) -> Result<Auto<u64>, String> {
+    or_best(text, |text| match text.parse::<Memory>()? {
+        Memory::Bytes(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err(format!("{text:?} is no size of a page: write bytes, a size like 128KiB, or auto")),
+    })
+}
+
+fn codec(text: &str) -> Result<Auto<Codec>, String> {
+    or_best(text, |text| text.parse::<Codec>().map_err(|error| error.to_string()))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Dictionary {
+    Auto,
+    Yes,
+    No,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnFault {
+    Error,
+    Skip,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Step {
+    Spill,
+    Write,
+    Index,
+}
+
+pub(crate) fn run(args: &ShuffleArgs) -> Result<(), Failure> {
+    let started = Instant::now();
+    args.condition.check()?;
+    let (index, _folder) = args.index()?;
+    // What is read is not kept: each row is read once.
+    let dataset = args.data.open(index, Some(0))?;
+    if args.verify && args.step.is_some_and(|step| step != Step::Index) {
+        return Err(Failure::usage("--verify reads what is written: it is for the step index"));
+    }
+    let order = args.order(&dataset)?;
+    let rewrite = args.rewrite(&dataset, Arc::clone(&order))?;
+    if args.dry_run {
+        let (plan, estimate) = (rewrite.plan()?, rewrite.estimate()?);
+        return args.tell_estimate(plan.files, plan.row_group_rows, &estimate);
+    }
+    let bar = Progress::new("rows", 0);
+    let rewrite = rewrite.with_progress({
+        let bar = bar.clone();
+        move |at| {
+            bar.set_length(at.rows);
+            bar.set_message(match at.phase {
+                Phase::Spill => format!("spilling rows, {}", HumanBytes(at.bytes_spilled)),
+                _ => format!("writing rows, {}", HumanBytes(at.bytes_written)),
+            });
+            bar.set_position(at.rows_done);
+        }
+    });
+    let asked = signals::asked_to_end()?;
+    let rewrite = rewrite.with_stop({
+        let asked = Arc::clone(&asked);
+        move || asked.load(Ordering::Relaxed)
+    });
+    let report = match args.step {
+        None => rewrite.run(),
+        Some(step) => rewrite.run_task(args.task_of(step)),
+    };
+    bar.finish();
+    let report =
+        report.map_err(|error| match asked.load(Ordering::Relaxed) && error.kind() == rowdex::ErrorKind::Closed {
+            true => Failure::new("stopped; go on with `--resume`"),
+            false => error.into(),
+        })?;
+    // Nothing is written any more, so the next signal ends the program at once.
+    asked.store(true, Ordering::Relaxed);
+    let proof = match &report.index {
+        Some(index) if args.verify && report.skipped.is_empty() => Some(args.proof(&dataset, &*order, index)?),
+        _ => None,
+    };
+    args.tell(&report, proof.as_ref(), started.elapsed().as_secs_f64())?;
+    match args.verify && proof.is_none() {
+        true => Err(Failure::new("rows were left out, so the order of the others is not proven (`--on-fault error`)")),
+        false => Ok(()),
+    }
+}
+
+impl ShuffleArgs {
+    /// The index of the input, built if data was named; with a folder that it is in for as long as it is needed.
+    fn index(&self) -> Result<(Index, Option<TempDir>), Failure> {
+        if let [only] = &self.input[..]
+            && is_index(only)
+        {
+            return Ok((Index::open(only)?, None));
+        }
+        let absolute = |path: &Path| match is_url(path) {
+            true => path.to_owned(),
+            false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        };
+        let output = absolute(&self.output);
+        for input in &self.input {
+            let input = absolute(input);
+            if (is_url(&input) || input.is_dir()) && output.starts_with(&input) {
+                let message = format!("{}: the output is within the input", self.output.display());
+                return Err(Failure::new(format!("{message}; choose a folder beside it")));
+            }
+        }
+        let folder = tempfile::tempdir().map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
+        let path = folder.path().join("source.rdx");
+        IndexBuilder::new(&self.input).build(&path)?;
+        Ok((Index::open(&path)?, Some(folder)))
+    }
+
+    fn rewrite(&self, dataset: &Dataset, order: Arc<dyn Order>) -> Result<Rewrite, Failure> {
+        let mut rewrite = Rewrite::new(dataset, order, &self.output)
+            .with_memory(self.memory.bytes(dataset.decoded_bytes()))
+            .with_skipping(self.on_fault == OnFault::Skip)
+            .with_resume(self.resume)
+            .with_overwrite(self.force);
+        if let Some(threads) = self.data.threads.threads {
+            rewrite = rewrite.with_threads(usize::from(threads));
+        }
+        rewrite = match (self.files, self.file_bytes) {
+            (Some(files), _) => rewrite.with_files(files),
+            (None, size) => rewrite.with_file_bytes(size.bytes(dataset.decoded_bytes())),
+        };
+        if let Some(rows) = self.row_group_rows.given() {
+            rewrite = rewrite.with_row_group_rows(rows);
+        }
+        if let Some(bytes) = self.page_bytes.given() {
+            rewrite = rewrite.with_page_bytes(bytes);
+        }
+        if let Some(codec) = self.compression.given() {
+            rewrite = rewrite.with_compression(codec);
+        }
+        if self.dictionary != Dictionary::Auto {
+            rewrite = rewrite.with_dictionary(self.dictionary == Dictionary::Yes);
+        }
+        if let Some(name) = &self.origin {
+            rewrite = rewrite.with_origin(name);
+        }
+        if let Some(folder) = &self.spill {
+            rewrite = rewrite.with_spill(folder);
+        }
+        Ok(rewrite)
+    }
+
+    fn order(&self, dataset: &Dataset) -> Result<Arc<dyn Order>, Failure> {
+        let (index, kept) = (dataset.index(), self.condition.rows(dataset, None)?);
+        let recipe = match self.order.parse::<OrderSpec>() {
+            Ok(OrderSpec::Sequential) if self.seed.is_some() => {
+                let hint = "leave out --seed, or the order for a shuffle";
+                return Err(Failure::usage(format!("sequential is an order without a seed; {hint}")));
+            }
+            Ok(order) => match kept {
+                Some(kept) if kept.is_empty() => return Err(Failure::new("no row meets the conditions")),
+                Some(kept) => Recipe::new(order).with_kept(kept),
+                None => Recipe::new(order),
+            },
+            Err(_) if Path::new(&self.order).exists() => {
+                if self.seed.is_some() {
+                    return Err(Failure::usage("a list of rows is an order without a seed; leave out --seed"));
+                }
+                Recipe::explicit(self.listed(index, kept)?).with_file(self.order.as_str())
+            }
+            Err(error) => return Err(Failure::usage(error)),
+        };
+        Ok(recipe.with_seed(self.seed.unwrap_or(0)).orders(&index.layout())?)
+    }
+
+    /// The rows of the list that meet the conditions.
+    fn listed(&self, index: &Index, kept: Option<IdSet>) -> Result<Vec<u64>, Failure> {
+        let mut rows = index.read_order(&self.order)?;
+        if let Some(kept) = kept {
+            rows.retain(|row| kept.contains(*row));
+        }
+        Ok(rows)
+    }
+
+    /// Compares what was written with the input, row by row.
+    fn proof(&self, input: &Dataset, order: &dyn Order, index: &Path) -> Result<SameRowsReport, Failure> {
+        let output = Dataset::builder(Index::open(index)?).with_cache_bytes(0);
+        let output = match self.data.threads.threads {
+            Some(threads) => output.with_threads(usize::from(threads)),
+            None => output,
+        };
+        let output = output.open()?;
+        let bar = Progress::new("proving rows", 0);
+        let proof = SameRows::new(input, &output).with_order(order.epoch(0)?).check(&|progress| {
+            bar.set_length(progress.rows);
+            bar.set_position(progress.rows_done);
+        });
+        bar.finish();
+        let proof = proof?;
+        match proof.problem("the input", "the output") {
+            Some(problem) => Err(problem.into()),
+            None => Ok(proof),
+        }
+    }
+
+    fn task_of(&self, step: Step) -> RewriteTask {
+        match step {
+            Step::Spill => RewriteTask::Spill { task: self.task, tasks: self.tasks },
+            Step::Write => RewriteTask::Write { task: self.task, tasks: self.tasks },
+            Step::Index => RewriteTask::Index,
+        }
+    }
+
+    fn tell_estimate(&self, files: u64, row_group_rows: u64, estimate: &RewriteEstimate) -> Result<(), Failure> {
+        if self.json.json {
+            return output::print_json(&json!({
+                "passes": estimate.passes,
+                "decodes": estimate.decodes,
+                "spilled_bytes": estimate.spilled_bytes,
+                "output_bytes": estimate.output_bytes,
+                "files": files,
+                "row_group_rows": row_group_rows,
+                "seconds": estimate.seconds,
+            }));
+        }
+        output::print(&format!(
+            "{}: about {} in {}, row groups of {}\n{}, each row group decoded {:.1} times, {} spilled, about {:.0} \
+             seconds\n",
+            self.output.display(),
+            HumanBytes(estimate.output_bytes),
+            output::counted(files, "file"),
+            output::counted(row_group_rows, "row"),
+            if estimate.passes == 1 { "1 pass".to_owned() } else { format!("{} passes", estimate.passes) },
+            estimate.decodes,
+            HumanBytes(estimate.spilled_bytes),
+            estimate.seconds
+        ))
+    }
+
+    fn tell(&self, report: &RewriteReport, proof: Option<&SameRowsReport>, seconds: f64) -> Result<(), Failure> {
+        let skipped: Vec<Value> = report
+            .skipped
+            .iter()
+            .map(|group| json!({"row_group": group.row_group, "rows": group.rows, "error": group.error}))
+            .collect();
+        for group in &report.skipped {
+            complain(format!("left out {}: {}", output::counted(group.rows, "row"), group.error));
+        }
+        if self.json.json {
+            return output::print_json(&json!({
+                "output": self.output.display().to_string(),
+                "index": report.index.as_ref().map(|path| path.display().to_string()),
+                "rows": report.rows,
+                "files": report.files,
+                "kept_files": report.kept_files,
+                "bytes_written": report.bytes_written,
+                "bytes_spilled": report.bytes_spilled,
+                "skipped": skipped,
+                "rows_digest": proof.map(|proof| proof.second.to_string()),
+                "seconds": seconds,
+            }));
+        }
+        output::print(&format!(
+            "{}: {} in {}, {} written, {} spilled\n{}",
+            self.output.display(),
+            output::counted(report.rows, "row"),
+            output::counted(report.files, "file"),
+            HumanBytes(report.bytes_written),
+            HumanBytes(report.bytes_spilled),
+            proof
+                .map(|proof| format!("proven: row i is row order(i) of the input; digest {}\n", proof.second))
+                .unwrap_or_default()
+        ))
+    }
+}
+
+/// Whether a path is an index, and not data to build one of.
+fn is_index(path: &Path) -> bool {
+    let is_data = [".parquet", ".parq", ".pq", "/"].iter().any(|end| path.to_string_lossy().ends_with(end));
+    !is_data && (path.is_file() || is_url(path) && path.to_string_lossy().ends_with(".rdx"))
+}
+
+fn is_url(path: &Path) -> bool {
+    path.to_string_lossy().contains("://")
+}
