@@ -6,6 +6,7 @@ A :class:`rowdex.Loader` works as ``train_dataloader`` as it is, if it is made w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,7 +34,8 @@ class DataModule(LightningDataModule):
     Training is shuffled, equal on all ranks, and goes on from a checkpoint with the very next batch, also with another
     number of ranks. Validation, test and prediction serve every row once and in order: ranks differ by a row, and take
     the same number of steps. In the last one a rank may have no row, so a model must take a batch of none.
-    ``Trainer(use_distributed_sampler=...)`` makes no difference.
+    ``Trainer(use_distributed_sampler=...)`` makes no difference. With a ``ModelParallelStrategy``, the ranks that hold
+    parts of one model get the same rows, as they must.
 
     Args:
         train, val, test, predict: A dataset, or a function without arguments that returns what Lightning takes, such as
@@ -82,13 +84,13 @@ class DataModule(LightningDataModule):
         self._evaluation_batch_size = batch_size if evaluation_batch_size is None else evaluation_batch_size
         # Lightning asks for those alone that a module has.
         if train is not None:
-            self.train_dataloader = lambda: self._training(train)
+            self.train_dataloader = functools.partial(self._training, train)
         for stage, source in (("val", val), ("test", test), ("predict", predict)):
             if source is not None:
-                setattr(self, f"{stage}_dataloader", lambda stage=stage, source=source: self._evaluating(stage, source))
+                setattr(self, f"{stage}_dataloader", functools.partial(self._evaluating, stage, source))
 
     def _training(self, source: Source) -> Any:
-        sampling = {"batch_size": self._batch_size, "seed": self._seed, **self._sampling}
+        sampling = {"batch_size": self._batch_size, "seed": self._seed, **self._sampling, **self._ranks()}
         if not isinstance(source, Dataset):
             loader = source()
         elif self._samples is not None:
@@ -141,7 +143,7 @@ class DataModule(LightningDataModule):
             return source()
         sampling: dict[str, Any] = {"batch_size": self._evaluation_batch_size, "shuffle": False}
         # Which ranks get the same rows is the same at every stage.
-        sampling |= {name: self._sampling[name] for name in _RANKS & set(self._sampling)}
+        sampling |= self._ranks()
         if self._packs:
             if isinstance(self._packs["pack"], Buckets):
                 sampling["tail"] = "uneven"
@@ -151,6 +153,14 @@ class DataModule(LightningDataModule):
         if self._samples is not None:
             return _Samples(self, source, self._samples, sampling)
         return self._kind(Loader)(source, **sampling, **self._options_of(stage))
+
+    def _ranks(self) -> dict[str, Any]:
+        """Which ranks get the same rows: as it was given, or as a strategy says whose ranks hold parts of a model."""
+        given = {name: self._sampling[name] for name in _RANKS & set(self._sampling)}
+        told = getattr(getattr(self.trainer, "strategy", None), "distributed_sampler_kwargs", None)
+        if given or not told or not 0 < told["num_replicas"] < self.trainer.world_size:
+            return given
+        return {"num_replicas": told["num_replicas"], "rank": told["rank"]}
 
     def _kind(self, usual: type[Loader]) -> type[Loader]:
         """What loaders are to be: with ``overfit_batches`` those that serve the same batches in every epoch."""

@@ -184,6 +184,8 @@ def _check(packing: Any) -> None:
             least = 0 if field.name == "extra" or (field.name == "capacity" and "None" not in str(field.type)) else 1
             if not least <= whole(value, field.name) < most:
                 raise ValueError(f"{field.name}={value}: use {least} or more")
+        elif "int" in str(field.type) and "None" not in str(field.type):
+            raise TypeError(f"{field.name}=None: use a whole number")
         elif str(field.type) == "str" and not isinstance(value, str):
             raise TypeError(f"{field.name}={value!r}: name the lengths that are noted, such as 'tokens'")
 

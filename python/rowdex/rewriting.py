@@ -27,6 +27,7 @@ from .native.library import (
     seed_number,
     size,
     waiting,
+    whole,
 )
 from .order import Context, Order, Subset, open_order
 from .progress import Progress, told
@@ -212,6 +213,9 @@ def shuffle(
         raise TypeError(f"dictionary={dictionary!r}: use True, False, or None for where it saves a tenth of a sample")
     if resume and overwrite:
         raise ValueError("resume goes on with what overwrite replaces: choose one of them")
+    task, tasks = whole(task, "task"), whole(tasks, "tasks")
+    if not 0 <= task < tasks:
+        raise ValueError(f"task={task} of tasks={tasks}: tasks are numbered from 0")
     if dry_run and step is not None:
         raise ValueError("dry_run tells what the whole takes: leave out step")
     with contextlib.ExitStack() as stack:

@@ -138,6 +138,7 @@ class DistributedSampler:
             num_replicas = known_size if num_replicas is None else num_replicas
             rank = known_rank if rank is None else rank
         num_replicas, rank = whole(num_replicas, "num_replicas"), whole(rank, "rank")
+        replicas = whole(replicas, "replicas")
         for name, value, least in [("num_replicas", num_replicas, 1), ("rank", rank, 0), ("replicas", replicas, 1)]:
             if not least <= value < 2**32:
                 raise ValueError(f"{name} is {value}: use {least} or more")

@@ -423,3 +423,27 @@ def test_a_schema_is_pickled(dataset: rowdex.Dataset) -> None:
         assert again.fields == schema.fields
         assert pa.schema(again).equals(pa.schema(schema), check_metadata=True)
         assert pickle.loads(pickle.dumps(again)).fields == schema.fields
+
+
+def test_what_a_rewrite_packs_and_a_sampler_cannot_take_is_refused_at_once(
+    dataset: rowdex.Dataset, tmp_path: pathlib.Path
+) -> None:
+    cases: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"order": [1, 2]}, TypeError, r"Explicit\(rows\)"),
+        ({"tasks": 0}, ValueError, "task=0 of tasks=0"),
+        ({"step": "spill", "task": -1, "tasks": 2}, ValueError, "task=-1 of tasks=2"),
+        ({"step": "spill", "task": 2, "tasks": 2}, ValueError, "task=2 of tasks=2"),
+        ({"task": "0"}, TypeError, "task is '0': use a whole number"),
+    ]
+    for options, error, said in cases:
+        with pytest.raises(error, match=said):
+            rowdex.shuffle(dataset, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(TypeError, match="capacity=None: use a whole number"):
+        rowdex.Pack("tokens", None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="replicas is '2': use a whole number"):
+        rowdex.DistributedSampler(dataset, num_replicas=4, rank=1, replicas="2")  # type: ignore[arg-type]
+    two: Any = 2.0
+    assert list(rowdex.DistributedSampler(dataset, num_replicas=4, rank=1, replicas=two)) == list(
+        rowdex.DistributedSampler(dataset, num_replicas=4, rank=0, replicas=2)
+    )

@@ -16,6 +16,7 @@ import rowdex.torch
 import torch
 import torch._dynamo  # Optimizers import it, which takes seconds: once here, not in every rank.
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.utils.data import DataLoader
 
 SIZE = 64
@@ -147,6 +148,25 @@ def evaluates_as_it_trains(index: str) -> list[Any]:
         )  # fmt: skip
         rows += [row for batch in made.val_dataloader() for row in batch["row"].tolist()]
     return [[spec.world_size, spec.rank, spec.replicas, spec.replica_layout] for spec in specs] + [sorted(rows)]
+
+
+class InParts(Model):
+    """A model of which ranks may hold parts."""
+
+    def configure_model(self) -> None:
+        pass
+
+
+def fits_in_parts(index: str, parts: int) -> dict[str, Any]:
+    """An epoch of training and of validation where so many ranks hold parts of one model."""
+    world = int(os.environ["WORLD_SIZE"])
+    strategy = ModelParallelStrategy(data_parallel_size=world // parts, tensor_parallel_size=parts)
+    model = InParts()
+    run = lightning.Trainer(
+        accelerator="cpu", devices=world, strategy=strategy, max_epochs=1, num_sanity_val_steps=0, **QUIET
+    )
+    run.fit(model, datamodule=module(index, val=rowdex.Dataset(index)))
+    return {"found": model.epochs[0], "evaluated": model.evaluated}
 
 
 def overfits(index: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import pathlib
+import pickle
 import sys
 from collections.abc import Iterator
 
@@ -151,6 +152,24 @@ def test_evaluation_serves_every_row_once_with_equal_steps(jobs: Jobs) -> None:
 def test_evaluation_has_the_ranks_of_training_and_no_row_of_buckets_twice(jobs: Jobs) -> None:
     (found,) = jobs.run("evaluates_as_it_trains", world=1, index=INDEX)
     assert found == [[4, 3, 2, "strided"], list(range(101))]
+
+
+def test_ranks_that_hold_parts_of_one_model_get_the_same_rows(jobs: Jobs) -> None:
+    ranks = jobs.run("fits_in_parts", world=4, index=INDEX, parts=2)
+    for name in ("found", "evaluated"):
+        batches = [rank[name] for rank in ranks]
+        assert batches[0] == batches[1] and batches[2] == batches[3]
+        assert len(batches[0]) == len(batches[2]) == STEPS
+        served = collections.Counter(row for rank in (0, 2) for batch in batches[rank] for row in batch)
+        assert set(served) == set(range(ROWS)) and sum(served.values()) <= ROWS + 1
+
+
+def test_a_module_goes_to_other_processes_as_it_is(unequal: pathlib.Path) -> None:
+    import rowdex.lightning
+
+    module = rowdex.lightning.DataModule(rowdex.Dataset(unequal / "train.rdx"), batch_size=64, seed=3)
+    other = pickle.loads(pickle.dumps(module))
+    assert next(iter(other.train_dataloader()))["id"].tolist() == next(iter(module.train_dataloader()))["id"].tolist()
 
 
 def test_batches_to_overfit_are_the_same_ones_in_every_epoch(jobs: Jobs) -> None:
