@@ -25,7 +25,7 @@ const HEADER: usize = 64;
 /// Maps that wait, at most, and their bytes together: less than the 32 MiB that a loader may take besides its memory.
 /// With a quarter of it, decoding lists of tokens took twice the time, all of it for the kernel to clear pages.
 const MAPS: usize = 128;
-const MOST_IDLE: usize = 16 << 20;
+const MOST_IDLE: usize = 24 << 20;
 /// Maps of so many bytes and more have huge pages where that is asked for.
 #[cfg(target_os = "linux")]
 const HUGE: usize = 4 << 20;
@@ -116,7 +116,9 @@ impl MappedBlocks {
         let Some(length) = layout.size().checked_add(HEADER) else { return (ptr::null_mut(), false) };
         let waiting = self.idle.take(length);
         let is_new = waiting.is_none();
-        if let Some(map) = waiting.or_else(|| MmapMut::map_anon(length).inspect(|map| self.advise(map)).ok()) {
+        if let Some(map) = waiting.or_else(|| MmapMut::map_anon(length).ok()) {
+            // One that has waited may have been shorter.
+            self.advise(&map);
             return (settle(map), is_new);
         }
         let Ok(whole) = Layout::from_size_align(length, HEADER) else { return (ptr::null_mut(), false) };
@@ -255,6 +257,23 @@ fn resized(mut map: MmapMut, size: usize, block: *mut u8, advise: impl FnOnce(&M
     moved.then_some(place)
 }
 
+/// The map with so many bytes or a few more; `None` if it cannot be made so long.
+fn fitted(mut map: MmapMut, length: usize) -> Option<MmapMut> {
+    if (length..=length.saturating_add(length / 4)).contains(&map.len()) {
+        return Some(map);
+    }
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: nobody has an address in a map that waited.
+        let done = unsafe { map.remap(length, memmap2::RemapOptions::new().may_move(true)) };
+        done.is_ok().then_some(map)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        (map.len() >= length).then_some(map)
+    }
+}
+
 /// Maps that wait to be used again. Whoever finds somebody at it does without.
 #[derive(Debug)]
 struct Idle {
@@ -280,15 +299,19 @@ impl Idle {
         Some(done)
     }
 
-    /// A map of so many bytes or a few more.
+    /// A map of so many bytes or a few more, whatever its length was: pages of one that waits need not be cleared.
     fn take(&self, length: usize) -> Option<MmapMut> {
         if length > LONGEST_IDLE {
             return None;
         }
-        let fits = |map: &Option<MmapMut>| {
-            map.as_ref().is_some_and(|map| (length..=length.saturating_add(length / 4)).contains(&map.len()))
-        };
-        self.with(|maps| maps.iter_mut().find(|map| fits(map))?.take())?
+        // The shortest that is long enough, or else the longest.
+        let found = self.with(|maps| {
+            let waiting = |at: &usize| maps[*at].as_ref().map(|map| map.len());
+            let all = || (0..MAPS).filter(|at| maps[*at].is_some());
+            let fits = all().filter(|at| waiting(at) >= Some(length)).min_by_key(waiting);
+            maps[fits.or_else(|| all().max_by_key(waiting))?].take()
+        })?;
+        fitted(found?, length)
     }
 
     /// Lets a map wait, and those go that have waited for longest, if they are too many.
@@ -407,6 +430,30 @@ mod tests {
         panic!("no map has the block");
     }
 
+    #[test]
+    fn a_map_that_waits_is_made_as_long_as_the_next_block() {
+        let idle = Idle::new();
+        let wait = |length: usize| {
+            let mut map = MmapMut::map_anon(length).unwrap();
+            map[..3].copy_from_slice(b"old");
+            idle.give(map);
+        };
+        let lengths = |wanted: usize| {
+            let found = idle.take(wanted).unwrap();
+            assert_eq!(&found[..3], b"old", "its pages are those that it had");
+            found.len()
+        };
+        wait(1 << 20);
+        wait(3 << 20);
+        assert_eq!(lengths(1 << 20), 1 << 20);
+        assert_eq!(lengths(2 << 20), 2 << 20, "it has let go of the rest");
+        wait(1 << 20);
+        #[cfg(target_os = "linux")]
+        assert_eq!(lengths(4 << 20), 4 << 20, "it has grown");
+        #[cfg(target_os = "linux")]
+        assert!(idle.take(1 << 20).is_none());
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn long_blocks_have_huge_pages_where_that_was_asked_for_and_the_longest_anyhow() {
@@ -418,9 +465,9 @@ mod tests {
             unsafe {
                 let long = blocks.alloc(layout(HUGE));
                 assert_eq!(is_huge(long), expected);
-                blocks.dealloc(long, layout(HUGE));
                 let grown = blocks.alloc(layout(1 << 20));
                 assert!(!is_huge(grown));
+                blocks.dealloc(long, layout(HUGE));
                 let grown = blocks.realloc(grown, layout(1 << 20), 2 * HUGE);
                 assert_eq!(is_huge(grown), expected);
                 blocks.dealloc(grown, layout(2 * HUGE));
