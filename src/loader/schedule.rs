@@ -421,6 +421,8 @@ impl Schedule {
 
     /// An extraction is done, over a link that was measured meanwhile.
     pub(crate) fn extracted(&mut self, extraction: &Extraction, done: Extracted, link: Option<Link>) {
+        /// Of the bytes of the largest row group, those with such a part tell what is read of it.
+        const LIKE: u64 = 4;
         let Extraction { number, extract, stayed, needs, found } = extraction;
         if self.reads.lookahead.note(*number, *found, self.reads.next, link) {
             let memory = self.limits.memory - self.reads.lookahead.reserve();
@@ -431,7 +433,10 @@ impl Schedule {
         let Extractions { under_way, stayed: stays, decodes, places, .. } = &mut self.extractions;
         if !stayed {
             under_way.remove(&extract.unit);
-            self.read.add(done.read, extract.whole);
+            // What is measured with a small row group may be what another thread has read of a large one.
+            if extract.whole.saturating_mul(LIKE) >= self.planning.outlook.largest {
+                self.read.add(done.read, extract.whole);
+            }
         }
         *decodes += done.decodes;
         if done.places > 0 {
