@@ -258,20 +258,18 @@ fn resized(mut map: MmapMut, size: usize, block: *mut u8, advise: impl FnOnce(&M
 }
 
 /// The map with so many bytes or a few more; `None` if it cannot be made so long.
+#[cfg(target_os = "linux")]
 fn fitted(mut map: MmapMut, length: usize) -> Option<MmapMut> {
-    if (length..=length.saturating_add(length / 4)).contains(&map.len()) {
-        return Some(map);
-    }
-    #[cfg(target_os = "linux")]
-    {
+    if !(length..=length.saturating_add(length / 4)).contains(&map.len()) {
         // SAFETY: nobody has an address in a map that waited.
-        let done = unsafe { map.remap(length, memmap2::RemapOptions::new().may_move(true)) };
-        done.is_ok().then_some(map)
+        unsafe { map.remap(length, memmap2::RemapOptions::new().may_move(true)) }.ok()?;
     }
-    #[cfg(not(target_os = "linux"))]
-    {
-        (map.len() >= length).then_some(map)
-    }
+    Some(map)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fitted(map: MmapMut, length: usize) -> Option<MmapMut> {
+    (map.len() >= length).then_some(map)
 }
 
 /// Maps that wait to be used again. Whoever finds somebody at it does without.
@@ -430,6 +428,7 @@ mod tests {
         panic!("no map has the block");
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_map_that_waits_is_made_as_long_as_the_next_block() {
         let idle = Idle::new();
@@ -448,9 +447,7 @@ mod tests {
         assert_eq!(lengths(1 << 20), 1 << 20);
         assert_eq!(lengths(2 << 20), 2 << 20, "it has let go of the rest");
         wait(1 << 20);
-        #[cfg(target_os = "linux")]
         assert_eq!(lengths(4 << 20), 4 << 20, "it has grown");
-        #[cfg(target_os = "linux")]
         assert!(idle.take(1 << 20).is_none());
     }
 
