@@ -193,10 +193,19 @@ pub(super) fn remove_all(output: &Path) -> Result<()> {
 
 /// Removes a spill folder, and nothing that a rewrite did not put there.
 fn remove(path: &Path) -> Result<()> {
-    let entries = match fs::read_dir(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|error| failed("cannot list the spill folder", path, error))?,
-    };
+    match fs::read_dir(path) {
+        Ok(entries) => remove_entries(path, entries)?,
+        // Whoever removed it may have been killed before the folder around it was removed.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("cannot list the spill folder", path, error)),
+    }
+    if let Some(parent) = path.parent().filter(|parent| parent.ends_with(SPILL)) {
+        let _ = fs::remove_dir(parent);
+    }
+    Ok(())
+}
+
+fn remove_entries(path: &Path, entries: fs::ReadDir) -> Result<()> {
     // Parts are nothing without it, so whoever is killed here leaves nothing that is taken for spilled.
     remove_file(&path.join(LAYOUT))?;
     for entry in entries {
@@ -208,15 +217,23 @@ fn remove(path: &Path) -> Result<()> {
     }
     // Not where something else is in it.
     let _ = fs::remove_dir(path);
-    if let Some(parent) = path.parent().filter(|parent| parent.ends_with(SPILL)) {
-        let _ = fs::remove_dir(parent);
-    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_removal_that_was_killed_before_its_last_step_is_ended_by_the_next_one() {
+        let output = tempfile::tempdir().unwrap();
+        let around = output.path().join(SPILL);
+        fs::create_dir(&around).unwrap();
+        remove(&around.join("rowdex-spill-0")).unwrap();
+        assert!(!around.exists());
+        remove(&around.join("rowdex-spill-0")).unwrap();
+        assert!(output.path().exists());
+    }
 
     #[test]
     fn the_layout_goes_first_so_that_a_removal_that_ends_early_leaves_nothing_to_go_on_with() {
