@@ -215,7 +215,7 @@ def shuffle(
         raise ValueError("resume goes on with what overwrite replaces: choose one of them")
     task, tasks = whole(task, "task"), whole(tasks, "tasks")
     if not 0 <= task < tasks:
-        raise ValueError(f"task={task} of tasks={tasks}: tasks are numbered from 0")
+        raise ValueError(f"task {task} of {tasks}: tasks are numbered from 0")
     if dry_run and step is not None:
         raise ValueError("dry_run tells what the whole takes: leave out step")
     with contextlib.ExitStack() as stack:

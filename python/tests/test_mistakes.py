@@ -430,9 +430,9 @@ def test_what_a_rewrite_packs_and_a_sampler_cannot_take_is_refused_at_once(
 ) -> None:
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"order": [1, 2]}, TypeError, r"Explicit\(rows\)"),
-        ({"tasks": 0}, ValueError, "task=0 of tasks=0"),
-        ({"step": "spill", "task": -1, "tasks": 2}, ValueError, "task=-1 of tasks=2"),
-        ({"step": "spill", "task": 2, "tasks": 2}, ValueError, "task=2 of tasks=2"),
+        ({"tasks": 0}, ValueError, "task 0 of 0"),
+        ({"step": "spill", "task": -1, "tasks": 2}, ValueError, "task -1 of 2"),
+        ({"step": "spill", "task": 2, "tasks": 2}, ValueError, "task 2 of 2"),
         ({"task": "0"}, TypeError, "task is '0': use a whole number"),
     ]
     for options, error, said in cases:
