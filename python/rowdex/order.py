@@ -113,16 +113,15 @@ def open_order(order: Order, context: Context) -> Handle:
 
 
 def _options(order: Order) -> Options:
+    order = _checked(order)
     if isinstance(order, Orders):
         return order._options()
-    if not isinstance(order, str):
-        raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order, such as Explicit(rows)")
     return Options(order=no_nul(order.encode(), "order"))
 
 
 def _checked(order: Order) -> Order:
     if not isinstance(order, (str, Orders)):
-        raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order")
+        raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order, such as Explicit(rows)")
     return order
 
 

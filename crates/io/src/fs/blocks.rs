@@ -23,7 +23,7 @@ const LARGE: usize = 128 << 10;
 /// What lies in front of a large block, as long as its alignment.
 const HEADER: usize = 64;
 /// Maps that wait, at most, and their bytes together: less than the 32 MiB that a loader may take besides its memory.
-/// With a quarter of it, decoding lists of tokens took twice the time, all of it for the kernel to clear pages.
+/// With 4 MiB, decoding lists of tokens took twice the time, all of it for the kernel to clear pages.
 const MAPS: usize = 128;
 const MOST_IDLE: usize = 24 << 20;
 /// Maps of so many bytes and more have huge pages where that is asked for.
