@@ -190,11 +190,21 @@ pub(crate) fn wanted(
     if row_groups.len() < 2 && lost.is_empty() {
         return None;
     }
-    // The slots that are read, and how many slots before each of them are not.
-    let (mut read, mut skipped, mut skips) = (Vec::new(), 0, Vec::with_capacity(row_groups.len()));
     let first = row_groups.start;
     let mut due = vec![stays; row_groups.len()];
-    slots.iter().filter(|_| !stays).for_each(|slot| due[(units.row_group_of(unit, *slot) - first) as usize] = true);
+    if !stays {
+        let mut left = row_groups.clone().filter(|row_group| !units.slots_of(*row_group).is_empty()).count();
+        for slot in &*slots {
+            let is_due = &mut due[(units.row_group_of(unit, *slot) - first) as usize];
+            left -= usize::from(!std::mem::replace(is_due, true));
+            // Most of the slots are looked up for nothing once all row groups are due.
+            if left == 0 && lost.is_empty() {
+                return None;
+            }
+        }
+    }
+    // The slots that are read, and how many slots before each of them are not.
+    let (mut read, mut skipped, mut skips) = (Vec::new(), 0, Vec::with_capacity(row_groups.len()));
     for row_group in row_groups {
         let own = units.slots_of(row_group);
         let reads = due[(row_group - first) as usize] && !lost.contains(&own);

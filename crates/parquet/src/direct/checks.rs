@@ -177,7 +177,7 @@ fn each(bytes: &Bytes, count: usize, highest: u32, mut take: impl FnMut(u32, usi
         take(level, times);
         if level > highest { Err(too_high(level)) } else { Ok(()) }
     };
-    Hybrid::new(bytes.clone(), u32::BITS - u32::leading_zeros(highest))?.each(count, |piece| match piece {
+    Hybrid::new(&bytes[..], u32::BITS - u32::leading_zeros(highest))?.each(count, |piece| match piece {
         Piece::Repeated(level, times) => take(level, times),
         Piece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| take(*level, 1))),
     })

@@ -8,8 +8,8 @@ use rowdex_base::error::Result;
 
 /// Integers of up to 32 bits, from front to back.
 #[derive(Debug, Clone)]
-pub(super) struct Hybrid {
-    bytes: Bytes,
+pub(super) struct Hybrid<B = Bytes> {
+    bytes: B,
     /// Where the next run begins.
     at: usize,
     width: u32,
@@ -48,9 +48,9 @@ pub(super) struct Packed<'a> {
     pub(super) count: usize,
 }
 
-impl Hybrid {
+impl<B: AsRef<[u8]>> Hybrid<B> {
     /// The values of `width` bits, at most 32.
-    pub(super) fn new(bytes: Bytes, width: u32) -> Result<Self> {
+    pub(super) fn new(bytes: B, width: u32) -> Result<Self> {
         if width > 32 {
             return Err(damaged(format!("has integers of {width} bits")));
         }
@@ -76,7 +76,7 @@ impl Hybrid {
                 }
                 HybridRun::Packed { start, first, left } => {
                     let taken = count.min(*left);
-                    let bytes = self.bytes.get(*start..).unwrap_or_default();
+                    let bytes = self.bytes.as_ref().get(*start..).unwrap_or_default();
                     take(Piece::Packed(Packed { bytes, width: self.width, first: *first, count: taken }))?;
                     *first += taken;
                     *left -= taken;
@@ -110,7 +110,7 @@ impl Hybrid {
         let count = usize::try_from(header >> 1).map_err(|_| short())?;
         if header & 1 == 0 {
             let bytes = self.width.div_ceil(8) as usize;
-            let value = self.bytes.get(self.at..self.at + bytes).ok_or_else(short)?;
+            let value = self.bytes.as_ref().get(self.at..self.at + bytes).ok_or_else(short)?;
             let mut word = [0; 4];
             word[..bytes].copy_from_slice(value);
             self.at += bytes;
@@ -118,7 +118,7 @@ impl Hybrid {
             return Ok(());
         }
         let start = self.at;
-        let here = self.bytes.len() - start;
+        let here = self.bytes.as_ref().len() - start;
         // Eight values take as many bytes as each has bits. Some writers cut the last eight of a page off behind the
         // last value. A run that lacks more than that is damaged, and what follows it are not its values.
         let declared = count.saturating_mul(self.width as usize);
@@ -136,7 +136,7 @@ impl Hybrid {
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let byte = *self.bytes.get(self.at)?;
+            let byte = *self.bytes.as_ref().get(self.at)?;
             self.at += 1;
             value |= u64::from(byte & 0x7f).checked_shl(shift)?;
             if byte & 0x80 == 0 {

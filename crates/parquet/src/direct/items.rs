@@ -133,7 +133,7 @@ fn nested_starts(page: &DataPage, highest: u32) -> Result<(Vec<u32>, Option<Bool
         begun.append_n(times, level <= 1);
         Ok(())
     };
-    let mut levels = Hybrid::new(page.repetition.clone(), u32::BITS - u32::leading_zeros(highest))?;
+    let mut levels = Hybrid::new(&page.repetition[..], u32::BITS - u32::leading_zeros(highest))?;
     levels.each(page.entries, |piece| match piece {
         Piece::Repeated(level, times) => one(level, times),
         Piece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| one(*level, 1))),

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use bytes::Bytes;
 
 use super::damaged;
 use super::hybrid::{Hybrid, Packed, Piece};
@@ -21,12 +20,12 @@ pub(super) enum Definitions {
 
 impl Definitions {
     /// The levels of `count` entries, none above `highest`.
-    pub(super) fn new(bytes: &Bytes, count: usize, highest: i16) -> Result<Self> {
+    pub(super) fn new(bytes: &[u8], count: usize, highest: i16) -> Result<Self> {
         if highest <= 0 {
             return Ok(Self::Full);
         }
         let highest = highest.unsigned_abs().into();
-        let mut levels = Hybrid::new(bytes.clone(), u32::BITS - u32::leading_zeros(highest))?;
+        let mut levels = Hybrid::new(bytes, u32::BITS - u32::leading_zeros(highest))?;
         // Where nothing is null there is one run.
         if count == 0 || levels.repeated()?.is_some_and(|(value, times)| value == highest && times >= count) {
             return Ok(Self::Full);
@@ -87,10 +86,10 @@ fn by_level(packed: Packed<'_>, reached: &mut [BooleanBufferBuilder], highest: u
 }
 
 /// Where the lists of a page begin: the places of the repetition levels that are 0, where none is above 1.
-pub(super) fn starts(bytes: &Bytes, count: usize) -> Result<Vec<u32>> {
+pub(super) fn starts(bytes: &[u8], count: usize) -> Result<Vec<u32>> {
     let mut starts = Vec::new();
     let mut at = 0_usize;
-    Hybrid::new(bytes.clone(), 1)?.each(count, |piece| {
+    Hybrid::new(bytes, 1)?.each(count, |piece| {
         match piece {
             Piece::Repeated(0, times) => starts.extend((at..at + times).map(|place| place as u32)),
             Piece::Repeated(1, _) => {}

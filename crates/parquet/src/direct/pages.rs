@@ -16,7 +16,7 @@ use crate::chunks::ColumnChunk;
 use crate::guard::{FilePage, PageKind};
 use crate::unpack::{self, Unpacker, Unpackers};
 use rowdex_base::buffers;
-use rowdex_base::error::Result;
+use rowdex_base::error::{Error, Result};
 
 /// Pages of at most so many bytes are decompressed to memory that several share, because the allocator takes as long as
 /// they do.
@@ -348,13 +348,17 @@ pub(super) fn levels(page: &mut Bytes, highest: i16, encoding: Encoding) -> Resu
     if encoding != Encoding::RLE {
         return Err(damaged(format!("has levels encoded as {encoding}")));
     }
-    let length = cut(page, 4)?.try_get_u32_le().unwrap_or(0);
+    let length = page.try_get_u32_le().map_err(|_| no_levels())?;
     cut(page, length as usize)
 }
 
 pub(super) fn cut(page: &mut Bytes, length: usize) -> Result<Bytes> {
     if length > page.len() {
-        return Err(damaged("has a page that ends inside its levels"));
+        return Err(no_levels());
     }
     Ok(page.split_to(length))
+}
+
+fn no_levels() -> Error {
+    damaged("has a page that ends inside its levels")
 }
