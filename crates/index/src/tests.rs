@@ -264,7 +264,7 @@ fn the_fingerprint_is_of_what_row_ids_mean_and_nothing_else() {
     let fingerprint = |bytes| Index::from_bytes(bytes).unwrap().fingerprint();
     let full = fingerprint(full_sample());
     assert_eq!(full, fingerprint(sample(true, false, false)), "footers and partitions do not matter");
-    assert_ne!(full, fingerprint(sample(false, true, true)), "selections matter");
+    assert_ne!(full, fingerprint(sample(false, !cfg!(miri), true)), "selections matter");
     let sized = |sizes: &[u64], per_file| fingerprint(of_sizes(sizes, per_file).unwrap());
     assert_ne!(sized(&[5, 6], 2), sized(&[6, 5], 2), "sizes matter");
     assert_ne!(sized(&[5, 6], 2), sized(&[5, 6], 1), "files matter");
@@ -532,6 +532,17 @@ fn counts_that_do_not_fit_their_sections_are_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "zstd is a C library")]
+fn footers_that_are_not_where_the_table_says_are_refused() {
+    let refused = |reason, change: fn(&mut FileRecord)| {
+        assert_forgery_is_refused(reason, |f| change(&mut f.records::<FileRecord>(id::FILES)[2]));
+    };
+    refused("not in FOOTERS", |file| file.footer_offset = U64::new(u64::MAX));
+    refused("not in FOOTERS", |file| file.footer_length = U32::new(u32::MAX));
+    refused("larger than 1 GiB", |file| file.footer_raw_length = U32::new(u32::MAX));
+}
+
+#[test]
 fn tables_that_contradict_each_other_are_refused() {
     fn groups(f: &mut Forgery) -> &mut [RowGroupRecord] {
         f.records::<RowGroupRecord>(id::ROW_GROUPS)
@@ -554,9 +565,6 @@ fn tables_that_contradict_each_other_are_refused() {
     assert_forgery_is_refused("no path", |f| files(f)[2].path = StringRef::NONE);
     assert_forgery_is_refused("not in STRINGS", |f| files(f)[2].path.offset = U32::new(100_000));
     assert_forgery_is_refused("not in STRINGS", |f| files(f)[1].etag.offset = U32::new(u32::MAX));
-    assert_forgery_is_refused("not in FOOTERS", |f| files(f)[2].footer_offset = U64::new(u64::MAX));
-    assert_forgery_is_refused("not in FOOTERS", |f| files(f)[2].footer_length = U32::new(u32::MAX));
-    assert_forgery_is_refused("larger than 1 GiB", |f| files(f)[2].footer_raw_length = U32::new(u32::MAX));
     assert_forgery_is_refused("a place for one", |f| files(f)[2].flags = U32::new(FileRecord::HAS_MTIME));
 }
 

@@ -406,6 +406,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
         fn the_contract_is_kept(labels in prop::collection::vec(0_u32..6, 1..80), len in 6_u64..300, seed: u64) {
             conformance::check_strictly(&Balanced::new(&labels, len, seed).unwrap(), [0, 1, 9]).unwrap();
         }

@@ -326,6 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
         fn the_contract_is_kept(
             parts in prop::collection::vec((1_u64..60, 0.05..1.0_f64), 1..6), len in 60_u64..200, seed: u64,
         ) {

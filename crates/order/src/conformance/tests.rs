@@ -54,6 +54,7 @@ fn there_is_a_row_exactly_below_the_length_and_the_inverse_finds_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn filling_gives_what_single_rows_give_for_any_stride() {
     each(|name, order| {
         let len = order.len();
@@ -182,6 +183,7 @@ fn each_broken_rule_is_named() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn every_sort_of_orders_conforms() {
     for len in [0, 1, 2, 19, 100, 599] {
         for (name, orders) in every(len, 11).unwrap() {

@@ -156,6 +156,7 @@ fn values_that_differ_have_digests_that_differ() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "has rows too long for Miri")]
 fn long_rows_have_the_digest_that_they_would_have_if_they_were_written() {
     let long = "x".repeat(BYTES + 1);
     let many: Vec<Option<i32>> = (0..BYTES as i32 / 4).map(|value| (value % 7 != 3).then_some(value)).collect();
