@@ -317,8 +317,8 @@ def _built(source: Any, folder: str, output: str, store: StoreOptions | None) ->
         if is_remote(given):
             is_within = f"{output.rstrip('/')}/".startswith(f"{os.fsdecode(given).rstrip('/')}/")
         else:
-            found = os.path.abspath(os.fsdecode(given))
-            is_within = os.path.isdir(found) and not is_remote(output) and _is_below(os.path.abspath(output), found)
+            found = os.path.realpath(os.fsdecode(given))
+            is_within = os.path.isdir(found) and not is_remote(output) and _is_below(os.path.realpath(output), found)
         if is_within:
             raise ArgumentError(f"{output}: the output is within the input; choose a folder beside it")
     build(inputs, path, progress=False, store=store)

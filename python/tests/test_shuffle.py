@@ -275,8 +275,11 @@ def test_what_is_in_the_way_is_refused_and_nothing_is_lost(folder: pathlib.Path,
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=2, resume=True)
     with pytest.raises(rowdex.ArgumentError, match="file of the input"):
         rowdex.shuffle(folder / "train.rdx", folder, seed=2)
-    with pytest.raises(rowdex.ArgumentError, match="within the input"):
-        rowdex.shuffle(folder, folder / "out", seed=2)
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    for source, output in ((folder, folder / "out"), (link, folder / "out"), (folder, link / "out")):
+        with pytest.raises(rowdex.ArgumentError, match="within the input"):
+            rowdex.shuffle(source, output, seed=2)
     assert data_files(tmp_path / "out") == before
     assert rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=2, overwrite=True).kept_files == 0
     assert data_files(tmp_path / "out") != before

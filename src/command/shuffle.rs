@@ -259,13 +259,15 @@ impl ShuffleArgs {
         {
             return Ok((Index::open(only)?, None));
         }
-        let absolute = |path: &Path| match is_url(path) {
-            true => path.to_owned(),
-            false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        // Without links, as far as it is there.
+        let real = |path: &Path| {
+            let path = std::path::absolute(path).ok().filter(|_| !is_url(path))?;
+            path.ancestors().find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))
         };
-        let output = absolute(&self.output);
+        let place = |path: &Path| real(path).unwrap_or_else(|| path.to_owned());
+        let output = place(&self.output);
         for input in &self.input {
-            let input = absolute(input);
+            let input = place(input);
             if (is_url(&input) || input.is_dir()) && output.starts_with(&input) {
                 let message = format!("{}: the output is within the input", self.output.display());
                 return Err(Failure::new(format!("{message}; choose a folder beside it")));

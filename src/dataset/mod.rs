@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -394,15 +394,7 @@ impl Inner {
         }
         let pool = match self.settings.threads {
             0 | 1 => None,
-            threads => {
-                let named = |thread| format!("rowdex-decode-{thread}");
-                let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(named).build();
-                Some(pool.map_err(|error| {
-                    Error::new(ErrorKind::Io, format!("cannot start {threads} threads: {error}"))
-                        .with_hint("ask for fewer threads")
-                        .with_source(error)
-                })?)
-            }
+            threads => Some(pool::start(threads, "rowdex-decode")?),
         };
         Ok(state.pool.get_or_init(|| pool).as_ref())
     }

@@ -30,13 +30,17 @@ pub(super) struct Columns {
 
 impl Columns {
     /// # Errors
-    /// `InvalidArgument` if the column of row ids has the name of another.
+    /// `InvalidArgument` if there is none, and if the column of row ids has the name of another.
     pub(super) fn new(dataset: &Dataset, origin: Option<&str>) -> Result<Self> {
         let served = dataset.schema();
         if let Some(name) = origin.filter(|name| served.fields().iter().any(|field| field.name() == name)) {
             return Err(Error::new(ErrorKind::InvalidArgument, "the column of row ids has the name of a column")
                 .with_column(name)
                 .with_hint("give it another name"));
+        }
+        if served.fields().is_empty() && origin.is_none() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "there is no column to write")
+                .with_hint("choose at least one, or add one with row ids"));
         }
         let plain: Vec<FieldRef> = served.fields().iter().map(plain_field).collect();
         let with_origin = |fields: &[FieldRef]| {

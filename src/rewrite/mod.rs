@@ -51,14 +51,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 
 pub use self::estimate::RewriteEstimate;
 pub use self::plan::{Codec, ColumnPlan, RewritePlan};
 pub use self::progress::{Phase, RewriteProgress, RewriteReport, SkippedGroup};
 use crate::dataset::{Dataset, DatasetBuilder};
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_base::pool::run_on;
+use rowdex_base::pool::{run_on, start};
 use rowdex_base::stop::{self, Asked};
 use rowdex_order::Order;
 
@@ -294,12 +294,7 @@ impl Rewrite {
     }
 
     fn pool(&self, threads: usize) -> Result<ThreadPool> {
-        let named = |thread| format!("rowdex-write-{thread}");
-        ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(named).build().map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot start {threads} threads: {error}"))
-                .with_hint("ask for fewer threads")
-                .with_source(error)
-        })
+        start(threads.max(1), "rowdex-write")
     }
 
     /// The folder or URL that is written to.

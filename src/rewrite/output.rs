@@ -231,6 +231,10 @@ impl Output {
         self.target.path(&plan.file_name(file))
     }
 
+    pub(super) fn remove_plan(&self) -> Result<()> {
+        self.target.remove(PLAN)
+    }
+
     pub(super) fn remove_index(&self) -> Result<()> {
         self.target.remove(INDEX)
     }

@@ -192,7 +192,10 @@ impl RewritePlan {
     /// # Errors
     /// `InvalidArgument` for anything else, or for a plan of a newer version.
     pub fn from_json(text: &str) -> Result<Self> {
-        let wrong = || Error::new(ErrorKind::InvalidArgument, "this is no plan of a rewrite of this version of rowdex");
+        let wrong = || {
+            Error::new(ErrorKind::InvalidArgument, "this is no plan of a rewrite of this version of rowdex")
+                .with_hint("choose another folder, or remove this file and what was written beside it")
+        };
         let plan: Value = serde_json::from_str(text).map_err(|error| wrong().with_source(error))?;
         let parse = || {
             let number = |name: &str| plan.get(name)?.as_u64();

@@ -46,6 +46,8 @@ struct Rewriting {
     spill: Spill,
     meter: Meter,
     pool: ThreadPool,
+    /// Whether nothing of it was there before.
+    is_new: bool,
     _idle: MoreIdle,
 }
 
@@ -148,7 +150,8 @@ impl Rewrite {
         let encoding = Encoding::new(&columns, &plan.columns, plan.chunk_rows as usize)?;
         let (order, meter) = (self.orders.epoch(0)?, Meter::new(self.progress.clone()));
         let _idle = MoreIdle::of(usize::try_from(self.memory / 4).unwrap_or(usize::MAX).min(MOST_IDLE));
-        Ok(Rewriting { rewrite, plan, columns, encoding, order, output, uploads, spill, meter, pool, _idle })
+        let is_new = !goes_on;
+        Ok(Rewriting { rewrite, plan, columns, encoding, order, output, uploads, spill, meter, pool, is_new, _idle })
     }
 }
 
@@ -173,7 +176,13 @@ impl Rewriting {
         let share = self.rows_of(missing) as f64 / self.plan.rows.max(1) as f64;
         let written = (self.plan.output_bytes() as f64 * share) as u64;
         let spilled = if way == Way::Spill { self.plan.spilled_bytes() } else { 0 };
-        self.spill.check_room(spilled, self.output.folder(), written)?;
+        if let Err(error) = self.spill.check_room(spilled, self.output.folder(), written) {
+            // The folder is as free for another rewrite as it was before this one.
+            if self.is_new {
+                self.output.remove_plan()?;
+            }
+            return Err(error);
+        }
         Ok(way)
     }
 

@@ -150,11 +150,14 @@ impl Spill {
         let output = output.and_then(parent);
         let of = |folder: &Option<PathBuf>| folder.as_deref().and_then(device);
         let is_shared = spill.is_some() && output.is_some() && of(&spill) == of(&output);
-        let wanted = if is_shared { spilled.saturating_add(written) } else { spilled };
-        for (folder, what, wanted) in [(spill, "spilled rows", wanted), (output, "the output", written)] {
+        let (what, wanted) = match is_shared && spilled > 0 {
+            true => ("spilled rows and the output", spilled.saturating_add(written)),
+            false => ("spilled rows", spilled),
+        };
+        for (folder, what, wanted) in [(spill, what, wanted), (output, "the output", written)] {
             let Some(folder) = folder else { continue };
             if let Some(free) = free_bytes(&folder).filter(|free| *free < wanted) {
-                let message = format!("{what} need about {wanted} bytes, and {free} are free");
+                let message = format!("{what}: about {wanted} bytes are needed, and {free} are free");
                 return Err(Error::new(ErrorKind::Io, message)
                     .with_file(folder.display().to_string())
                     .with_hint("make room, or name a spill folder on another disk"));

@@ -638,6 +638,24 @@ fn nothing_is_written_where_there_are_no_rows_but_files_that_say_so() {
 }
 
 #[test]
+fn a_rewrite_without_columns_or_of_a_plan_that_is_none_is_refused() {
+    let place = Fixture::new(&[1000], 300);
+    let rewrite = |dataset: &Dataset| {
+        Rewrite::new(dataset, Arc::new(Global::new(1000, 1).unwrap()), place.path("out")).with_threads(2)
+    };
+    let none = Dataset::builder(place.dataset().index().clone()).with_columns(Vec::<String>::new()).open().unwrap();
+    let error = rewrite(&none).run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(!place.path("out").exists());
+    rewrite(&none).with_origin("row").run().unwrap();
+
+    fs::write(place.path("out/_rewrite.json"), "{").unwrap();
+    let error = rewrite(&place.dataset()).with_overwrite(true).run().unwrap_err();
+    let (text, file) = (error.to_string(), error.file().unwrap().to_owned());
+    assert!(text.contains("choose another folder") && file.ends_with("_rewrite.json"), "{text}");
+}
+
+#[test]
 fn an_estimate_tells_the_way_and_writes_nothing() {
     let place = Fixture::new(&[5000], 500);
     let of = |memory| {

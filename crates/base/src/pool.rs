@@ -4,11 +4,32 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use rayon::ThreadPool;
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::stop::Asked;
+
+/// Threads of a pool, at most. Each of them looks for work with all others, so that some thousands are busy for minutes
+/// with nothing but that.
+const MOST_THREADS: usize = 1024;
+
+/// A pool of so many threads, or of one for each core with 0. They are called by their number behind `name`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for more than 1,024, and [`ErrorKind::Io`] if they cannot be started.
+pub fn start(threads: usize, name: &'static str) -> Result<ThreadPool> {
+    if threads > MOST_THREADS {
+        return Err(Error::new(ErrorKind::InvalidArgument, format!("{threads} threads at once"))
+            .with_hint(format!("use at most {MOST_THREADS}")));
+    }
+    let named = move |thread| format!("{name}-{thread}");
+    ThreadPoolBuilder::new().num_threads(threads).thread_name(named).build().map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot start {threads} threads: {error}"))
+            .with_hint("ask for fewer threads")
+            .with_source(error)
+    })
+}
 
 /// Does the work on the threads of `pool` while the caller waits.
 ///
@@ -72,15 +93,12 @@ pub fn each<I: Sync, S, T: Send>(
 
 #[cfg(test)]
 mod tests {
-    use rayon::ThreadPoolBuilder;
-
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     #[cfg_attr(miri, ignore = "rayon makes pointers of integers")]
     fn the_first_error_in_order_is_told_and_what_follows_it_is_not_begun() {
-        let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let pool = start(2, "test").unwrap();
         let items: Vec<usize> = (0..1000).collect();
         let twice = each(Some(&pool), &items, || (), |(), item| Ok(item * 2)).unwrap();
         assert_eq!(twice.into_iter().collect::<Result<Vec<_>>>().unwrap()[999], 1998);
@@ -94,5 +112,11 @@ mod tests {
             assert_eq!(made[0].as_ref().unwrap_err().message(), "item 0");
             assert!(begun.into_inner() < 100);
         }
+    }
+    #[test]
+    fn more_threads_than_could_do_anything_are_refused() {
+        let error = start(MOST_THREADS + 1, "test").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(error.to_string(), "1025 threads at once; use at most 1024");
     }
 }

@@ -326,8 +326,11 @@ fn wrong_arguments_and_outputs_in_the_way_are_refused() {
         place.run(&format!("shuffle train.rdx -o out {wrong}")).exits_with_usage();
         assert!(!place.path("out").exists(), "{wrong}");
     }
-    let within = place.run("shuffle data -o data/out").fails();
-    assert!(within.stderr.contains("within the input"), "{}", within.stderr);
+    std::os::unix::fs::symlink(place.path("data"), place.path("link")).unwrap();
+    for same in ["data -o data/out", "link -o data/out", "data -o link/out/further"] {
+        let within = place.run(&format!("shuffle {same}")).fails();
+        assert!(within.stderr.contains("within the input"), "{}", within.stderr);
+    }
     let among = place.run("shuffle train.rdx -o data").fails();
     assert!(among.stderr.contains("file of the input"), "{}", among.stderr);
     place.run("shuffle train.rdx -o out").succeeds();
