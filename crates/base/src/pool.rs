@@ -38,7 +38,7 @@ pub fn start(threads: usize, name: &'static str) -> Result<ThreadPool> {
 /// So a thread waits in its place.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::error::ErrorKind::Io) if that thread cannot be started.
+/// [`ErrorKind::Io`] if that thread cannot be started.
 pub fn run_on<T: Send>(pool: &ThreadPool, work: impl FnOnce() -> T + Send) -> Result<T> {
     if rayon::current_thread_index().is_none() || pool.current_thread_index().is_some() {
         return Ok(pool.install(work));
