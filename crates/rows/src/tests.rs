@@ -692,6 +692,7 @@ fn served_as_text() -> Schema {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "has too many rows for Miri")]
 fn pages_of_chunks_that_are_gone_are_told_from_those_that_come() {
     let (chunks, rows, count) = (5_u32, 14_000_u32, 6000);
     let words =

@@ -288,6 +288,7 @@ fn who_has_too_long_a_row_is_told_the_policies_that_there_are_for_such_packs() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "makes too many packs for Miri")]
 fn a_row_with_more_tokens_than_pieces_can_be_is_refused_and_others_are_not() {
     for algorithm in [Algorithm::BestFit, Algorithm::Concat] {
         let pack = Pack { algorithm, ..Pack::of(8192) };
