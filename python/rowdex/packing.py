@@ -108,8 +108,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Buckets:
-    """Batches of ``batch_size`` whole rows of like lengths: every row is served. The batches of a step are neighbours
-    in length on all ranks, and steps are shuffled.
+    """Batches of ``batch_size`` whole rows of like lengths: every row is served, but for what the tail ``drop`` or
+    ``drop_last_batch`` leave out. The batches of a step are neighbours in length on all ranks, and steps are shuffled.
 
     Args:
         lengths: The name that the lengths are noted by.

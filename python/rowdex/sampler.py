@@ -307,8 +307,11 @@ class DistributedSampler:
         """
         if self._spec.pack is None:
             return self.steps_left + (epochs - 1) * self.steps if epochs > 0 else 0
-        later = range(self._epoch + 1, self._epoch + epochs)
-        return (self.steps_left if epochs > 0 else 0) + sum(int(self._info(epoch).steps) for epoch in later)
+        return sum(map(self._steps_after, range(epochs)))
+
+    def _steps_after(self, epochs: int) -> int:
+        """How many steps the epoch has that comes after so many others, the first of which goes on where it is."""
+        return int(self._info(self._epoch + epochs).steps) if epochs else self.steps_left
 
     def __iter__(self) -> Iterator[int]:
         self._spec.check_serves_rows("iterating a sampler")

@@ -85,7 +85,11 @@ class TokenDataLoader(BaseDataLoader):
         """Whether rows are shuffled, anew in each epoch."""
 
         epochs: int | None = None
-        """How many epochs there are. Default: no end."""
+        """How many epochs there are. Default: what ``infinite`` says."""
+
+        infinite: bool = True
+        """Whether epochs have no end, unless ``epochs`` says how many there are; otherwise there is one. The validator
+        of torchtitan sets it: one epoch for ``steps=-1``."""
 
         memory: str | None = None
         """How much decoded rows may take in each process, such as ``"4GiB"``. Default: 1 GiB."""
@@ -159,6 +163,8 @@ class TokenDataLoader(BaseDataLoader):
 
     def __iter__(self) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
         epochs = self._config.epochs
+        if epochs is None and not self._config.infinite:
+            epochs = 1
         while epochs is None or self._loader.epoch < epochs:
             for batch in self._loader:
                 yield self._packed(batch) if self._config.pack else self._example(batch[self._config.column])

@@ -368,7 +368,7 @@ def _epochs_of(dataloader: Any, args: Any) -> Epochs | None:
     if not isinstance(dataloader, _accelerate.Loader) or dataloader.spec.pack is None:
         return None
     sampler = dataloader._sampler_copy()
-    return Epochs(sampler.total_steps, args.gradient_accumulation_steps)
+    return Epochs(sampler._steps_after, args.gradient_accumulation_steps)
 
 
 __all__ = ["TrainerMixin"]

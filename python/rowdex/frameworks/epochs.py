@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -10,19 +11,12 @@ class Epochs:
     """How many updates of the optimizer each epoch has.
 
     Args:
-        total_steps: How many batches so many epochs have, as the library says.
+        steps: How many batches an epoch has, as the library says. Each epoch is asked for once.
         every: How many of them an update takes; the last one of an epoch may have fewer.
     """
 
-    def __init__(self, total_steps: Callable[[int], int], every: int) -> None:
-        self._total_steps, self.every = total_steps, max(1, every)
-        self._totals = [0]
-
-    def steps(self, epoch: int) -> int:
-        """How many batches an epoch has."""
-        while len(self._totals) < epoch + 2:
-            self._totals.append(self._total_steps(len(self._totals)))
-        return self._totals[epoch + 1] - self._totals[epoch]
+    def __init__(self, steps: Callable[[int], int], every: int) -> None:
+        self.steps, self.every = functools.cache(steps), max(1, every)
 
     def updates(self, epoch: int) -> int:
         """How many updates an epoch has; one at least, as frameworks count."""

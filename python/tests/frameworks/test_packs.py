@@ -313,10 +313,16 @@ def test_packs_that_come_twice_are_refused_where_a_metric_would_count_them_twice
 
 
 def test_updates_of_epochs_of_different_lengths_are_counted_exactly() -> None:
-    steps = [10, 7, 9, 8]
-    epochs = Epochs(lambda count: sum(steps[:count]), every=4)
+    steps, asked = [10, 7, 9, 8], []
+
+    def steps_of(epoch: int) -> int:
+        asked.append(epoch)
+        return steps[epoch]
+
+    epochs = Epochs(steps_of, every=4)
     assert [epochs.updates(epoch) for epoch in range(4)] == [3, 2, 3, 2]
     assert [epochs.until(count) for count in (1, 2, 2.5, 4)] == [3, 5, 7, 10]
     assert [epochs.place(updates) for updates in range(9)] == [
         (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0)
     ]  # fmt: skip
+    assert asked == [0, 1, 2, 3], "each is planned once"

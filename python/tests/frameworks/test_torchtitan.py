@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 from typing import Any
 
@@ -134,6 +135,31 @@ def test_rows_that_are_too_long_are_refused_or_cut_and_what_is_no_token_is_refus
     for column in ("text", "numbers"):
         with pytest.raises(rowdex.SchemaError, match="has no lists of integers"):
             next(iter(built(tokens, column=column)))
+
+
+def test_the_validator_has_one_epoch_or_as_many_as_it_takes_steps(tokens: str) -> None:
+    from torchtitan.components.validate import Validator
+
+    def validated(steps: int, **options: Any) -> list[list[int]]:
+        config = TokenDataLoader.Config(dataset_path=tokens, seed=3, **options)
+        others: dict[str, Any] = dict.fromkeys(
+            "parallelism tokenizer parallel_dims loss_fn validation_context metrics_processor".split()
+        )
+        validator = Validator(
+            Validator.Config(enable=True, steps=steps, dataloader=config),
+            dp_world_size=2, dp_rank=1, seq_len=SEQUENCE, local_batch_size=16, **others,
+        )  # fmt: skip
+        loader = validator.dl_config.build(
+            dp_world_size=2, dp_rank=1, tokenizer=None, seq_len=SEQUENCE, local_batch_size=16
+        )
+        return ids(itertools.islice(loader, 100))
+
+    epoch = ids(built(tokens, 1, epochs=1))
+    assert len(epoch) == 1000 // 32
+    assert validated(-1) == epoch
+    more = validated(100)
+    assert len(more) == 100 and more[: len(epoch)] == epoch
+    assert len(validated(100, epochs=2)) == 2 * len(epoch)
 
 
 def test_the_program_of_the_page_runs(tokens: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
