@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from . import native
 from .batch import Batch
 from .errors import ClosedError
-from .native.library import Handle, call, count, library, size, waiting
+from .native.library import Handle, call, count, library, not_pickled, size, waiting
 
 
 class AnnouncedStats(NamedTuple):
@@ -136,7 +136,7 @@ class Announced:
         return f"Announced({self.dataset!r})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a plan is not pickled: plan again in the other process")
+        return not_pickled("a plan is not pickled: plan again in the other process")
 
 
 __all__ = ["Announced", "AnnouncedStats"]

@@ -12,7 +12,7 @@ from .native import capsule as _capsule
 from .native import values as _values
 from .native.arrays import Nulls, reader, samples, to_torch
 from .native.imports import frames, loaded
-from .native.library import Handle, Owned, call, library, text_bytes
+from .native.library import Handle, Owned, call, library, not_pickled, text_bytes, token
 from .schema import ExportedSchema, Field, Schema, column_list
 
 
@@ -141,7 +141,10 @@ class Batch:
         return f"Batch({self.num_rows} rows, columns {', '.join(self.column_names)})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Batch is not pickled: pickle to_numpy(), or pyarrow.record_batch(batch)")
+        return not_pickled(
+            "a Batch is not pickled, and does not go from a worker to its DataLoader: send to_numpy(), to_torch() or "
+            "pyarrow.record_batch(batch), or use batch_sampler=rowdex.torch.BatchSampler(...), whose samples go"
+        )
 
     def to_numpy(
         self, columns: list[str] | None = None, *, nulls: Nulls = "error", strings: str = "list"
@@ -209,9 +212,10 @@ class Batch:
             pad: The token that fills up.
             capacity: How many places rows have where there is no pack to tell.
         """
-        added = (ctypes.c_int64 * 2)(bos or 0, eos or 0)
+        around = [0 if value is None else token(value, name) for name, value in (("bos", bos), ("eos", eos))]
+        added = (ctypes.c_int64 * 2)(*around)
         options = native.SequenceOptions(
-            layout=text_bytes(layout, "layout"), without_labels=not labels, pad=pad,
+            layout=text_bytes(layout, "layout"), without_labels=not labels, pad=token(pad, "pad"),
             bos=None if bos is None else ctypes.addressof(added),
             eos=None if eos is None else ctypes.addressof(added) + 8,
         )  # fmt: skip

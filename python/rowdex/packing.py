@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Union
 
 from . import native
-from .native.library import text_bytes, whole
+from .native.library import text_bytes, token, whole
 
 _MOST = {"max_pieces": 2**32, "max_rows": 2**32}
 
@@ -171,19 +171,21 @@ def _check_added(packing: Pack | Buckets) -> None:
 
 
 def _check(packing: Any) -> None:
-    """Refuses what the library could not even be told."""
+    """Refuses what the library could not even be told, and makes numbers whole that are floats."""
     for field in fields(packing):
         value = getattr(packing, field.name)
         if field.name == "cost":
             _check_cost(value)
         elif field.name in ("bos", "eos", "pad") and value is not None:
-            whole(value, field.name)
+            object.__setattr__(packing, field.name, token(value, field.name))
         elif "int" in str(field.type) and value is not None:
             most = _MOST.get(field.name, 2**64)
             # 0 has the default in C.
             least = 0 if field.name == "extra" or (field.name == "capacity" and "None" not in str(field.type)) else 1
-            if not least <= whole(value, field.name) < most:
+            number = whole(value, field.name)
+            if not least <= number < most:
                 raise ValueError(f"{field.name}={value}: use {least} or more")
+            object.__setattr__(packing, field.name, number)
         elif "int" in str(field.type) and "None" not in str(field.type):
             raise TypeError(f"{field.name}=None: use a whole number")
         elif str(field.type) == "str" and not isinstance(value, str):

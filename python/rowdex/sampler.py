@@ -29,6 +29,7 @@ from .spec import (
     refuse_earlier,
     sampler_info,
     state_text,
+    step_number,
     steps_left,
 )
 
@@ -380,6 +381,7 @@ class DistributedSampler:
 
     def batch(self, epoch: int, step: int) -> SampledBatch:
         """The batch of this rank at a step of an epoch."""
+        epoch, step = epoch_number(epoch), step_number(step)
         if self._spec.pack is None:
             return SampledBatch(*batch_of(self._at(epoch), epoch, step))
         found = pieces_of(self._at(epoch), epoch, step)
@@ -393,7 +395,8 @@ class DistributedSampler:
         """
         if self._is_unordered and 0 < step + 1 < self.steps:
             raise RuntimeError(f"the state after step {step} of epoch {epoch}: {_sharded.UNORDERED}")
-        return self._state(epoch, step + 1)
+        # That after step -1 is the one that the epoch begins with.
+        return self._state(epoch_number(epoch), step_number(step + 1))
 
     def _state(self, epoch: int, step: int) -> dict[str, str]:
         text = ctypes.create_string_buffer(native.STATE_CAPACITY)

@@ -232,6 +232,14 @@ def epoch_number(epoch: int) -> int:
     return number
 
 
+def step_number(step: int) -> int:
+    """A step of an epoch as the library wants it."""
+    number = whole(step, "step")
+    if not 0 <= number < 2**64 - 1:
+        raise ValueError(f"step {step}: steps of an epoch count from 0")
+    return number
+
+
 def refuse_earlier(epoch: int, resumed: int) -> None:
     """Refuses to leave an epoch that was just resumed for an earlier one: somebody counts from 0 again."""
     if epoch < resumed:

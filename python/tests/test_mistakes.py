@@ -447,3 +447,67 @@ def test_what_a_rewrite_packs_and_a_sampler_cannot_take_is_refused_at_once(
     assert list(rowdex.DistributedSampler(dataset, num_replicas=4, rank=1, replicas=two)) == list(
         rowdex.DistributedSampler(dataset, num_replicas=4, rank=0, replicas=2)
     )
+
+
+class _Parts(torch.utils.data.Dataset[Any]):
+    """What a user writes who wants ten rows at a time."""
+
+    def __init__(self, dataset: rowdex.Dataset) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset) // 10
+
+    def __getitem__(self, part: int) -> Any:
+        return self.dataset[part * 10 : part * 10 + 10]
+
+
+def test_a_batch_that_a_worker_cannot_send_is_an_error_and_nobody_waits(index: str) -> None:
+    sampler = torch.utils.data.BatchSampler(range(100), 10, False)
+    options: dict[str, Any] = {"batch_size": None, "num_workers": 1, "timeout": 60}
+    rows = rowdex.torch.Dataset(index, columns=["id"])
+    for loader in (
+        torch.utils.data.DataLoader(rows, sampler=sampler, **options),
+        torch.utils.data.DataLoader(_Parts(rowdex.Dataset(index)), **options),
+    ):
+        with pytest.raises(TypeError, match="a Batch is not pickled.*rowdex.torch.BatchSampler"):
+            next(iter(loader))
+    with pytest.raises(TypeError, match="a Batch is not pickled"):
+        pickle.dumps(rows[[1, 2]])
+
+
+def test_batches_of_batches_are_refused_whichever_framework_collates(index: str) -> None:
+    dataset = rowdex.torch.IterableDataset(rowdex.torch.Dataset(index, columns=["id"]), 10)
+
+    def of_a_framework(batch: Any) -> Any:
+        return batch
+
+    of_a_framework.__module__ = "transformers.data.data_collator"
+    for collate in (None, of_a_framework):
+        with pytest.raises(RuntimeError, match="makes batches of 3 of the batches"):
+            next(iter(torch.utils.data.DataLoader(dataset, batch_size=3, collate_fn=collate)))
+    assert len(next(iter(torch.utils.data.DataLoader(dataset, batch_size=3, collate_fn=list)))) == 3
+
+
+def test_epochs_and_steps_that_cannot_be_are_refused_and_do_not_wrap(dataset: rowdex.Dataset) -> None:
+    sampler = rowdex.DistributedSampler(dataset, 1, 0, batch_size=2)
+    for epoch in (-1, 2**64, 2**64 + 3):
+        for asked in (sampler.batch, sampler.state_after):
+            with pytest.raises(ValueError, match="epochs count from 0"):
+                asked(epoch, 0)
+    for step in (-1, 2**64, 2**64 + 1):
+        with pytest.raises(ValueError, match="steps of an epoch count from 0"):
+            sampler.batch(0, step)
+    with pytest.raises(ValueError, match="steps of an epoch count from 0"):
+        sampler.state_after(0, 2**64)
+    assert sampler.state_after(0, -1) == sampler.state_dict()
+
+
+def test_tokens_that_no_column_could_have_are_refused_and_do_not_wrap(dataset: rowdex.Dataset) -> None:
+    for token in (2**63, 2**64 + 7, -(2**64) + 7):
+        for name in ("bos", "eos", "pad"):
+            with pytest.raises(ValueError, match=f"{name} is {token}: a token is a number of 64 bits"):
+                rowdex.Pack("tokens", capacity=8, extra=1, **{name: token})
+            with pytest.raises(ValueError, match=f"{name} is {token}: a token is a number of 64 bits"):
+                dataset[[0]].sequences(**{name: token})
+    assert rowdex.Pack("tokens", capacity=8.0, extra=1, bos=5.0) == rowdex.Pack("tokens", 8, extra=1, bos=5)  # type: ignore[arg-type]

@@ -166,8 +166,11 @@ pub unsafe extern "C" fn rowdex_sampler_get_info(
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         let shard = sampler.shard();
-        // Epochs of packs are planned, which may fail.
-        sampler.plan(sampler.epoch())?;
+        // Epochs of packs are planned, which may fail. An order of rows is not made for this: it may take seconds, and
+        // the one of another epoch may be held.
+        if sampler.packed().is_some() {
+            sampler.plan(sampler.epoch())?;
+        }
         out.write(rowdex_sampler_info {
             struct_size: 0,
             epoch: sampler.epoch(),

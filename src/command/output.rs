@@ -84,9 +84,21 @@ impl Sink {
                 .with_hint("name a file in it")
                 .into());
         }
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "cannot replace a device, a pipe or a socket by a file",
+            )
+            .with_file(path.display().to_string())
+            .with_hint("name a regular file, or leave this out and redirect stdout")
+            .into());
+        }
         if !overwrite && path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }
+        // A link stays, and its file is replaced.
+        let linked = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
+        let path = linked.as_deref().unwrap_or(path);
         let named = |error| Error::io("cannot create the file", error).with_file(path.display().to_string());
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -152,6 +152,7 @@ impl Planner {
             .transform_up(|expr| {
                 deadline.check()?;
                 divided(expr, own)?
+                    .transform_data(|expr| negated(expr, own))?
                     .transform_data(|expr| keyed(expr, own))?
                     .transform_data(rounded)?
                     .transform_data(|expr| written.adapt(expr))
@@ -252,6 +253,10 @@ fn refusal(expr: &Expr, schema: &DFSchema) -> Option<Error> {
         Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_) => {
             Some(wrong("a query within the condition").with_hint("run it elsewhere and use a list of rows"))
         }
+        Expr::SimilarTo(_) => Some(
+            wrong("`similar to` is not what SQL means by it")
+                .with_hint("write `like`, or a regular expression: s ~ '^1'"),
+        ),
         Expr::ScalarVariable(_, names) => Some(wrong(format!("`{}` is no column", names.join(".")))),
         Expr::Placeholder(_) | Expr::OuterReferenceColumn(..) | Expr::Unnest(_) | Expr::GroupingSet(_) => {
             Some(wrong(format!("`{expr}` is no value of a row")))
@@ -260,7 +265,8 @@ fn refusal(expr: &Expr, schema: &DFSchema) -> Option<Error> {
     }
 }
 
-/// Text that is not written in the condition would be cast to numbers row by row, and most text is none.
+/// Text that is not written in the condition would be cast to numbers row by row, and most text is none. Intervals are
+/// compared by their months, then their days, then the rest, in which a day is less than 25 hours and more than none.
 fn incomparable(a: &Expr, b: &Expr, schema: &DFSchema) -> Option<Error> {
     let typed = |expr: &Expr| {
         expr.get_type(schema).ok().map(|data_type| match data_type {
@@ -269,6 +275,18 @@ fn incomparable(a: &Expr, b: &Expr, schema: &DFSchema) -> Option<Error> {
         })
     };
     let (first, second) = (typed(a)?, typed(b)?);
+    let has_column = |expr: &Expr| expr.exists(|expr| Ok(matches!(expr, Expr::Column(_)))).unwrap_or(true);
+    match (&first, &second) {
+        (DataType::Interval(_), DataType::Duration(_)) if !has_column(a) => return None,
+        (DataType::Duration(_), DataType::Interval(_)) if !has_column(b) => return None,
+        (DataType::Interval(_), _) | (_, DataType::Interval(_)) if !first.is_null() && !second.is_null() => {
+            return Some(
+                wrong("intervals are not compared with each other")
+                    .with_hint("compare times: later > earlier + interval '1 day'"),
+            );
+        }
+        _ => {}
+    }
     let is_text = |expr: &Expr, of: &DataType| {
         matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) && !matches!(expr, Expr::Literal(..))
     };
@@ -293,6 +311,19 @@ fn divided(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
             let safe = matches!(&*right, Expr::Literal(value, _) if !value.is_null() && value != &zero_of(value));
             let right = if safe { *right } else { datafusion_functions::core::nullif().call(vec![*right, lit(0_i64)]) };
             Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(left, op, Box::new(right))))
+        }
+        other => Transformed::no(other),
+    })
+}
+
+/// Subtracts from zero instead of turning the sign, which would leave the least integer negative.
+fn negated(expr: Expr, schema: &DFSchema) -> Fallible<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::Negative(of)
+            if !matches!(*of, Expr::Literal(..))
+                && of.get_type(schema).is_ok_and(|data_type| data_type.is_signed_integer()) =>
+        {
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(lit(0_i64)), Operator::Minus, of)))
         }
         other => Transformed::no(other),
     })

@@ -229,6 +229,7 @@ fn what_is_no_condition_is_one_clear_line() {
         (&divided, "nests `coalesce`"),
         ("", "is empty"),
         ("   ", "is empty"),
+        ("text similar to 'a%'", "`similar to`"),
         ("id >", "parsed"),
         ("id > 1 and", "parsed"),
         ("> 3", "parsed"),
@@ -335,6 +336,26 @@ fn values_that_cannot_be_evaluated_are_errors_and_not_rows() {
         assert!(error.to_string().contains(said), "{text}: {error}");
     }
     assert_eq!(kept("try_cast(text as int) is null").unwrap(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_sign_that_is_turned_never_wraps() {
+    fn of<T: arrow::datatypes::ArrowPrimitiveType>(least: T::Native, five: T::Native) -> RecordBatch {
+        let column = PrimitiveArray::<T>::from_iter_values([least, five]);
+        RecordBatch::try_from_iter([("i", Arc::new(column) as ArrayRef)]).unwrap()
+    }
+    use arrow::datatypes::{Int8Type, Int16Type, Int64Type};
+    let kept = |batch: &RecordBatch, text: &str| -> Result<Vec<usize>> {
+        let condition = Condition::parse(&[text.to_owned()], &batch.schema())?;
+        Ok(condition.over(&batch.schema())?.rows(batch)?.set_indices().collect())
+    };
+    for batch in [of::<Int8Type>(i8::MIN, 5), of::<Int16Type>(i16::MIN, 5), of::<Int32Type>(i32::MIN, 5)] {
+        assert_eq!(kept(&batch, "-i > 0").unwrap(), [0]);
+        assert_eq!(kept(&batch, "-i < 0").unwrap(), [1]);
+        assert_eq!(kept(&batch, "i = -5 or - i = -5").unwrap(), [1]);
+    }
+    let error = kept(&of::<Int64Type>(i64::MIN, 5), "-i > 0").unwrap_err().to_string();
+    assert!(error.contains("verflow"), "{error}");
 }
 
 #[test]

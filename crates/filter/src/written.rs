@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use arrow::compute::kernels::cast_utils::{string_to_datetime, string_to_time_nanoseconds};
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema, TimeUnit, i256};
+use arrow::datatypes::{DataType, FieldRef, Fields, IntervalUnit, Schema, TimeUnit, i256};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, DataFusionError, ScalarValue, plan_err};
 use datafusion_expr::expr::{Between, BinaryExpr, Case, Cast, InList};
@@ -203,10 +203,10 @@ impl<'a> Written<'a> {
 
     /// Of what has no column and is a time, or text that is one beside it. What has no zone is of the column's.
     fn time(&self, written: &Expr, data_type: &DataType) -> Fallible<Option<Among>> {
-        use DataType::{Date32, Time32, Time64, Timestamp};
+        use DataType::{Date32, Duration, Time32, Time64, Timestamp};
         let zone = match data_type {
             Timestamp(_, zone) => zone.as_deref(),
-            Date32 | Time32(_) | Time64(_) => None,
+            Date32 | Duration(_) | Time32(_) | Time64(_) => None,
             _ => return Ok(None),
         };
         // Text is read as it is written: nanoseconds of 64 bits end in the year 2262, and have lost an offset.
@@ -232,20 +232,36 @@ impl<'a> Written<'a> {
                 (Date32 | Timestamp(_, None), Timestamp(..), Some(zone)) => local(&value, zone)?,
                 (Time32(_) | Time64(_), Time32(_) | Time64(_), _)
                 | (Date32, Timestamp(..), _)
-                | (Timestamp(..), Timestamp(..) | Date32, _) => ticks(&value),
+                | (Timestamp(..), Timestamp(..) | Date32, _)
+                | (Duration(_), Duration(_), _) => ticks(&value),
+                (DataType::Interval(_), Duration(_), _) => Some(of_interval(&value)?),
                 _ => None,
             },
         };
         let unit = i128::from(unit(data_type));
-        Ok(ticks.map(|ticks| among(ticks.div_euclid(unit), ticks.rem_euclid(unit) == 0, data_type)))
+        let floor = |ticks: i128| i256::from_i128(ticks.div_euclid(unit));
+        Ok(ticks.map(|ticks| among(floor(ticks), ticks.rem_euclid(unit) == 0, data_type)))
     }
 
     /// Brings times of day to nanoseconds where they are not all of one unit: DataFusion compares none of different
-    /// units.
+    /// units. Brings dates to the unit of the timestamps that they are compared with: DataFusion brings both to
+    /// nanoseconds, which end in the year 2262.
     fn alike<'b>(&self, compared: impl IntoIterator<Item = &'b mut Expr>) {
-        use DataType::{Time32, Time64};
-        let time = |expr: &Expr| expr.get_type(self.schema).ok().filter(|of| matches!(of, Time32(_) | Time64(_)));
-        let times: Vec<_> = compared.into_iter().filter_map(|expr| time(expr).map(|of| (expr, of))).collect();
+        use DataType::{Date32, Time32, Time64, Timestamp};
+        let compared: Vec<(&mut Expr, DataType)> =
+            compared.into_iter().filter_map(|expr| expr.get_type(self.schema).ok().map(|of| (expr, of))).collect();
+        let stamps: Vec<DataType> =
+            compared.iter().filter(|(_, of)| matches!(of, Timestamp(_, None))).map(|(_, of)| of.clone()).collect();
+        if let Some(stamp) = stamps.first().filter(|first| stamps.iter().all(|of| of == *first))
+            && stamps.len() < compared.len()
+            && compared.iter().all(|(_, of)| of == stamp || *of == Date32)
+        {
+            for (expr, _) in compared.into_iter().filter(|(_, of)| *of == Date32) {
+                *expr = cast(std::mem::take(expr), stamp.clone());
+            }
+            return;
+        }
+        let times: Vec<_> = compared.into_iter().filter(|(_, of)| matches!(of, Time32(_) | Time64(_))).collect();
         let is_one = times.windows(2).all(|two| matches!(two, [(_, a), (_, b)] if a == b));
         let finest = Time64(TimeUnit::Nanosecond);
         for (expr, _) in times.into_iter().filter(|(_, of)| !is_one && *of != finest) {
@@ -298,11 +314,9 @@ fn digits(condition: &ast::Expr) -> Digits {
     let walked: ControlFlow<()> = ast::visit_expressions(condition, |expr| {
         if let ast::Expr::Value(value) = expr
             && let ast::Value::Number(text, _) = &value.value
-            && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-            && let Ok(number) = text.parse::<f64>()
+            && let Some(number) = text.parse::<f64>().ok().filter(|number| number.is_finite())
+            && let Some(exact) = expanded(text)
         {
-            let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-            let exact = format!("{}.{}", whole.trim_start_matches('0'), part.trim_end_matches('0'));
             let known = found.entry(number.to_bits()).or_default();
             if !known.contains(&exact) {
                 known.push(exact);
@@ -317,7 +331,11 @@ fn digits(condition: &ast::Expr) -> Digits {
 /// Where a number lies that is written as text, with or without an exponent. Casting the text would round it.
 fn among_text(text: &str, data_type: &DataType) -> Option<Among> {
     let is_negative = text.starts_with('-');
-    let number = text.strip_prefix(['-', '+']).unwrap_or(text);
+    among_numbers(&expanded(text.strip_prefix(['-', '+']).unwrap_or(text))?, is_negative, data_type)
+}
+
+/// All digits of a number without a sign, and a point among them.
+fn expanded(number: &str) -> Option<String> {
     let (number, exponent) = match number.split_once(['e', 'E']) {
         Some((number, exponent)) => (number, exponent.parse::<i16>().ok()?),
         None => (number, 0),
@@ -337,7 +355,7 @@ fn among_text(text: &str, data_type: &DataType) -> Option<Among> {
         point += moved;
     }
     let (whole, part) = digits.split_at(point);
-    among_numbers(&format!("{}.{part}", whole.trim_start_matches('0')), is_negative, data_type)
+    Some(format!("{}.{}", whole.trim_start_matches('0'), part.trim_end_matches('0')))
 }
 
 /// Where digits with a point lie among integers or decimals.
@@ -353,32 +371,33 @@ fn among_numbers(digits: &str, is_negative: bool, data_type: &DataType) -> Optio
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
     let (kept, rest) = part.split_at(part.len().min(scale));
     let is_exact = rest.bytes().all(|digit| digit == b'0');
-    let Ok(magnitude) = format!("0{whole}{kept:0<scale$}").parse::<i128>() else {
-        let is_wider = matches!(data_type, DataType::Decimal256(..));
-        return (!is_wider).then_some(if is_negative { Among::Below } else { Among::Above });
+    let Some(magnitude) = i256::from_string(&format!("0{whole}{kept:0<scale$}")) else {
+        return Some(if is_negative { Among::Below } else { Among::Above });
     };
-    let floor = if is_negative { -magnitude - i128::from(!is_exact) } else { magnitude };
+    let rest = if is_exact { i256::ZERO } else { i256::ONE };
+    let floor = if is_negative { i256::ZERO.wrapping_sub(magnitude).wrapping_sub(rest) } else { magnitude };
     Some(among(floor, is_exact, data_type))
 }
 
 /// The place of a number, rounded down, of the units that a type counts in.
-fn among(floor: i128, is_exact: bool, data_type: &DataType) -> Among {
+fn among(floor: i256, is_exact: bool, data_type: &DataType) -> Among {
     match held(floor, data_type) {
         Some(value) if is_exact => Among::At(value),
-        Some(value) => Among::Between(value, held(floor + 1, data_type)),
-        None if floor < 0 => Among::Below,
+        Some(value) => Among::Between(value, floor.checked_add(i256::ONE).and_then(|next| held(next, data_type))),
+        None if floor.is_negative() => Among::Below,
         None => Among::Above,
     }
 }
 
 /// So many units as a value of a type, which may not reach so far.
-fn held(units: i128, data_type: &DataType) -> Option<ScalarValue> {
+fn held(units: i256, data_type: &DataType) -> Option<ScalarValue> {
     use ScalarValue as V;
-    fn number<T: TryFrom<i128>>(units: i128) -> Option<Option<T>> {
-        T::try_from(units).ok().map(Some)
+    fn number<T: TryFrom<i128>>(units: i256) -> Option<Option<T>> {
+        T::try_from(units.to_i128()?).ok().map(Some)
     }
     let has_digits = |precision: u8| {
-        10_i128.checked_pow(precision.into()).is_none_or(|end| units.unsigned_abs() < end.unsigned_abs())
+        let end = i256::from_i128(10).checked_pow(precision.into());
+        end.is_none_or(|end| i256::ZERO.wrapping_sub(end) < units && units < end)
     };
     Some(match data_type {
         DataType::Int8 => V::Int8(number(units)?),
@@ -391,15 +410,17 @@ fn held(units: i128, data_type: &DataType) -> Option<ScalarValue> {
         DataType::UInt64 => V::UInt64(number(units)?),
         DataType::Decimal32(digits, scale) if has_digits(*digits) => V::Decimal32(number(units)?, *digits, *scale),
         DataType::Decimal64(digits, scale) if has_digits(*digits) => V::Decimal64(number(units)?, *digits, *scale),
-        DataType::Decimal128(digits, scale) if has_digits(*digits) => V::Decimal128(Some(units), *digits, *scale),
-        DataType::Decimal256(digits, scale) if has_digits(*digits) => {
-            V::Decimal256(Some(i256::from_i128(units)), *digits, *scale)
-        }
+        DataType::Decimal128(digits, scale) if has_digits(*digits) => V::Decimal128(number(units)?, *digits, *scale),
+        DataType::Decimal256(digits, scale) if has_digits(*digits) => V::Decimal256(Some(units), *digits, *scale),
         DataType::Date32 => V::Date32(number(units)?),
         DataType::Time32(TimeUnit::Second) => V::Time32Second(number(units)?),
         DataType::Time32(_) => V::Time32Millisecond(number(units)?),
         DataType::Time64(TimeUnit::Microsecond) => V::Time64Microsecond(number(units)?),
         DataType::Time64(_) => V::Time64Nanosecond(number(units)?),
+        DataType::Duration(TimeUnit::Second) => V::DurationSecond(number(units)?),
+        DataType::Duration(TimeUnit::Millisecond) => V::DurationMillisecond(number(units)?),
+        DataType::Duration(TimeUnit::Microsecond) => V::DurationMicrosecond(number(units)?),
+        DataType::Duration(TimeUnit::Nanosecond) => V::DurationNanosecond(number(units)?),
         DataType::Timestamp(TimeUnit::Second, zone) => V::TimestampSecond(number(units)?, zone.clone()),
         DataType::Timestamp(TimeUnit::Millisecond, zone) => V::TimestampMillisecond(number(units)?, zone.clone()),
         DataType::Timestamp(TimeUnit::Microsecond, zone) => V::TimestampMicrosecond(number(units)?, zone.clone()),
@@ -449,7 +470,18 @@ fn not_one<T>(time: &str, zone: &str) -> Fallible<T> {
     )
 }
 
-/// The nanoseconds of a date, time or timestamp.
+/// The nanoseconds of an interval, whose days have 24 hours.
+fn of_interval(value: &ScalarValue) -> Fallible<i128> {
+    let months = DataType::Interval(IntervalUnit::MonthDayNano);
+    match value.cast_to(&months) {
+        Ok(ScalarValue::IntervalMonthDayNano(Some(of))) if of.months == 0 => {
+            Ok(i128::from(of.days) * i128::from(unit(&DataType::Date32)) + i128::from(of.nanoseconds))
+        }
+        _ => plan_err!("a month has no length of its own: write days, or compare with a time plus the interval"),
+    }
+}
+
+/// The nanoseconds of a date, time, timestamp or duration.
 fn ticks(value: &ScalarValue) -> Option<i128> {
     match value.cast_to(&DataType::Int64) {
         Ok(ScalarValue::Int64(Some(count))) => Some(i128::from(count) * i128::from(unit(&value.data_type()))),
@@ -460,7 +492,9 @@ fn ticks(value: &ScalarValue) -> Option<i128> {
 /// The nanoseconds of what dates, times and timestamps count.
 fn unit(of: &DataType) -> i64 {
     match of {
-        DataType::Time32(unit) | DataType::Time64(unit) | DataType::Timestamp(unit, _) => nanoseconds(*unit),
+        DataType::Time32(unit) | DataType::Time64(unit) | DataType::Timestamp(unit, _) | DataType::Duration(unit) => {
+            nanoseconds(*unit)
+        }
         _ => 86_400 * nanoseconds(TimeUnit::Second),
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use super::Index;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
-use rowdex_io::fs::{self, atomic::AtomicFile};
+use rowdex_io::fs;
+use rowdex_io::fs::atomic::{AtomicFile, behind_link};
 use rowdex_io::source::place::{Place, Scheme, Url};
 use rowdex_io::source::{ObjectSource, StoreOptions};
 
@@ -37,10 +38,11 @@ impl Output {
         match place {
             Place::Local(path) => {
                 refuse_folder(&path)?;
-                if overwrite {
-                    refuse_parquet(&path)?;
+                if !overwrite {
+                    return AtomicFile::create(path, false).map(Self::File);
                 }
-                AtomicFile::create(path, overwrite).map(Self::File)
+                refuse_parquet(&path)?;
+                AtomicFile::create(behind_link(&path), true).map(Self::File)
             }
             Place::Remote(url) if url.scheme == Scheme::Hf => {
                 Err(Error::new(ErrorKind::InvalidArgument, "the hub is read, and not written to")

@@ -90,7 +90,10 @@ def check(loader: Any) -> None:
 
 
 def _check_options(loader: Any) -> None:
-    collated = getattr(loader.collate_fn, "__name__", "") == "default_collate"
+    collate = loader.collate_fn
+    # One of the user's own may join batches; those of frameworks make a batch of samples.
+    of = getattr(collate, "__module__", None) or type(collate).__module__
+    collated = of.partition(".")[0] in ("torch", "transformers", "lightning", "accelerate", "datasets", "trl")
     if getattr(loader.dataset, "_makes_batches", False) and loader.batch_size is not None and collated:
         raise RuntimeError(
             f"a DataLoader that makes batches of {loader.batch_size} of the batches of an IterableDataset of rowdex: "

@@ -362,6 +362,28 @@ def whole(value: Any, name: str) -> int:
         raise TypeError(f"{name} is {value!r}: use a whole number") from None
 
 
+def token(value: Any, name: str) -> int:
+    """A token, which has 64 bits with a sign at most."""
+    number = whole(value, name)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{name} is {number}: a token is a number of 64 bits, below 2^63")
+    return number
+
+
+def not_pickled(message: str) -> Any:
+    """What ``__reduce__`` of something ends with that is not pickled. In the thread that feeds a queue of another
+    process nobody hears an error, and whoever waits for what comes would wait for ever: there it is raised again by
+    whoever takes it out.
+    """
+    if threading.current_thread().name == "QueueFeederThread":
+        return _refused, (message,)
+    raise TypeError(message)
+
+
+def _refused(message: str) -> Any:
+    raise TypeError(message)
+
+
 def seed_number(value: Any, name: str = "seed") -> int:
     """A seed as the library wants it."""
     return whole(value, name) % 2**64

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{ptr, thread};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader, StringArray, UInt64Array};
@@ -22,9 +23,11 @@ use crate::capi::id_set::{
 };
 use crate::capi::orders::{rowdex_order, rowdex_order_free, rowdex_order_new, rowdex_order_options};
 use crate::capi::sampler::{
-    rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_free, rowdex_sampler_new,
-    rowdex_sampler_options, rowdex_sampler_resume, rowdex_sampler_state,
+    rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_free, rowdex_sampler_get_info,
+    rowdex_sampler_info, rowdex_sampler_new, rowdex_sampler_options, rowdex_sampler_resume, rowdex_sampler_state,
 };
+use ::rowdex_order::sampler::{DistributedSampler, Shard};
+use ::rowdex_order::{EpochOrder, Global, Order};
 use rowdex_base::error::{Error, ErrorKind};
 
 /// What a call made, which goes through a pointer as in C, or the message of its error.
@@ -129,6 +132,50 @@ fn a_sampler_outlives_the_orders_and_sets_that_it_was_made_from() {
     assert_eq!(unsafe { rowdex_sampler_resume(sampler, state.as_ptr().cast(), None) }, rowdex_status::Ok);
     // SAFETY: it is ours again.
     rowdex_sampler_free(Some(unsafe { Box::from_raw(sampler) }));
+}
+
+#[test]
+fn an_order_is_made_once_for_all_batches_of_an_epoch_though_the_sampler_stands_at_another_one() {
+    /// Counts how often an order is made.
+    #[derive(Debug)]
+    struct Counting(AtomicUsize);
+
+    impl Order for Counting {
+        fn len(&self) -> u64 {
+            100
+        }
+
+        fn epoch(&self, epoch: u64) -> rowdex_base::error::Result<Arc<dyn EpochOrder>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Global::new(100, 0)?.epoch(epoch)
+        }
+
+        fn fingerprint(&self) -> u64 {
+            0
+        }
+
+        fn name(&self) -> &'static str {
+            "counting"
+        }
+    }
+
+    let orders = Arc::new(Counting(AtomicUsize::new(0)));
+    let shard = Shard::new(0, 2).unwrap();
+    let sampler = DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Order>, shard, 7).unwrap();
+    let sampler = rowdex_sampler(Snapshot::new(sampler));
+    for step in 0..3 {
+        let mut info = rowdex_sampler_info { struct_size: size_of::<rowdex_sampler_info>(), ..zeroed() };
+        // SAFETY: the struct says how large it is.
+        let status = unsafe { rowdex_sampler_get_info(Some(&sampler), &raw mut info, None) };
+        assert_eq!((status, info.epoch, info.steps), (rowdex_status::Ok, 0, 8));
+        let (mut rows, mut len) = ([0_u64; 7], MaybeUninit::uninit());
+        // SAFETY: there is room for a batch.
+        let status = unsafe {
+            rowdex_sampler_batch(Some(&sampler), 1, step, rows.as_mut_ptr(), 7, Some(&mut len), None, ptr::null(), None)
+        };
+        assert_eq!(status, rowdex_status::Ok);
+    }
+    assert_eq!(orders.0.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -52,6 +52,30 @@ fn files_that_are_not_whole_parquet_are_named_and_no_index_is_written() {
 }
 
 #[test]
+fn an_output_that_is_no_file_is_refused_even_if_it_may_be_replaced_and_a_link_stays_one() {
+    let place = Place::with_data();
+    place.run("build data -o train.rdx").succeeds();
+    let _listening = std::os::unix::net::UnixListener::bind(place.path("socket")).unwrap();
+    std::os::unix::fs::symlink("socket", place.path("link")).unwrap();
+    std::os::unix::fs::symlink("socket", place.path("page.html")).unwrap();
+    for output in ["socket", "link"] {
+        for force in ["", " --force"] {
+            for run in ["build data", "select train.rdx --sample 50%", "get train.rdx 0 --format json"] {
+                refused(&place, &format!("{run} -o {output}{force}"), &[output, "a device, a pipe or a socket"]);
+            }
+        }
+    }
+    refused(&place, "report train.rdx -o page.html --force", &["page.html", "a device, a pipe or a socket"]);
+    for (run, name) in [("build data", "new.rdx"), ("get train.rdx 0 --format json", "new.json")] {
+        fs::write(place.path(name), "old").unwrap();
+        std::os::unix::fs::symlink(name, place.path("to_new")).unwrap();
+        place.run(&format!("{run} -o to_new --force")).succeeds();
+        assert!(place.path("to_new").is_symlink() && fs::read(place.path(name)).unwrap() != b"old", "{run}");
+        fs::remove_file(place.path("to_new")).unwrap();
+    }
+}
+
+#[test]
 fn data_that_is_not_there_is_named() {
     let place = Place::with_data();
     fs::create_dir(place.path("empty")).unwrap();

@@ -316,3 +316,114 @@ fn floats_are_compared_in_double_where_their_type_ends() {
         }
     }
 }
+
+#[test]
+fn durations_are_compared_with_intervals_whose_days_have_24_hours() {
+    let hour = 3600 * UNIT;
+    let intervals = [
+        ("interval '1 day'", 24 * hour),
+        ("interval '24 hours'", 24 * hour),
+        ("interval '2 days'", 48 * hour),
+        ("interval '1 day 1 second'", 24 * hour + UNIT),
+        ("interval '1 hour 0.5 seconds'", hour + UNIT / 2),
+        ("interval '-1 hours'", -hour),
+        ("(interval '1 day' + interval '1 hour')", 25 * hour),
+    ];
+    let exact = [Some(hour), Some(48 * hour), None, Some(60 * 24 * hour), Some(24 * hour), Some(-hour), Some(0)];
+    let counted = |unit: i128| exact.map(|of| of.map(|of| (of / unit) as i64));
+    let columns: [ArrayRef; 4] = [
+        Arc::new(DurationSecondArray::from_iter(counted(UNIT))),
+        Arc::new(DurationMillisecondArray::from_iter(counted(UNIT / 1000))),
+        Arc::new(DurationMicrosecondArray::from_iter(counted(UNIT / 1_000_000))),
+        Arc::new(DurationNanosecondArray::from_iter(counted(1))),
+    ];
+    for column in columns {
+        agrees(&column, &exact, &intervals);
+    }
+}
+
+/// Rows that are kept of these columns.
+fn kept_of<const N: usize>(columns: [(&str, ArrayRef); N], text: &str) -> Result<Vec<usize>> {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let condition = Condition::parse(&[text.to_owned()], &batch.schema())?;
+    Ok(condition.over(&batch.schema())?.rows(&batch)?.set_indices().collect())
+}
+
+#[test]
+fn the_time_between_two_timestamps_is_compared_with_an_interval_as_a_duration_or_refused() {
+    let hour = 3_600_000_000;
+    let stamps = |stamps: [i64; 3]| Arc::new(TimestampMicrosecondArray::from(stamps.to_vec())) as ArrayRef;
+    let kept = |text: &str| kept_of([("a", stamps([0; 3])), ("b", stamps([hour, 48 * hour, 60 * 24 * hour]))], text);
+    let cases: &[(&str, &[usize])] = &[
+        ("b - a > interval '1 day'", &[1, 2]),
+        ("interval '1 day' < b - a", &[1, 2]),
+        ("b - a = interval '2 days'", &[1]),
+        ("b - a between interval '1 hour' and interval '48 hours'", &[0, 1]),
+        ("b - a in (interval '60 days', interval '1 hour')", &[0, 2]),
+        ("b > a + interval '1 month'", &[2]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(kept(text).unwrap_or_else(|error| panic!("{text}: {error}")), *expected, "{text}");
+    }
+    for (text, said) in [
+        ("b - a > interval '1 month'", "a month has no length of its own"),
+        ("interval '1 day' = interval '24 hours'", "intervals are not compared"),
+    ] {
+        let error = kept(text).unwrap_err().to_string();
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}
+
+#[test]
+fn decimals_of_256_bits_are_compared_with_all_digits_that_are_written() {
+    use arrow::datatypes::{DataType, i256};
+    let ten = |power: u32| i256::from_i128(10).checked_pow(power).unwrap();
+    let one = i256::ONE;
+    let values = [ten(45), ten(45).wrapping_add(one), i256::from_i128(2), ten(45).wrapping_neg()];
+    let of = |scale: i8| {
+        let array = Decimal256Array::from(values.to_vec()).with_data_type(DataType::Decimal256(76, scale));
+        Arc::new(array) as ArrayRef
+    };
+    let kept = |text: &str| {
+        let found = kept_of([("whole", of(0)), ("part", of(38))], text);
+        found.unwrap_or_else(|error| panic!("{text}: {error}"))
+    };
+    let large = format!("1{}", "0".repeat(45));
+    let one_more = format!("1{}1", "0".repeat(44));
+    for quote in ["", "'"] {
+        let q = |text: &str| format!("{quote}{text}{quote}");
+        assert_eq!(kept(&format!("whole = {}", q(&large))), [0]);
+        assert_eq!(kept(&format!("whole > {}", q(&large))), [1]);
+        assert_eq!(kept(&format!("whole >= {}", q(&format!("{large}.5")))), [1]);
+        assert_eq!(kept(&format!("whole in ({}, 2)", q(&one_more))), [1, 2]);
+        assert_eq!(kept(&format!("whole <= -{large}")), [3]);
+        assert_eq!(kept(&format!("whole < {}", q(&"9".repeat(90)))), [0, 1, 2, 3]);
+        assert_eq!(kept(&format!("part = {}", q(&format!("10000000.{}", "0".repeat(38))))), [0]);
+        assert_eq!(kept(&format!("part > {}", q("10000000"))), [1]);
+    }
+    assert_eq!(kept("whole = 1e45"), [0]);
+}
+
+#[test]
+fn numbers_with_an_exponent_have_all_their_digits() {
+    let whole = Arc::new(Int64Array::from(vec![9_007_199_254_740_992, 9_007_199_254_740_993])) as ArrayRef;
+    assert_eq!(kept_of([("n", Arc::clone(&whole))], "n = 9.007199254740993e15").unwrap(), [1]);
+    assert_eq!(kept_of([("n", whole)], "n < 9007199254740993000e-3").unwrap(), [0]);
+}
+
+#[test]
+fn dates_are_compared_with_timestamps_beyond_what_nanoseconds_reach() {
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![Some(2_932_896), Some(19_723), None]));
+    let at = vec![Some(1_704_067_200_000_000), Some(1_704_067_200_000_000), Some(0)];
+    let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(at));
+    for (text, expected) in [
+        ("at <= day", &[0, 1][..]),
+        ("at = day", &[1]),
+        ("day > at", &[0]),
+        ("day between at and at", &[1]),
+        ("day in (at, date '9999-12-31')", &[0, 1]),
+    ] {
+        let found = kept_of([("day", Arc::clone(&days)), ("at", Arc::clone(&at))], text);
+        assert_eq!(found.unwrap_or_else(|error| panic!("{text}: {error}")), expected, "{text}");
+    }
+}

@@ -30,6 +30,7 @@ impl AtomicFile {
     /// it appears before [`commit`](Self::commit).
     pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self> {
         let target = path.as_ref();
+        refuse_special(target)?;
         if !overwrite && target.symlink_metadata().is_ok() {
             return Err(already_exists(target));
         }
@@ -108,6 +109,27 @@ impl Drop for AtomicFile {
             let _ = fs::remove_file(&self.temporary);
         }
     }
+}
+
+/// Refuses a device, a pipe or a socket, which a file would take the place of.
+///
+/// # Errors
+/// `InvalidArgument`, which says how to write to a stream.
+pub fn refuse_special(target: &Path) -> Result<()> {
+    match target.metadata() {
+        Ok(found) if !found.is_file() && !found.is_dir() => {
+            Err(Error::new(ErrorKind::InvalidArgument, "cannot replace a device, a pipe or a socket by a file")
+                .with_file(target.display().to_string())
+                .with_hint("name a regular file, or write to stdout and redirect it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file that a link is of, so that the link stays when the file is replaced; or the path itself.
+pub fn behind_link(path: &Path) -> PathBuf {
+    let linked = path.is_symlink().then(|| fs::canonicalize(path).ok()).flatten();
+    linked.unwrap_or_else(|| path.to_owned())
 }
 
 fn already_exists(target: &Path) -> Error {
@@ -230,6 +252,28 @@ mod tests {
         file.commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(dir.path()), ["x.rdx"]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced_by_one_and_a_link_leads_to_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        for path in [&socket, &link, Path::new("/dev/null")] {
+            for overwrite in [true, false] {
+                let error = AtomicFile::create(path, overwrite).unwrap_err();
+                assert_eq!((error.kind(), error.file()), (ErrorKind::InvalidArgument, path.to_str()));
+            }
+        }
+        assert_eq!(names(dir.path()), ["link", "socket"]);
+        let (file, to_file) = (dir.path().join("file"), dir.path().join("to_file"));
+        std::os::unix::fs::symlink(&file, &to_file).unwrap();
+        assert_eq!(behind_link(&to_file), to_file, "there is no file yet");
+        fs::write(&file, "old").unwrap();
+        assert_eq!(behind_link(&to_file), fs::canonicalize(&file).unwrap());
+        assert_eq!(behind_link(&file), file);
     }
 
     #[test]
