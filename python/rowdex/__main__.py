@@ -32,7 +32,7 @@ def _command(arguments: list[str]) -> int:
     called = [b"rowdex", *map(os.fsencode, arguments)]
     status: int = run(len(called), texts(called))
     if arguments in (["--help"], ["-h"]):
-        print("\nOf the Python package: rowdex doctor [INDEX] says what is found here, what is slow, and what to do.")
+        return status or _print("\nOf the Python package: rowdex doctor [INDEX] says what is slow or wrong here.")
     return status
 
 
@@ -45,8 +45,21 @@ def _doctor(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     report = doctor.examine(options.index)
-    print(json.dumps(report.to_json(), indent=2) if options.json else report.to_text())
-    return 1 if any(finding.level == "wrong" for finding in report.findings) else 0
+    unwritten = _print(json.dumps(report.to_json(), indent=2) if options.json else report.to_text())
+    return unwritten or (1 if any(finding.level == "wrong" for finding in report.findings) else 0)
+
+
+def _print(text: str) -> int:
+    """Prints it and gives the exit status. A reader that has read enough is no error, as for all commands."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # What is left would be written again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"rowdex: cannot write to stdout: {error.strerror}", file=sys.stderr)
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

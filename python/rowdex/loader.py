@@ -59,8 +59,8 @@ class Loader:
 
     Args:
         dataset: The rows.
-        sampler: Who gets which rows when: a :class:`DistributedSampler` with a batch size. It is copied, at its state.
-            Default: one with the other arguments.
+        sampler: Who gets which rows when: a :class:`DistributedSampler` with a batch size. It is copied: the
+            epoch that it would iterate over next comes first. Default: one with the other arguments.
         memory: Bytes of decoded rows to hold at most: a number, or a text such as ``"4GiB"``. Default: 1 GiB. Less
             means that row groups are decoded more often, see :meth:`predict`.
         threads: Threads that read, decode and assemble. Default: 2. 0: all work is done where batches are asked for.
@@ -450,7 +450,7 @@ class Loader:
 
     def close(self) -> None:
         """Ends its threads and lets go of what they hold. An iteration under way ends with :class:`ClosedError`, also
-        one of another thread that waits for a batch. The loader goes on where it was if it is used again.
+        one of another thread that waits for a batch. Its state stays; the next iteration begins the next epoch.
         """
         loader = self._loader.made()
         if self._mapping is not None:

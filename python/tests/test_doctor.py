@@ -350,3 +350,16 @@ def test_the_pages_in_the_cache_are_those_that_fincore_counts(tmp_path: pathlib.
     (tmp_path / "empty").touch()
     assert cached(str(tmp_path / "empty")) == (0, 0)
     assert cached(str(tmp_path / "absent")) is None
+
+
+def test_a_reader_that_has_read_enough_is_no_error_and_a_full_disk_is_one_line() -> None:
+    command = [sys.executable, "-m", "rowdex", "doctor"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stderr is not None
+        run.stdout.close()
+        assert run.stderr.read() == b"" and run.wait(60) == 0
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and done.stderr.startswith("rowdex: cannot write to stdout"), done.stderr
+        assert len(done.stderr.splitlines()) == 1

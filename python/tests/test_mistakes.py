@@ -510,4 +510,5 @@ def test_tokens_that_no_column_could_have_are_refused_and_do_not_wrap(dataset: r
                 rowdex.Pack("tokens", capacity=8, extra=1, **{name: token})
             with pytest.raises(ValueError, match=f"{name} is {token}: a token is a number of 64 bits"):
                 dataset[[0]].sequences(**{name: token})
-    assert rowdex.Pack("tokens", capacity=8.0, extra=1, bos=5.0) == rowdex.Pack("tokens", 8, extra=1, bos=5)  # type: ignore[arg-type]
+    floats: Any = {"capacity": 8.0, "extra": 1.0, "bos": 5.0}
+    assert rowdex.Pack("tokens", **floats) == rowdex.Pack("tokens", 8, extra=1, bos=5)

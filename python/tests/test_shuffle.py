@@ -397,6 +397,26 @@ def test_the_recipes_of_the_manual_do_the_work_on_many_machines(folder: pathlib.
     assert not list((tmp_path / "scratch").iterdir())
 
 
+def test_columns_stay_what_the_parquet_schema_says_beyond_their_types(tmp_path: pathlib.Path) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    select = """select i as id, {'a': i}::variant as v, '10:00:00+02'::timetz as t, (i || ' days')::interval as n,
+                ('POINT(' || i || ' 1)')::geometry as g from range(500) t(i)"""
+    (tmp_path / "data").mkdir()
+    duckdb.sql(f"copy ({select}) to '{tmp_path}/data/0.parquet' (format parquet, geoparquet_version 'NONE')")
+    rowdex.shuffle(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", on_fault="skip", verify=True)
+    described, rows, said = [], [], []
+    for folder in ("data", "out"):
+        files = f"'{tmp_path}/{folder}/*.parquet'"
+        described.append([row[:2] for row in duckdb.sql(f"describe select * from {files}").fetchall()])
+        query = f"select id, v.a::int, t::varchar, n, g::varchar from {files} order by id"
+        rows.append(duckdb.sql(query).fetchall())
+        schema = pq.ParquetFile(next((tmp_path / folder).glob("*.parquet"))).schema
+        said.append([(schema.column(i).path, str(schema.column(i).logical_type)) for i in range(len(schema))])
+    assert described[0] == described[1] and dict(described[0])["v"] == "VARIANT"
+    assert rows[0] == rows[1] and rows[0][7][:2] == (7, 7)
+    assert said[0] == said[1]
+
+
 def test_json_and_uuid_stay_what_they_are_in_the_parquet_schema(tmp_path: pathlib.Path) -> None:
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     select = "select i as id, ('[' || i || ']')::%s as j, uuid() as u, {'k': '[1]'::%s} as s from range(500) t(i)"

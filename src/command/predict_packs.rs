@@ -6,7 +6,7 @@ use std::time::Instant;
 use indicatif::{HumanBytes, HumanCount};
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use rowdex::order::{Algorithm, PackCounts};
+use rowdex::order::{Algorithm, Empty, PackCounts};
 use rowdex::sampler::{PackForecast, PackSpec};
 use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
@@ -90,6 +90,35 @@ impl Report {
         format!("{} of {} tokens{opened}", number(packs), number(self.pack.pack.capacity))
     }
 
+    /// Tokens that are not served, by cause, and rows without any that are left out.
+    fn lost(&self) -> String {
+        let forecast = &self.forecast;
+        let PackCounts { tokens_truncated, tokens_dropped, rows_truncated, rows_dropped, rows_empty, .. } =
+            forecast.counts;
+        let number = |number: u64| HumanCount(number).to_string();
+        let mut causes = Vec::new();
+        if tokens_truncated > 0 {
+            causes.push(format!(
+                "{} tokens truncated of {}",
+                number(tokens_truncated),
+                output::counted(rows_truncated, "row")
+            ));
+        }
+        if tokens_dropped > 0 {
+            causes.push(format!("{} dropped with {}", number(tokens_dropped), output::counted(rows_dropped, "row")));
+        }
+        if forecast.tokens_left_out > 0 {
+            causes.push(format!("{} left out by the tail", number(forecast.tokens_left_out)));
+        }
+        if forecast.tokens_repeated > 0 {
+            causes.push(format!("none, {} come twice", number(forecast.tokens_repeated)));
+        }
+        if rows_empty > 0 && self.pack.pack.empty == Empty::Skip {
+            causes.push(format!("{} without tokens", output::counted(rows_empty, "row")));
+        }
+        if causes.is_empty() { "nothing".to_owned() } else { causes.join("; ") }
+    }
+
     fn read(&self) -> String {
         match &self.reading {
             Err(reason) => format!("nothing: {reason}"),
@@ -161,7 +190,7 @@ impl Report {
             ),
             ("fill", format!("{:.3} %, {of_unit}", fill * 100.0)),
             ("tokens", number(self.forecast.tokens())),
-            ("lost", lost(&self.forecast)),
+            ("lost", self.lost()),
             ("rows split", number(counts.rows_split)),
             ("cost", format!("the slowest rank has {:.3} times the mean", imbalance)),
             ("planned in", format!("{:.3} s", self.seconds)),
@@ -199,33 +228,6 @@ impl Report {
         drawn.map_err(|error| Failure::new(format!("cannot draw the picture: {error}")))?;
         Ok(text)
     }
-}
-
-/// Tokens that are not served, by cause.
-fn lost(forecast: &PackForecast) -> String {
-    let PackCounts { tokens_truncated, tokens_dropped, rows_truncated, rows_dropped, rows_empty, .. } = forecast.counts;
-    let number = |number: u64| HumanCount(number).to_string();
-    let mut causes = Vec::new();
-    if tokens_truncated > 0 {
-        causes.push(format!(
-            "{} tokens truncated of {}",
-            number(tokens_truncated),
-            output::counted(rows_truncated, "row")
-        ));
-    }
-    if tokens_dropped > 0 {
-        causes.push(format!("{} dropped with {}", number(tokens_dropped), output::counted(rows_dropped, "row")));
-    }
-    if forecast.tokens_left_out > 0 {
-        causes.push(format!("{} left out by the tail", number(forecast.tokens_left_out)));
-    }
-    if forecast.tokens_repeated > 0 {
-        causes.push(format!("none, {} come twice", number(forecast.tokens_repeated)));
-    }
-    if rows_empty > 0 {
-        causes.push(format!("{} without tokens", output::counted(rows_empty, "row")));
-    }
-    if causes.is_empty() { "nothing".to_owned() } else { causes.join("; ") }
 }
 
 /// The lengths of rows, evenly spread.

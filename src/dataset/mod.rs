@@ -312,8 +312,8 @@ impl Dataset {
         }
     }
 
-    /// What a file says of leaves that Arrow's types do not, as [`FileMetadata::annotated`].
-    pub(crate) fn annotated(&self, file: u32) -> Result<Vec<(String, &'static str)>> {
+    /// What a file says of columns that Arrow's types do not, as [`FileMetadata::annotated`].
+    pub(crate) fn annotated(&self, file: u32) -> Result<Vec<(String, String)>> {
         Ok(self.inner.state()?.files.get(file)?.metadata.annotated())
     }
 

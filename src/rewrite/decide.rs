@@ -57,7 +57,7 @@ pub(super) fn decide(
     let row_bytes = (sample_bytes as f64 / sampled).max(1.0);
     let chunk_rows = round(CHUNK / row_bytes, MOST_CHUNK_ROWS);
     let mut leaves = leaves(columns, &sample, chunk_rows, options)?;
-    annotate(dataset, &mut leaves)?;
+    let variants = annotate(dataset, &mut leaves)?;
     let sample_encoded_bytes = encoded(columns, &sample, &leaves, chunk_rows)?.iter().sum::<u64>();
     let encoded_row_bytes = (sample_encoded_bytes as f64 / sampled).max(0.01);
     let files = match (options.files, rows) {
@@ -89,6 +89,7 @@ pub(super) fn decide(
         row_group_rows,
         chunk_rows,
         columns: leaves,
+        groups: variants,
         origin: options.origin.clone(),
         sample_rows: sample.num_rows() as u64,
         sample_bytes,
@@ -111,7 +112,7 @@ pub(super) fn gone_on(plan: RewritePlan, begun: RewritePlan, options: &Options) 
     let told = |plan: &RewritePlan| {
         let leaves = plan.columns.iter().map(|leaf| (leaf.path.clone(), leaf.logical_type.clone()));
         let order = (plan.order.clone(), plan.order_fingerprint);
-        (plan.source, plan.rows, order, plan.origin.clone(), leaves.collect::<Vec<_>>())
+        (plan.source, plan.rows, order, plan.origin.clone(), leaves.collect::<Vec<_>>(), plan.groups.clone())
     };
     let files = || options.files.unwrap_or_else(|| files_of(begun.rows, begun.encoded_row_bytes(), options.file_bytes));
     let is_asked_for = |leaf: &ColumnPlan| {
@@ -205,14 +206,14 @@ fn leaves(columns: &Columns, sample: &RecordBatch, chunk_rows: u64, options: &Op
     Ok(leaves)
 }
 
-/// Notes what all files say of leaves.
-fn annotate(dataset: &Dataset, leaves: &mut [ColumnPlan]) -> Result<()> {
+/// Notes what all files say of leaves. Returns what they say of groups.
+fn annotate(dataset: &Dataset, leaves: &mut [ColumnPlan]) -> Result<Vec<(String, String)>> {
     let files = dataset.index().num_files();
     let mut said = if files > 0 { dataset.annotated(0)? } else { Vec::new() };
     for file in 1..files {
         // Nothing is read of files that cannot change it.
         if said.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let of_file = dataset.annotated(file)?;
         said.retain(|one| of_file.contains(one));
@@ -221,10 +222,12 @@ fn annotate(dataset: &Dataset, leaves: &mut [ColumnPlan]) -> Result<()> {
     let mut called: HashMap<String, usize> = HashMap::new();
     leaves.iter().for_each(|leaf| *called.entry(leaf.path.clone()).or_default() += 1);
     for leaf in leaves.iter_mut().filter(|leaf| called.get(&leaf.path) == Some(&1)) {
-        let name = said.iter().find(|(path, _)| *path == leaf.path).map(|(_, name)| *name);
-        leaf.logical_type = name.map(str::to_owned);
+        let name = said.iter().find(|(path, _)| *path == leaf.path).map(|(_, name)| name.clone());
+        leaf.logical_type = name;
     }
-    Ok(())
+    let is_group = |path: &str| leaves.iter().any(|leaf| leaf.path.starts_with(&format!("{path}.")));
+    said.retain(|(path, _)| !called.contains_key(path) && is_group(path));
+    Ok(said)
 }
 
 /// How many bytes each leaf of the sample takes when it is encoded so.
@@ -234,7 +237,7 @@ pub(super) fn encoded(
     leaves: &[ColumnPlan],
     chunk_rows: u64,
 ) -> Result<Vec<u64>> {
-    let encoding = Encoding::new(columns, leaves, chunk_rows as usize)?;
+    let encoding = Encoding::new(columns, leaves, &[], chunk_rows as usize)?;
     let mut file = encoding.file(Vec::new())?;
     let mut group = encoding.group()?;
     // Row ids in no order, as they will be.

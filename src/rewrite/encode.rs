@@ -11,7 +11,9 @@ use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
 };
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
-use parquet::basic::{Compression, LogicalType, Type as PhysicalType, ZstdLevel};
+use parquet::basic::{
+    Compression, ConvertedType, EdgeInterpolationAlgorithm, LogicalType, Type as PhysicalType, ZstdLevel,
+};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -36,8 +38,13 @@ pub(super) struct Encoding {
 }
 
 impl Encoding {
-    /// Of these columns, of which the leaves are encoded as planned.
-    pub(super) fn new(columns: &Columns, leaves: &[ColumnPlan], chunk_rows: usize) -> Result<Self> {
+    /// Of these columns, of which the leaves are encoded as planned, and the groups say what they are planned to.
+    pub(super) fn new(
+        columns: &Columns,
+        leaves: &[ColumnPlan],
+        groups: &[(String, String)],
+        chunk_rows: usize,
+    ) -> Result<Self> {
         let schema = Arc::clone(&columns.encoded);
         let arrow_schema = KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&columns.declared));
         let mut metadata: Vec<_> =
@@ -59,7 +66,7 @@ impl Encoding {
                 .set_column_dictionary_enabled(path.clone(), plan.dictionary)
                 .set_column_data_page_size_limit(path, plan.page_bytes as usize);
         }
-        let described = annotated(&descriptor, leaves).map_err(uncoded)?;
+        let described = annotated(&descriptor, leaves, groups).map_err(uncoded)?;
         let properties = builder.build();
         let (_, factory) = writer(std::io::sink(), &schema, &described, &properties)?;
         Ok(Self { schema, described, properties, factory, chunk_rows })
@@ -95,44 +102,79 @@ pub(super) fn described(schema: &SchemaRef) -> Result<SchemaDescriptor> {
     parquet::arrow::ArrowSchemaConverter::new().convert(schema).map_err(uncoded)
 }
 
-/// The same schema, whose leaves say what they are planned to say.
-fn annotated(described: &SchemaDescriptor, leaves: &[ColumnPlan]) -> parquet::errors::Result<SchemaDescriptor> {
-    if leaves.iter().all(|leaf| leaf.logical_type.is_none()) {
+/// The same schema, whose leaves and groups say what they are planned to say.
+fn annotated(
+    described: &SchemaDescriptor,
+    leaves: &[ColumnPlan],
+    groups: &[(String, String)],
+) -> parquet::errors::Result<SchemaDescriptor> {
+    if groups.is_empty() && leaves.iter().all(|leaf| leaf.logical_type.is_none()) {
         return Ok(described.clone());
     }
     let mut planned = leaves.iter();
-    Ok(SchemaDescriptor::new(annotated_type(described.root_schema_ptr(), &mut planned)?))
+    Ok(SchemaDescriptor::new(annotated_type(described.root_schema_ptr(), "", &mut planned, groups)?))
 }
 
 /// Leaves come in the order of their plans.
-fn annotated_type(node: TypePtr, planned: &mut std::slice::Iter<'_, ColumnPlan>) -> parquet::errors::Result<TypePtr> {
+fn annotated_type(
+    node: TypePtr,
+    path: &str,
+    planned: &mut std::slice::Iter<'_, ColumnPlan>,
+    groups: &[(String, String)],
+) -> parquet::errors::Result<TypePtr> {
     let info = node.get_basic_info();
     if let Type::PrimitiveType { physical_type, type_length, .. } = &*node {
-        let name = planned.next().and_then(|leaf| leaf.logical_type.as_deref());
-        let is_free = matches!(info.logical_type_ref(), None | Some(LogicalType::String));
-        let fits = match name {
-            Some("UUID") => (*physical_type, *type_length) == (PhysicalType::FIXED_LEN_BYTE_ARRAY, 16),
-            _ => *physical_type == PhysicalType::BYTE_ARRAY,
-        };
-        let Some(name) = name.filter(|_| is_free && fits) else { return Ok(node) };
+        let Some(name) = planned.next().and_then(|leaf| leaf.logical_type.as_deref()) else { return Ok(node) };
+        let bytes = (*physical_type == PhysicalType::FIXED_LEN_BYTE_ARRAY).then_some(*type_length);
         let built = Type::primitive_type_builder(info.name(), *physical_type)
             .with_repetition(info.repetition())
             .with_length(*type_length)
-            .with_id(info.has_id().then(|| info.id()))
-            .with_logical_type(Some(name.parse()?));
+            .with_id(info.has_id().then(|| info.id()));
+        let built = match (name, info.logical_type_ref()) {
+            ("INTERVAL", None) if bytes == Some(12) => built.with_converted_type(ConvertedType::INTERVAL),
+            ("UUID", None) if bytes == Some(16) => built.with_logical_type(Some(LogicalType::Uuid)),
+            ("TIME_UTC", Some(LogicalType::Time(time))) => {
+                built.with_logical_type(Some(LogicalType::time(true, time.unit)))
+            }
+            (_, None | Some(LogicalType::String)) if *physical_type == PhysicalType::BYTE_ARRAY => {
+                built.with_logical_type(Some(logical_type(name)?))
+            }
+            _ => return Ok(node),
+        };
         return built.build().map(Arc::new);
     }
-    let fields: Vec<TypePtr> =
-        node.get_fields().iter().map(|field| annotated_type(Arc::clone(field), planned)).collect::<Result<_, _>>()?;
+    let below =
+        |field: &TypePtr| if path.is_empty() { field.name().to_owned() } else { format!("{path}.{}", field.name()) };
+    let fields = node.get_fields().iter();
+    let fields: Vec<TypePtr> = fields
+        .map(|field| annotated_type(Arc::clone(field), &below(field), planned, groups))
+        .collect::<Result<_, _>>()?;
+    let said = match (groups.iter().find(|(group, _)| group == path), info.logical_type_ref()) {
+        (Some((_, name)), None) => Some(logical_type(name)?),
+        (_, own) => own.cloned(),
+    };
     let mut built = Type::group_type_builder(info.name())
         .with_converted_type(info.converted_type())
-        .with_logical_type(info.logical_type_ref().cloned())
+        .with_logical_type(said)
         .with_id(info.has_id().then(|| info.id()))
         .with_fields(fields);
     if info.has_repetition() {
         built = built.with_repetition(info.repetition());
     }
     built.build().map(Arc::new)
+}
+
+/// From how a plan calls it.
+fn logical_type(name: &str) -> parquet::errors::Result<LogicalType> {
+    match name.split_once(':') {
+        Some(("GEOMETRY", crs)) => Ok(LogicalType::geometry(Some(crs.to_owned()))),
+        Some(("GEOGRAPHY", crs)) => {
+            let algorithm = Some(EdgeInterpolationAlgorithm::SPHERICAL);
+            Ok(LogicalType::geography(Some(crs.to_owned()), algorithm))
+        }
+        Some(("VARIANT", version)) => Ok(LogicalType::variant(version.parse().ok())),
+        _ => name.parse(),
+    }
 }
 
 pub(super) fn compression(codec: Codec) -> Result<Compression> {

@@ -67,7 +67,8 @@ pub struct ColumnPlan {
     pub dictionary: bool,
     /// Bytes of values after which a page ends.
     pub page_bytes: u64,
-    /// `JSON`, `BSON`, `ENUM` or `UUID`, if all files of the input say so.
+    /// What all files of the input say that it is beyond its type: `JSON`, `BSON`, `ENUM`, `UUID`, `INTERVAL`,
+    /// `TIME_UTC`, `GEOMETRY` or `GEOGRAPHY`, the latter two perhaps with a colon and the coordinates.
     pub logical_type: Option<String>,
 }
 
@@ -94,6 +95,9 @@ pub struct RewritePlan {
     pub chunk_rows: u64,
     /// How each leaf of the columns is encoded.
     pub columns: Vec<ColumnPlan>,
+    /// Groups of leaves that all files of the input say are a `VARIANT`, perhaps with a colon and its version: their
+    /// paths, and that.
+    pub groups: Vec<(String, String)>,
     /// The name of the column with the row ids of the input, if one is written.
     pub origin: Option<String>,
     /// Rows of the sample that it was decided on.
@@ -168,7 +172,7 @@ impl RewritePlan {
             }
             told
         });
-        let plan = json!({
+        let mut plan = json!({
             "rowdex_rewrite": VERSION,
             "source": format!("{:016x}", self.source),
             "rows": self.rows,
@@ -184,6 +188,10 @@ impl RewritePlan {
             "sample_spilled_bytes": self.sample_spilled_bytes,
             "columns": columns.collect::<Vec<_>>(),
         });
+        if let (false, Some(told)) = (self.groups.is_empty(), plan.as_object_mut()) {
+            let groups = self.groups.iter().map(|(path, name)| json!({"path": path, "logical_type": name}));
+            told.insert("groups".to_owned(), groups.collect());
+        }
         format!("{plan:#}\n")
     }
 
@@ -211,6 +219,10 @@ impl RewritePlan {
                     logical_type: column.get("logical_type").and_then(Value::as_str).map(str::to_owned),
                 })
             };
+            let group = |group: &Value| {
+                let text = |name: &str| group.get(name)?.as_str().map(str::to_owned);
+                Some((text("path")?, text("logical_type")?))
+            };
             Some(Self {
                 source: hash("source")?,
                 rows: number("rows")?,
@@ -220,6 +232,10 @@ impl RewritePlan {
                 row_group_rows: number("row_group_rows")?,
                 chunk_rows: number("chunk_rows")?,
                 columns: plan.get("columns")?.as_array()?.iter().map(column).collect::<Option<_>>()?,
+                groups: match plan.get("groups") {
+                    Some(groups) => groups.as_array()?.iter().map(group).collect::<Option<_>>()?,
+                    None => Vec::new(),
+                },
                 origin: plan.get("origin")?.as_str().map(str::to_owned),
                 sample_rows: number("sample_rows")?,
                 sample_bytes: number("sample_bytes")?,
@@ -252,6 +268,7 @@ mod tests {
             row_group_rows: 100,
             chunk_rows: 64,
             columns: vec![column("a", Codec::Zstd(3)), column("b.list.element", Codec::None)],
+            groups: vec![("v".to_owned(), "VARIANT:1".to_owned())],
             origin: Some("row_id".to_owned()),
             sample_rows: 8000,
             sample_bytes: 98_765,

@@ -19,7 +19,7 @@ use super::part::Part;
 use super::plan::RewritePlan;
 use super::progress::{Meter, Phase, RewriteReport, SkippedGroup};
 use super::shape::Buckets;
-use super::spill::{Layout, Spill};
+use super::spill::{Layout, Spill, remove_all};
 use super::spread::{Spread, units};
 use super::stream::Stream;
 use super::write::{Writer, Writing};
@@ -147,7 +147,7 @@ impl Rewrite {
             spill.remove()?;
         }
         let columns = self.columns()?;
-        let encoding = Encoding::new(&columns, &plan.columns, plan.chunk_rows as usize)?;
+        let encoding = Encoding::new(&columns, &plan.columns, &plan.groups, plan.chunk_rows as usize)?;
         let (order, meter) = (self.orders.epoch(0)?, Meter::new(self.progress.clone()));
         let _idle = MoreIdle::of(usize::try_from(self.memory / 4).unwrap_or(usize::MAX).min(MOST_IDLE));
         let is_new = !goes_on;
@@ -409,6 +409,8 @@ impl Rewriting {
         }
         self.output.clean(&self.plan)?;
         self.spill.remove()?;
+        // What was spilled here before it was resumed with a spill folder elsewhere.
+        self.output.folder().map_or(Ok(()), remove_all)?;
         Ok(skipped)
     }
 

@@ -556,6 +556,16 @@ fn rewrites_of_one_plan_that_share_a_spill_folder_have_their_own_rows() {
 }
 
 #[test]
+fn what_was_spilled_in_the_output_goes_although_it_was_resumed_with_a_spill_folder_elsewhere() {
+    let place = Fixture::new(&[2000], 500);
+    let rewrite = || place.rewrite("out", Global::new(2000, 1).unwrap()).with_memory(TINY).with_resume(true);
+    rewrite().run_task(RewriteTask::Spill { task: 0, tasks: 1 }).unwrap();
+    assert!(place.path("out/_spill").exists());
+    rewrite().with_spill(place.path("elsewhere")).run().unwrap();
+    assert!(!place.path("out/_spill").exists());
+}
+
+#[test]
 fn files_that_are_others_or_have_too_many_row_groups_are_told() {
     let place = Fixture::new(&[2000], 500);
     let rewrite = || place.rewrite("out", Global::new(2000, 1).unwrap());

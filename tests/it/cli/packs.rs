@@ -16,6 +16,16 @@ fn place() -> Place {
 
 const ALL: u64 = (ROWS as u64 - 1) * ROWS as u64 / 2;
 
+#[test]
+fn a_row_without_tokens_is_told_as_lost_only_where_it_is_left_out() {
+    let place = place();
+    let told = |pack: &str| place.run(&format!("predict train.rdx --pack {pack}")).succeeds().text();
+    assert!(told("id:2000").contains("1 row without tokens"));
+    for pack in ["id:2000,empty=keep", "id:buckets"] {
+        assert!(!told(pack).contains("without tokens"), "{pack}");
+    }
+}
+
 /// The pieces that `ids` lists for some ranks: row, first token, tokens, step, pack.
 fn pieces(place: &Place, world: u64, options: &str) -> Vec<Vec<[u64; 5]>> {
     let of = |rank| {

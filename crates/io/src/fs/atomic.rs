@@ -129,7 +129,7 @@ pub fn refuse_special(target: &Path) -> Result<()> {
 /// The file that a link is of, so that the link stays when the file is replaced; or the path itself.
 pub fn behind_link(path: &Path) -> PathBuf {
     let linked = path.is_symlink().then(|| fs::canonicalize(path).ok()).flatten();
-    linked.unwrap_or_else(|| path.to_owned())
+    linked.filter(|file| file.is_file()).unwrap_or_else(|| path.to_owned())
 }
 
 fn already_exists(target: &Path) -> Error {
