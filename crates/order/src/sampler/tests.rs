@@ -284,6 +284,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too many steps for Miri")]
     fn resuming_after_any_step_goes_on_as_if_nothing_had_happened(
         (n, size, cut) in worlds(prop_oneof![2 => cuts(), 1 => packs()]), tail in tails(), drop_last: bool,
         sort: prop::sample::Index,
@@ -477,6 +478,7 @@ fn a_resumed_run_goes_on_rotated_or_not_as_it_began() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes too many steps for Miri")]
 fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
     for (name, orders) in conformance::every(if cfg!(miri) { 13 } else { 101 }, 7).unwrap() {
         replicas_share(&name, &orders, 4.into());

@@ -64,6 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 100 }))]
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too many steps for Miri")]
     fn the_batches_of_a_step_are_neighbours_in_the_sorted_rows_of_a_window(
         rows in 1_u64..400, seed: u64, within in 1_u64..150, ranks in 1_u32..6, batch in 1_usize..7, epoch in 0_u64..3,
     ) {
