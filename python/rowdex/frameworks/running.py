@@ -64,8 +64,6 @@ def is_unordered(loader: Any) -> bool:
 
 def check(loader: Any) -> None:
     """Raises a ``RuntimeError`` if an epoch of a ``DataLoader``, or of its iterator, would not be right."""
-    if isinstance(loader, sys.modules["torch.utils.data"].DataLoader):
-        _check_options(loader)
     for above, ours in _chains(loader):
         shards = ours._shards
         if shards == 1:
@@ -87,6 +85,8 @@ def check(loader: Any) -> None:
                 f"{kind.__module__}.{kind.__name__} takes one of {_wrapper_shards(wrappers[0])} shards of this {name}, "
                 f"which is one of {shards} shards already: every rank would get a part of its part. {REMEDY}"
             )
+    if isinstance(loader, sys.modules["torch.utils.data"].DataLoader):
+        _check_options(loader)
 
 
 def _check_options(loader: Any) -> None:
@@ -97,7 +97,8 @@ def _check_options(loader: Any) -> None:
     if getattr(loader.dataset, "_makes_batches", False) and loader.batch_size is not None and collated:
         raise RuntimeError(
             f"a DataLoader that makes batches of {loader.batch_size} of the batches of an IterableDataset of rowdex: "
-            "write DataLoader(dataset, batch_size=None), and give the dataset the batch size"
+            "write DataLoader(dataset, batch_size=None), and give the dataset the batch size; the Trainer of Hugging "
+            "Face takes the rowdex.Dataset, with rowdex.transformers.TrainerMixin"
         )
     if is_unordered(loader) and _is_shared(loader):
         raise RuntimeError(
