@@ -329,6 +329,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too many steps for Miri")]
     fn resuming_in_another_world_serves_every_remaining_row_once(
         (n, size, cut) in worlds(cuts()), new_size in 1_u32..17, new_cut in rows(), tail in tails(),
         new_tail in tails(), epoch in 0_u64..2, sort: prop::sample::Index,
