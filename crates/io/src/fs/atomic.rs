@@ -115,7 +115,7 @@ impl Drop for AtomicFile {
 ///
 /// # Errors
 /// `InvalidArgument`, which says how to write to a stream.
-pub fn refuse_special(target: &Path) -> Result<()> {
+fn refuse_special(target: &Path) -> Result<()> {
     match target.metadata() {
         Ok(found) if !found.is_file() && !found.is_dir() => {
             Err(Error::new(ErrorKind::InvalidArgument, "cannot replace a device, a pipe or a socket by a file")
