@@ -418,14 +418,17 @@ def test_columns_stay_what_the_parquet_schema_says_beyond_their_types(tmp_path: 
     assert said[0] == said[1] and "isAdjustedToUTC=true" in said[0]["t"]
 
 
-def test_json_and_uuid_stay_what_they_are_in_the_parquet_schema(tmp_path: pathlib.Path) -> None:
+def test_json_uuids_and_intervals_stay_what_they_are_in_the_parquet_schema(tmp_path: pathlib.Path) -> None:
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
-    select = "select i as id, ('[' || i || ']')::%s as j, uuid() as u, {'k': '[1]'::%s} as s from range(500) t(i)"
+    spans = "{'n': i, 'w': to_days(i::int)} as w, to_months(i::int) + to_seconds(i) as span"
+    json = "('[' || i || ']')::%s as j, uuid() as u, {'k': '[1]'::%s} as s"
+    select = f"select i as id, {json}, {spans} from range(500) t(i)"
     (tmp_path / "data").mkdir()
     for number in range(2):
         duckdb.sql(f"copy ({select % ('JSON', 'JSON')}) to '{tmp_path}/data/{number}.parquet'")
     rowdex.shuffle(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", on_fault="skip", verify=True)
     kinds = {"id": "BIGINT", "j": "JSON", "u": "UUID", "s": "STRUCT(k JSON)"}
+    kinds |= {"w": "STRUCT(n BIGINT, w INTERVAL)", "span": "INTERVAL"}
     for folder in ("data", "out"):
         found = duckdb.sql(f"describe select * from '{tmp_path}/{folder}/*.parquet'").fetchall()
         assert {name: kind for name, kind, *_ in found} == kinds, folder

@@ -158,7 +158,15 @@ fn files_are_found_under_every_usual_spelling() {
     let index = Index::open(folder.path().join("i.rdx")).unwrap();
     let find = |name: &str| {
         let one: ArrayRef = Arc::new(Int64Array::from(vec![3]));
-        Ok(table(&index, vec![("file", strings([name])), ("row_in_file", one)])?.rows.iter().collect::<Vec<_>>())
+        let found =
+            table(&index, vec![("file", strings([name])), ("row_in_file", one)])?.rows.iter().collect::<Vec<_>>();
+        for (line, rows) in
+            [("", found[0] - 3..found[0] + 4), (":0", found[0] - 3..found[0] + 4), (":0:3..4", found[0]..found[0] + 1)]
+        {
+            let of_text = listed(&folder, "i.rdx", "list.txt", &format!("{name}{line}")).unwrap();
+            assert_eq!(of_text, rows.collect::<Vec<_>>(), "{name}{line}");
+        }
+        Ok(found)
     };
     let root = root.to_str().unwrap();
     let encoded = root.replace(' ', "%20");
@@ -186,6 +194,10 @@ fn files_are_found_under_every_usual_spelling() {
         let error: Error = find(name).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfRange, "{name:?}: {error}");
         assert!(error.to_string().contains("my data"), "{error}");
+        for within in [":0", ":0:3"] {
+            let error = listed(&folder, "i.rdx", "list.txt", &format!("{name}{within}")).unwrap_err();
+            assert!(error.to_string().contains(&format!("is called {name:?}")), "{error}");
+        }
     }
 }
 

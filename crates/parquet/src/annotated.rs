@@ -10,21 +10,29 @@ impl FileMetadata {
     /// `JSON`, `BSON`, `ENUM`, `UUID`, `INTERVAL`, `TIME_UTC`, `GEOMETRY` and `GEOGRAPHY`, perhaps with a colon and the
     /// coordinates, and of groups `VARIANT`, perhaps with a colon and the version.
     pub fn annotated(&self) -> Vec<(String, String)> {
-        let mut found = Vec::new();
+        let (mut found, mut leaf) = (Vec::new(), 0);
         for field in self.metadata().file_metadata().schema_descr().root_schema().get_fields() {
             let renamed = self.renamed().iter().find(|(of_file, _)| of_file == field.name());
-            annotated(field, renamed.map_or(field.name(), |(_, served)| served), &mut found);
+            self.annotated_below(field, renamed.map_or(field.name(), |(_, served)| served), &mut leaf, &mut found);
         }
         found
     }
-}
 
-/// Adds what is said of a node of a schema, and of those below it.
-fn annotated(node: &Type, path: &str, found: &mut Vec<(String, String)>) {
-    let info = node.get_basic_info();
-    found.extend(said(info.logical_type_ref(), info.converted_type()).map(|name| (path.to_owned(), name)));
-    if node.is_group() {
-        node.get_fields().iter().for_each(|field| annotated(field, &format!("{path}.{}", field.name()), found));
+    /// Adds what is said of a node of the schema, and of those below it. `leaf` columns come before it.
+    fn annotated_below(&self, node: &Type, path: &str, leaf: &mut usize, found: &mut Vec<(String, String)>) {
+        let info = node.get_basic_info();
+        let said = match !node.is_group() && self.plain_intervals().contains(leaf) {
+            true => Some("INTERVAL".to_owned()),
+            false => said(info.logical_type_ref(), info.converted_type()),
+        };
+        found.extend(said.map(|name| (path.to_owned(), name)));
+        if !node.is_group() {
+            *leaf += 1;
+            return;
+        }
+        for field in node.get_fields() {
+            self.annotated_below(field, &format!("{path}.{}", field.name()), leaf, found);
+        }
     }
 }
 

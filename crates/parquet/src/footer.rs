@@ -66,6 +66,8 @@ struct Inner {
     measures: Vec<Measure>,
     /// The columns decoded to Arrow dictionaries.
     dictionaries: Vec<usize>,
+    /// The columns that the file calls intervals and `bare` plain bytes.
+    intervals: Vec<usize>,
     /// Per row group: the positions of its pages, by column; `None` inside if it has none.
     paged: Vec<Once<Option<PagePositions>>>,
     readers: Mutex<Vec<(ReaderKey, ArrowReaderMetadata)>>,
@@ -95,7 +97,7 @@ impl FileMetadata {
         let parse = || {
             look_ahead(footer)?;
             let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
-            let (bare, chunks) = parse_footer(footer, &options, file_size)?;
+            let (bare, chunks, intervals) = parse_footer(footer, &options, file_size)?;
             let schema = with_noted_zones(bare.schema(), bare.metadata());
             let bare = decoding_to(decodable(&schema), bare)?;
             let (schema, renamed) = renames.apply(&schema);
@@ -115,6 +117,7 @@ impl FileMetadata {
                 leaves,
                 measures,
                 dictionaries,
+                intervals,
                 paged,
                 readers,
                 values,
@@ -172,6 +175,11 @@ impl FileMetadata {
     /// What the footer says of the file, without its row groups.
     pub(super) fn metadata(&self) -> &Arc<ParquetMetaData> {
         self.inner.bare.metadata()
+    }
+
+    /// The columns that the file calls intervals, where they are served as the 12 bytes that they are.
+    pub(super) fn plain_intervals(&self) -> &[usize] {
+        &self.inner.intervals
     }
 
     pub(super) fn group(&self, row_group: usize) -> Option<RowGroup<'_>> {
@@ -394,27 +402,25 @@ impl FileMetadata {
     }
 }
 
-/// Parses and checks the footer of a file of so many bytes.
+/// Parses and checks the footer of a file of so many bytes. Its intervals are plain bytes; which columns these are.
 fn parse_footer(
     footer: &[u8],
     options: &ParquetMetaDataOptions,
     file_size: u64,
-) -> Result<(ArrowReaderMetadata, Chunks)> {
+) -> Result<(ArrowReaderMetadata, Chunks, Vec<usize>)> {
     let parsed = catch_unwind(AssertUnwindSafe(|| {
-        let mut metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
-        if let Some(schema) = with_plain_intervals(&metadata)? {
-            let options = options.clone().with_schema(schema);
-            metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?;
-        }
-        Ok(metadata)
+        let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
+        let Some((schema, intervals)) = with_plain_intervals(&metadata)? else { return Ok((metadata, Vec::new())) };
+        let options = options.clone().with_schema(schema);
+        Ok((ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?, intervals))
     }));
     let damaged = |error| parquet_error("the footer", error);
-    let metadata = parsed.map_err(internal_panic)?.map_err(damaged)?;
+    let (metadata, intervals) = parsed.map_err(internal_panic)?.map_err(damaged)?;
     check(&metadata, file_size)?;
     let (chunks, bare) =
         (Chunks::of(&metadata), Arc::new(ParquetMetaData::new(with_rows_counted(&metadata), Vec::new())));
     let reader = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(bare, ArrowReaderOptions::new())));
-    Ok((reader.map_err(internal_panic)?.map_err(damaged)?, chunks))
+    Ok((reader.map_err(internal_panic)?.map_err(damaged)?, chunks, intervals))
 }
 
 /// What the footer says of the file, with the sum over its row groups for the number of rows.

@@ -33,18 +33,24 @@ pub(super) fn with_noted_zones(schema: &SchemaRef, metadata: &ParquetMetaData) -
     changed(schema, noted.fields().iter().map(Some).collect(), &mut zoned)
 }
 
-/// The file's schema with intervals as the 12 bytes that they are, if it has any: months, days and milliseconds, which
-/// no Arrow type has room for. `None` where there are none, or where the writer noted which part of them it used.
-pub(super) fn with_plain_intervals(metadata: &ParquetMetaData) -> Result<Option<SchemaDescPtr>, ParquetError> {
+/// The file's schema with intervals as the 12 bytes that they are, if it has any, and which of its columns these are:
+/// months, days and milliseconds, which no Arrow type has room for. `None` where there are none, or where the writer
+/// noted which part of them it used.
+pub(super) fn with_plain_intervals(
+    metadata: &ParquetMetaData,
+) -> Result<Option<(SchemaDescPtr, Vec<usize>)>, ParquetError> {
     let schema = metadata.file_metadata().schema_descr();
-    if !schema.columns().iter().any(|column| column.converted_type() == ConvertedType::INTERVAL) {
+    let intervals = schema.columns().iter().enumerate();
+    let intervals = intervals.filter(|(_, column)| column.converted_type() == ConvertedType::INTERVAL);
+    let intervals: Vec<usize> = intervals.map(|(leaf, _)| leaf).collect();
+    if intervals.is_empty() {
         return Ok(None);
     }
     if noted_schema(metadata).is_some_and(|noted| noted.fields().iter().any(|field| has_interval(field.data_type()))) {
         return Ok(None);
     }
     let root = plain_interval(&schema.root_schema_ptr())?;
-    Ok(Some(Arc::new(SchemaDescriptor::new(root))))
+    Ok(Some((Arc::new(SchemaDescriptor::new(root)), intervals)))
 }
 
 fn plain_interval(node: &TypePtr) -> Result<TypePtr, ParquetError> {

@@ -213,7 +213,7 @@ fn weights_come_from_a_list_beside_the_data() {
         (format!("{header}{}", lines(&mut (0..999))), &["w.csv", "\"w\"", "row id 999 is not listed"][..]),
         (format!("{header}{0}{0}", lines(&mut (0..1000))), &["row id 0 is listed twice"]),
         (format!("{header}part-0.parquet,0,-1\n"), &["row id 0 has the weight -1"]),
-        (format!("{header}part-0.parquet,0,\npart-0.parquet,1,1\n"), &["\"w\"", "has no weight"]),
+        (format!("{header}part-0.parquet,0,\npart-0.parquet,1,1\n"), &["\"w\"", "has a null"]),
         (format!("{header}part-0.parquet,0,much\n"), &["\"w\"", "Utf8"]),
         ("file,row_in_file,v\npart-0.parquet,0,1\n".to_owned(), &["\"w\"", "no such column"]),
         ("row_id,w\n1000,1\n".to_owned(), &["row id 1000", "1000 rows"]),

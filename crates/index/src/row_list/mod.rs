@@ -66,7 +66,7 @@ impl Index {
     /// | --- | --- |
     /// | `17` | the row with this id |
     /// | `10..20` | the rows with the ids 10 to 19 |
-    /// | `part-3.parquet` | all that is served of a file, by its path in the index |
+    /// | `part-3.parquet` | all that is served of a file |
     /// | `part-3.parquet:2` | all that is served of its row group 2 |
     /// | `part-3.parquet:2:5`, `part-3.parquet:2:5..9` | rows of it, counted within the row group as it is in the file |
     /// | empty, or from `#` on | none |
@@ -178,32 +178,61 @@ impl Index {
     }
 
     /// The rows of `file`, `file:row group` or `file:row group:rows`, and how many of the latter are not served.
-    fn listed_place(&self, files: &FileNames<'_>, text: &str) -> Result<(Range<u64>, u64)> {
-        if let Some(file) = files.exactly(text).and_then(|file| self.file(file)) {
-            return Ok((file.row_ids(), 0));
-        }
-        let Some((rest, last)) = text.rsplit_once(':') else {
-            return Err(out_of_range(format!("{text:?} is neither a row id, nor a range, nor a file of the index")));
+    fn listed_place(&self, files: &mut FileNames<'_>, text: &str) -> Result<(Range<u64>, u64)> {
+        let (name, within) = split(files, text)?;
+        let Some(file) = files.named(name)? else {
+            return Err(match within {
+                Within::File => {
+                    out_of_range(format!("{text:?} is neither a row id, nor a range, nor a file of the index"))
+                }
+                Within::Group(_) | Within::Rows(..) => files.unknown(name),
+            });
         };
-        if files.exactly(rest).is_some() {
-            let group = self.listed_group(files, rest, number(last)?)?;
-            return Ok((group.row_ids(), 0));
-        }
-        match rest.rsplit_once(':').zip(range_of(last)) {
-            Some(((file, ordinal), rows)) => {
-                let group = self.listed_group(files, file, number(ordinal)?)?;
-                ids_of(&group, file, rows)
-            }
-            None => Err(out_of_range(format!("no file of the index is called {rest:?}"))),
+        let file = self.file(file).ok_or_else(|| Error::new(ErrorKind::Internal, "a file that was found is gone"))?;
+        let group = |ordinal| group_of(self, &file, u64::from(number(ordinal)?));
+        match within {
+            Within::File => Ok((file.row_ids(), 0)),
+            Within::Group(ordinal) => Ok((group(ordinal)?.row_ids(), 0)),
+            Within::Rows(ordinal, rows) => ids_of(&group(ordinal)?, file.path(), rows),
         }
     }
+}
 
-    fn listed_group(&self, files: &FileNames<'_>, file: &str, ordinal: u32) -> Result<RowGroupEntry<'_>> {
-        let Some(entry) = files.exactly(file).and_then(|file| self.file(file)) else {
-            return Err(out_of_range(format!("no file of the index is called {file:?}")));
-        };
-        group_of(self, &entry, u64::from(ordinal))
+/// What of a file a line lists.
+enum Within<'a> {
+    File,
+    /// A row group, as it is written.
+    Group(&'a str),
+    /// Rows of a row group.
+    Rows(&'a str, Range<u64>),
+}
+
+/// The name of a file in a line, and what is listed of it. Names of files may end like a row group or rows: the
+/// longest that is a path in the index counts, and only then other spellings.
+fn split<'a>(files: &mut FileNames<'_>, text: &'a str) -> Result<(&'a str, Within<'a>)> {
+    let mut splits = vec![(text, Within::File)];
+    if let Some((rest, last)) = text.rsplit_once(':') {
+        splits.push((rest, Within::Group(last)));
+        if let Some(((file, ordinal), rows)) = rest.rsplit_once(':').zip(range_of(last)) {
+            splits.push((file, Within::Rows(ordinal, rows)));
+        }
     }
+    if let Some(at) = splits.iter().position(|(name, _)| files.exactly(name).is_some()) {
+        return Ok(splits.swap_remove(at));
+    }
+    splits.retain(|(_, within)| match within {
+        Within::File => true,
+        Within::Group(ordinal) | Within::Rows(ordinal, _) => number(ordinal).is_ok(),
+    });
+    // The shortest name first: many lines have it, so that it is looked for once. It is the one to speak of, too.
+    let mut found = splits.len() - 1;
+    for (at, (name, _)) in splits.iter().enumerate().rev() {
+        if files.named(name)?.is_some() {
+            found = at;
+            break;
+        }
+    }
+    Ok(splits.swap_remove(found))
 }
 
 /// A row group by its number in the file.

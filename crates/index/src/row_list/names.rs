@@ -32,24 +32,29 @@ impl<'a> FileNames<'a> {
 
     /// The file of any spelling.
     pub(super) fn find(&mut self, name: &str) -> Result<u32> {
+        self.named(name)?.ok_or_else(|| self.unknown(name))
+    }
+
+    /// The file of any spelling, if there is one.
+    pub(super) fn named(&mut self, name: &str) -> Result<Option<u32>> {
         if let Some((last, file)) = &self.last
             && last == name
         {
-            return Ok(*file);
+            return Ok(Some(*file));
         }
         let file = match self.found.get(name) {
             Some(file) => *file,
             None => {
-                let file = self.spelled(name)?;
+                let Some(file) = self.spelled(name)? else { return Ok(None) };
                 self.found.insert(name.to_owned(), file);
                 file
             }
         };
         self.last = Some((name.to_owned(), file));
-        Ok(file)
+        Ok(Some(file))
     }
 
-    fn spelled(&self, name: &str) -> Result<u32> {
+    fn spelled(&self, name: &str) -> Result<Option<u32>> {
         // A path relative to the root may be the path of another file from the working folder.
         let paths = self.paths(name);
         let found = paths.iter().filter_map(|path| self.exactly(path));
@@ -57,8 +62,8 @@ impl<'a> FileNames<'a> {
         files.sort_unstable();
         files.dedup();
         match files.as_slice() {
-            [file] => Ok(*file),
-            [] => Err(self.unknown(name)),
+            [file] => Ok(Some(*file)),
+            [] => Ok(None),
             _ => Err(Error::new(ErrorKind::InvalidArgument, format!("{name:?} may mean two files of the index"))
                 .with_hint("list files by their paths relative to the root of the index")),
         }
@@ -96,7 +101,7 @@ impl<'a> FileNames<'a> {
         }
     }
 
-    fn unknown(&self, name: &str) -> Error {
+    pub(super) fn unknown(&self, name: &str) -> Error {
         let example = self.by_path.iter().min_by_key(|(_, file)| **file).map(|(path, _)| *path);
         let place = match &self.root {
             Some(Place::Local(root)) => format!(", below {}", root.display()),

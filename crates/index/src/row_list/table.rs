@@ -258,16 +258,19 @@ fn weights(batch: &RecordBatch, name: &str) -> Result<Float64Array> {
         let names: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
         return wrong(
             format!("the list of rows has no such column; of use are {}", names.join(", ")),
-            "name its column of weights",
+            "name the column that has the numbers",
         );
     };
     if !(column.data_type().is_numeric() || column.data_type() == &DataType::Boolean) {
-        return wrong(format!("values of type {} in the list of rows", column.data_type()), "weights are numbers");
+        return wrong(
+            format!("values of type {} in the list of rows", column.data_type()),
+            "weights and lengths are numbers",
+        );
     }
     let weights = cast(column, &DataType::Float64).map_err(|error| unreadable(error).with_column(name))?;
     match weights.null_count() {
         0 => Ok(weights.as_primitive::<Float64Type>().clone()),
-        _ => wrong("a listed row has no weight".to_owned(), "give it one, or leave the row out of the list"),
+        _ => wrong("a listed row has a null".to_owned(), "give it a number, or leave the row out of the list"),
     }
 }
 
