@@ -428,6 +428,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "compares with a logarithm that Miri makes inexact")]
     fn the_written_out_logarithm_is_one() {
         for word in (0..64).flat_map(|bit| [0, 1, u64::MAX].map(|low: u64| (1_u64 << bit) ^ low)).chain([0, u64::MAX]) {
             let u = ((word >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
