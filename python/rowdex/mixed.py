@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .dataset import Counters, Dataset
-from .index import Index
+from .index import Index, row_id
 from .native.library import Handle, library
 
 
@@ -41,9 +41,8 @@ class MixedDataset(Dataset):
         return tuple(self._arguments["datasets"])
 
     def locate(self, row: int) -> tuple[int, int]:
-        """Which dataset has a row, and its row id there."""
-        if not 0 <= row < len(self):
-            raise IndexError(f"row id {row} of {len(self)} rows")
+        """Which dataset has a row, and its row id there. Negative row ids count from the end."""
+        row = row_id(row, len(self))
         for number, dataset in enumerate(self._parts):
             if row < len(dataset):
                 return number, row

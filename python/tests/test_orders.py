@@ -179,7 +179,8 @@ def test_a_mixed_dataset_is_several(index: str) -> None:
         and mixed[ROWS + 7] == {"id": 7, "name": "row 7"}
         and mixed[[3, ROWS]]["id"].tolist() == [3, 0]
     )
-    assert mixed.locate(ROWS + 7) == (1, 7) and mixed.column_names == ["id", "name"]
+    assert mixed.locate(ROWS + 7) == (1, 7) and mixed.locate(-1) == (1, ROWS - 1)
+    assert mixed.column_names == ["id", "name"]
     assert mixed.counters.decodes >= 2 and mixed.select(["id"]).column_names == ["id"]
     assert pickle.loads(pickle.dumps(mixed))[ROWS + 1]["id"] == 1
     order = Mixed([3, 1], 800, orders=["global", "sequential"])
@@ -199,6 +200,8 @@ def test_a_mixed_dataset_is_several(index: str) -> None:
         served(mixed, Mixed([1, 2, 3]))
     with pytest.raises(IndexError):
         mixed.locate(2 * ROWS)
+    with pytest.raises(TypeError):
+        mixed.locate(1.5)  # type: ignore[arg-type]
 
 
 def orders_of(dataset: Any, folder: pathlib.Path) -> list[Any]:

@@ -139,7 +139,11 @@ fn walk(base: &Path, depth: usize, files: &mut Vec<PathBuf>, wanted: impl Fn(&Pa
         }
         Ok(())
     })
-    .map_err(|error| fs::error("cannot list the folder", error).with_file(place.display().to_string()))
+    .map_err(|error| {
+        let is_link = error.kind() == io::ErrorKind::NotFound && place.is_symlink();
+        let message = if is_link { "the link leads to nothing" } else { "cannot list the folder" };
+        fs::error(message, error).with_file(place.display().to_string())
+    })
 }
 
 fn is_hidden(path: &Path) -> bool {

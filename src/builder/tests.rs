@@ -151,6 +151,7 @@ fn what_can_be_no_file_of_the_data_fails_no_build() {
     symlink("nowhere", root.join("c.parquet")).unwrap();
     let error = built(std::slice::from_ref(&root)).unwrap_err();
     assert_eq!(error.file(), Some(root.join("c.parquet").to_str().unwrap()), "{error}");
+    assert!(error.message().starts_with("the link leads to nothing"), "{error}");
     std::fs::remove_file(root.join("c.parquet")).unwrap();
     // A folder that nothing can be found in, below those that the pattern is of.
     symlink("..", root.join("sub/round")).unwrap();

@@ -93,7 +93,7 @@ def narrow(random: Generator, first: int, rows: int) -> dict[str, np.ndarray]:
 
 
 def small(random: Generator) -> Iterator[pa.Table]:
-    for group in range(4_000):
+    for group in range(40_000):
         yield pa.table(narrow(random, group * 100, 100))
 
 
@@ -178,7 +178,7 @@ SHAPES = {
     "wide": (wide, 5, "snappy"),
     "ragged": (ragged, 4, "zstd"),
     "parallel": (parallel, 12, "zstd"),
-    "small": (small, 1_000, "snappy"),
+    "small": (small, 10_000, "snappy"),
     "mixed": (mixed, 10, "snappy"),
     "text": (text, 50, "zstd"),
     "hub_images": (hub_images, 80, "snappy"),
