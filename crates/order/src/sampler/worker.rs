@@ -218,6 +218,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes too many steps for Miri")]
     fn workers_in_turn_serve_the_batches_of_their_rank() {
         for n in [0, 1, 2, 7, 24, 61] {
             for world in [1, 2, 5] {
