@@ -435,6 +435,15 @@ def test_json_uuids_and_intervals_stay_what_they_are_in_the_parquet_schema(tmp_p
     query = "select * from '{}/*.parquet' order by id, u"
     given, written = (duckdb.sql(query.format(tmp_path / folder)).fetchall() for folder in ("data", "out"))
     assert given == written
+    # A file without a column says nothing of it, the first one included.
+    for folder, number in (("fewer", 0), ("first", 2)):
+        (tmp_path / folder).mkdir()
+        duckdb.sql(f"copy (select i as id from range(500) t(i)) to '{tmp_path}/{folder}/{number}.parquet'")
+        (tmp_path / folder / "1.parquet").write_bytes((tmp_path / "data" / "1.parquet").read_bytes())
+        rowdex.build(tmp_path / folder, tmp_path / f"{folder}.rdx", schema_mode="union")
+        rowdex.shuffle(tmp_path / f"{folder}.rdx", tmp_path / f"{folder}-out", seed=3)
+        found = duckdb.sql(f"describe select * from '{tmp_path}/{folder}-out/*.parquet'").fetchall()
+        assert {name: kind for name, kind, *_ in found} == kinds, folder
     # Where files do not agree it is what all of them are.
     duckdb.sql(f"copy ({select % ('VARCHAR', 'VARCHAR')}) to '{tmp_path}/data/2.parquet'")
     rowdex.shuffle(tmp_path / "data", tmp_path / "mixed", seed=3)

@@ -41,7 +41,7 @@ use rowdex_base::per_process::PerProcess;
 use rowdex_base::pool;
 use rowdex_index::Index;
 use rowdex_io::source::{Link, Source, StoreOptions};
-use rowdex_parquet::{self as row_group, RowSink, WholeBatch};
+use rowdex_parquet::{self as row_group, Annotated, RowSink, WholeBatch};
 use rowdex_projection::Projection;
 use rowdex_rows as rows;
 
@@ -313,7 +313,7 @@ impl Dataset {
     }
 
     /// What a file says of columns that Arrow's types do not, as [`FileMetadata::annotated`].
-    pub(crate) fn annotated(&self, file: u32) -> Result<Vec<(String, String)>> {
+    pub(crate) fn annotated(&self, file: u32) -> Result<Vec<Annotated>> {
         Ok(self.inner.state()?.files.get(file)?.metadata.annotated())
     }
 

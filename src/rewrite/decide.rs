@@ -1,6 +1,7 @@
 //! What `auto` means: row groups, pages, dictionaries and compression, decided on a sample of the rows.
 
-use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use arrow::array::RecordBatch;
 
@@ -14,7 +15,7 @@ use crate::dataset::{Dataset, Slots};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::Order;
-use rowdex_parquet::WholeBatch;
+use rowdex_parquet::{Annotated, WholeBatch};
 use rowdex_rows::{bytes_of_part, join_exactly};
 
 /// Row groups that the sample is from, and rows of each, and bytes of each by what the index says.
@@ -206,18 +207,24 @@ fn leaves(columns: &Columns, sample: &RecordBatch, chunk_rows: u64, options: &Op
     Ok(leaves)
 }
 
-/// Notes what all files say of leaves. Returns what they say of groups.
+/// Notes what all files that have it say of a leaf. Returns what they say of groups.
 fn annotate(dataset: &Dataset, leaves: &mut [ColumnPlan]) -> Result<Vec<(String, String)>> {
-    let files = dataset.index().num_files();
-    let mut said = if files > 0 { dataset.annotated(0)? } else { Vec::new() };
-    for file in 1..files {
+    let index = dataset.index();
+    let of_files = index.schema().fields().len() - index.partition_columns().len();
+    let mut columns: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for file in 0..index.num_files() {
         // Nothing is read of files that cannot change it.
-        if said.is_empty() {
+        if columns.len() >= of_files && columns.values().all(Vec::is_empty) {
             return Ok(Vec::new());
         }
-        let of_file = dataset.annotated(file)?;
-        said.retain(|one| of_file.contains(one));
+        for Annotated { column, said } in dataset.annotated(file)? {
+            match columns.entry(column) {
+                Entry::Occupied(mut before) => before.get_mut().retain(|one| said.contains(one)),
+                Entry::Vacant(first) => drop(first.insert(said)),
+            }
+        }
     }
+    let mut said: Vec<(String, String)> = columns.into_values().flatten().collect();
     // A column may have dots in its name, and then be called as a leaf of another one is.
     let mut called: HashMap<String, usize> = HashMap::new();
     leaves.iter().for_each(|leaf| *called.entry(leaf.path.clone()).or_default() += 1);

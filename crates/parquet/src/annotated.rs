@@ -5,17 +5,29 @@ use parquet::schema::types::Type;
 
 use super::footer::FileMetadata;
 
+/// A column as it is served, and what its file says of it and its fields beyond Arrow's types.
+#[derive(Debug)]
+pub struct Annotated {
+    /// What the column is called.
+    pub column: String,
+    /// Paths, and what is said of each: `JSON`, `BSON`, `ENUM`, `UUID`, `INTERVAL`, `TIME_UTC`, `GEOMETRY` and
+    /// `GEOGRAPHY`, perhaps with a colon and the coordinates, and of groups `VARIANT`, perhaps with a colon and the
+    /// version.
+    pub said: Vec<(String, String)>,
+}
+
 impl FileMetadata {
-    /// Columns and fields of which the file says more than Arrow's types do: their paths as they are served, and what:
-    /// `JSON`, `BSON`, `ENUM`, `UUID`, `INTERVAL`, `TIME_UTC`, `GEOMETRY` and `GEOGRAPHY`, perhaps with a colon and the
-    /// coordinates, and of groups `VARIANT`, perhaps with a colon and the version.
-    pub fn annotated(&self) -> Vec<(String, String)> {
-        let (mut found, mut leaf) = (Vec::new(), 0);
-        for field in self.metadata().file_metadata().schema_descr().root_schema().get_fields() {
-            let renamed = self.renamed().iter().find(|(of_file, _)| of_file == field.name());
-            self.annotated_below(field, renamed.map_or(field.name(), |(_, served)| served), &mut leaf, &mut found);
-        }
-        found
+    /// Each column, with what the file says of it and its fields beyond Arrow's types.
+    pub fn annotated(&self) -> Vec<Annotated> {
+        let mut leaf = 0;
+        let columns = self.metadata().file_metadata().schema_descr().root_schema().get_fields().iter();
+        let columns = columns.map(|column| {
+            let renamed = self.renamed().iter().find(|(of_file, _)| of_file == column.name());
+            let (name, mut said) = (renamed.map_or(column.name(), |(_, served)| served), Vec::new());
+            self.annotated_below(column, name, &mut leaf, &mut said);
+            Annotated { column: name.to_owned(), said }
+        });
+        columns.collect()
     }
 
     /// Adds what is said of a node of the schema, and of those below it. `leaf` columns come before it.

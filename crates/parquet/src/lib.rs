@@ -40,6 +40,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 pub use adapt::{finish, widens};
+pub use annotated::Annotated;
 #[cfg(feature = "filter")]
 pub use bloom::BloomFilter;
 pub use columns::{views_pay, views_save_nothing};
