@@ -147,7 +147,7 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
         return output::print_json(&told);
     }
     if report.repeated > 0 {
-        complain(format!("{} more than once; each is served once", times(report.repeated, "listed")));
+        complain(format!("{} more than once; each counts once", times(report.repeated, "listed")));
     }
     if report.unserved > 0 {
         let base = base.path().unwrap_or(Path::new("the base")).display();

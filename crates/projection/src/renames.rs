@@ -47,7 +47,11 @@ impl Renames {
             if let Ok(at) = pairs.binary_search_by(|(name, _)| name.cmp(new)) {
                 let last = &pairs[at].1;
                 let message = format!("the column {old:?} is renamed to {new:?}, which is renamed itself, to {last:?}");
-                return refuse(message, format!("give the name that is served: rename {old:?} to {last:?}"));
+                let hint = match last == old {
+                    true => "two columns cannot change names: give both of them new ones".to_owned(),
+                    false => format!("give the name that is served: rename {old:?} to {last:?}"),
+                };
+                return refuse(message, hint);
             }
         }
         Ok(Self { pairs: pairs.into() })
@@ -113,7 +117,7 @@ mod tests {
             (&[("a", "a")], "its own name"),
             (&[("a", "")], "to nothing"),
             (&[("a", "b"), ("b", "c")], r#"rename "a" to "c""#),
-            (&[("a", "b"), ("b", "a")], "is renamed itself"),
+            (&[("a", "b"), ("b", "a")], "give both of them new ones"),
         ] {
             let error = renames(pairs).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
