@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 from typing import Any
 
@@ -44,6 +45,63 @@ def test_fields_of_one_name_in_a_struct_stay_apart(tmp_path: pathlib.Path) -> No
         found = rows_of(built(folder, *tables)).column("x").combine_chunks()
         for place, array in enumerate(numbers):
             assert found.field(place).to_pylist() == array.to_pylist() * len(tables), (name, place)
+
+
+A, AB = pa.struct([("a", pa.int32())]), pa.struct([("a", pa.int64()), ("b", pa.string())])
+WHOLE = pa.field("element", pa.int32(), nullable=False)
+WIDE = WHOLE.with_type(pa.int64())
+LISTS: dict[str, list[pa.Array]] = {
+    "structs": [
+        pa.array([[{"a": 1}], None, []], pa.list_(A)),
+        pa.array([[{"a": 2}, None]], pa.large_list(A)),
+        pa.array([[{"a": 3, "b": "x"}]], pa.large_list(AB)),
+    ],
+    "structs in lists of a fixed size": [
+        pa.array([[{"a": 1}, None], None], pa.list_(A, 2)),
+        pa.array([[{"a": 3, "b": "x"}]], pa.list_(AB)),
+        pa.array([None, [{"a": 4, "b": None}] * 3], pa.list_(AB, 3)),
+    ],
+    "items without nulls": [
+        pa.array([None, [1, 2]], pa.list_(WHOLE, 2)),
+        pa.array([[3], None], pa.list_(WHOLE)),
+        pa.array([None, [4, 5, 6], None], pa.list_(WIDE, 3)),
+    ],
+    "lists in lists": [
+        pa.array([[None, [1, 2]], None], pa.large_list(pa.list_(WHOLE, 2))),
+        pa.array([[[3], None]], pa.list_(pa.list_(WHOLE))),
+        pa.array([[[4], None]], pa.list_(pa.large_list(WIDE))),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_lists_of_two_kinds_are_brought_together_whatever_their_items(
+    kind: str, order: tuple[int, ...], tmp_path: pathlib.Path
+) -> None:
+    arrays = [LISTS[kind][number] for number in order]
+    index = built(tmp_path, *(pa.table({"x": array}) for array in arrays), mode="union")
+
+    def whole(value: Any) -> Any:
+        """With null for a field that a file lacks."""
+        if isinstance(value, dict):
+            return {"b": None, **value}
+        return [whole(item) for item in value] if isinstance(value, list) else value
+
+    wanted = [whole(value) for array in arrays for value in array.to_pylist()]
+    with rowdex.Dataset(index) as dataset:
+        assert pa.table(dataset[:]).column("x").to_pylist() == wanted
+        loader = rowdex.Loader(dataset, batch_size=2, shuffle=False, output="python", rank=0, num_replicas=1)
+        assert [value for batch in loader for value in batch["x"]] == wanted
+        assert not dataset.verify("deep").problems
+
+
+def test_dictionaries_without_a_value_below_nulls_are_read(tmp_path: pathlib.Path) -> None:
+    coded = pa.field("d", pa.dictionary(pa.int32(), pa.string()), nullable=False)
+    items = pa.struct([pa.field("a", pa.struct([coded]), nullable=False)])
+    rows = [[None], [], [None, None], None]
+    index = built(tmp_path, pa.table({"x": pa.array(rows, pa.list_(items))}))
+    assert rows_of(index).column("x").to_pylist() == rows
 
 
 def test_a_column_without_values_in_one_file_meets_words_that_repeat_in_another(tmp_path: pathlib.Path) -> None:

@@ -242,7 +242,7 @@ fn wider_keys(a: &DataType, b: &DataType) -> DataType {
     [a, b].into_iter().find(|both| widens(a, both) && widens(b, both)).cloned().unwrap_or(DataType::Int64)
 }
 
-/// The items of lists that are cast to lists of another kind, and whether offsets have 64 bits.
+/// The items of lists that are brought to lists of another kind, and whether offsets have 64 bits.
 fn items(data_type: &DataType) -> Option<(&FieldRef, bool)> {
     match data_type {
         DataType::List(field) | DataType::FixedSizeList(field, _) => Some((field, false)),
@@ -251,13 +251,12 @@ fn items(data_type: &DataType) -> Option<(&FieldRef, bool)> {
     }
 }
 
-/// A list that holds those of two kinds. Their items are cast, so that a type that merely has more fields is none.
+/// A list that holds those of two kinds, of items that hold those of both.
 fn lists(ours: &DataType, theirs: &DataType) -> Result<DataType, Option<Difference>> {
     let (Some((a, large)), Some((b, larger))) = (items(ours), items(theirs)) else { return Err(None) };
     let named = Arc::new(b.as_ref().clone().with_name(a.name()));
     let item = merge_field(a, &named, SchemaMode::Union).map_err(Some)?;
-    let both = if large || larger { DataType::LargeList(item) } else { DataType::List(item) };
-    if widens(ours, &both) && widens(theirs, &both) { Ok(both) } else { Err(None) }
+    Ok(if large || larger { DataType::LargeList(item) } else { DataType::List(item) })
 }
 
 /// A type that holds the values of both.
@@ -470,11 +469,12 @@ mod tests {
             assert_eq!(union(types).unwrap(), both, "{types:?}");
         }
         let point = |names: &[&str]| Struct(names.iter().map(|name| field(name, Int32, true)).collect());
-        assert_eq!(union(&[list(&point(&["x"])), large(&point(&["x"]))]).unwrap(), large(&point(&["x"])));
-        for types in [[list(&Int64), large(&Utf8)], [list(&point(&["x"])), large(&point(&["x", "y"]))]] {
-            let error = union(&types).unwrap_err();
-            assert!(error.hint().is_some_and(|hint| hint.contains("no type holds the values of both")), "{error}");
+        for (one, other) in [(&["x"][..], &["x"][..]), (&["x"], &["x", "y"]), (&["x", "y"], &["x"])] {
+            assert_eq!(union(&[list(&point(one)), large(&point(other))]).unwrap(), large(&point(one.max(other))));
+            assert_eq!(union(&[fixed(&point(one)), list(&point(other))]).unwrap(), list(&point(one.max(other))));
         }
+        let error = union(&[list(&Int64), large(&Utf8)]).unwrap_err();
+        assert!(error.hint().is_some_and(|hint| hint.contains("no type holds the values of both")), "{error}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait,
-    StructArray, make_array,
+    StructArray, make_array, new_null_array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
@@ -104,8 +104,20 @@ fn without_nulls(
         let message = "has nulls, and the file's schema says it has none";
         return Err(Error::new(ErrorKind::Schema, message).with_column(path()));
     }
-    let data = array.to_data().into_builder().nulls(None).build();
+    let data = with_a_value(array).to_data().into_builder().nulls(None).build();
     Ok(Some(make_array(data.map_err(|error| broken(array, &path(), error))?)))
+}
+
+/// The same dictionary array, whose dictionary has a value: the keys below nulls are those of the first one.
+fn with_a_value(array: &ArrayRef) -> ArrayRef {
+    let Some(dictionary) = array.as_any_dictionary_opt().filter(|dictionary| dictionary.values().is_empty()) else {
+        return Arc::clone(array);
+    };
+    let null = new_null_array(dictionary.values().data_type(), 1).to_data();
+    match null.into_builder().nulls(None).build() {
+        Ok(blank) => dictionary.with_values(make_array(blank)),
+        Err(_) => Arc::clone(array),
+    }
 }
 
 /// The items of a null list are not there, so what is above a list masks nothing in it.

@@ -245,7 +245,10 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
 
     first = values[0]
     if isinstance(first, (bool, int, float, np.generic)) and not isinstance(first, (np.str_, np.bytes_)):
-        numbers = np.asarray(values)
+        try:
+            numbers = np.asarray(values)
+        except ValueError:  # There are lists among them.
+            return values
         # Integers that no 64 bits have room for together would be rounded.
         rounded = numbers.dtype.kind == "f" and all(isinstance(value, (int, np.integer)) for value in values)
         if numbers.dtype.kind not in "biuf" or rounded:
@@ -256,6 +259,8 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
     lists = isinstance(first, list) and all(isinstance(value, list) for value in values)
     if not lists and not _is_array(first):
         return values
+    if any(isinstance(value, np.ma.MaskedArray) for value in values):
+        raise _no_batch(name, "masked arrays, whose masks a batch has no place for")
     try:
         arrays = [value.numpy() if is_tensor(value) else np.asarray(value) for value in values]
     except ValueError:
@@ -265,7 +270,7 @@ def stacked(values: list[Any], output: str, name: str) -> Any:
     if _rounded(values, arrays):
         return values
     if all(array.ndim == 1 for array in arrays):
-        return _ragged(arrays, output)
+        return _ragged(arrays, output, np.int64 if lists else arrays[0].dtype)
     _check_shapes(arrays, name)
     return to_torch(np.stack(arrays)) if output == "torch" else np.stack(arrays)
 
@@ -317,15 +322,16 @@ def _no_batch(name: str, what: str) -> ValueError:
     )
 
 
-def _ragged(arrays: list[Any], output: str) -> Any:
+def _ragged(arrays: list[Any], output: str, otherwise: Any) -> Any:
+    """``otherwise`` is the type of the values where there are none."""
     np = loaded("numpy")
 
     lengths = [len(array) for array in arrays]
     offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    # Empty lists have no type of their own.
+    # An empty list has no type of its own.
     full = [array for array in arrays if len(array)]
-    found = Ragged(np.concatenate(full) if full else np.empty(0, dtype=np.int64), offsets)
+    found = Ragged(np.concatenate(full) if full else np.empty(0, dtype=otherwise), offsets)
     return to_torch(found) if output == "torch" else found
 
 

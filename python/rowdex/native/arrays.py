@@ -429,24 +429,37 @@ def joined(parts: list[Any]) -> Any:
 
 
 def _joined_codes(parts: list[Codes]) -> Codes:
-    """The dictionaries one after another: values may be in several of them."""
-    codes, before = [], 0
-    for part in parts:
-        wide = part.codes.long() if is_tensor(part.codes) else part.codes.astype("int64")
-        codes.append(wide + before)
-        before += len(part.categories)
-    whole, narrow = joined(codes), parts[0].codes.dtype
-    if is_tensor(whole):
-        torch = loaded("torch")
-
-        return Codes(whole.to(narrow) if before <= torch.iinfo(narrow).max else whole, _joined_categories(parts))
+    """One code for one value, in the order in which they come. What fills nulls is the last, if it is no value."""
     np = loaded("numpy")
 
-    return Codes(whole.astype(narrow) if before <= np.iinfo(narrow).max else whole, _joined_categories(parts))
+    keys = [list(map(_known_by, in_rows(part.categories, len(part.categories)))) for part in parts]
+    first: dict[Any, Any] = {}
+    for part, known in zip(parts, keys):
+        for at, key in enumerate(known):
+            if key not in first:
+                first[key] = cut(part.categories, at, at + 1)
+    if None in first:
+        first[None] = first.pop(None)
+    places = {key: place for place, key in enumerate(first)}
+    codes = []
+    for part, known in zip(parts, keys):
+        # The codes below nulls that are masked are 0, also where there is no category.
+        lookup = np.array([places[key] for key in known] or [0])
+        if is_tensor(part.codes):
+            torch = loaded("torch")
+
+            codes.append(torch.from_numpy(lookup)[part.codes.long()].to(part.codes.dtype))
+        else:
+            codes.append(lookup[part.codes].astype(part.codes.dtype))
+    return Codes(joined(codes), joined(list(first.values()) or [parts[0].categories]))
 
 
-def _joined_categories(parts: list[Codes]) -> Any:
-    return joined([part.categories for part in parts])
+def _known_by(value: Any) -> Any:
+    """What equal categories have in common; ``None``, NaN and NaT fill nulls."""
+    value = value.numpy() if is_tensor(value) else value
+    if not hasattr(value, "tobytes"):
+        return value
+    return None if value.ndim == 0 and value != value else value.tobytes()
 
 
 def samples(field: Field, array: Any, owner: Any, start: int, count: int) -> list[Any]:

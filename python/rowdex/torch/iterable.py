@@ -262,6 +262,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], Announced):
             StateError: if its batches were others: of another number of workers, ranks or rows, or in another order.
         """
         check_workers(state_dict)
+        if "batches" not in state_dict:
+            raise StateError("this is the state of a run: give it to load_run_state()")
         self._refused = None
         sampler = self._sampler.sampler
         own = (sampler._shards, sampler.batch_size)

@@ -315,6 +315,12 @@ def test_decoded_values_become_arrays_lists_and_ragged_lists(dataset: Any) -> No
     shapes = loader_of(dataset, decode={"id": lambda i: np.zeros((i % 2 + 1, 2))})
     with pytest.raises(rowdex.TransformError, match=r"arrays of shapes \(1, 2\) and \(2, 2\).*collate=\{'id': list\}"):
         list(shapes)
+    masked = loader_of(dataset, decode={"id": lambda i: np.ma.array([i, 0], mask=[False, True])})
+    with pytest.raises(rowdex.TransformError, match="masked arrays"):
+        list(masked)
+    lists = {"id": lambda i: [1.0, i] if i % 2 else 1.0, "label": lambda _: np.zeros(0, np.float32)}
+    batch = next(iter(loader_of(dataset, shuffle=False, decode=lists)))
+    assert batch["id"][:3] == [1.0, [1.0, 1], 1.0] and batch["label"].values.dtype == np.float32
     python = next(iter(loader_of(dataset, shuffle=False, output="python", decode={"name": str.upper})))
     assert python["name"][:2] == ["ROW 0", "ROW 1"] and python["id"][:2] == [0, 1]
 
@@ -643,6 +649,37 @@ def test_a_row_that_cannot_be_decoded_is_replaced_by_the_same_one_whoever_serves
     assert served_with(dataset, decode, shuffle=False, fault_seed=5) != alone
     with pytest.raises(rowdex.TransformError, match="decode failed for row id 0 .*refused row 0"):
         served_with(dataset, decode, shuffle=False, on_fault="fail")
+
+
+@pytest.mark.parametrize("output", ["numpy", "torch"])
+@pytest.mark.parametrize("kind", ["string", "int64", "timestamp[us]"])
+def test_categories_of_a_batch_with_a_replaced_row_have_one_code_each(
+    output: str, kind: str, tmp_path: pathlib.Path
+) -> None:
+    need(output)
+    numbers = [1, 2, 1, 1, 2, 1, 2, *[None] * 5]
+    values = pa.array(numbers, pa.int64()).cast(kind).dictionary_encode()
+    pq.write_table(pa.table({"id": range(12), "d": values}), tmp_path / "0.parquet", row_group_size=4)
+    rowdex.build(tmp_path / "0.parquet", tmp_path / "i.rdx")
+    dataset = rowdex.Dataset(tmp_path / "i.rdx")
+
+    def decode(row: int) -> int:
+        if row in (2, 9):
+            raise ValueError("refused")
+        return row
+
+    options: dict[str, Any] = {"shuffle": False, "batch_size": 12, "output": output, "row_ids": "row", "rank": 0}
+    options |= {"num_replicas": 1, "decode": {"id": decode}, "on_fault": "substitute"}
+    for seed, nulls in itertools.product(range(6), ("mask", "fill")):
+        batch = next(iter(rowdex.Loader(dataset, fault_seed=seed, nulls=nulls, **options)))
+        found = batch["d"].values if nulls == "mask" else batch["d"]
+        codes, served = found.codes.tolist(), [numbers[row] for row in batch["row"].tolist()]
+        assert len(found.categories) == (2 if nulls == "mask" else 3) and max(codes) < len(found.categories)
+        by_code = {(code, value) for code, value in zip(codes, served) if value is not None or nulls == "fill"}
+        assert len(by_code) == len(found.categories) == len({code for code, _ in by_code}), (codes, served)
+        last = found.categories[-1]
+        # What fills integers is 0, which may be a value.
+        assert nulls == "mask" or kind == "int64" or output == "torch" or last is None or last != last
 
 
 def test_a_row_is_replaced_in_all_of_its_columns(dataset: Any) -> None:
