@@ -328,7 +328,7 @@ impl Difference {
 mod tests {
     use super::*;
 
-    use arrow::array::{Array, ArrayRef, Decimal128Array, ListArray, RecordBatch};
+    use arrow::array::{Array, ArrayRef, Decimal128Array, ListArray, RecordBatch, new_null_array};
     use arrow::buffer::OffsetBuffer;
     use arrow::util::display::array_value_to_string;
 
@@ -425,7 +425,12 @@ mod tests {
             }
         }
         if let Ok(both) = &both {
-            assert!(types.iter().all(|own| widens(own, both)), "{types:?} are not read as {both}");
+            let served = Arc::new(Schema::new(vec![field("x", both.clone(), true)]));
+            for own in types {
+                let batch = RecordBatch::try_from_iter_with_nullable([("x", new_null_array(own, 2), true)]).unwrap();
+                let read = rowdex_parquet::finish(&batch, &served).unwrap();
+                assert_eq!(read.column(0).null_count(), 2, "{own} as {both}");
+            }
         }
         both
     }
