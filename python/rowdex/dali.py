@@ -66,7 +66,7 @@ class _Source:
         epoch 0 begins. Call it before the pipeline is built.
 
         Raises:
-            StateError: if it is from another order, dataset or seed; the source is then unchanged.
+            StateError: if it is from another order, number of rows or seed; the source is then unchanged.
         """
         self._sampler.load_state_dict(state_dict)
 

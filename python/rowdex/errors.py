@@ -70,7 +70,7 @@ class TooLargeError(Error, MemoryError):
 
 
 class StateError(Error, ValueError):
-    """A saved state belongs to another order, dataset or seed."""
+    """A saved state belongs to another order, number of rows or seed."""
 
 
 class ClosedError(Error, ValueError, RuntimeError):

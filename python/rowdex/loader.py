@@ -397,7 +397,7 @@ class Loader:
         the loader is forgotten.
 
         Raises:
-            StateError: if it is from another order, dataset or seed; the loader is then unchanged.
+            StateError: if it is from another order, number of rows or seed; the loader is then unchanged.
         """
         call(library.loader_resume, self._loader.get(), state_text(state_dict))
         # An iteration of which no batch was asked for yet begins there.

@@ -179,6 +179,8 @@ class DistributedSampler:
         self._counted: _counted.Counted | None = None
         # Whether its batches may be handed out in another order than that of their steps.
         self._is_unordered = False
+        # How many rows a step of a DataLoader has that makes batches of the rows itself.
+        self._rows_of_step: int | None = None
 
     def __reduce__(self) -> Any:
         # Without this a pickle compares the class with what `isinstance` goes by.
@@ -349,7 +351,7 @@ class DistributedSampler:
             )
 
     def _begin(self) -> int:
-        self._is_unordered = _sharded.check_begun()
+        self._is_unordered, self._rows_of_step = _sharded.check_begun(), _sharded.rows_of_step(self)
         self._check_world()
         self._follow()
         return self._advance()
@@ -391,8 +393,15 @@ class DistributedSampler:
         """The state once every rank is done with this step: the same on all of them, for :meth:`load_state_dict`.
 
         Raises:
-            RuntimeError: within an epoch of a ``DataLoader`` with ``in_order=False``, whose steps are others.
+            RuntimeError: within an epoch of a ``DataLoader`` whose steps are others: with ``in_order=False``, or with
+                another ``batch_size``.
         """
+        rows, own = self._rows_of_step, self._spec.batch_size
+        if rows not in (None, own):
+            raise RuntimeError(
+                f"the state after step {step} of epoch {epoch}: a step of the DataLoader has {rows} rows, and one of "
+                f"this sampler {own}. Make the sampler with batch_size={rows}, too"
+            )
         if self._is_unordered and 0 < step + 1 < self.steps:
             raise RuntimeError(f"the state after step {step} of epoch {epoch}: {_sharded.UNORDERED}")
         # That after step -1 is the one that the epoch begins with.
@@ -416,7 +425,7 @@ class DistributedSampler:
         """Goes on from a state, which may come from another number of ranks and another batch size.
 
         Raises:
-            StateError: if it is from another order, dataset or seed; the sampler is then unchanged.
+            StateError: if it is from another order, number of rows or seed; the sampler is then unchanged.
         """
         self._set(self._spec._replace(resumed=state_text(state_dict).decode()))
 

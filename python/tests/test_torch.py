@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import multiprocessing
 import os
 import pathlib
@@ -245,6 +246,20 @@ def test_a_run_goes_on_from_a_state_with_other_workers_and_another_world(torch_d
         # The next epoch is whole again.
         assert sum(map(len, ids(loader))) in (ROWS // 3, ROWS // 3 + 1)
     assert sorted(served) == list(range(ROWS))
+
+
+def test_a_state_after_a_step_of_other_rows_than_those_of_the_sampler_is_refused(torch_dataset: Any) -> None:
+    for size, workers in itertools.product((1, 5, 10), (0, 2)):
+        sampler = rowdex.DistributedSampler(torch_dataset, 1, 0, batch_size=size, seed=1)
+        loader = DataLoader(torch_dataset, sampler=sampler, batch_size=10, num_workers=workers)
+        served = [row for _, batch in zip(range(4), loader) for row in batch["id"].tolist()]
+        if size != 10:
+            with pytest.raises(RuntimeError, match=rf"has 10 rows, and one of this sampler {size}.*batch_size=10"):
+                sampler.state_after(0, 3)
+            continue
+        other = rowdex.DistributedSampler(torch_dataset, 1, 0, batch_size=7, seed=1)
+        other.load_state_dict(sampler.state_after(0, 3))
+        assert sorted([*served, *other]) == list(range(ROWS))
 
 
 def test_ranks_without_rows_in_the_last_step_take_part_in_it(torch_dataset: Any) -> None:

@@ -259,7 +259,11 @@ impl fmt::Display for Sentence<'_> {
         let Inner { message, file, location, row_group, column, hint, .. } = self.0;
         let mut separator = "";
         if let Some(file) = location.as_ref().or(file.as_ref()) {
-            write!(f, "{file}")?;
+            // An error is one line, whatever a file is called.
+            for part in file.split_inclusive(char::is_control) {
+                let plain = part.trim_end_matches(char::is_control);
+                write!(f, "{plain}{}", part[plain.len()..].escape_default())?;
+            }
             separator = ", ";
         }
         if let Some(row_group) = row_group {
@@ -313,6 +317,13 @@ mod tests {
         let other = found(Error::new(ErrorKind::Io, "x").with_file("train.rdx"));
         assert_eq!(other.to_string(), "train.rdx: x", "the place of another file");
         assert_eq!(found(Error::new(ErrorKind::Io, "x")).to_string(), "x");
+    }
+
+    #[test]
+    fn an_error_is_one_line_whatever_a_file_is_called() {
+        let error = Error::new(ErrorKind::Io, "x").with_file("a\n\r\tb/\u{7f}é\n");
+        assert_eq!(error.to_string(), r"a\n\r\tb/\u{7f}é\n: x");
+        assert_eq!(error.file(), Some("a\n\r\tb/\u{7f}é\n"));
     }
 
     #[test]

@@ -56,6 +56,13 @@ def check_begun() -> bool:
     return is_unordered(begun)
 
 
+def rows_of_step(sampler: Any) -> int | None:
+    """How many rows of this sampler a step of the ``DataLoader`` has that begins an epoch of them in this thread."""
+    batches = getattr(_begun(), "_index_sampler", None)
+    rows: int | None = getattr(batches, "batch_size", None) if getattr(batches, "sampler", None) is sampler else None
+    return rows
+
+
 def is_unordered(loader: Any) -> bool:
     """Whether a ``DataLoader``, or its iterator, hands batches out as workers finish them."""
     workers = getattr(loader, "num_workers", getattr(loader, "_num_workers", 0))
@@ -175,8 +182,10 @@ def _chains(loader: Any) -> Iterator[tuple[list[Any], Any]]:
 def _is_dispatched(loader: Any) -> bool:
     """Whether a ``DataLoaderDispatcher`` of Accelerate is what reads this loader."""
     return any(
-        type(own).__name__ == "DataLoaderDispatcher" and own.base_dataloader is loader and own.state.num_processes > 1
+        # One that is being made, which begins a StatefulDataLoader, has no state yet.
+        (getattr(own, "state", None) or sys.modules["accelerate.state"].PartialState()).num_processes > 1
         for own, _ in running("accelerate.data_loader")
+        if type(own).__name__ == "DataLoaderDispatcher" and own.base_dataloader is loader
     )
 
 

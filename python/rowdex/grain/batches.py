@@ -140,7 +140,7 @@ class _Batches(grain.DatasetIterator[Any]):
         """Goes on from a state, which may come from another number of ranks and another batch size.
 
         Raises:
-            StateError: if it is from another order, dataset or seed; the iterator is then unchanged.
+            StateError: if it is from another order, number of rows or seed; the iterator is then unchanged.
         """
         self._loader.load_state_dict(state)
         self._batches = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -84,7 +85,7 @@ class Mapping:
                 # The epoch is over before it has begun.
                 Handle(library.batch_free, library.loader_peek, loader, epoch, step, 1)
         finally:
-            if pool is not None and process == os.getpid():
+            if pool is not None and process == os.getpid() and not sys.is_finalizing():
                 pool.shutdown(wait=False, cancel_futures=True)
             # An error has this frame, and what is due may have the error.
             due.clear()

@@ -256,3 +256,9 @@ def skips_twice(index: str, folder: str) -> str:
 
 def dispatched(index: str) -> str:
     return error_of(lambda: epochs(index, "global", 1, dispatch_batches=True))
+
+
+def dispatched_with_a_state(index: str) -> list[str]:
+    """Accelerate begins a ``StatefulDataLoader`` while it makes what dispatches it."""
+    options = {"use_stateful_dataloader": True, "dispatch_batches": True}
+    return [error_of(lambda: epochs(index, kind, 1, **options)) for kind in ("iterable", "batches", "global")]

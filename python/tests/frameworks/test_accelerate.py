@@ -93,6 +93,12 @@ def test_a_global_sampler_that_is_dispatched_is_told_to_dispatch_no_batches(jobs
         assert error.endswith("Use dispatch_batches=False, or a rowdex.accelerate.Loader"), error
 
 
+def test_what_is_dispatched_with_a_state_of_its_own_is_refused_by_name(jobs: Jobs) -> None:
+    need("torchdata")
+    for errors in jobs.run("dispatched_with_a_state", index=INDEX):
+        assert len(errors) == 3 and all("Use dispatch_batches=False" in error for error in errors), errors
+
+
 def test_an_epoch_that_is_not_that_of_the_state_is_an_error(jobs: Jobs, tmp_path: pathlib.Path) -> None:
     for error in jobs.run("forgotten_epoch", index=INDEX, folder=str(tmp_path)):
         assert error.startswith("StateError") and "call set_epoch(1) of the prepared loader" in error

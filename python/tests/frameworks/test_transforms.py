@@ -607,6 +607,20 @@ def test_an_image_that_is_none_is_an_error_that_names_its_row(hub: Any, tmp_path
     assert pickle.loads(pickle.dumps(rowdex.transforms.Image("L")))._mode == "L"
 
 
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_program_that_ends_within_an_iteration_says_nothing(threads: int, index: str) -> None:
+    need("torch")
+    program = """
+import sys, rowdex
+dataset = rowdex.Dataset(sys.argv[1], columns=["id"])
+loader = rowdex.Loader(dataset, batch_size=4, map=lambda batch: batch, map_threads=int(sys.argv[2]))
+batches = iter(loader)
+next(batches)
+"""
+    done = run_python(program, index, str(threads))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_the_program_of_the_manual_runs(hub: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("torch", "PIL")
     (tmp_path / "data").symlink_to(hub[0])

@@ -100,6 +100,17 @@ fn a_listing_goes_on_from_the_page_that_failed() {
 }
 
 #[test]
+fn a_listing_that_goes_round_is_refused() {
+    let bucket = Bucket::of(&[], &["data/0.parquet", "data/1.parquet", "data/2.parquet"]);
+    let server = Answers::start(false, move |_| answer("200 All", "", bucket.page("").as_bytes()));
+    let error = ObjectSource::new(&format!("s3://{BUCKET}/data"), &S3::options(server.address)).unwrap().list();
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.message().contains("comes back to a page"), "{error}");
+    assert_eq!(server.heard().len(), 2);
+}
+
+#[test]
 fn an_object_of_the_very_name_wins_over_the_pattern() {
     let bucket = Bucket::of(&["a[b].parquet", "a{.parquet", "ab.parquet", "x[1]/c.parquet", "x1/c.parquet"], &[]);
     let server = Answers::start(false, move |head| bucket.answer(head));

@@ -1,5 +1,6 @@
 //! Requests to a store, each repeated until it succeeds, cannot succeed, or its time is over.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -273,7 +274,7 @@ impl Shared {
 
     /// All files below a folder, page by page.
     pub(super) async fn list(&self, folder: &Path) -> Result<Vec<(String, FileStat)>> {
-        let (mut listed, mut next) = (Vec::new(), None);
+        let (mut listed, mut next, mut named) = (Vec::new(), None, HashSet::new());
         for number in 0.. {
             if self.hub.is_some() && number == HUB_PAGES {
                 return Err(Error::new(
@@ -293,10 +294,14 @@ impl Shared {
                 }
             };
             listed.extend(page.files);
-            next = page.next;
-            if next.is_none() {
-                break;
+            let Some(token) = page.next else { break };
+            if !named.insert(token.clone()) {
+                let message = format!("the listing comes back to a page that it had, after {} files", listed.len());
+                return Err(
+                    Error::new(ErrorKind::Io, message).with_hint("name the files, or ask whoever runs the store")
+                );
             }
+            next = Some(token);
         }
         Ok(listed)
     }
