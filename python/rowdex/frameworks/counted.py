@@ -29,6 +29,8 @@ class Counted(NamedTuple):
     """Whether Lightning's checkpoints say where the loader stands."""
     limit: int | None = None
     """After how many batches it ends the epoch, where nobody has told it to end it early."""
+    begins_anew: bool = False
+    """Whether the loader is one of several, of which Lightning begins the shorter ones anew within an epoch."""
 
     def refusal(self, begins: int, batch: int, how: str) -> Refusal | None:
         """What to hand out in the place of rows if the epoch goes on elsewhere than Lightning does: after ``begins``,
@@ -38,6 +40,11 @@ class Counted(NamedTuple):
             return None
         lightning = f"Lightning goes on after {self.steps} batches of epoch {self.epoch}"
         places = f"{lightning}, and the rows after {begins // batch}"
+        if self.begins_anew:
+            return Refusal(
+                f"{places}: Lightning counts the batches of all its loaders together, and begins the shorter ones anew "
+                "within an epoch. Give fit() lightning.pytorch.utilities.CombinedLoader(loaders, 'min_size')"
+            )
         if self.has_state:
             return Refusal(
                 f"{places}: the checkpoint is from another number of ranks, another batch size or another kind of "
@@ -116,7 +123,9 @@ def _has(loader: Any, ours: Any) -> bool:
 def _of_fit(loop: Any, loader: Any) -> Counted:
     has_state = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
     batch = getattr(loader, "batch_size", None) or 1
-    found = Counted(loop.epoch_progress.current.processed, None, batch, has_state, _limit(loop, loader))
+    combined = loop._combined_loader
+    begins_anew = len(combined.flattened) > 1 and not combined._mode.startswith("min_size")
+    found = Counted(loop.epoch_progress.current.processed, None, batch, has_state, _limit(loop, loader), begins_anew)
     # Otherwise the count is that of the epoch before, and about to be reset.
     if not loop.epoch_loop.restarting:
         return found

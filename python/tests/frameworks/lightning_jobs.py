@@ -299,3 +299,34 @@ def misused(index: str) -> list[str]:
         except TypeError as error:
             errors.append(str(error))
     return errors
+
+
+class Two(Model):
+    """Takes batches of two loaders at once."""
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        super().training_step(batch["short"], number)
+        return super().training_step(batch["long"], number)
+
+
+def of_two_loaders(index: str, folder: str) -> list[str]:
+    """What goes on from checkpoints in the middle of an epoch of two loaders, by how Lightning brings these together:
+    whether it does, and what it says."""
+
+    def loaders(mode: str) -> Any:
+        dataset = rowdex.Dataset(index, ["id", "x", "y"])
+        sizes = {"short": 3 * SIZE, "long": SIZE}
+        made = {name: rowdex.Loader(dataset, batch_size=size, seed=3) for name, size in sizes.items()}
+        return lightning.pytorch.utilities.CombinedLoader(made, mode)
+
+    found = []
+    for mode, stop in [("min_size", 3), ("max_size_cycle", 3), ("max_size_cycle", 60)]:
+        saves = ModelCheckpoint(f"{folder}/{mode}", "{step}", save_top_k=-1, every_n_train_steps=stop)
+        trainer(max_epochs=1, enable_checkpointing=True, callbacks=[saves]).fit(Two(), loaders(mode))
+        goes_on = Two()
+        try:
+            trainer(max_epochs=1).fit(goes_on, loaders(mode), ckpt_path=f"{folder}/{mode}/step={stop}.ckpt")
+            found.append(f"{len(goes_on.epochs[0]) // 2} steps")
+        except RuntimeError as error:
+            found.append(str(error))
+    return found

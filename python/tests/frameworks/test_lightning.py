@@ -221,6 +221,12 @@ def test_fabric_takes_a_loader_and_goes_on_from_its_checkpoint(jobs: Jobs) -> No
         assert rank["found"] == [rank["plain"][0], rank["plain"][1][:30]]
 
 
+def test_a_checkpoint_after_the_end_of_the_shorter_loader_is_refused(jobs: Jobs, tmp_path: pathlib.Path) -> None:
+    (found,) = jobs.run("of_two_loaders", world=1, index=INDEX, folder=str(tmp_path))
+    assert found[:2] == ["50 steps", "154 steps"]
+    assert "begins the shorter ones anew" in found[2] and "'min_size'" in found[2]
+
+
 def test_the_program_of_the_manual_runs(jobs: Jobs) -> None:
     for names in jobs.script(script("Lightning")):
         assert names["steps"] == 2 * STEPS
