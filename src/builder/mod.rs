@@ -328,7 +328,10 @@ impl IndexBuilder {
             ErrorKind::Io => error.with_file(shown(output.as_ref())),
             _ => error,
         })?;
-        file.commit().map_err(exists)?;
+        match &old {
+            Some(old) => file.commit_over(old)?,
+            None => file.commit().map_err(exists)?,
+        }
         Ok(report)
     }
 }

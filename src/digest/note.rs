@@ -80,7 +80,8 @@ impl Dataset {
             }
         }
         let digests = NotedDigests { columns: names, sums };
-        replace(&index, Some(&digests), store)?;
+        // Lengths may have been noted meanwhile.
+        replace(&reopened(&index, store)?, Some(&digests), store)?;
         let total = digests.total();
         let total = total.ok_or_else(|| Error::new(ErrorKind::Internal, "a row group has no digest"))?;
         Ok(RowsDigest { rows: index.len(), sum: total, columns })
@@ -154,5 +155,5 @@ fn replace(index: &Index, digests: Option<&NotedDigests>, store: &StoreOptions) 
         _ => error,
     })?;
     out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
-    out.commit()
+    out.commit_over(index)
 }

@@ -1,6 +1,6 @@
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 
 use arrow::array::{ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::compute::{concat_batches, take_record_batch};
@@ -10,7 +10,7 @@ use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
 use super::*;
-use crate::builder::IndexBuilder;
+use crate::builder::{IndexBuilder, LengthsBuilder};
 use rowdex_base::error::ErrorKind;
 use rowdex_index::Index;
 use rowdex_io::source::StoreOptions;
@@ -274,4 +274,32 @@ fn a_view_has_a_digest_of_its_own() {
     assert_eq!(digest.rows, 650);
     assert_ne!(digest.sum, whole.sum);
     assert!(dataset.rows_digest(&|_| ()).unwrap() == whole);
+}
+
+#[test]
+fn whoever_writes_an_index_undoes_nothing_that_was_written_meanwhile() {
+    let ids = |count| batch(vec![("id", Arc::new(Int64Array::from_iter_values(0..count)))]);
+    let (folder, dataset) = dataset(&[ids(1000), ids(500)], 300);
+    let path = folder.path().join("i.rdx");
+    let lengths = |name: &str| LengthsBuilder::new(&path).with_column("id").with_given(name, vec![7; 1500]);
+    // Notes lengths of another name as soon as something is read.
+    let meanwhile = |name: &'static str| {
+        let (path, first) = (path.clone(), Once::new());
+        move || first.call_once(|| drop(LengthsBuilder::new(&path).with_given(name, vec![7; 1500]).write().unwrap()))
+    };
+
+    let noting = meanwhile("a");
+    let digest = dataset.note_digest(&StoreOptions::default(), &|_| noting()).unwrap();
+    assert_eq!(noted(&index_of(&folder)).unwrap(), Some(digest));
+    assert_eq!(index_of(&folder).lengths_columns().unwrap(), ["a"]);
+
+    let (noting, again) = (meanwhile("b"), meanwhile("c"));
+    let update = IndexBuilder::new([folder.path()]).with_update(true).with_progress(move |_| noting()).build(&path);
+    let counted = lengths("d").with_progress(move |_| again()).write();
+    for error in [update.unwrap_err(), counted.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+    }
+    assert_eq!(index_of(&folder).lengths_columns().unwrap(), ["a", "b", "c"]);
+    lengths("d").write().unwrap();
+    assert_eq!(index_of(&folder).lengths_columns().unwrap(), ["a", "b", "c", "d", "id"]);
 }

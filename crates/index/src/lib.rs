@@ -309,6 +309,15 @@ impl Index {
         self.inner.bytes.len()
     }
 
+    /// Whether both have the same sections, by the hashes of them.
+    pub(crate) fn has_sections_of(&self, other: &Self) -> Result<bool> {
+        let (own, others) = (Envelope::parse(&self.inner.bytes)?, Envelope::parse(&other.inner.bytes)?);
+        let records = |envelope: &Envelope| -> Vec<_> {
+            envelope.sections().map(|(record, _)| (record.id, record.length, record.hash)).collect()
+        };
+        Ok(records(&own) == records(&others))
+    }
+
     /// The file or URL that was opened; `None` for an index from memory or from a reader.
     pub fn path(&self) -> Option<&Path> {
         self.inner.path.as_deref()

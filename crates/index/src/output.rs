@@ -8,7 +8,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_io::fs;
 use rowdex_io::fs::atomic::{AtomicFile, behind_link};
-use rowdex_io::source::place::{Place, Scheme, Url};
+use rowdex_io::source::place::{Place, Scheme, Url, shown};
 use rowdex_io::source::{ObjectSource, StoreOptions};
 
 /// An index being written, which nobody sees before it is committed.
@@ -77,6 +77,27 @@ impl Output {
                 ObjectSource::at(url, &options)?.put("", bytes.into_inner().into(), overwrite)
             }
         }
+    }
+}
+
+impl Output {
+    /// Puts what was written in its place, where this index was and still is: what somebody else wrote there meanwhile
+    /// is not undone, unless it comes in the moment that this takes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stale`] if another index is there, or one with other notes; those of reading and writing.
+    pub fn commit_over(self, before: &Index) -> Result<()> {
+        let path = before.path().unwrap_or(Path::new(""));
+        let now = match &self {
+            Self::File(_) => Index::open(path),
+            Self::Object { options, .. } => Index::open_with(path, options),
+        };
+        if !now?.has_sections_of(before)? {
+            return Err(Error::new(ErrorKind::Stale, "somebody else wrote the index meanwhile")
+                .with_file(shown(path))
+                .with_hint("do it again with what is there now"));
+        }
+        self.commit()
     }
 }
 

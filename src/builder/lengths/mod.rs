@@ -132,7 +132,8 @@ impl LengthsBuilder {
     /// [`ErrorKind::InvalidArgument`] for a column that is neither of lists nor of integers, a name that is asked for
     /// twice or has no lengths to remove, and lengths that are not as many as there are rows; [`ErrorKind::Schema`]
     /// for a number that is null or negative, [`ErrorKind::TooLarge`] for a row of 2^40 tokens or more,
-    /// [`ErrorKind::Stale`] for a file that is not the one that was indexed; and those of reading and writing.
+    /// [`ErrorKind::Stale`] for a file that is not the one that was indexed, and if somebody else wrote the index
+    /// meanwhile; and those of reading and writing.
     pub fn write(&self) -> Result<LengthsReport> {
         let index = Index::open_with(&self.index, &self.store)?;
         let columns = self.origins(&index)?;
@@ -146,7 +147,7 @@ impl LengthsBuilder {
             _ => error,
         })?;
         let end = out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
-        out.commit()?;
+        out.commit_over(&index)?;
         let names = columns.into_iter().map(|(name, _)| name).collect();
         Ok(LengthsReport { columns: names, rows: index.len(), index_bytes: end })
     }
