@@ -351,7 +351,8 @@ class DistributedSampler:
             )
 
     def _begin(self) -> int:
-        self._is_unordered, self._rows_of_step = _sharded.check_begun(), _sharded.rows_of_step(self)
+        loader = _sharded.check_begun()
+        self._is_unordered, self._rows_of_step = _sharded.is_unordered(loader), _sharded.rows_of_step(loader, self)
         self._check_world()
         self._follow()
         return self._advance()
@@ -397,7 +398,7 @@ class DistributedSampler:
                 another ``batch_size``.
         """
         rows, own = self._rows_of_step, self._spec.batch_size
-        if rows not in (None, own):
+        if rows not in (None, own) and step >= 0:
             raise RuntimeError(
                 f"the state after step {step} of epoch {epoch}: a step of the DataLoader has {rows} rows, and one of "
                 f"this sampler {own}. Make the sampler with batch_size={rows}, too"

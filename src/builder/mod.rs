@@ -290,7 +290,7 @@ impl IndexBuilder {
     /// [`ErrorKind::NotFound`] if an input does not exist or nothing matches; [`ErrorKind::InvalidParquet`] and
     /// [`ErrorKind::UnsupportedParquet`] for a file that cannot be read; [`ErrorKind::Schema`] for files that do not
     /// fit together, naming both and the field; [`ErrorKind::InvalidArgument`] for options that contradict each other
-    /// or the data.
+    /// or the data; [`ErrorKind::Stale`] if somebody else wrote the index that is updated meanwhile.
     pub fn build(&self, output: impl AsRef<Path>) -> Result<BuildReport> {
         let place = Place::of(&output)?;
         self.check_slice()?;

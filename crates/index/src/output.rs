@@ -78,9 +78,7 @@ impl Output {
             }
         }
     }
-}
 
-impl Output {
     /// Puts what was written in its place, where this index was and still is: what somebody else wrote there meanwhile
     /// is not undone, unless it comes in the moment that this takes.
     ///

@@ -6,7 +6,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray,
     OffsetSizeTrait, RecordBatch, StringArray, StructArray, UInt32Array, new_null_array,
 };
-use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options, filter};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
@@ -94,13 +94,17 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
         }
         (DataType::List(_), DataType::List(field)) => list::<i32>(array, field, below, mismatch),
         (DataType::LargeList(_), DataType::LargeList(field)) => list::<i64>(array, field, below, mismatch),
-        (DataType::List(_), DataType::LargeList(field)) => {
-            let lists = array.as_list::<i32>();
-            let offsets = lists.offsets().iter().map(|offset| i64::from(*offset)).collect();
-            joined(lists.values(), (OffsetBuffer::<i64>::new(offsets), lists.nulls()), field, below, mismatch)
+        // Lists of another kind first, and then their items.
+        (DataType::List(item), DataType::LargeList(_)) => {
+            let large = cast_with_options(array, &DataType::LargeList(Arc::clone(item)), &STRICT).map_err(mismatch)?;
+            adapt(&large, want, path, limit)
         }
-        (DataType::FixedSizeList(_, _), DataType::List(field)) => fixed::<i32>(array, field, below, mismatch),
-        (DataType::FixedSizeList(_, _), DataType::LargeList(field)) => fixed::<i64>(array, field, below, mismatch),
+        (DataType::FixedSizeList(item, _), DataType::List(_)) => {
+            adapt(&variable::<i32>(array, item).map_err(mismatch)?, want, path, limit)
+        }
+        (DataType::FixedSizeList(item, _), DataType::LargeList(_)) => {
+            adapt(&variable::<i64>(array, item).map_err(mismatch)?, want, path, limit)
+        }
         (DataType::ListView(_), DataType::ListView(field)) => list_view::<i32>(array, field, below, mismatch),
         (DataType::LargeListView(_), DataType::LargeListView(field)) => list_view::<i64>(array, field, below, mismatch),
         (DataType::FixedSizeList(_, have), DataType::FixedSizeList(field, size)) if have == size => {
@@ -157,42 +161,27 @@ fn list<O: OffsetSizeTrait>(
     below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
     mismatch: impl Fn(ArrowError) -> Error,
 ) -> Result<ArrayRef> {
-    let lists = array.as_list::<O>();
-    joined(lists.values(), (lists.offsets().clone(), lists.nulls()), field, below, mismatch)
+    let array = array.as_list::<O>();
+    let values = below(array.values(), field)?;
+    let adapted =
+        GenericListArray::<O>::try_new(Arc::clone(field), array.offsets().clone(), values, array.nulls().cloned());
+    Ok(Arc::new(adapted.map_err(mismatch)?))
 }
 
-/// Lists of any kind as lists with these offsets.
-fn joined<O: OffsetSizeTrait>(
-    values: &ArrayRef,
-    (offsets, nulls): (OffsetBuffer<O>, Option<&NullBuffer>),
-    field: &FieldRef,
-    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
-    mismatch: impl Fn(ArrowError) -> Error,
-) -> Result<ArrayRef> {
-    let lists = GenericListArray::<O>::try_new(Arc::clone(field), offsets, below(values, field)?, nulls.cloned());
-    Ok(Arc::new(lists.map_err(mismatch)?))
-}
-
-fn fixed<O: OffsetSizeTrait>(
-    array: &ArrayRef,
-    field: &FieldRef,
-    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
-    mismatch: impl Fn(ArrowError) -> Error,
-) -> Result<ArrayRef> {
+/// Lists of a fixed size as lists of any length. A null one has items there, which may be nulls where there are to be
+/// none, and has none here: so Arrow's own cast will not do.
+fn variable<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, ArrowError> {
     let lists = array.as_fixed_size_list();
     let size = usize::try_from(lists.value_length()).unwrap_or_default();
-    let is_long = lists.len().checked_mul(size).is_none_or(|items| O::from_usize(items).is_none());
-    if is_long {
-        return Err(mismatch(ArrowError::OffsetOverflowError(lists.len().saturating_mul(size))));
+    if lists.len().checked_mul(size).is_none_or(|items| O::from_usize(items).is_none()) {
+        return Err(ArrowError::OffsetOverflowError(lists.len().saturating_mul(size)));
     }
-    // A null list has items here, which may be nulls where there is to be none, and has none there.
-    let (mut values, nulls) = (Arc::clone(lists.values()), lists.nulls().filter(|nulls| nulls.null_count() > 0));
-    if let Some(nulls) = nulls {
-        let kept = BooleanArray::new(nulls.expand(size).into_inner(), None);
-        values = filter(&values, &kept).map_err(&mismatch)?;
-    }
-    let lengths = (0..lists.len()).map(|row| if lists.is_valid(row) { size } else { 0 });
-    joined::<O>(&values, (OffsetBuffer::from_lengths(lengths), nulls), field, below, mismatch)
+    let values = match lists.nulls() {
+        Some(nulls) => filter(lists.values(), &BooleanArray::new(nulls.expand(size).into_inner(), None))?,
+        None => Arc::clone(lists.values()),
+    };
+    let offsets = OffsetBuffer::from_lengths((0..lists.len()).map(|row| if lists.is_valid(row) { size } else { 0 }));
+    Ok(Arc::new(GenericListArray::<O>::try_new(Arc::clone(item), offsets, values, lists.nulls().cloned())?))
 }
 
 fn list_view<O: OffsetSizeTrait>(

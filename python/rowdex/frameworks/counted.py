@@ -30,7 +30,7 @@ class Counted(NamedTuple):
     limit: int | None = None
     """After how many batches it ends the epoch, where nobody has told it to end it early."""
     begins_anew: bool = False
-    """Whether the loader is one of several, of which Lightning begins the shorter ones anew within an epoch."""
+    """Whether it has fewer batches than are over, because Lightning begins the shorter ones of several loaders anew."""
 
     def refusal(self, begins: int, batch: int, how: str) -> Refusal | None:
         """What to hand out in the place of rows if the epoch goes on elsewhere than Lightning does: after ``begins``,
@@ -123,9 +123,7 @@ def _has(loader: Any, ours: Any) -> bool:
 def _of_fit(loop: Any, loader: Any) -> Counted:
     has_state = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
     batch = getattr(loader, "batch_size", None) or 1
-    combined = loop._combined_loader
-    begins_anew = len(combined.flattened) > 1 and not combined._mode.startswith("min_size")
-    found = Counted(loop.epoch_progress.current.processed, None, batch, has_state, _limit(loop, loader), begins_anew)
+    found = Counted(loop.epoch_progress.current.processed, None, batch, has_state, _limit(loop, loader))
     # Otherwise the count is that of the epoch before, and about to be reset.
     if not loop.epoch_loop.restarting:
         return found
@@ -134,7 +132,9 @@ def _of_fit(loop: Any, loader: Any) -> Counted:
     if progress.is_last_batch and steps == progress.current.ready:
         # Lightning begins another epoch only if epochs have no more batches now than they had.
         return found._replace(epoch=found.epoch + 1, steps=0 if steps >= _batches_of_an_epoch(loop) else steps)
-    return found._replace(steps=steps)
+    combined, batches = loop._combined_loader, _batches_of(loop, loader)
+    outlasts = len(combined.flattened) > 1 and not combined._mode.startswith("min_size")
+    return found._replace(steps=steps, begins_anew=outlasts and batches is not None and steps >= batches)
 
 
 def _batches_of_an_epoch(loop: Any) -> float:
@@ -145,11 +145,16 @@ def _batches_of_an_epoch(loop: Any) -> float:
 
 def _limit(loop: Any, loader: Any) -> int | None:
     """After how many batches of a loader Lightning ends an epoch, by the length that it had when it was asked for."""
-    limits = loop._combined_loader.limits
-    if limits is None or loop.trainer.limit_train_batches != 1.0 or getattr(loop.trainer, "fast_dev_run", False):
+    if loop.trainer.limit_train_batches != 1.0 or getattr(loop.trainer, "fast_dev_run", False):
         return None
-    limit = dict(zip(map(id, loop._combined_loader.flattened), limits)).get(id(loader))
+    limit = _batches_of(loop, loader)
     return int(limit) if limit is not None and limit != float("inf") else None
+
+
+def _batches_of(loop: Any, loader: Any) -> float | None:
+    """How many batches of one of its loaders Lightning takes before it is over."""
+    combined = loop._combined_loader
+    return dict(zip(map(id, combined.flattened), combined.limits or [])).get(id(loader))
 
 
 def steps_done(current: Any) -> int:

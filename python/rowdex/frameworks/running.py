@@ -45,20 +45,19 @@ def running(*modules: str) -> Iterator[tuple[Any, str]]:
         frame = frame.f_back
 
 
-def check_begun() -> bool:
+def check_begun() -> Any:
     """Raises a ``RuntimeError`` if the epoch that a ``DataLoader`` begins in this thread would not be right. Returns
-    whether its batches may come in another order than its steps.
+    that loader, or its iterator, and ``None`` if there is none.
     """
     begun = _begun()
-    if begun is None:
-        return False
-    check(begun)
-    return is_unordered(begun)
+    if begun is not None:
+        check(begun)
+    return begun
 
 
-def rows_of_step(sampler: Any) -> int | None:
-    """How many rows of this sampler a step of the ``DataLoader`` has that begins an epoch of them in this thread."""
-    batches = getattr(_begun(), "_index_sampler", None)
+def rows_of_step(loader: Any, sampler: Any) -> int | None:
+    """How many rows of a sampler a step of a ``DataLoader``, or of its iterator, has that makes batches of them."""
+    batches = getattr(loader, "_index_sampler", None)
     rows: int | None = getattr(batches, "batch_size", None) if getattr(batches, "sampler", None) is sampler else None
     return rows
 

@@ -85,6 +85,7 @@ class Mapping:
                 # The epoch is over before it has begun.
                 Handle(library.batch_free, library.loader_peek, loader, epoch, step, 1)
         finally:
+            # When the interpreter ends, what a shutdown uses may be gone already, and so are the threads.
             if pool is not None and process == os.getpid() and not sys.is_finalizing():
                 pool.shutdown(wait=False, cancel_futures=True)
             # An error has this frame, and what is due may have the error.

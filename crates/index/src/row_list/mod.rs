@@ -188,7 +188,7 @@ impl Index {
                 Within::Group(_) | Within::Rows(..) => files.unknown(name),
             });
         };
-        let file = self.file(file).ok_or_else(|| Error::new(ErrorKind::Internal, "a file that was found is gone"))?;
+        let file = entry_of(self, file)?;
         let group = |ordinal| group_of(self, &file, u64::from(number(ordinal)?));
         match within {
             Within::File => Ok((file.row_ids(), 0)),
@@ -235,6 +235,10 @@ fn split<'a>(files: &mut FileNames<'_>, text: &'a str) -> Result<(&'a str, Withi
     Ok(splits.swap_remove(found))
 }
 
+fn entry_of(index: &Index, file: u32) -> Result<FileEntry<'_>> {
+    index.file(file).ok_or_else(|| Error::new(ErrorKind::Internal, "a file that was found is gone"))
+}
+
 /// A row group by its number in the file.
 fn group_of<'a>(index: &'a Index, file: &FileEntry<'_>, ordinal: u64) -> Result<RowGroupEntry<'a>> {
     let groups = file.row_groups();
@@ -271,13 +275,9 @@ impl<'a> Places<'a> {
         Self { index, starts: starts.collect() }
     }
 
-    fn file(&self, file: u32) -> Result<FileEntry<'a>> {
-        self.index.file(file).ok_or_else(|| Error::new(ErrorKind::Internal, "a file that was found is gone"))
-    }
-
     /// The id of a row of a file; `None` where it is not served.
     fn in_file(&self, file: u32, row: u64) -> Result<Option<u64>> {
-        let entry = self.file(file)?;
+        let entry = entry_of(self.index, file)?;
         let groups = entry.row_groups();
         let starts = self.starts.get(groups.start as usize..groups.end as usize).unwrap_or_default();
         let wanted = starts.first().map_or(0, |first| first.saturating_add(row));
@@ -304,7 +304,7 @@ impl<'a> Places<'a> {
 
     /// The id of a row of a row group of a file; `None` where it is not served.
     fn in_group(&self, file: u32, ordinal: u64, row: u64) -> Result<Option<u64>> {
-        let entry = self.file(file)?;
+        let entry = entry_of(self.index, file)?;
         let group = group_of(self.index, &entry, ordinal)?;
         match row < group.source_rows() {
             true => id_of(&group, row),
