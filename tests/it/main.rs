@@ -5,6 +5,7 @@ mod changed_index;
 #[cfg(feature = "cli")]
 mod cli;
 mod fuzz;
+mod golden;
 mod guarantees;
 mod house;
 mod index_bytes;
