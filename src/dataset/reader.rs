@@ -14,7 +14,7 @@ use super::files::{OpenFile, OpenGroup};
 use super::prefetch::{AtHand, Prefetch};
 use rowdex_base::error::Result;
 use rowdex_index::RowGroupEntry;
-use rowdex_io::source::{Pending, Source};
+use rowdex_io::source::Source;
 use rowdex_parquet::{FileBytes, GroupDecoder, RowSink, Rows};
 use rowdex_projection::Projection;
 
@@ -121,10 +121,6 @@ impl FileReader {
         self.max_decoded_bytes
     }
 
-    pub(super) fn is_remote(&self) -> bool {
-        self.source.is_remote()
-    }
-
     pub(super) fn decodes(&self) -> u64 {
         self.decodes.load(Ordering::Relaxed)
     }
@@ -149,11 +145,6 @@ impl FileReader {
     pub(super) fn at_hand(&self, file: &OpenFile, ranges: Vec<Range<u64>>) -> Result<AtHand> {
         let bytes = file.read(&*self.source, &ranges)?;
         Ok(AtHand::read(ranges, bytes))
-    }
-
-    /// Starts reading ranges of a file, where reading ahead gains something.
-    pub(super) fn pending(&self, file: &OpenFile, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
-        file.begin(&*self.source, ranges)
     }
 
     /// Reads ranges of a file ahead, where that gains something.

@@ -5,20 +5,16 @@
 //! was when it was indexed, the row group, and the types and rows that were decoded. So an entry is never stale: a file
 //! that changed is another file.
 
-mod keeper;
-mod peer_fetch;
 mod rows;
 mod serve;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Write;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
-use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 use super::prefetch::Prefetch;
@@ -30,7 +26,6 @@ use rowdex_io::tier::{Claim, DiskTier, Key, Maker, Tier, TierCounters};
 use rowdex_parquet::RowSink;
 use rowdex_projection::{Projection, children};
 
-use self::keeper::Keeper;
 use self::rows::RowsWriter;
 
 /// An entry that is open: all served rows of a row group, in chunks, in mapped memory but for dictionaries.
@@ -39,8 +34,7 @@ pub(super) type Kept = Vec<RecordBatch>;
 /// Reads row groups from the disk tier, and from the data files what the tier does not have.
 pub(super) struct DiskCache {
     reader: Arc<FileReader>,
-    tier: Arc<Tier<Kept>>,
-    keeper: Keeper,
+    tier: Tier<Kept>,
     /// Where the files are, by name.
     place: String,
     /// What may be asked for: what the dataset serves, and the same with strings and binary as views.
@@ -60,14 +54,6 @@ impl RowGroupReader for DiskCache {
         let claim = match makes {
             true => self.tier.find_or_make(key.clone(), estimate),
             false => self.tier.find(&key).map_or(Claim::Without, Claim::Found),
-        };
-        // Until the entry is there, others find the bytes, or somebody who fetches them.
-        let _passed = prefetch.as_ref().map(Prefetch::passed);
-        let (prefetch, _fetching) = match prefetch {
-            None if makes && !matches!(claim, Claim::Found(_)) => {
-                self.fetched_by_others(read, matches!(claim, Claim::Make(_)))
-            }
-            prefetch => (prefetch, None),
         };
         match claim {
             Claim::Found(kept) => {
@@ -90,7 +76,7 @@ impl RowGroupReader for DiskCache {
         if places.is_empty() || length_of(&places) > self.reader.max_decoded_bytes() {
             return None;
         }
-        self.fetch_for_all(all, places)
+        self.reader.begin(&read.group.file, places)
     }
 }
 
@@ -99,8 +85,7 @@ impl DiskCache {
         let projections = [served.clone(), served.clone().serving_views()];
         Self {
             reader,
-            tier: Arc::new(Tier::new(options, |bytes| rows::parse(&bytes))),
-            keeper: Keeper::default(),
+            tier: Tier::new(options, |bytes| rows::parse(&bytes)),
             place,
             projections,
             fingerprints: Mutex::default(),
@@ -139,7 +124,6 @@ impl DiskCache {
         let bytes = match whole {
             Ok(bytes) => {
                 writer.finish();
-                self.forget_passed(key, read);
                 bytes
             }
             Err(error) if wants_all => return Err(error),
@@ -181,12 +165,6 @@ impl DiskCache {
         // Writing to a string does not fail.
         let _ = write!(identity, "decoded to {schema:032x}\npartitions {values:032x}\nrows {rows:032x?}\n");
         Some(Key::new(identity))
-    }
-
-    fn chunks_key(&self, read: RowGroupRead<'_>, chunks: &[Range<u64>]) -> Key {
-        let mut identity = self.identity(read);
-        let _ = writeln!(identity, "bytes {chunks:?}");
-        Key::new(identity)
     }
 
     fn identity(&self, read: RowGroupRead<'_>) -> String {
@@ -264,17 +242,4 @@ fn are_many(slots: Slots<'_>, rows: u64) -> bool {
         Slots::All => true,
         Slots::Some(slots) | Slots::Due(slots) => (slots.len() as u64).saturating_mul(16) > rows,
     }
-}
-
-/// Copies what was kept of `ranges`, one after the other. Views that are decoded from plain pages show those pages,
-/// and would keep the map alive.
-fn parts_of(ranges: &[Range<u64>], all: &[u8]) -> Vec<Bytes> {
-    let mut rest = all;
-    let part = |range: &Range<u64>| {
-        let length = (range.end.saturating_sub(range.start) as usize).min(rest.len());
-        let (part, behind) = rest.split_at(length);
-        rest = behind;
-        Bytes::copy_from_slice(part)
-    };
-    ranges.iter().map(part).collect()
 }

@@ -1,5 +1,3 @@
-mod peer_fetch;
-
 use std::fs;
 use std::path::Path;
 
@@ -11,6 +9,7 @@ use arrow::array::{
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{Field, Int8Type, Int32Type, Int64Type, i256};
+use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;

@@ -34,16 +34,6 @@ pub(super) struct EntryLock {
     pub(super) was_overdue: bool,
 }
 
-impl EntryLock {
-    /// Takes the lock if nobody has it, or has had it for longer than `wait`.
-    pub(super) fn try_take(entry: &Path, wait: Duration) -> io::Result<Option<Self>> {
-        Ok(match try_lock(entry, wait)? {
-            Tried::Mine(lock) => Some(lock),
-            Tried::Held(_) => None,
-        })
-    }
-}
-
 impl Drop for EntryLock {
     fn drop(&mut self) {
         // A forked child shares the lock with its parent, and would give up what is not its own.

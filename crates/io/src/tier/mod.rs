@@ -7,7 +7,6 @@
 
 mod entry;
 mod entry_lock;
-mod handoff;
 mod made_once;
 mod room;
 #[cfg(test)]
@@ -17,7 +16,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +32,6 @@ use crate::fs::open;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 
-pub use self::handoff::{Fetched, Fetching, Passed, Reservation, Reserved};
 pub use self::made_once::made_once;
 
 /// A folder on a local disk that keeps row groups for all processes of a machine, for
@@ -146,8 +144,6 @@ pub struct Tier<V> {
     open: Mutex<Table<V>>,
     room: Mutex<Room>,
     patience: entry_lock::Patience,
-    /// How many [`Reserved`] there are, each with an open file.
-    reserved: AtomicUsize,
     /// Why nothing more is written.
     fault: Once<Error>,
     counts: Counts,
@@ -184,7 +180,6 @@ impl<V> Tier<V> {
             open: Mutex::new(Table { held: LruCache::unbounded(), bytes: 0 }),
             room: Mutex::new(Room::new(options.bytes)),
             patience: entry_lock::Patience::new(options.wait),
-            reserved: AtomicUsize::new(0),
             fault: Once::new(),
             counts: Counts::default(),
             options,
@@ -244,7 +239,7 @@ impl<V> Tier<V> {
     }
 
     /// Writes nothing more from now on, because of this.
-    pub(crate) fn switch_off(&self, cause: Error) {
+    fn switch_off(&self, cause: Error) {
         let message = format!("nothing more is kept in the disk tier: {cause}");
         let error = Error::new(cause.kind(), message)
             .with_file(self.options.folder.display().to_string())
@@ -258,7 +253,10 @@ impl<V> Tier<V> {
         let path = self.path(&key);
         let waited = self.in_folder(|| self.patience.wait_for(&path, || path.exists()));
         let lock = match waited {
-            Ok(Turn::Mine(lock)) => self.counted(lock),
+            Ok(Turn::Mine(lock)) => {
+                count(&self.counts.timeouts, u64::from(lock.was_overdue));
+                lock
+            }
             Ok(Turn::Done) => return self.look(&key).map_or(Claim::Without, Claim::Found),
             Ok(Turn::TimedOut) => {
                 count(&self.counts.timeouts, 1);
@@ -282,12 +280,6 @@ impl<V> Tier<V> {
                 Claim::Without
             }
         }
-    }
-
-    /// Counts a lock that its holder had for too long.
-    fn counted(&self, lock: EntryLock) -> EntryLock {
-        count(&self.counts.timeouts, u64::from(lock.was_overdue));
-        lock
     }
 
     /// Does something that needs the folder, which it makes where it is missing.

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{entry, entry_lock, handoff};
+use super::{entry, entry_lock};
 use crate::fs::with_room;
 
 /// What was used so recently is in use.
@@ -145,6 +145,5 @@ fn look_through(folder: &Path) -> Vec<Found> {
 fn is_leftover(name: &str) -> bool {
     let temporary = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-")).map(|(name, _)| name);
     let stem = temporary.or(name.strip_suffix(entry_lock::SUFFIX)).unwrap_or(name);
-    let stem = stem.strip_suffix(handoff::SUFFIX).unwrap_or(stem);
     stem.len() < name.len() && entry::hash_in(stem).is_some()
 }
