@@ -7,9 +7,7 @@ mod served;
 use clap::{ArgMatches, Args, ValueEnum};
 use rowdex::loader::Fault;
 use rowdex::sampler::State;
-use rowdex::{Dataset, Loader};
 
-use crate::command::advice;
 use crate::command::args::{IndexArg, JsonArg};
 use crate::command::carousel::CarouselArgs;
 use crate::command::failure::{Failure, complain, said};
@@ -67,19 +65,6 @@ pub(crate) struct EpochArgs {
     json: JsonArg,
 }
 
-/// What would bring the passes of the loader down, best first.
-fn what_helps(dataset: &Dataset, sampling: &SamplingArgs, batch: BatchArg, memory: u64) -> Result<String, Failure> {
-    let chosen = sampling.choose(dataset)?;
-    let mut samplers = sampling.samplers(&chosen, batch)?.into_iter();
-    let Some(first) = samplers.next() else { return Ok(String::new()) };
-    let advice = Loader::builder(dataset, first).and_ranks(samplers).memory(memory).advise()?;
-    let lines: Vec<String> = advice.iter().map(advice::line).collect();
-    Ok(match lines.is_empty() {
-        true => "fewer columns (`--columns`) would help".to_owned(),
-        false => format!("what would help: {}", lines.join("; ")),
-    })
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Reader {
     Carousel,
@@ -93,7 +78,6 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
     }
     let index = args.index.open()?;
     let carousel = args.carousel.carousel(&index)?;
-    let memory = carousel.memory;
     let (dataset, reading) = match args.loader {
         Reader::Lru if carousel.fault != Fault::Fail => {
             return Err(Failure::usage("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
@@ -115,8 +99,8 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
     let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
     if most > MANY_PASSES {
         let helps = match args.loader {
-            Reader::Carousel => what_helps(&dataset, &sampling, batch, memory)?,
-            Reader::Lru => "the loader `carousel` decodes them less often".to_owned(),
+            Reader::Carousel => "`rowdex predict` says what would help",
+            Reader::Lru => "the loader `carousel` decodes them less often",
         };
         complain(format!("row groups were decoded {most:.0} times each in an epoch; {helps}"));
     }
