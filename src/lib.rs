@@ -198,7 +198,6 @@
 //! | `cli` | yes | the command `rowdex` | clap, plotters, indicatif, CSV and JSON writers, an allocator |
 //! | `object-store` | yes | data and indexes by URL | object_store, tokio, reqwest, rustls with ring |
 //! | `serde` | no | typed rows: `MapDataset::get_as` | serde, serde_arrow |
-//! | `burn` | no | `burn_dataset::Dataset` for [`Dataset`] | burn-dataset, and `serde` |
 //! | `filter` | no | conditions in SQL: `Dataset::filter`, `Select::filter`, `--where` | parts of DataFusion, sqlparser |
 //! | `capi` | no | the functions of `include/rowdex.h` | mimalloc, which a shared library uses if asked |
 //!

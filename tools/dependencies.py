@@ -38,11 +38,6 @@ LICENCES = {
     "Zlib",
 }
 
-# Allowed for one package alone.
-EXCEPTIONS = {
-    "option-ext": "MPL-2.0",  # by burn-dataset, and linked as it is
-}
-
 BANNED = {
     "aws-lc-sys": "ring does the same and builds in a fraction of the time",
     "native-tls": "rustls is what the stores use",
@@ -89,7 +84,7 @@ def wrong(package: dict[str, Any], ours: str) -> list[str]:
     """What is wrong with a package of `cargo metadata`."""
     found = []
     licence = package["license"]
-    if licence is None or not (usable(licence) or EXCEPTIONS.get(package["name"]) == licence):
+    if licence is None or not usable(licence):
         found.append(f"its licence {licence or '(none)'} is not among those that tools/dependencies.py lists")
     if package["source"] is None or not package["source"].startswith("registry+"):
         found.append(f"it comes from {package['source'] or 'a folder'}, not from the registry")

@@ -10,7 +10,6 @@
 - :mod:`rowdex.order` has orders from lists and files, by weight and class, over parts of the rows, and
   :class:`MixedDataset` joins datasets.
 - :mod:`rowdex.torch` has what PyTorch's ``DataLoader`` takes.
-- :func:`scan_polars` makes a lazy frame of a dataset.
 
 A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Pads* are rows that are served
 again, so that every rank has as many. Exceptions are in :mod:`rowdex.errors` and here.
@@ -42,7 +41,6 @@ from .errors import (
     TooLargeError,
     TransformError,
 )
-from .frames import scan_polars
 from .building import BuildReport, build
 from .index import FileInfo, Index, Location
 from .launch import Launch
@@ -134,7 +132,6 @@ __all__ = [
     "order",
     "rows_digest",
     "same_rows",
-    "scan_polars",
     "select",
     "shuffle",
 ]

@@ -24,7 +24,6 @@ from .native.library import (
 )
 from .progress import Progress, told
 from .store import StoreOptions, store_pointer
-from .tables import build_table, is_table
 
 
 class BuildReport(NamedTuple):
@@ -55,7 +54,7 @@ class BuildReport(NamedTuple):
 
 
 def build(
-    inputs: Path | Iterable[Path] | Any,
+    inputs: Path | Iterable[Path],
     output: Path,
     *,
     root: Path | None = None,
@@ -79,9 +78,9 @@ def build(
 
     Args:
         inputs: Files, folders (searched for ``*.parquet``, ``*.parq`` and ``*.pq``) and patterns, or URLs of these in a
-            store (``"s3://bucket/data/"``, ``"hf://datasets/owner/name"``), one or several; or a
-            ``deltalake.DeltaTable``, a ``pyiceberg`` table or a scan of one, whose snapshot is indexed with the schema
-            mode ``"union"`` and without its deleted rows (:mod:`rowdex.tables`).
+            store (``"s3://bucket/data/"``, ``"hf://datasets/owner/name"``), one or several. Folders
+            of Delta Lake and Iceberg tables are refused, because their files have rows that were deleted:
+            ``examples/with_delta.py`` and ``examples/with_iceberg.py`` index what is left.
         root: Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
         schema_mode: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are
             null and types are widened.
@@ -110,16 +109,6 @@ def build(
             :class:`AlreadyExistsError`, a :class:`NotFoundError` or another. It names the file.
     """
     columns = [text_bytes(name, "lengths") for name in ([lengths] if isinstance(lengths, str) else lengths)]
-    if is_table(inputs):
-        if columns:
-            raise TypeError("note the lengths of a table's index afterwards: rowdex.Index(output).note_lengths(...)")
-        if slice is not None or parts:
-            raise TypeError("slice and parts are of a list of files, and a table has its own: leave them out")
-        built: BuildReport = build_table(
-            build, inputs, output, root=root, rows_file=rows_file, threads=threads, overwrite=overwrite, update=update,
-            footers=footers, partitions=partitions, rename=rename, progress=progress, store=store,
-        )  # fmt: skip
-        return built
     encoded, encoded_parts = _paths(inputs, "inputs"), _paths(parts, "parts")
     if slice is not None and not 0 <= slice[0] < slice[1]:
         raise ValueError(f"slice={slice}: there is no such slice; (0, 8) is the first of eight")

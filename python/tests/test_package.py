@@ -194,7 +194,7 @@ def test_every_framework_has_an_extra_and_all_has_every_extra() -> None:
         re.split(r"[\[<>=]", package)[0] for text in extras.values() for package in re.findall(r'"([^"]+)"', text)
     }
     # Installed by what needs them, under one of several names, or from elsewhere than the package index.
-    others = {"datasets", "pytorch-lightning", "simplejpeg", "torchtitan", "torchvision", "trl", "xgboost-cpu"}
+    others = {"datasets", "pytorch-lightning", "simplejpeg", "torchvision", "trl"}
     others |= {f"nvidia-dali-cuda{version}" for version in (110, 120, 130)}
     assert set(doctor.FRAMEWORKS) - packages == others
 

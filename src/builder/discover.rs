@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 use walkdir::WalkDir;
 
-use super::found::{Found, has_extension};
+use super::found::{Found, has_extension, refuse_table};
 use super::listing;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::path::check_path;
@@ -115,6 +115,7 @@ fn walk(base: &Path, depth: usize, files: &mut Vec<PathBuf>, wanted: impl Fn(&Pa
     let start = if base.as_os_str().is_empty() { Path::new(".") } else { base };
     let before = files.len();
     let mut place = start.to_owned();
+    let mut refused = Ok(());
     with_room(|| {
         files.truncate(before);
         // A path that begins with `./` would not match a pattern without it.
@@ -123,7 +124,13 @@ fn walk(base: &Path, depth: usize, files: &mut Vec<PathBuf>, wanted: impl Fn(&Pa
             _ => path.to_owned(),
         };
         let entries = WalkDir::new(start).max_depth(depth).follow_links(true).sort_by_file_name();
-        for entry in entries.into_iter().filter_entry(|entry| entry.depth() == 0 || !is_hidden(entry.path())) {
+        let mut is_wanted = |path: &Path| {
+            if refused.is_ok() {
+                refused = refuse_table(path, |folder| folder.display().to_string());
+            }
+            !is_hidden(path)
+        };
+        for entry in entries.into_iter().filter_entry(|entry| entry.depth() == 0 || is_wanted(entry.path())) {
             match entry {
                 Ok(entry) if entry.file_type().is_file() => {
                     files.extend(Some(named(entry.path())).filter(|path| wanted(path)));
@@ -143,7 +150,8 @@ fn walk(base: &Path, depth: usize, files: &mut Vec<PathBuf>, wanted: impl Fn(&Pa
         let is_link = error.kind() == io::ErrorKind::NotFound && place.is_symlink();
         let message = if is_link { "the link leads to nothing" } else { "cannot list the folder" };
         fs::error(message, error).with_file(place.display().to_string())
-    })
+    })?;
+    refused
 }
 
 fn is_hidden(path: &Path) -> bool {

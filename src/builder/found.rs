@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::source::FileStat;
 use rowdex_io::source::place::Place;
 
@@ -33,4 +34,21 @@ pub(super) fn has_extension(path: &Path) -> bool {
     path.extension()
         .and_then(|extension| extension.to_str())
         .is_some_and(|extension| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)))
+}
+
+/// Refuses what lies in a folder of a table format, whose files have rows that were deleted.
+///
+/// `place` says what the error calls the folder.
+pub(super) fn refuse_table(path: &Path, place: impl Fn(&Path) -> String) -> Result<()> {
+    let named = |path: Option<&Path>, name: &str| path.and_then(Path::file_name).is_some_and(|own| own == name);
+    let of_iceberg = path.to_string_lossy().ends_with(".metadata.json") && named(path.parent(), "metadata");
+    let of_delta = path.ancestors().find(|folder| named(Some(folder), "_delta_log"));
+    let (table, folder, example) = match (of_delta, of_iceberg) {
+        (Some(log), _) => ("a Delta Lake table", log.parent(), "examples/with_delta.py"),
+        (None, true) => ("an Iceberg table", path.parent().and_then(Path::parent), "examples/with_iceberg.py"),
+        (None, false) => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::InvalidArgument, format!("{table}, whose files have rows that were deleted"))
+        .with_file(place(folder.unwrap_or(path)))
+        .with_hint(format!("index the files of one of its versions, as {example} does")))
 }

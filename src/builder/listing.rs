@@ -6,7 +6,7 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::found::{Found, has_extension};
+use super::found::{Found, has_extension, refuse_table};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::path::check_path;
 use rowdex_io::source::place::{Place, Scheme, Url};
@@ -170,6 +170,9 @@ fn list(store: &Url, folder: &str, options: &StoreOptions) -> Result<impl Iterat
         _ => error,
     })?;
     let below = if folder.is_empty() { 0 } else { folder.len() + 1 };
+    for (key, _) in &listed {
+        refuse_table(Path::new(key), |folder| store.with_key(folder.to_string_lossy()).to_string())?;
+    }
     let visible = move |key: &str| {
         let path = key.get(below..).unwrap_or_default();
         !path.is_empty() && !path.split('/').any(|part| part.starts_with(['.', '_']))

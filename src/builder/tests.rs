@@ -63,6 +63,25 @@ fn folders_files_and_patterns_give_the_same_index_bytes() {
 }
 
 #[test]
+fn a_folder_of_a_table_format_is_refused_and_its_files_are_not() {
+    for (table, mark) in [("delta", "_delta_log/00000000000000000000.json"), ("iceberg", "metadata/v1.metadata.json")] {
+        let folder = TempDir::new().unwrap();
+        let root = folder.path().join("events");
+        data(&root, &[("data/a.parquet", 5)]);
+        std::fs::create_dir_all(root.join(mark).parent().unwrap()).unwrap();
+        std::fs::write(root.join(mark), b"{}").unwrap();
+        let output = folder.path().join("i.rdx");
+        for input in [root.clone(), folder.path().to_owned(), root.join("**/*.parquet")] {
+            let error = IndexBuilder::new([input]).build(&output).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert_eq!(error.file(), root.to_str(), "{error}");
+            assert!(error.to_string().contains(&format!("examples/with_{table}.py")), "{error}");
+        }
+        assert_eq!(IndexBuilder::new([root.join("data/a.parquet")]).build(&output).unwrap().rows, 5);
+    }
+}
+
+#[test]
 fn an_existing_index_is_kept_unless_overwriting_was_asked_for() {
     let folder = TempDir::new().unwrap();
     data(folder.path(), &[("a.parquet", 5)]);

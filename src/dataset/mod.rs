@@ -5,8 +5,6 @@
 //! rows where a file says where its pages are.
 
 mod builder;
-#[cfg(feature = "burn")]
-mod burn;
 mod column;
 mod disk_cache;
 mod estimate;

@@ -455,22 +455,6 @@ fn rows_come_as_values_of_the_callers_type() {
     assert_eq!(dataset.get_as::<u8>(0).unwrap_err().kind(), ErrorKind::Schema);
 }
 
-#[cfg(feature = "burn")]
-#[test]
-fn burn_reads_typed_items() {
-    #[derive(serde::Deserialize)]
-    struct Item {
-        id: i64,
-    }
-    let folder = corpus();
-    let dataset = open(&folder).with_columns(["id"]).open().unwrap();
-    let burn: &dyn burn_dataset::Dataset<Item> = &dataset;
-    assert_eq!(burn.len(), 380);
-    assert_eq!(burn.get(42).unwrap().id, 42);
-    assert_eq!(burn.get_many(vec![3, 1]).unwrap().iter().map(|item| item.id).collect::<Vec<_>>(), [3, 1]);
-    assert!(burn.get(380).is_err());
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

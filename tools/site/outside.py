@@ -33,6 +33,10 @@ PAGES = {
     "examples/ddp.py": "examples/ddp.md",
     "examples/train_loop.c": "examples/train-loop-c.md",
     "examples/look_up.c": "examples/look-up-c.md",
+    **{
+        f"examples/with_{name}.py": f"examples/with-{name}.md"
+        for name in ("delta", "iceberg", "lightgbm", "megatron", "polars", "torchtitan", "xgboost")
+    },
 }
 """The page of each file outside of docs/ that has one."""
 

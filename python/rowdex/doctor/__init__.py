@@ -34,7 +34,6 @@ FRAMEWORKS = {
     "pyarrow": "",
     "torch": "2.3",
     "torchdata": "",
-    "torchtitan": "",
     "torchvision": "",
     "pillow": "",
     "simplejpeg": "",
@@ -50,15 +49,10 @@ FRAMEWORKS = {
     "nvidia-dali-cuda110": "",
     "nvidia-dali-cuda120": "",
     "nvidia-dali-cuda130": "",
-    "xgboost": "",
-    "xgboost-cpu": "",
-    "lightgbm": "",
     "scikit-learn": "",
     "polars": "",
     "duckdb": "",
     "pandas": "",
-    "deltalake": "1.6",
-    "pyiceberg": "0.12",
     "tqdm": "",
 }
 """The packages that rowdex works with, and the oldest version of each that it does."""

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-LEFT_OUT = ("nvidia.dali", "torchtitan")
-"""What ``tools/python/frameworks.txt`` leaves out, for hundreds of megabytes for GPUs and many more packages: never
-required.
+LEFT_OUT = ("nvidia.dali",)
+"""What ``tools/python/frameworks.txt`` leaves out, for hundreds of megabytes for GPUs: never required.
 """
 
 

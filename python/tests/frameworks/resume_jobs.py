@@ -281,26 +281,10 @@ def ray(run: Run) -> None:
     loop(run, loader, lambda *_: path.write_text(json.dumps(loader.state_dict())), loader.epoch)
 
 
-def torchtitan(run: Run) -> None:
-    from rowdex.torchtitan import TokenDataLoader
-
-    config = TokenDataLoader.Config(dataset_path=run.index, column="tokens", seed=SEED, epochs=run.epochs)
-    loader = config.build(
-        dp_world_size=run.world, dp_rank=run.rank, tokenizer=None, seq_len=1, local_batch_size=run.size
-    )
-    folder = str(run.folder / "checkpoint")
-    if run.resumes:
-        checkpoint.load({"loader": loader}, checkpoint_id=folder)
-    for inputs, _ in loader:
-        run.took(inputs["input"][:, 0])
-        if run.saves():
-            checkpoint.save({"loader": loader}, checkpoint_id=folder)
-
-
 def integrations() -> Iterator[tuple[str, Callable[[Run], None]]]:
     """All of them, by name."""
     loops = (own_loop, batches, samples, iterable, nodes, distributed_checkpoint)
-    for function in (*loops, fabric, grain, jax, dali, ray, torchtitan):
+    for function in (*loops, fabric, grain, jax, dali, ray):
         yield function.__name__, function
     for kind in KINDS:
         yield f"stateful {kind}", functools.partial(stateful, kind=kind)

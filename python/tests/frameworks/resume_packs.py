@@ -5,8 +5,6 @@ noted as the tokens that it trained on.
 from __future__ import annotations
 
 import functools
-import pathlib
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,14 +16,12 @@ import rowdex.accelerate
 import rowdex.grain
 import rowdex.jax
 import rowdex.lightning
-import rowdex.megatron
 import rowdex.transformers
 import torch
 import transformers
 import trl
 from lightning.pytorch.callbacks import ModelCheckpoint
 from resume_run import SEED, Run, loop
-from torch.distributed import checkpoint
 
 COLUMN, CAPACITY, WORDS = "input_ids", 64, 8
 
@@ -53,18 +49,6 @@ def own_loop(run: Run) -> None:
     if run.resumes:
         loader.load_state_dict(run.kept())
     loop(run, loader, lambda *_: run.keep(loader.state_dict()), loader.epoch)
-
-
-def megatron(run: Run) -> None:
-    loader = rowdex.Loader(dataset(run), **making(run, map=lambda batch: rowdex.megatron.thd(batch, COLUMN)))
-    if run.resumes:
-        loader.load_state_dict(run.kept())
-    for _ in range(loader.epoch, run.epochs):
-        for batch in loader:
-            assert batch["cu_seqlens"][-1] == len(batch["tokens"])
-            run.took(batch["tokens"])
-            if run.saves():
-                run.keep(loader.state_dict())
 
 
 def accelerated(run: Run) -> None:
@@ -165,29 +149,9 @@ def jax(run: Run) -> None:
                 run.keep(loader.state_dict())
 
 
-def torchtitan(run: Run) -> None:
-    """As the trainer of torchtitan's main branch builds a dataloader and keeps its state."""
-    sys.path.insert(0, str(pathlib.Path(__file__).with_name("torchtitan_main")))
-    from rowdex.torchtitan import TokenDataLoader
-
-    config = TokenDataLoader.Config(dataset_path=run.index, column=COLUMN, seed=SEED, epochs=run.epochs)
-    loader = config.build(
-        dp_world_size=run.world, dp_rank=run.rank, tokenizer=None, max_context_length=CAPACITY,
-        num_tokens_per_batch=CAPACITY * size(run),
-    )  # fmt: skip
-    folder = str(run.folder / "checkpoint")
-    if run.resumes:
-        checkpoint.load({"loader": loader}, checkpoint_id=folder)
-    for inputs, labels in loader:
-        assert inputs["input"].shape == inputs["positions"].shape == labels.shape == (CAPACITY * size(run),)
-        run.took(inputs["input"][inputs["input"] > 0])
-        if run.saves():
-            checkpoint.save({"loader": loader}, checkpoint_id=folder)
-
-
 def packed() -> Iterator[tuple[str, Callable[[Run], None]]]:
     """All of them, by name."""
-    functions = {function.__name__: function for function in (own_loop, megatron, grain, jax, torchtitan)}
+    functions = {function.__name__: function for function in (own_loop, grain, jax)}
     functions |= {"accelerate loader": accelerated, "lightning module": fitted}
     yield from functions.items()
     for kind in ("trainer", "sft"):

@@ -1,12 +1,10 @@
-"""polars, DuckDB, pyarrow and pandas read a dataset as it is, and a lazy frame reads what a query needs."""
+"""polars, DuckDB, pyarrow and pandas read a dataset as it is."""
 
 from __future__ import annotations
 
 import gc
 import pathlib
-import pickle
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -108,97 +106,13 @@ def test_duckdb_queries_a_dataset_several_times_in_one_query(dataset: Any) -> No
     assert joined == [(ROWS - 1, sum(range(1, ROWS)))]
 
 
-QUERIES: dict[str, Callable[[Any, Any], Any]] = {
-    "all": lambda pl, frame: frame,
-    "projection": lambda pl, frame: frame.select("name", "id"),
-    "filter on a column that is not selected": lambda pl, frame: frame.filter(pl.col("label") == 3).select("id"),
-    "head": lambda pl, frame: frame.head(7),
-    "head of a filter": lambda pl, frame: frame.filter(pl.col("maybe").is_null()).head(7).select("x"),
-    "filter of a head": lambda pl, frame: frame.head(500).filter(pl.col("label") == 3).select("id"),
-    "slice": lambda pl, frame: frame.slice(500, 3).select("tokens"),
-    "tail": lambda pl, frame: frame.tail(2),
-    "count": lambda pl, frame: frame.select(pl.len()),
-    "group": lambda pl, frame: frame.group_by("label").agg(pl.col("id").sum()).sort("label"),
-    "self join": lambda pl, frame: frame.select("id").join(frame.select(id=pl.col("id") * 2), on="id").sort("id"),
-    "more than all": lambda pl, frame: frame.head(5000).select("id"),
-}
-
-
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-def test_a_lazy_frame_answers_queries_as_the_table_does(dataset: Any, query: str, engine: str) -> None:
-    pl = need("polars")
-    ask, table = QUERIES[query], pl.from_arrow(stored(dataset)).lazy()
-    frame = rowdex.scan_polars(dataset)
-    for _ in range(2):
-        assert ask(pl, frame).collect(engine=engine).equals(ask(pl, table).collect())
-
-
-def test_a_query_reads_the_columns_that_it_needs_and_no_others(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    pl = need("polars")
-    index = damaged(folder, tmp_path / "copy", "name")
-    dataset = rowdex.Dataset(index, staleness="off")
-    frame = rowdex.scan_polars(dataset, row_ids="row")
-    assert frame.filter(pl.col("label") == 3).select(pl.col("id").sum()).collect().item() == sum(range(3, ROWS, 5))
-    assert frame.select("row").collect()["row"].to_list() == list(range(ROWS))
-    with pytest.raises(Exception, match=r"part-0\.parquet"):
-        frame.collect()
-
-
-def test_duckdb_reads_the_columns_of_a_lazy_frame_that_it_needs(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    duckdb = need("duckdb")
-    need("polars")
-    frame = rowdex.scan_polars(rowdex.Dataset(damaged(folder, tmp_path / "copy", "name"), staleness="off"))
-    assert frame is not None
-    total = duckdb.connect().sql("select sum(id) from frame where label = 3").fetchall()
-    assert total == [(sum(range(3, ROWS, 5)),)]
-
-
-def test_a_query_chooses_the_rows_of_a_run(dataset: Any) -> None:
-    pl = need("polars")
-    frame = rowdex.scan_polars(dataset, row_ids="row")
-    assert frame.collect_schema().names()[0] == "row" and frame.collect_schema()["row"] == pl.UInt64
-    chosen = frame.filter(pl.col("label") == 3, pl.col("maybe").is_not_null()).select("row").collect()["row"]
-    kept = rowdex.order.IdSet(len(dataset), chosen)
-    order = rowdex.order.Subset("global", kept)
-    loader = rowdex.Loader(dataset, batch_size=32, order=order, num_replicas=1, rank=0, output="python")
-    served = [row for batch in loader for row in batch["id"]]
-    assert sorted(served) == [row for row in range(ROWS) if row % 5 == 3 and row % 3]
-
-
-def test_a_query_writes_the_rows_that_it_chose_as_an_index(index: str, tmp_path: pathlib.Path) -> None:
-    pl = need("polars")
-    chosen = rowdex.scan_polars(index, row_ids="row_id").filter(pl.col("label") == 3).select("row_id").collect()
-    report = rowdex.select(index, tmp_path / "threes.rdx", rows=chosen)
-    view = rowdex.Dataset(tmp_path / "threes.rdx", columns=["id"], root=pathlib.Path(index).parent)
-    assert report.rows == len(view) == len(range(3, ROWS, 5))
-    assert pa.table(view)["id"].to_pylist() == list(range(3, ROWS, 5))
-    # Row ids of the view count from 0.
-    ids = rowdex.scan_polars(view, row_ids="row").collect()
-    assert ids["row"].to_list() == list(range(len(view))) and ids["id"].to_list() == list(range(3, ROWS, 5))
-
-
-def test_a_lazy_frame_is_made_from_a_path_and_travels_in_a_pickle(index: str) -> None:
-    pl = need("polars")
-    frame = rowdex.scan_polars(index, ["label", "id"])
-    assert frame.collect_schema().names() == ["label", "id"]
-    again = pickle.loads(pickle.dumps(frame))
-    assert again.select(pl.col("id").sum()).collect().item() == sum(range(ROWS))
-
-
-def test_a_name_for_the_row_ids_that_a_column_has_is_refused(dataset: Any) -> None:
-    need("polars")
-    with pytest.raises(ValueError, match="a column called 'id': choose another name"):
-        rowdex.scan_polars(dataset, row_ids="id")
-
-
 def test_the_program_of_the_manual_runs(
     unequal: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need("polars", "duckdb")
+    need("duckdb")
     (tmp_path / "data").symlink_to(unequal)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(script("Data frames"), "docs/frameworks.md", "exec"), names)
-    assert names["served"] == names["threes"] == len(range(3, 10_007, 5))
+    assert names["served"] == len(range(3, 10_007, 5))
     assert names["counts"] == [(y, len(range(y, 10_007, 5))) for y in range(5)]

@@ -26,7 +26,6 @@ import rowdex.dali  # noqa: E402
 import rowdex.grain  # noqa: E402
 import rowdex.jax  # noqa: E402
 import rowdex.lightning  # noqa: E402
-import rowdex.megatron  # noqa: E402
 import rowdex.ray  # noqa: E402
 import rowdex.torch  # noqa: E402
 import rowdex.transformers  # noqa: E402
@@ -172,30 +171,6 @@ def test_padding_within_pieces_is_no_label(index: str) -> None:
             there[first + 1 : first + length] = True
         assert torch.equal(found["labels"][0] != -100, there)
         assert torch.equal(found["labels"][0][there], found["input_ids"][0][there])
-
-
-@pytest.mark.parametrize("multiple", [1, 8])
-def test_megatron_is_given_what_it_asserts_of_a_packed_microbatch(index: str, multiple: int) -> None:
-    for batch in loader(index, multiple=multiple):
-        found = rowdex.megatron.thd(batch, "input_ids")
-        kinds = {name: value.dtype for name, value in found.items()}
-        assert kinds == {
-            "tokens": torch.int64, "position_ids": torch.int64, "labels": torch.int64, "loss_mask": torch.float32,
-            "cu_seqlens": torch.int32, "cu_seqlens_padded": torch.int32, "max_seqlen": torch.int32,
-        }  # fmt: skip
-        assert all(value.dim() == 1 for value in found.values()) and found["max_seqlen"].numel() == 1
-        pieces, places = documents(index, batch), found["cu_seqlens_padded"].tolist()
-        assert found["cu_seqlens"].diff().tolist() == [len(piece) for piece in pieces]
-        assert all(end % multiple == 0 for end in places) and len(found["tokens"]) == places[-1]
-        assert int(found["max_seqlen"]) == int(found["cu_seqlens_padded"].diff().max())
-        for first, piece in zip(places, pieces):
-            assert found["tokens"][first : first + len(piece)].tolist() == piece
-            assert found["labels"][first : first + len(piece) - 1].tolist() == piece[1:]
-        assert torch.equal(found["loss_mask"] == 0, found["labels"] == -100)
-    with pytest.raises(ValueError, match="layout"):
-        rowdex.megatron.thd(next(iter(loader(index, layout="rows"))), "input_ids")
-    with pytest.raises(ValueError, match="labels=False"):
-        rowdex.megatron.thd(next(iter(loader(index, labels=False))), "input_ids")
 
 
 def test_grain_is_given_the_names_and_the_types_of_its_own_packs(index: str) -> None:

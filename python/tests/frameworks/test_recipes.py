@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from .need import need
 from .page import script
 
 torch = need("torch")
-RECIPES = ("own", "accelerate", "transformers", "trl", "lightning", "torchtitan", "megatron", "grain", "jax")
+RECIPES = ("own", "accelerate", "transformers", "trl", "lightning", "grain", "jax")
 ROWS = 100
 
 
@@ -35,17 +34,6 @@ def names(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[d
     found: dict[str, Any] = {"__name__": "__main__", "all": range(1, ends[-1])}
     exec(script("In each framework", "sequences"), found)
     yield found
-
-
-@pytest.fixture()
-def torchtitan_of_today(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Where ``import torchtitan`` finds the interface of its main branch."""
-    monkeypatch.syspath_prepend(str(pathlib.Path(__file__).with_name("torchtitan_main")))
-    kept = {name: sys.modules.pop(name) for name in list(sys.modules) if "torchtitan" in name.split(".")[:2]}
-    yield
-    for name in [name for name in sys.modules if "torchtitan" in name.split(".")[:2]]:
-        del sys.modules[name]
-    sys.modules.update(kept)
 
 
 def run(recipe: str, names: dict[str, Any]) -> None:
@@ -96,20 +84,6 @@ def test_lightning(names: dict[str, Any]) -> None:
     need("lightning")
     run("lightning", names)
     assert names["steps"] == steps_of(names, 2)
-
-
-def test_torchtitan(names: dict[str, Any], torchtitan_of_today: None) -> None:
-    run("torchtitan", names)
-    assert names["tokens"].shape == names["positions"].shape == names["labels"].shape == (128,)
-    served = [inputs["input"] for inputs, _ in names["config"].build(
-        dp_world_size=1, dp_rank=0, tokenizer=None, max_context_length=64, num_tokens_per_batch=128
-    )]  # fmt: skip
-    assert sorted(torch.cat(served)[torch.cat(served) > 0].tolist()) == sorted([*names["all"], *names["all"]])
-
-
-def test_megatron(names: dict[str, Any]) -> None:
-    run("megatron", names)
-    assert names["bounds"][-1] == len(names["tokens"])
 
 
 def test_grain(names: dict[str, Any]) -> None:

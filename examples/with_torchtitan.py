@@ -1,0 +1,40 @@
+"""A dataloader of packs for torchtitan's main branch: `dataloader=Packs.Config(dataset_path="train.rdx")`.
+
+A batch is ({"input": …, "positions": …}, labels), int64, of num_tokens_per_batch tokens. Positions restart where a
+piece of a row begins. The state is the same on all ranks, and goes on with any number of them."""
+
+from dataclasses import dataclass
+
+import rowdex
+from torchtitan.components.data.loader import BaseDataLoader
+
+
+class Packs(BaseDataLoader):
+    @dataclass(kw_only=True, slots=True)
+    class Config(BaseDataLoader.Config):
+        dataset_path: str
+        column: str = "tokens"
+        seed: int = 0
+        epochs: int | None = None
+        infinite: bool = True
+
+    def __init__(
+        self, config, *, dp_world_size, dp_rank, max_context_length, num_tokens_per_batch, tokenizer=None, **_
+    ):
+        self.config = config
+        capacity = min(max_context_length, num_tokens_per_batch)
+        pack = rowdex.Pack(config.column, capacity=capacity, layout="rows")
+        self.loader = rowdex.Loader(
+            rowdex.Dataset(config.dataset_path, columns=[config.column]), batch_size=num_tokens_per_batch // capacity,
+            pack=pack, num_replicas=dp_world_size, rank=dp_rank, seed=config.seed, drop_last_batch=True,
+        )
+        self.state_dict, self.load_state_dict = self.loader.state_dict, self.loader.load_state_dict
+
+    def __iter__(self):
+        epochs = self.config.epochs or (float("inf") if self.config.infinite else 1)
+        while self.loader.epoch < epochs:
+            for batch in self.loader:
+                tokens, positions, labels = (
+                    batch[name].long().flatten() for name in (self.config.column, "position_ids", "labels")
+                )
+                yield {"input": tokens, "positions": positions}, labels
