@@ -45,7 +45,8 @@ def _doctor(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     report = doctor.examine(options.index)
-    unwritten = _print(json.dumps(report.to_json(), indent=2) if options.json else report.to_text())
+    found = {**report.facts, "findings": [finding._asdict() for finding in report.findings]}
+    unwritten = _print(json.dumps(found, indent=2) if options.json else report.to_text())
     return unwritten or (1 if any(finding.level == "wrong" for finding in report.findings) else 0)
 
 
