@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 
 /// A way in which some files of an index differ from the schema that is served, for
 /// [`IndexBuilder::with_differences`](super::IndexBuilder::with_differences).
@@ -214,17 +214,23 @@ impl Differences {
     pub(super) fn told(mut self, served: &Schema) -> Vec<SchemaDifference> {
         self.flush();
         let mut told = Vec::new();
-        for &root in &self.roots {
-            self.tell(root, "", served.fields(), &mut told);
-        }
+        self.tell(&self.roots, "", served.fields(), &mut told);
         if self.reordered.files > 0 {
             told.push(difference(None, DifferenceKind::Order, &self.reordered));
         }
         told
     }
 
-    fn tell(&self, at: usize, above: &str, served: &Fields, told: &mut Vec<SchemaDifference>) {
-        let seen = &self.seen[at];
+    /// The differences of some columns side by side, which are served as these fields.
+    fn tell(&self, columns: &[usize], above: &str, served: &Fields, told: &mut Vec<SchemaDifference>) {
+        let by_name: HashMap<&str, &FieldRef> = served.iter().map(|field| (field.name().as_str(), field)).collect();
+        for at in columns {
+            let seen = &self.seen[*at];
+            self.tell_of(seen, above, by_name.get(seen.name.as_str()).copied(), told);
+        }
+    }
+
+    fn tell_of(&self, seen: &Seen, above: &str, served: Option<&FieldRef>, told: &mut Vec<SchemaDifference>) {
         let path = if above.is_empty() { seen.name.clone() } else { format!("{above}.{}", seen.name) };
         let column = || Some(path.clone());
         for (name, count) in &seen.names {
@@ -236,7 +242,7 @@ impl Differences {
         if seen.nullable.files > 0 && seen.is_never_null_in_some {
             told.push(difference(column(), DifferenceKind::Nullable, &seen.nullable));
         }
-        let Some((_, field)) = served.find(&seen.name) else { return };
+        let Some(field) = served else { return };
         for (own, count) in &seen.types {
             if !own.equals_datatype(field.data_type()) {
                 let kind = DifferenceKind::Type { own: own.clone(), served: field.data_type().clone() };
@@ -244,7 +250,7 @@ impl Differences {
             }
         }
         if let DataType::Struct(below) = field.data_type() {
-            seen.children.iter().for_each(|child| self.tell(*child, &path, below, told));
+            self.tell(&seen.children, &path, below, told);
         }
     }
 }
@@ -349,5 +355,22 @@ mod tests {
             "c: missing, so null, in 4 files, the first is k",
         ];
         assert_eq!(told, expected);
+    }
+
+    /// Took minutes when each column was looked for among all of the schema.
+    #[test]
+    fn a_hundred_thousand_columns_are_compared() {
+        let fields = |nullable: bool| -> Vec<Field> {
+            let name = |at: usize| format!("a column {at:06}");
+            (0..100_000).map(|at| field(&name(at), DataType::Int64, nullable && at % 50_000 == 7)).collect()
+        };
+        let mut merged = Merged::new(SchemaMode::Strict);
+        for (path, nullable) in [("a.parquet", false), ("b.parquet", true)] {
+            merged.add(path, &Arc::new(Schema::new(fields(nullable))), &[], &Partitions::default()).unwrap();
+        }
+        let schema = merged.finish(&Partitions::default()).unwrap();
+        let found = merged.differences(&schema);
+        let columns: Vec<_> = found.iter().filter_map(|found| found.column.as_deref()).collect();
+        assert_eq!(columns, ["a column 000007", "a column 050007"]);
     }
 }

@@ -4,8 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::Field;
-
 use super::{Dataset, Inner, Settings, Staleness, Unshared};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -157,9 +155,9 @@ impl DatasetBuilder {
         };
         let (projection, in_order) = match first_file(&self.index)? {
             Some(file) => {
-                let in_order = |field: &Field| views_pay(&file, field) && !views_save_nothing(&file, field);
-                let in_order = projection.clone().with_views(in_order);
-                (projection.with_views(|field| views_pay(&file, field)), in_order)
+                let (pay, save_nothing) = (views_pay(&file), views_save_nothing(&file));
+                let in_order = projection.clone().with_views(|field| pay(field) && !save_nothing(field));
+                (projection.with_views(pay), in_order)
             }
             None => (projection.clone(), projection),
         };

@@ -19,6 +19,7 @@ mod tests;
 mod truth;
 mod written;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -77,19 +78,16 @@ impl Condition {
 
     fn parse_within(texts: &[String], schema: &SchemaRef, longest: Duration) -> Result<Self> {
         let parse = |deadline: Deadline| {
-            let (mut parsed, mut planned) = (Vec::with_capacity(texts.len()), Vec::with_capacity(texts.len()));
-            let planner = Planner::new(schema, deadline)?;
-            for text in texts {
-                let condition = sql::parse(text, schema, deadline);
-                let both = condition.and_then(|condition| Ok((planner.one(&condition)?, condition)));
-                let (plan, condition) = both.map_err(|error| of(text, error))?;
-                parsed.push(condition);
-                planned.push(plan);
-            }
-            let expr = planner.joined(planned)?;
-            evaluated::physical(&expr, schema)?;
+            let parsed = texts.iter().map(|text| sql::parse(text, schema, deadline).map_err(|error| of(text, error)));
+            let parsed = parsed.collect::<Result<Vec<_>>>()?;
+            // Planning takes time for each column that it is told of.
+            let named = named(&parsed, schema);
+            let planner = Planner::new(&named, deadline)?;
+            let planned = parsed.iter().zip(texts).map(|(one, text)| planner.one(one).map_err(|error| of(text, error)));
+            let expr = planner.joined(planned.collect::<Result<Vec<_>>>()?)?;
+            evaluated::physical(&expr, &named)?;
             let columns = plan::columns(&expr, schema);
-            Ok(Self { texts: texts.to_vec(), parsed, schema: Arc::clone(schema), columns })
+            Ok(Self { texts: texts.to_vec(), parsed, schema: named, columns })
         };
         on_a_deep_stack(|| {
             let deadline = Deadline::within(longest);
@@ -167,6 +165,13 @@ impl Predicate {
             _ => Err(wrong()),
         }
     }
+}
+
+/// The columns that conditions name.
+fn named(conditions: &[ast::Expr], schema: &SchemaRef) -> SchemaRef {
+    let names: HashSet<String> = conditions.iter().flat_map(sql::columns).collect();
+    let fields = schema.fields().iter().filter(|field| names.contains(field.name()));
+    Arc::new(Schema::new(fields.cloned().collect::<Fields>()))
 }
 
 /// The columns of batches, and after them those that were not read. A condition may name one that it comes to the same

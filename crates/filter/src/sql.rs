@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef};
 use datafusion_expr::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
-    UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions_mut,
+    UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use datafusion_expr::sqlparser::dialect::GenericDialect;
 use datafusion_expr::sqlparser::keywords::Keyword;
@@ -105,6 +105,20 @@ pub(super) fn parse(text: &str, schema: &SchemaRef, deadline: Deadline) -> Resul
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(parsed),
     }
+}
+
+/// The names of the columns in a condition that was parsed.
+pub(super) fn columns(parsed: &Expr) -> Vec<String> {
+    let mut names = Vec::new();
+    let _ = visit_expressions(parsed, |expr| {
+        match expr {
+            Expr::Identifier(name) => names.push(name.value.clone()),
+            Expr::CompoundIdentifier(path) => names.extend(path.first().map(|name| name.value.clone())),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    names
 }
 
 /// Writes the field in `list[1].field` as `list[1]['field']`: otherwise it would be taken for a column.
@@ -299,7 +313,8 @@ fn field<'a>(fields: &'a Fields, name: &str, path: &str) -> Result<Option<&'a Fi
             Some(_) => Err(ambiguous("which have the same name")),
         };
     }
-    let mut alike = fields.iter().filter(|field| field.name().to_lowercase() == name.to_lowercase());
+    let lower = name.to_lowercase();
+    let mut alike = fields.iter().filter(|field| field.name().to_lowercase() == lower);
     match (alike.next(), alike.next()) {
         (Some(_), Some(_)) => Err(ambiguous("whose names differ by case").with_hint("write it as the column has it")),
         (found, _) => Ok(found),

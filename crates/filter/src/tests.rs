@@ -608,3 +608,15 @@ fn decimals_are_rounded_to_any_number_of_digits() {
         assert_eq!(rows.set_indices().collect::<Vec<_>>(), expected, "{text}");
     }
 }
+
+/// Took minutes when planning was told of all columns.
+#[test]
+fn one_of_a_hundred_thousand_columns_is_asked_for() {
+    let name = |at: usize| format!("a column {at:06}");
+    let fields: Vec<Field> = (0..100_000).map(|at| Field::new(name(at), DataType::Int64, true)).collect();
+    let condition = Condition::parse(&["\"A column 070000\" > 1".to_owned()], &Arc::new(Schema::new(fields))).unwrap();
+    assert_eq!(condition.columns(), ["a column 070000"]);
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let batch = RecordBatch::try_from_iter([("a column 070000", values)]).unwrap();
+    assert_eq!(condition.over(&batch.schema()).unwrap().rows(&batch).unwrap().count_set_bits(), 1);
+}

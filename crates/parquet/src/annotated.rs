@@ -1,5 +1,7 @@
 //! What columns are said to be that Arrow's types know nothing of.
 
+use std::collections::HashMap;
+
 use parquet::basic::{ConvertedType, EdgeInterpolationAlgorithm, LogicalType};
 use parquet::schema::types::Type;
 
@@ -20,10 +22,12 @@ impl FileMetadata {
     /// Each column, with what the file says of it and its fields beyond Arrow's types.
     pub fn annotated(&self) -> Vec<Annotated> {
         let mut leaf = 0;
+        let served: HashMap<&str, &str> =
+            self.renamed().iter().map(|(of_file, served)| (of_file.as_str(), served.as_str())).collect();
         let columns = self.metadata().file_metadata().schema_descr().root_schema().get_fields().iter();
         let columns = columns.map(|column| {
-            let renamed = self.renamed().iter().find(|(of_file, _)| of_file == column.name());
-            let (name, mut said) = (renamed.map_or(column.name(), |(_, served)| served), Vec::new());
+            let name = served.get(column.name()).copied().unwrap_or(column.name());
+            let mut said = Vec::new();
             self.annotated_below(column, name, &mut leaf, &mut said);
             Annotated { column: name.to_owned(), said }
         });
@@ -33,7 +37,7 @@ impl FileMetadata {
     /// Adds what is said of a node of the schema, and of those below it. `leaf` columns come before it.
     fn annotated_below(&self, node: &Type, path: &str, leaf: &mut usize, found: &mut Vec<(String, String)>) {
         let info = node.get_basic_info();
-        let said = match !node.is_group() && self.plain_intervals().contains(leaf) {
+        let said = match !node.is_group() && self.plain_intervals().binary_search(leaf).is_ok() {
             true => Some("INTERVAL".to_owned()),
             false => said(info.logical_type_ref(), info.converted_type()),
         };

@@ -64,7 +64,7 @@ struct Inner {
     leaves: Vec<Range<usize>>,
     /// For every column, how much memory its values take.
     measures: Vec<Measure>,
-    /// The columns decoded to Arrow dictionaries.
+    /// The columns decoded to Arrow dictionaries, in order.
     dictionaries: Vec<usize>,
     /// The columns that the file calls intervals and `bare` plain bytes.
     intervals: Vec<usize>,
@@ -209,7 +209,7 @@ impl FileMetadata {
     /// Whether decoding the column writes out a dictionary value for every reference to it.
     pub(super) fn can_explode(&self, leaf: usize, tally: &Tally) -> bool {
         // An Arrow dictionary keeps the references, unless pages without them come between.
-        !self.inner.dictionaries.contains(&leaf) || tally.is_mixed()
+        self.inner.dictionaries.binary_search(&leaf).is_err() || tally.is_mixed()
     }
 
     /// The positions of a row group's pages, if the file has them. They are read the first time.

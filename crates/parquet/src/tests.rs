@@ -700,10 +700,10 @@ fn views_are_kept_for_long_or_repeated_values_only() {
     let columns = columns.map(|(name, array)| (name, Arc::new(array) as ArrayRef));
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let file = open(&write(&batch, WriterProperties::builder().build()), "f").unwrap();
-    let pays: Vec<bool> = batch.schema().fields().iter().map(|field| views_pay(&file, field)).collect();
+    let pays: Vec<bool> = batch.schema().fields().iter().map(|field| views_pay(&file)(field)).collect();
     assert_eq!(pays, [false, true, true]);
     let save_nothing = |file: &FileMetadata| -> Vec<bool> {
-        batch.schema().fields().iter().map(|field| views_save_nothing(file, field)).collect()
+        batch.schema().fields().iter().map(|field| views_save_nothing(file)(field)).collect()
     };
     assert_eq!(save_nothing(&file), [true, false, true]);
     // Of a file that does not tell the lengths of its values nothing is known.

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, Schema};
 
-use super::{Pick, children, match_struct, prune};
+use super::{Named, Pick, children, prune};
 use rowdex_base::error::{Error, ErrorKind};
 
 /// The error for a column that is not there, with the one that was probably meant and those that exist: below a column
@@ -37,7 +37,7 @@ pub(crate) fn ambiguous(path: &str, name: &str) -> Error {
 fn known_above<'a>(schema: &Schema, path: &'a str) -> Option<(&'a str, Vec<String>)> {
     path.rmatch_indices('.').find_map(|(dot, _)| {
         let above = &path[..dot];
-        let (column, pick) = match_struct(schema.fields(), above)?;
+        let (column, pick) = Named::new(schema.fields()).find(above)?;
         let field = schema.fields().get(column)?;
         let mut names = Vec::new();
         paths(&prune(field, &pick), "", &mut names);

@@ -87,8 +87,9 @@ impl GroupDecoder<'_> {
         }
         for root in self.roots(leaves) {
             let range = self.file.leaves(root);
-            let own: Vec<usize> = leaves.iter().copied().filter(|leaf| range.contains(leaf)).collect();
-            if pages.each_decoded(&own, |_| Ok(())).is_err() {
+            let at = |leaf: usize| leaves.partition_point(|known| *known < leaf);
+            let own = leaves.get(at(range.start)..at(range.end)).unwrap_or_default();
+            if pages.each_decoded(own, |_| Ok(())).is_err() {
                 return error.with_column(self.file.arrow_schema().field(root).name());
             }
         }
