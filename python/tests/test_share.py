@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 import rowdex
 
+from .conftest import ROWS
+
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux only")
 
 PROGRAM = pathlib.Path(__file__).with_name("share_program.py")
@@ -427,9 +429,18 @@ def test_arguments_that_make_no_sense_are_refused(index: str) -> None:
         rowdex.Share(on_death="restart")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a name of a Share with a NUL"):
         rowdex.Share(name="a\0b")
-    refused(rowdex.Error, "no launcher has named the job", share=rowdex.Share(ranks=2))
-    refused(rowdex.Error, "how many ranks share this machine is not known", share=rowdex.Share(job="x"))
+    refused(rowdex.Error, "no launcher has named the job.*give `job` of the share", share=rowdex.Share(ranks=2))
+    refused(
+        rowdex.Error, "how many ranks share this machine is not known.*give `ranks`", share=rowdex.Share(job="x")
+    )
     refused(rowdex.Error, "3 ranks on this machine of 2 in all", share=rowdex.Share(job="x", ranks=3))
+
+
+def test_a_rank_alone_needs_no_launcher_to_share(index: str) -> None:
+    with rowdex.Loader(
+        rowdex.Dataset(index), batch_size=8, num_replicas=1, rank=0, share="machine", output="python"
+    ) as loader:
+        assert sorted(row for batch in loader for row in batch["id"]) == list(range(ROWS))
 
 
 def test_one_rank_alone_has_a_state_and_stats_as_without(index: str) -> None:

@@ -37,7 +37,8 @@ pub(super) enum IndexBytes {
 impl IndexBytes {
     /// The bytes of a local file. Errors do not name it.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let (file, length) = fs::regular(path, "the index", ErrorKind::InvalidIndex)?;
+        let opened = fs::regular(path, "the index", ErrorKind::InvalidIndex);
+        let (file, length) = opened.map_err(|error| if path.exists() { error } else { not_there(path, error) })?;
         Ok(Self::File { file: Arc::new(file), range: 0..length })
     }
 
@@ -110,6 +111,14 @@ impl IndexBytes {
             at = end;
         }
         Ok(())
+    }
+}
+
+/// Whoever names an index in another folder may mean the one of that name where the process runs.
+fn not_there(path: &Path, error: Error) -> Error {
+    match path.file_name().map(Path::new).filter(|name| name.is_file()) {
+        Some(name) => error.with_hint(format!("there is `{}` in the current folder: open that", name.display())),
+        None => error.with_hint("check the path, or build the index first"),
     }
 }
 

@@ -388,6 +388,7 @@ fn an_error_names_the_index_file_and_what_to_do() {
     let missing = dir.path().join("missing.rdx");
     let error = Index::open(&missing).unwrap_err();
     assert_eq!((error.kind(), error.file()), (ErrorKind::NotFound, missing.to_str()));
+    assert_eq!(error.hint(), Some("check the path, or build the index first"));
     assert_eq!(Index::open(dir.path()).unwrap_err().kind(), ErrorKind::InvalidIndex);
 
     let path = dir.path().join("bad.rdx");

@@ -57,7 +57,7 @@ pub fn counted(projection: &Projection) -> Result<(Counted, String)> {
 
 fn refused(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message.into())
-        .with_hint("name a column of lists or of integers; other lengths are given beside the data")
+        .with_hint("name a column of lists or of integers, or note the lengths that a tokenizer found (`given`)")
 }
 
 fn is_list(data_type: &DataType) -> bool {
@@ -287,6 +287,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn texts_are_measured_by_lengths_that_are_given() {
+        let schema = arrow::datatypes::Schema::new(vec![Field::new("text", DataType::Utf8, false)]);
+        let error = counted(&Projection::columns(&schema.into(), &["text"]).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("of type Utf8") && error.to_string().contains("`given`"), "{error}");
     }
 
     #[test]

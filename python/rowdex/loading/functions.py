@@ -20,6 +20,7 @@ from ..transforms import Image, Pad
 Function = Callable[[Any], Any]
 _Error = TypeVar("_Error", bound=Exception)
 _NAMED_ROWS = 8
+_BATCH_FAILED = "its __cause__ has the line that failed, and row_ids are the rows of the batch"
 _TEXTS = ("u", "U", "z", "Z", "vu", "vz")
 
 
@@ -152,9 +153,9 @@ class Transforms:
             named = ", ".join(map(str, ids[:_NAMED_ROWS])) + (", …" if len(ids) > _NAMED_ROWS else "")
             found = TransformError(
                 f"a function of the loader failed for the batch of {step}, row ids {named}: {_told(error)}; "
-                "decode= names the row that fails",
+                f"{_BATCH_FAILED}",
                 row_ids=ids,
-                hint="decode= names the row that fails",
+                hint=_BATCH_FAILED,
             )
         found.epoch, found.step = batch.epoch, batch.step
         found.__cause__ = cause

@@ -282,8 +282,9 @@ def test_a_value_that_cannot_be_decoded_is_an_error_that_names_row_file_and_row_
 
 def test_a_function_of_batches_that_fails_is_an_error_that_names_the_rows(dataset: Any) -> None:
     loader = loader_of(dataset, shuffle=False, map=[lambda batch: batch, lambda batch: batch["nothing"]])
-    with pytest.raises(rowdex.TransformError, match="epoch 0, step 0, row ids 0, 1, 2, 3, 4, 5, 6, 7, …: KeyError"):
+    with pytest.raises(rowdex.TransformError, match="epoch 0, step 0, row ids 0, 1, 2, 3, 4, 5, 6, 7, …: KeyError") as caught:
         list(loader)
+    assert caught.value.hint and "__cause__" in caught.value.hint and isinstance(caught.value.__cause__, KeyError)
     stopping = loader_of(dataset, map=lambda batch: next(iter([])))
     with pytest.raises(rowdex.TransformError, match="StopIteration"):
         list(stopping)

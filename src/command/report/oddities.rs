@@ -96,7 +96,7 @@ fn footers(facts: &Facts, columns: &Columns, add: &mut impl FnMut(String, &str))
     if let Some(widest) = columns.columns.first().filter(|column| WIDE.contains(&part(column))) {
         add(
             format!("{} takes {:.0} % of the bytes", widest.name, part(widest) * 100.0),
-            "leave it out (columns=) where training does not need it",
+            "nothing, if it is what training needs; else leave it out (columns=)",
         );
     }
 }

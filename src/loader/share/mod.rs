@@ -138,6 +138,7 @@ impl Share {
                 "give one sampler, of any rank: each rank has a loader of its own, and these share a reader",
             ));
         };
+        let sampler_is_whole = sampler.part_of().is_none();
         // Workers are told apart when they meet.
         let (workers, sampler) = match sampler.part_of() {
             Some(part) => (part.workers.to_string(), &part.rank),
@@ -149,7 +150,8 @@ impl Share {
         }
         let shard = sampler.shard();
         let ranks = self.ranks_here(shard)?;
-        let address = self.address()?;
+        let is_alone = shard.world_size() == 1 && sampler_is_whole && !is_server;
+        let address = self.address(is_alone)?;
         let number =
             |number: Option<usize>| number.map_or_else(|| "the default".to_owned(), |number| number.to_string());
         let (said, given, fails) = (true, options.given, self.fails.unwrap_or(false));
@@ -190,13 +192,15 @@ impl Share {
     /// How many ranks are on this machine.
     fn ranks_here(&self, shard: Shard) -> Result<u32> {
         let launch = || Launch::from_env().ok()?.local_world_size;
-        let ranks = self.ranks.or_else(launch).ok_or_else(|| {
-            invalid("how many ranks share this machine is not known")
-                .with_hint("start them with torchrun or mpirun, or give the number of ranks on this machine")
+        // A rank that is the only one is alone on its machine.
+        let only = || (shard.world_size() == 1).then_some(1);
+        let ranks = self.ranks.or_else(launch).or_else(only).ok_or_else(|| {
+            invalid("`share`: how many ranks share this machine is not known")
+                .with_hint("start them with torchrun or mpirun, or give `ranks` of the share")
         })?;
         if ranks == 0 || ranks > shard.world_size() {
             let message = format!("{ranks} ranks on this machine of {} in all", shard.world_size());
-            return Err(invalid(message).with_hint("give the number of ranks on this machine"));
+            return Err(invalid(message).with_hint("give `ranks` of the share as it is"));
         }
         Ok(ranks)
     }
@@ -217,17 +221,21 @@ impl Share {
     }
 
     #[cfg(target_os = "linux")]
-    fn address(&self) -> Result<String> {
+    fn address(&self, is_alone: bool) -> Result<String> {
         let lookup = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
-        let job = self.job.clone().or_else(|| rowdex_share::job_of_launcher(lookup)).ok_or_else(|| {
-            invalid("the loaders of this machine cannot meet: no launcher has named the job")
-                .with_hint("start the ranks with torchrun, srun or mpirun, or give the job a name")
+        let job = self.job.clone().or_else(|| rowdex_share::job_of_launcher(lookup));
+        // Whoever has nobody to meet needs no name that others know.
+        let own = || is_alone.then(|| format!("process {}", std::process::id()));
+        let job = job.or_else(own).ok_or_else(|| {
+            invalid("`share`: the loaders of this machine cannot meet: no launcher has named the job").with_hint(
+                "start the ranks with torchrun, srun or mpirun, give `job` of the share, or leave `share` out",
+            )
         })?;
         Ok(rowdex_share::address(rustix::process::getuid().as_raw(), &job, &self.name))
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn address(&self) -> Result<String> {
+    fn address(&self, _is_alone: bool) -> Result<String> {
         Err(invalid("ranks share a reader on Linux only").with_hint("leave it out: each rank then reads for itself"))
     }
 }

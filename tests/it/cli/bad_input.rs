@@ -129,6 +129,13 @@ fn renames_that_cannot_be_are_refused_in_one_line() {
 }
 
 #[test]
+fn an_index_that_is_here_and_not_there_is_named() {
+    let place = Place::with_index();
+    refused(&place, "info data/train.rdx", &["data/train.rdx", "there is `train.rdx` in the current folder"]);
+    refused(&place, "info nothing.rdx", &["nothing.rdx", "check the path, or build the index first"]);
+}
+
+#[test]
 fn files_that_vanished_or_changed_are_noticed() {
     let commands = ["get train.rdx 0", "epoch train.rdx", "verify train.rdx", "verify train.rdx --level deep"];
     let again = "build the index again";

@@ -119,7 +119,8 @@ impl Index {
             false => format!("the index has no lengths of this name, but of {}", known.join(", ")),
         };
         let error = Error::new(ErrorKind::InvalidArgument, message).with_column(name);
-        Err(self.name(error).with_remedies("note them ({})", &[Remedy::Lengths]))
+        let hint = "note them ({}): of a column of lists or of integers, or those that a tokenizer found (`given`)";
+        Err(self.name(error).with_remedies(hint, &[Remedy::Lengths]))
     }
 
     fn lengths_section(&self) -> Result<Option<&Arc<LengthsSection>>> {

@@ -70,7 +70,8 @@ fn lengths_are_read_back_by_name_and_nothing_else_of_the_index_changes() {
     let error = index.lengths("words").unwrap_err();
     assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some("words")));
     assert!(error.to_string().contains("n_chars, tokens"), "{error}");
-    assert!(plain.lengths("tokens").unwrap_err().to_string().contains("has no lengths"));
+    let said = plain.lengths("tokens").unwrap_err().to_string();
+    assert!(said.contains("has no lengths") && said.contains("`given`"), "{said}");
 }
 
 #[test]

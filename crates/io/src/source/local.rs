@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 
-use super::{FileStat, Source, changed, read_coalesced, short_read};
+use super::{FileStat, Source, VANISHED, changed, read_coalesced, short_read};
 use crate::fs::{self, OpenFiles};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -167,12 +167,9 @@ fn open_regular(path: &Path) -> Result<File> {
 
 fn cannot_open(error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::new(ErrorKind::NotFound, "there is no such file below the root").with_source(error).with_hint(
-                "it vanished since the index was built, or the root is another one: restore it, name the root, or \
-                 build the index again",
-            )
-        }
+        io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "there is no such file below the root")
+            .with_source(error)
+            .with_hint(VANISHED),
         _ => fs::error("cannot open", error),
     }
 }

@@ -103,6 +103,10 @@ pub fn open(place: Place, options: &StoreOptions) -> Result<Arc<dyn Source>> {
     })
 }
 
+/// What to do about a file that an index has and its root does not.
+const VANISHED: &str = "it vanished since the index was built, or the root is another one: restore it, name the root, \
+                        or build the index again";
+
 /// Random access to files by `/`-separated paths below one root.
 ///
 /// Implementations are shared by many threads. They hold nothing between two calls that a read could disturb, such as

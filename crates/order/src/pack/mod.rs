@@ -27,7 +27,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// order of the epoch and the lengths: *packs v1*, which `docs/sequences.md` specifies and which never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pack {
-    /// Tokens of a pack.
+    /// Tokens of a pack: at most [`MAX_UNITS`](Self::MAX_UNITS) times [`multiple`](Self::multiple), 4,194,304 of 1.
     pub capacity: u64,
     /// What becomes of rows that are longer than a pack can hold.
     pub overflow: Overflow,

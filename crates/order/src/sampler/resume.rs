@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::recent::Recent;
 use super::{DistributedSampler, Rest, Rotation, State, after};
-use crate::{Order, Rotated};
+use crate::{Order, OrderKind, Rotated};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// An epoch of which a part was served before this sampler existed.
@@ -82,8 +82,16 @@ impl DistributedSampler {
             self.orders.name(),
             self.orders.len(),
         );
-        Err(Error::new(ErrorKind::StateMismatch, message).with_hint(
-            "use the dataset, order and seed that the state was saved with; with a contiguous partition, as many ranks",
-        ))
+        let hint = match self.orders.outline().kind {
+            OrderKind::Mixed => {
+                "use the datasets, proportions, size and seed that the state was saved with; to change the mixture, \
+                 leave the state out and set the epoch to begin with"
+            }
+            _ => {
+                "use the dataset, order and seed that the state was saved with; with a contiguous partition, as many \
+                 ranks"
+            }
+        };
+        Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint))
     }
 }

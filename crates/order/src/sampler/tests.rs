@@ -12,7 +12,10 @@ use proptest::prelude::*;
 
 use self::plans::Cut;
 use super::*;
-use crate::{Blocks, Contiguous, EpochOrder, Explicit, Global, Lengths, MAX_LEN, Pack, Sequential, Torch, conformance};
+use crate::{
+    Blocks, Contiguous, EpochOrder, Explicit, Global, Lengths, MAX_LEN, Mixed, MixedPart, Pack, Sequential, Torch,
+    conformance,
+};
 
 /// A given list in every epoch, in which rows may be missing or repeated.
 #[derive(Debug)]
@@ -652,6 +655,18 @@ fn a_state_that_can_not_be_resumed_leaves_the_sampler_as_it_is() {
     assert!(message.contains("0000000000000abc") && message.contains(&format!("{:016x}", state.fingerprint)));
     sampler.resume(&State { consumed: 100, epoch: 4, ..state }).unwrap();
     assert_eq!((sampler.epoch(), sampler.len()), (5, 50));
+}
+
+#[test]
+fn a_changed_mixture_is_refused_with_a_way_on() {
+    let sampler = |proportion| {
+        let part = |proportion| MixedPart::new(global(50), 50, proportion);
+        let mixed = Mixed::new([part(1.0), part(proportion)], 100, 0).unwrap();
+        DistributedSampler::new(Arc::new(mixed), Shard::new(0, 1).unwrap(), 10).unwrap()
+    };
+    let error = sampler(2.0).resume(&sampler(1.0).state_after(0, 3).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StateMismatch);
+    assert!(error.hint().unwrap().contains("leave the state out and set the epoch"), "{error}");
 }
 
 #[test]

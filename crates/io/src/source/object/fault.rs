@@ -75,10 +75,7 @@ impl Fault {
                     .hint("check its name, and the endpoint that the environment sets")
             }
             (Store::NotFound { .. }, _) | (_, Some(404 | 410)) => {
-                lasting(ErrorKind::NotFound, "there is no such file in the store").hint(
-                    "it vanished since the index was built, or the root is another one: restore it, name the root, \
-                     or build the index again",
-                )
+                lasting(ErrorKind::NotFound, "there is no such file in the store")
             }
             (Store::AlreadyExists { .. }, _) => {
                 Self::new(Sort::Exists, ErrorKind::AlreadyExists, said("it exists already"))

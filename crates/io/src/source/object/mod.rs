@@ -31,7 +31,7 @@ use bytes::{Bytes, BytesMut};
 use self::client::{Client, Part};
 pub use self::writer::ObjectWriter;
 use super::place::{Place, Url};
-use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, UploadOptions, cut, short_read};
+use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, UploadOptions, VANISHED, cut, short_read};
 use rowdex_base::buffers::Buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -105,9 +105,16 @@ impl ObjectSource {
         }
     }
 
-    /// What errors call the file: the root's own URL if it is the root.
-    fn name(&self, path: &str) -> String {
-        if path.is_empty() { self.root.to_string() } else { path.to_owned() }
+    /// An error names the file: the root's own URL if it is the root. What is not below the root was there when it was
+    /// listed; the root itself was only named.
+    fn located(&self, path: &str, error: Error) -> Error {
+        let is_missing = error.kind() == ErrorKind::NotFound;
+        let error = error.with_file(if path.is_empty() { self.root.to_string() } else { path.to_owned() });
+        match (is_missing, path) {
+            (true, "") => error.with_hint("check the address"),
+            (true, _) => error.with_hint(VANISHED),
+            (false, _) => error,
+        }
     }
 
     /// Keys and stats of all objects below the root.
@@ -133,8 +140,8 @@ impl ObjectSource {
     /// All of an object; of the one that the root names, if the path is empty.
     #[doc(hidden)]
     pub fn get_whole(&self, path: &str) -> Result<Bytes> {
-        let whole = self.client()?.end(self.key(path), None, None).map_err(|error| error.with_file(self.url(path)));
-        Ok(whole?.1)
+        let whole = self.client()?.end(self.key(path), None, None);
+        Ok(whole.map_err(|error| self.located("", error.with_file(self.url(path))))?.1)
     }
 
     /// Writes an object, whole or not at all; the one that the root names, if the path is empty.
@@ -208,20 +215,20 @@ impl Source for ObjectSource {
 
     fn stat(&self, path: &str) -> Result<FileStat> {
         let stat = || self.client()?.stat(self.key(path));
-        stat().map_err(|error: Error| error.with_file(self.name(path)))
+        stat().map_err(|error| self.located(path, error))
     }
 
     fn end(&self, path: &str, length: u64, expected: Option<&FileStat>) -> Result<(FileStat, Bytes)> {
         let end = || self.client()?.end(self.key(path), Some(length), expected.cloned());
-        end().map_err(|error: Error| error.with_file(self.name(path)))
+        end().map_err(|error| self.located(path, error))
     }
 
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.start(path, None, ranges).and_then(Pending::wait).map_err(|error| error.with_file(path))
+        self.start(path, None, ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
     }
 
     fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.start(path, Some(stat), ranges).and_then(Pending::wait).map_err(|error| error.with_file(path))
+        self.start(path, Some(stat), ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
     }
 
     fn begin(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {

@@ -37,6 +37,44 @@ fn gaps_that_are_permitted_are_read_over_however_many() {
     assert_eq!(join(&[mib(0, 50), mib(51, 100), mib(102, 103)], 1 << 20), [mib(0, 100), mib(102, 103)]);
 }
 
+/// Answers every request with 404, at this address.
+fn empty_server() -> String {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    format!("http://{address}/data")
+}
+
+#[test]
+fn a_mistyped_address_did_not_vanish() {
+    let url = empty_server();
+    let source = ObjectSource::new(&url, &StoreOptions::default()).unwrap();
+    let stat = FileStat { size: 1, ..FileStat::default() };
+    let named = [source.get_whole("").unwrap_err(), source.stat("").unwrap_err()];
+    for error in named {
+        assert_eq!((error.kind(), error.file()), (ErrorKind::NotFound, Some(url.as_str())));
+        assert_eq!(error.hint(), Some("check the address"));
+    }
+    let listed = [
+        source.stat("a").unwrap_err(),
+        source.end("a", 1, None).unwrap_err(),
+        source.read("a", &[0..1]).unwrap_err(),
+        source.read_unchanged("a", &stat, &[0..1]).unwrap_err(),
+    ];
+    for error in listed {
+        assert_eq!((error.kind(), error.file()), (ErrorKind::NotFound, Some("a")));
+        assert!(error.to_string().contains("vanished since the index was built"), "{error}");
+    }
+}
+
 #[test]
 fn requests_are_foretold_by_the_rule_that_makes_them() {
     let source = ObjectSource::new("s3://bucket", &StoreOptions::default().with_gap(100)).unwrap();
