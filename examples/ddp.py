@@ -1,4 +1,5 @@
-"""A DDP training job on Parquet files, with a checkpoint in the middle of an epoch.
+"""A DDP training job on Parquet files, with a checkpoint in the middle of each epoch, which it begins with if there is
+one, on any number of ranks.
 
     torchrun --nproc-per-node 4 examples/ddp.py train.rdx
     torchrun --nproc-per-node 4 examples/ddp.py train.rdx --share
@@ -38,16 +39,27 @@ def train(index: str, folder: pathlib.Path, share: bool) -> None:
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2)))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 
-    for epoch in range(EPOCHS):
-        for step, batch in enumerate(loader):
+    saved = folder / "checkpoint.pt"
+    if saved.exists():
+        checkpoint = torch.load(saved, weights_only=True)
+        model.module.load_state_dict(checkpoint["model"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        loader.load_state_dict(checkpoint["loader"])
+
+    for epoch in range(loader.epoch, EPOCHS):
+        for step, batch in enumerate(loader, len(loader) - loader.steps_left):
             loss = nn.functional.cross_entropy(model(batch["features"]), batch["label"])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             if step == len(loader) // 2 and rank == 0:
                 # The same on every rank, so one saves it. Another number of ranks may go on from it.
-                checkpoint = {"model": model.module.state_dict(), "loader": loader.state_dict()}
-                torch.save(checkpoint, folder / "checkpoint.pt")
+                checkpoint = {
+                    "model": model.module.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "loader": loader.state_dict(),
+                }
+                torch.save(checkpoint, saved)
         steps = torch.tensor([step + 1])
         dist.all_reduce(steps)
         if rank == 0:
@@ -57,10 +69,9 @@ def train(index: str, folder: pathlib.Path, share: bool) -> None:
             )
 
     dist.barrier()
-    checkpoint = torch.load(folder / "checkpoint.pt", weights_only=True)
-    loader.load_state_dict(checkpoint["loader"])
+    loader.load_state_dict(torch.load(saved, weights_only=True)["loader"])
     if rank == 0:
-        print(f"a run that goes on from the checkpoint has {len(loader)} steps left in epoch {loader.epoch}")
+        print(f"a run that goes on from the checkpoint has {loader.steps_left} steps left in epoch {loader.epoch}")
     dist.destroy_process_group()
 
 

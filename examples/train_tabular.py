@@ -46,7 +46,7 @@ def main(index: str) -> None:
     loader = DataLoader(dataset, batch_sampler=batches, num_workers=2, persistent_workers=True)
     model = Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for epoch in range(EPOCHS):
+    for epoch in range(batches.sampler.epoch, EPOCHS):
         total = 0.0
         for batch in loader:
             loss = nn.functional.binary_cross_entropy_with_logits(model(batch), batch["bought"].values.float())

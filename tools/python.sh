@@ -31,6 +31,5 @@ cd tests
 
 if [ "$torch" != no ]; then
   cd "$here/examples"
-  "$python" ddp.py
   "$python" train_tabular.py
 fi

@@ -75,7 +75,7 @@ rowdex.Loader(dataset, batch_size=256, seed=42, memory="1MiB", num_replicas=1, r
 torch.manual_seed(0)
 model = torch.nn.Linear(3, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for epoch in range(2):
+for epoch in range(loader.epoch, 2):
     for batch in loader:
         loss = torch.nn.functional.cross_entropy(model(batch["x"]), batch["y"])
         optimizer.zero_grad()

@@ -75,7 +75,7 @@ batch["image"].shape, batch["image"].dtype, batch["label"][:8]
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(48, 2))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-for epoch in range(4):
+for epoch in range(loader.epoch, 4):
     for batch in loader:
         loss = torch.nn.functional.cross_entropy(model(batch["image"]), batch["label"])
         optimizer.zero_grad()

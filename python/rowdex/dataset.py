@@ -393,7 +393,10 @@ class Dataset:
 
         Args:
             rows: Row ids: a range, a list or another sequence of integers, or an array of integers or booleans of one
-                dimension.
+                dimension. Negative ids count from the end: -1 is the last row.
+
+        Raises:
+            OutOfRangeError: for ids that no row has.
         """
         ids = self._row_ids(rows)
         pointer = self._pointer

@@ -53,7 +53,7 @@ class Loader:
     are, also after a resume::
 
         loader = rowdex.Loader(dataset, batch_size=256, seed=42, memory=4 << 30)
-        for epoch in range(10):
+        for epoch in range(loader.epoch, 10):     # after load_state_dict, the epochs that are left
             for batch in loader:          # a dict of tensors
                 step(batch["features"], batch["label"])
 
@@ -365,7 +365,9 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the batch that comes next."""
+        """The epoch of the batch that comes next: that of a state that was loaded, and after the last batch of an epoch
+        the following one. So ``range(loader.epoch, epochs)`` is what is left of a run.
+        """
         return int(self._info().epoch)
 
     def set_epoch(self, epoch: int) -> None:

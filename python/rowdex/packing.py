@@ -23,7 +23,7 @@ class Pack:
 
     Args:
         lengths: The name that the lengths are noted by, mostly the column of tokens.
-        capacity: Tokens of a pack.
+        capacity: Tokens of a pack: at most 4,194,304 times ``multiple``.
         overflow: Rows that are longer than a pack can hold: ``"split"`` into pieces, ``"truncate"``, ``"drop"``, or
             ``"error"``.
         algorithm: ``"bfd"``, best-fit decreasing, which cuts no row that fits a pack; or ``"concat"``: row after row,

@@ -70,6 +70,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
+@pytest.fixture()
+def as_a_newcomer(folder: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    """An empty folder but for ``data/``, and ``train.rdx``, as ``rowdex build data/ -o train.rdx`` makes it."""
+    (tmp_path / "data").mkdir()
+    for file in folder.glob("*.parquet"):
+        (tmp_path / "data" / file.name).symlink_to(file)
+    rowdex.build(tmp_path / "data", tmp_path / "train.rdx")
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def index(folder: pathlib.Path) -> str:
     return str(folder / "train.rdx")

@@ -6,6 +6,8 @@ import collections
 import json
 import os
 import pathlib
+import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import ROWS
+from .conftest import REPOSITORY, ROWS
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -113,3 +115,22 @@ def test_replicas_get_the_same_global_batch(index: str, tmp_path: pathlib.Path) 
     assert not job.hung and job.code == 0, job.errors
     steps = [job.steps(rank) for rank in range(4)]
     assert steps[0] == steps[1] and steps[2] == steps[3] and steps[0] != steps[2]
+
+
+def test_the_example_goes_on_from_its_checkpoint(tmp_path: pathlib.Path) -> None:
+    example = REPOSITORY / "examples/ddp.py"
+    index = runpy.run_path(str(example))["example"](tmp_path)
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+
+    def run(ranks: int) -> list[str]:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+        done = subprocess.run(
+            [*command, example, index], capture_output=True, text=True, timeout=WATCHDOG, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return [re.sub(", loss.*", "", line) for line in done.stdout.splitlines()]
+
+    # 6,003 rows in batches of 64.
+    left = "a run that goes on from the checkpoint has 23 steps left in epoch 1"
+    assert run(2) == [f"epoch {epoch}: 47 steps on each of 2 ranks" for epoch in range(2)] + [left]
+    assert run(2) == ["epoch 1: 47 steps on each of 2 ranks", left]

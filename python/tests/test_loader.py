@@ -245,6 +245,26 @@ def test_a_loader_goes_on_from_its_state_anywhere(dataset: Any) -> None:
         assert found + ids(other) + (ids(other) if steps < 32 else []) == whole
 
 
+@pytest.mark.parametrize("done", [0, 3, 20, 21, 25, 41])
+def test_the_epochs_from_that_of_the_next_batch_are_what_is_left(dataset: Any, done: int) -> None:
+    # 21 steps an epoch, and two epochs: a state before the first batch, in mid-epoch and at an epoch's ends.
+    def loader() -> rowdex.Loader:
+        return rowdex.Loader(dataset, batch_size=50, seed=3, num_replicas=1, rank=0, output="arrow")
+
+    first = loader()
+    states = [first.state_dict()]
+    whole: list[Any] = []
+    for _ in range(first.epoch, 2):
+        for batch in first:
+            whole.append(batch.row_ids)
+            states.append(first.state_dict())
+    assert len(whole) == 42
+    again = loader()
+    again.load_state_dict(states[done])
+    assert again.epoch == done // 21
+    assert [batch.row_ids for _ in range(again.epoch, 2) for batch in again] == whole[done:]
+
+
 def test_leaving_an_epoch_drops_its_rest(dataset: Any) -> None:
     loader = loader_of(dataset)
     expected = [ids(loader) for _ in range(2)]

@@ -103,6 +103,12 @@ def test_the_wheel_has_library_header_and_command() -> None:
     assert done.stdout.split() == ["rowdex", rowdex.__version__]
 
 
+def test_the_c_library_has_the_features_of_the_wheel() -> None:
+    script, build = (REPOSITORY / "tools/install.sh").read_text(), (REPOSITORY / "python/hatch_build.py").read_text()
+    (own,), (wheels,) = re.findall("--features ([a-z,-]+)}", script), re.findall('"--features", "([a-z,-]+)"', build)
+    assert {*own.split(",")} == {*wheels.split(","), "object-store"}
+
+
 def readme_example() -> str:
     programs = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.S)
     assert len(programs) == 1

@@ -440,7 +440,7 @@ def test_a_pickled_dataset_and_a_step_are_small(torch_dataset: Any) -> None:
     assert len(pickle.dumps(step)) < 500
 
 
-def test_the_training_loops_of_the_manual_run_as_they_are_written(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_the_training_loops_of_the_manual_run_as_they_are_written(as_a_newcomer: pathlib.Path) -> None:
     text = (REPOSITORY / "docs/python.md").read_text()
     programs = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "import torch" in block]
     assert len(programs) >= 2
@@ -452,17 +452,14 @@ def test_the_training_loops_of_the_manual_run_as_they_are_written(folder: pathli
         "MASTER_ADDR": "localhost",
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    for number, program in enumerate(programs):
-        where = tmp_path / str(number)
-        where.mkdir()
-        (where / "data").symlink_to(folder)
+    for program in programs:
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = str(free.getsockname()[1])
         command = [sys.executable, "-c", program]
         done = subprocess.run(
             command,
-            cwd=where,
+            cwd=as_a_newcomer,
             capture_output=True,
             text=True,
             timeout=WATCHDOG,
@@ -471,11 +468,10 @@ def test_the_training_loops_of_the_manual_run_as_they_are_written(folder: pathli
         assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
-def test_three_ranks_validate_every_row_once_as_the_manual_shows(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_three_ranks_validate_every_row_once_as_the_manual_shows(as_a_newcomer: pathlib.Path) -> None:
     text = (REPOSITORY / "docs/python.md").read_text().partition("## Validation")[2]
     program = re.search(r"```python\n(.*?)```", text, re.S)
     assert program is not None
-    (tmp_path / "data").symlink_to(folder)
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
@@ -484,7 +480,7 @@ def test_three_ranks_validate_every_row_once_as_the_manual_shows(folder: pathlib
     command = [sys.executable, "-c", program[1].replace("256", "64")]
     ranks = [
         subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            command, cwd=as_a_newcomer, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**environment, "WORLD_SIZE": "3", "RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
         for rank in range(3)

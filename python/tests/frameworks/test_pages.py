@@ -10,6 +10,8 @@ import shlex
 import shutil
 import subprocess
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 
@@ -43,13 +45,10 @@ def test_the_programs_of_a_page_run_as_they_are_shown(
     monkeypatch.chdir(tmp_path)
     # Threads of PyTorch that wait for each other take minutes on a machine that is busy.
     torch.set_num_threads(1)
-    # A page that makes no data of its own speaks of data/, and of an index of it.
+    text = (REPOSITORY / "docs" / page).read_text()
+    # A page that makes no data of its own speaks of data/. Its index it makes itself.
     if page != "first-training.md":
         shutil.copytree(unequal, "data", ignore=shutil.ignore_patterns("*.rdx"))
-        if page != "concepts/index-file.md":
-            rowdex.build("data", "train.rdx")
-            rowdex.build("data", "data/train.rdx")
-    text = (REPOSITORY / "docs" / page).read_text()
     names: dict[str, object] = {"__name__": "__main__"}
     blocks = BLOCK.findall(text)
     assert blocks
@@ -59,6 +58,33 @@ def test_the_programs_of_a_page_run_as_they_are_shown(
         else:
             for line in block.splitlines():
                 run(line)
+
+
+@pytest.mark.skipif(not COMMAND, reason="there is no rowdex command: ROWDEX_COMMAND names it")
+def test_the_commands_of_the_readme_run_as_they_are_shown(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = range(10_000)
+    table = {"id": ids, "label": [i % 5 for i in ids], "class": [i % 3 for i in ids]}
+    table |= {"text": ["x" * (i % 400) for i in ids], "lang": ["en" if i % 2 else "de" for i in ids]}
+    rows = pa.table(table | {"tokens": [[i] * (i % 9) for i in ids]})
+    for folder in ("data", "copy"):
+        pathlib.Path(folder).mkdir()
+        pq.write_table(rows, f"{folder}/a.parquet", row_group_size=1000)
+    # What its other programs leave: a list of rows by DuckDB, and a checkpoint.
+    pq.write_table(pa.table({"filename": ["data/a.parquet"] * 9, "file_row_number": range(9)}), "long.parquet")
+    rowdex.build("copy", "copy.rdx")
+    loader = rowdex.Loader(rowdex.Dataset("copy.rdx"), batch_size=1, seed=42, num_replicas=8, rank=0)
+    torch.save({"loader": loader.state_dict()}, "checkpoint.pt")
+    pathlib.Path("copy.rdx").unlink()
+    text = re.sub(r"^duckdb .*?\n(?=rowdex)", "", (REPOSITORY / "README.md").read_text(), flags=re.M | re.S)
+    lines = [line for kind, block in BLOCK.findall(text) if kind == "sh" for line in block.splitlines()]
+    # One waits for the ranks of a job.
+    mine = [line for line in lines if not re.search("://|^rowdex serve", line)]
+    assert len(mine) > 15
+    for line in mine:
+        run(line)
 
 
 NOTEBOOKS = sorted((REPOSITORY / "docs/notebooks").glob("*.py"))
