@@ -30,7 +30,7 @@ def thd(batch, column="tokens"):
 if __name__ == "__main__":
     index, column = sys.argv[1:]
     pack = rowdex.Pack(column, capacity=64, multiple=4)
-    loader = rowdex.Loader(rowdex.Dataset(index, columns=[column]), batch_size=1, pack=pack, seed=42)
+    loader = rowdex.Loader(rowdex.Dataset(index), batch_size=1, pack=pack, seed=42)
     for microbatch in itertools.islice(loader, 3):
         found = thd(microbatch, column)
         print(f"{len(found['tokens'])} places, {len(found['cu_seqlens']) - 1} pieces")

@@ -1138,7 +1138,7 @@ typedef struct rowdex_sequence_options {
   // "flat" (NULL): packs one after the other, as long as each is. "rows": each has as many places as its capacity,
   // of which those behind its pieces are filled up.
   const char *layout;
-  // 1 leaves labels out.
+  // 1 makes no labels where no column has them.
   uint64_t without_labels;
   // The token that each row begins with, one of the extra ones that packs reserve. NULL: none is added.
   const int64_t *bos;
@@ -1201,6 +1201,11 @@ typedef struct rowdex_loader_options {
   // Which column has the tokens of packs: its name, or the path of a field of a struct, as doc.tokens. NULL: the one
   // whose items were counted for the lengths.
   const char *tokens;
+  // The columns with an item for each token, as weights; those called labels, completion_mask and assistant_masks
+  // need no mention. Rows are cut in them as in the tokens. May be NULL.
+  const char *const *with_columns;
+  // How many.
+  size_t num_with_columns;
 } rowdex_loader_options;
 
 // What an epoch of packs comes to on all ranks together; all 0 where rows are served.
@@ -1802,8 +1807,10 @@ rowdex_status rowdex_shuffle(const struct rowdex_dataset *dataset,
 // each piece begins, and where the last one ends; `pack_offsets` (int32): the same of packs, counted in tokens, too;
 // `max_seqlen` (int32, one number): the longest piece; `lengths` (int32): the tokens of each piece, without those that
 // fill it up. For each token `position_ids` (int64), which restart at each piece; `segment_ids` (int32), which number
-// the pieces of a pack from 1, and are 0 where nothing but filling is; and `labels` (int64): the token that follows in
-// the row, or -100. For each piece `row_ids` and `offsets` (int64): which row it is of, and from which token on.
+// the pieces of a pack from 1, and are 0 where nothing but filling is; and `labels` (int64): the label of the token
+// that follows in the row, or -100. That is the token itself, unless a column has labels. For each piece `row_ids` and
+// `offsets` (int64): which row it is of, and from which token on. Other columns with an item for each token come under
+// their names: for each token the item of the one that follows in the row, or 0.
 //
 // Nothing is copied of tokens that nothing is added to.
 rowdex_status rowdex_batch_sequences(const struct rowdex_batch *batch,

@@ -198,7 +198,9 @@ class Batch:
         ``max_seqlen``            ``int``                the length of the longest piece
         ``position_ids``          ``(tokens,)``          int64: restart at each piece
         ``segment_ids``           ``(tokens,)``          int32: number the pieces of a pack from 1; 0 is filling
-        ``labels``                ``(tokens,)``          int64: the token that follows in the row, or -100
+        ``labels``                ``(tokens,)``          int64: the label of the token that follows in the row: what a
+                                                         column of labels has for it, or else the token; or -100
+        columns beside the tokens  ``(tokens,)``          what they have for the token that follows, or 0
         ``lengths``               ``(pieces,)``          int32: tokens of each piece, without filling
         ``row_ids``, ``offsets``  ``(pieces,)``          int64: which row it is of, and from which token on
         ========================  =====================  =========================================================
@@ -206,7 +208,7 @@ class Batch:
         Args:
             layout: ``"flat"``, or ``"rows"`` of as many places as the capacity: what has the shape ``(tokens,)`` then
                 has ``(packs, capacity)``, and there are no ``cu_seqlens``, ``pack_offsets`` and ``max_seqlen``.
-            labels: Whether there are labels.
+            labels: Whether labels are made of the tokens where no column has them.
             bos, eos: Tokens that each row begins and ends with, which packs must have reserved as extra ones. A row
                 that is cut has them where it begins and where it ends, not where it is cut.
             pad: The token that fills up.
@@ -234,7 +236,7 @@ class Batch:
         if layout == "rows":
             for name in ("cu_seqlens", "pack_offsets", "max_seqlen"):
                 del found[name]
-            for name in (next(iter(found)), "position_ids", "segment_ids", *(["labels"] if labels else [])):
+            for name in found.keys() - {"lengths", "row_ids", "offsets"}:
                 found[name] = found[name].reshape((self.num_packs, -1) if self.num_packs else (0, capacity))
         else:
             found["max_seqlen"] = int(found["max_seqlen"][0])

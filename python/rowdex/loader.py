@@ -97,7 +97,7 @@ class Loader:
             the machine. Each rank gets the same batches as without. All ranks give the same arguments. Linux only.
         tokens: The column that has the tokens of packs, or the path of a field of a struct, ``"doc.tokens"``. Default:
             the one whose items were counted for the lengths. With ``pack=rowdex.Pack(...)`` and ``output="torch"`` or
-            ``"numpy"``, batches have what :meth:`Batch.sequences` gives, and all other columns with a value a piece.
+            ``"numpy"``, batches have what :meth:`Batch.sequences` gives, and the other columns with a value a piece.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
             :class:`DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a short
             last batch, as ``drop_last_batch`` does. What becomes of rows that do not divide among the ranks, ``tail``
@@ -247,7 +247,8 @@ class Loader:
 
     def _loader_options(self) -> native.LoaderOptions:
         memory, threads, read_ahead = self._options
-        return loader_options(memory=memory, threads=threads, read_ahead=read_ahead, **self._more_options)
+        given = {**self._more_options, **_sequences.with_columns(self.spec.pack)}
+        return loader_options(memory=memory, threads=threads, read_ahead=read_ahead, **given)
 
     @property
     def schema(self) -> Schema:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Union
 
 from . import native
 from .native.library import text_bytes, token, whole
+from .schema import column_list
 
 _MOST = {"max_pieces": 2**32, "max_rows": 2**32}
 
@@ -36,10 +37,13 @@ class Pack:
         cost: Deals the packs of a step so that ranks have about as much to do: ``linear * L + quadratic * sum(l * l)``
             of a pack of ``L`` tokens with pieces of ``l``. A model of 7 billion parameters has about ``(24576, 1)``.
         bos, eos: The tokens that a loader puts before each row and after it. They are counted with ``extra``.
-        labels: Whether a loader makes labels.
+        labels: Whether a loader makes labels of the tokens where no column has them.
         layout: What a loader makes of the packs of a batch: ``"flat"``, one after the other, or ``"rows"`` of
             ``capacity`` places each, filled up.
         pad: The token that fills up.
+        with_columns: Columns of lists with an item for each token, such as weights: they are cut as the tokens are, and
+            lie where the labels do. ``labels``, ``completion_mask`` and ``assistant_masks`` beside the tokens need no
+            mention.
     """
 
     lengths: str
@@ -57,6 +61,7 @@ class Pack:
     labels: bool = True
     layout: Literal["flat", "rows"] = "flat"
     pad: int = 0
+    with_columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         _check(self)
@@ -85,7 +90,7 @@ class Budget:
         max_rows: The most rows of a batch.
         block: How many positions of the order are sorted together.
         empty: Rows without tokens: ``"skip"``, or ``"keep"``.
-        cost: As for :class:`Pack`.
+        cost, with_columns: As for :class:`Pack`.
     """
 
     lengths: str
@@ -98,6 +103,7 @@ class Budget:
     block: int = 2**17
     empty: Literal["skip", "keep"] = "skip"
     cost: tuple[int, int] | None = None
+    with_columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         _check(self)
@@ -122,6 +128,7 @@ class Buckets:
         layout: What a loader makes of the tokens of a batch: ``"rows"``, an array of ``batch_size`` rows that are
             filled up to the longest one; ``"flat"``, one after the other; or ``None``, the column as it is.
         bos, eos, labels, pad: As for :class:`Pack`, for these layouts.
+        with_columns: As for :class:`Pack`.
     """
 
     lengths: str
@@ -135,6 +142,7 @@ class Buckets:
     eos: int | None = None
     labels: bool = True
     pad: int = 0
+    with_columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         _check(self)
@@ -176,6 +184,8 @@ def _check(packing: Any) -> None:
         value = getattr(packing, field.name)
         if field.name == "cost":
             _check_cost(value)
+        elif field.name == "with_columns":
+            object.__setattr__(packing, field.name, tuple(column_list(value)))
         elif field.name in ("bos", "eos", "pad") and value is not None:
             object.__setattr__(packing, field.name, token(value, field.name))
         elif "int" in str(field.type) and value is not None:

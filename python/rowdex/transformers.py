@@ -31,6 +31,7 @@ from .frameworks.gathered import in_order
 from .frameworks.packs import causal
 from .loader import Loader
 from .loading.functions import functions
+from .loading.sequences import MASKS, beside
 from .loading.share import Share
 from .order import Explicit
 from .packing import Buckets, Pack
@@ -54,9 +55,11 @@ class TrainerMixin:
 
     With ``rowdex_options={"pack": rowdex.Pack("input_ids", capacity=8192)}`` a batch is ``per_device_train_batch_size``
     packs, of shape ``(1, tokens)``, with ``position_ids`` that restart where a document begins and without an attention
-    mask. A model that does not keep documents apart by that is an error before the first step. Other columns than the
-    packed one are served with ``remove_unused_columns=False``, to ``map``. How many steps training takes is exact,
-    although epochs differ by a few.
+    mask. A model that does not keep documents apart by that is an error before the first step. ``labels`` beside the
+    packed column are those of its tokens, and ``completion_mask`` and ``assistant_masks`` take labels away, the first
+    unless ``completion_only_loss=False``. Columns that the pack names are given to the model, too; others are served
+    with ``remove_unused_columns=False``, to ``map``. How many steps training takes is exact, although epochs differ by
+    a few.
 
     An option of the ``Trainer`` that is not honoured is an error that names it. ``SFTTrainer`` of TRL takes rows as
     they are, with ``dataset_kwargs={"skip_prepare_dataset": True}``, and cuts them to ``max_length``.
@@ -92,7 +95,7 @@ class TrainerMixin:
         # TRL's trainers look at the first row of a datasets.Dataset, and take nothing else.
         kept = {} if kind is None else given.replace(_first_row)
         if kind is not None and kept:
-            _trainer.check_trl(kind, given)
+            _trainer.check_trl(kind, given, masked=all(self._rowdex_masked(data) for data in kept.values()))
         given.make(super().__init__)
         for name, dataset in kept.items():
             setattr(self, name, dataset)
@@ -101,6 +104,17 @@ class TrainerMixin:
         collator = given["data_collator"]
         self._rowdex_collates = collator is not None and collator is not default_data_collator
         self.add_callback(_Place(self))  # type: ignore[attr-defined]
+
+    def _rowdex_masked(self, data: Any) -> bool:
+        """Whether packs of all these datasets are masked by what TRL calls a completion."""
+        parts = [part for part in (data.values() if isinstance(data, dict) else [data]) if isinstance(part, Dataset)]
+        packs = isinstance(self._rowdex_options.get("pack"), Pack)
+        return packs and all("completion_mask" in beside(part.schema.fields, "") for part in parts)
+
+    def _reject_skip_prepare_without_labels(self, *given: Any) -> None:
+        # TRL asks for labels that are made of masks, and packs are masked by the columns themselves.
+        if not isinstance(self._rowdex_options.get("pack"), Pack):
+            super()._reject_skip_prepare_without_labels(*given)  # type: ignore[misc]
 
     def get_train_dataloader(self) -> Any:
         trainer: Any = self
@@ -221,11 +235,18 @@ class TrainerMixin:
                 "max_length=None, or as much"
             )
         column = options.get("tokens") or pack.lengths
+        kept = dataset.column_names
         if args.remove_unused_columns:
-            dataset = dataset.select([column])
+            kept = list(dict.fromkeys([column, *beside(dataset.schema.fields, column), *pack.with_columns]))
+        if getattr(args, "completion_only_loss", None) is False:
+            kept = [name for name in kept if name != "completion_mask"]
+        if kept != dataset.column_names:
+            dataset = dataset.select(kept)
         takes = inspect.signature(trainer.model.forward).parameters.values()
         bounds = any(taken.kind is taken.VAR_KEYWORD or taken.name == "cu_seq_lens_q" for taken in takes)
-        options["map"] = [*functions(options.get("map")), functools.partial(causal, column=column, bounds=bounds)]
+        named = [name for name in pack.with_columns if name not in ("labels", *MASKS)]
+        making = functools.partial(causal, column=column, bounds=bounds, with_columns=named)
+        options["map"] = [*functions(options.get("map")), making]
         self._rowdex_unproven = True
         loader = _accelerate.Loader(dataset, non_blocking=trainer.accelerator.non_blocking, **options)
         return trainer.accelerator.prepare_data_loader(loader)

@@ -25,7 +25,7 @@ pub struct rowdex_sequence_options {
     /// "flat" (NULL): packs one after the other, as long as each is. "rows": each has as many places as its capacity,
     /// of which those behind its pieces are filled up.
     pub layout: *const c_char,
-    /// 1 leaves labels out.
+    /// 1 makes no labels where no column has them.
     pub without_labels: u64,
     /// The token that each row begins with, one of the extra ones that packs reserve. NULL: none is added.
     pub bos: *const i64,
@@ -46,8 +46,10 @@ unsafe impl Versioned for rowdex_sequence_options {}
 /// each piece begins, and where the last one ends; `pack_offsets` (int32): the same of packs, counted in tokens, too;
 /// `max_seqlen` (int32, one number): the longest piece; `lengths` (int32): the tokens of each piece, without those that
 /// fill it up. For each token `position_ids` (int64), which restart at each piece; `segment_ids` (int32), which number
-/// the pieces of a pack from 1, and are 0 where nothing but filling is; and `labels` (int64): the token that follows in
-/// the row, or -100. For each piece `row_ids` and `offsets` (int64): which row it is of, and from which token on.
+/// the pieces of a pack from 1, and are 0 where nothing but filling is; and `labels` (int64): the label of the token
+/// that follows in the row, or -100. That is the token itself, unless a column has labels. For each piece `row_ids` and
+/// `offsets` (int64): which row it is of, and from which token on. Other columns with an item for each token come under
+/// their names: for each token the item of the one that follows in the row, or 0.
 ///
 /// Nothing is copied of tokens that nothing is added to.
 #[unsafe(no_mangle)]
@@ -107,13 +109,17 @@ fn one_row(batch: &Batch, made: Sequences) -> Result<RecordBatch> {
         ("row_ids", Some(Arc::new(rows))),
         ("offsets", Some(Arc::new(offsets))),
     ];
-    if arrays.iter().skip(1).any(|(name, _)| *name == tokens) {
-        return Err(handle::invalid("the column with the tokens has the name of another array")
-            .with_column(tokens)
+    let beside = made.beside.schema();
+    let beside = beside.fields().iter().map(|field| field.name().as_str());
+    let beside: Vec<_> = beside.zip(made.beside.columns().iter().cloned().map(Some)).collect();
+    let named = beside.iter().chain(&arrays[..1]).map(|(name, _)| *name);
+    if let Some(name) = named.into_iter().find(|own| arrays.iter().skip(1).any(|(name, _)| name == own)) {
+        return Err(handle::invalid("a column with the tokens, or an item for each, has the name of another array")
+            .with_column(name)
             .with_hint("rename the column when the index is built"));
     }
     let (mut fields, mut lists): (Vec<Field>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
-    for (name, array) in arrays {
+    for (name, array) in arrays.into_iter().chain(beside) {
         let Some(array) = array else { continue };
         let item = Arc::new(Field::new("item", array.data_type().clone(), false));
         let ends = OffsetBuffer::from_lengths([array.len()]);

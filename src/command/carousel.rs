@@ -31,10 +31,10 @@ pub(crate) struct CarouselArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     read_concurrency: Option<u16>,
 
-    /// With --pack: the column that has the tokens, or the path of a field of a struct, `doc.tokens` [default: the one
-    /// whose items were counted for the lengths].
-    #[arg(long, value_name = "COLUMN", requires = "pack")]
-    tokens: Option<String>,
+    /// With --pack: the column that has the tokens, or the path of a field of a struct, `doc.tokens`, and after it those
+    /// with an item for each token, `tokens,weights` [default: the one whose items were counted for the lengths].
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', requires = "pack")]
+    tokens: Vec<String>,
 
     #[command(flatten)]
     data: DataArgs,
@@ -84,8 +84,8 @@ pub(crate) struct Carousel {
     pub(crate) threads: usize,
     pub(crate) read_concurrency: Option<usize>,
     pub(crate) fault: Fault,
-    /// Which column has the tokens of packs, if that is said.
-    pub(crate) tokens: Option<String>,
+    /// Which column has the tokens of packs, and which have an item for each, if that is said.
+    pub(crate) tokens: Vec<String>,
 }
 
 impl Carousel {
@@ -96,8 +96,8 @@ impl Carousel {
             Some(row_groups) => loader.read_concurrency(row_groups),
             None => loader,
         };
-        match &self.tokens {
-            Some(column) => loader.tokens(column),
+        match self.tokens.split_first() {
+            Some((tokens, beside)) => loader.tokens(tokens).with_columns(beside),
             None => loader,
         }
     }

@@ -80,7 +80,8 @@ pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
         "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
         PLAN.world_size, PLAN.epochs, BATCH.batch_size
     ))?;
-    let carousel = Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail, tokens: None };
+    let carousel =
+        Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail, tokens: Vec::new() };
     let report = epoch::read(&dataset, &PLAN, BATCH, Reading::Carousel(carousel), None, None)?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;

@@ -118,17 +118,17 @@ fn beginnings(units: &Units, claimed: &Claimed) -> Vec<Cursor> {
     cursors
 }
 
-impl Located<'_> {
+impl<'a> Located<'a> {
     /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns these, and the
-    /// labels of rows that have one, by their places in the batch.
-    fn add(&mut self, rows: &[u64], replaced: &mut &[(usize, u64)]) -> Result<Vec<(usize, u64)>> {
+    /// labels of rows that have some, by their places in the batch.
+    fn add(&mut self, rows: &[u64], replaced: &mut &'a [(usize, u64)]) -> Result<Vec<(usize, &'a [u64])>> {
         let (mut labels, mut at) = (Vec::new(), 0);
         while let Some(&asked) = rows.get(at) {
-            let mut row = asked;
-            if let [(place, other), rest @ ..] = *replaced
+            let (mut row, mut other) = (asked, None);
+            if let [(place, replacing), rest @ ..] = *replaced
                 && *place == self.places.len()
             {
-                (row, *replaced) = (*other, rest);
+                (row, other, *replaced) = (*replacing, Some(std::slice::from_ref(replacing)), rest);
             }
             let (unit, _) = self.near.locate(row, self.units).ok_or_else(|| lost(row))?;
             let cursor = self.cursors.get_mut(unit as usize).ok_or_else(|| lost(row))?;
@@ -150,7 +150,7 @@ impl Located<'_> {
             } else {
                 self.places.push(place);
                 let label = piece.label(cursor.row as usize);
-                labels.extend(label.or((row != asked).then_some(row)).map(|label| (at, label)));
+                labels.extend(label.or(other.filter(|_| row != asked)).map(|label| (at, label)));
             }
             cursor.row += count as u32;
             if cursor.row as usize == piece.num_rows() {
@@ -163,8 +163,9 @@ impl Located<'_> {
 }
 
 /// Puts rows in the place of others that are lost, and says which ones.
-fn substitute(rows: &mut [u64], served: &[(usize, u64)]) -> Vec<Substituted> {
-    let replace = |(place, row): &(usize, u64)| {
+fn substitute(rows: &mut [u64], served: &[(usize, &[u64])]) -> Vec<Substituted> {
+    let replace = |(place, row): &(usize, &[u64])| {
+        let row = row.first()?;
         let lost = std::mem::replace(rows.get_mut(*place)?, *row);
         (lost != *row).then_some(Substituted { place: *place, lost })
     };

@@ -50,7 +50,8 @@ impl Batch {
         self.steps.saturating_sub(self.step).saturating_sub(1)
     }
 
-    /// The tokens of the packs as the arrays that a model takes. Pieces are padded to the
+    /// The tokens of the packs as the arrays that a model takes, with their labels and what else lies
+    /// [beside them](super::LoaderBuilder::with_columns). Pieces are padded to the
     /// [multiple](rowdex_order::Pack::multiple) that packs were planned with. No token is copied where nothing is
     /// added. O(tokens).
     ///

@@ -14,6 +14,7 @@ use super::units::Units;
 use super::{Loader, Options};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::DistributedSampler;
+use rowdex_rows::token_columns;
 
 /// Options of a [`Loader`], from [`Loader::builder`].
 #[derive(Debug, Clone)]
@@ -116,6 +117,16 @@ impl LoaderBuilder {
         self
     }
 
+    /// Columns with an item for each token: their rows are cut as those of the tokens are, and
+    /// [`Batch::sequences`](super::Batch::sequences) has them where the labels are. They have lists of numbers, as long
+    /// as the tokens of their rows; others are an error at the first row. Default: none but `labels`, `completion_mask`
+    /// and `assistant_masks`, which are such columns wherever they have lists of integers beside the tokens.
+    #[must_use]
+    pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.with_columns = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Serves the batches of these ranks, too: at every step one after another, the first sampler's first. All together
     /// share the memory, so it goes as far as if there were one rank.
     #[must_use]
@@ -209,11 +220,11 @@ impl LoaderBuilder {
         };
         let groups = in_order.unwrap_or_else(|| Arc::clone(&self.groups));
         let packed = self.samplers.first().and_then(DistributedSampler::packed);
-        let groups = match packed.and_then(|packed| column_of(packed, self.options.tokens.as_deref())) {
-            Some(column) => ListedGroups::of(groups, column),
-            None => groups,
-        };
-        let packing = self.packing(&groups.form())?;
+        let tokens = packed.and_then(|packed| column_of(packed, self.options.tokens.as_deref()));
+        let with = &self.options.with_columns;
+        let columns = tokens.map(|name| token_columns(&groups.form().decoded, name, with)).unwrap_or_default();
+        let groups = ListedGroups::of(groups, &columns);
+        let packing = self.packing(&groups.form(), &columns)?;
         let units = match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
             true => Units::each(groups),
             false => Units::joined(groups, self.options.memory),
@@ -221,13 +232,26 @@ impl LoaderBuilder {
         Ok(Arc::new(units.with_packing(packing)))
     }
 
-    /// What is known of the packs, if samplers have some.
-    fn packing(&self, form: &RowForm) -> Result<Option<Packing>> {
+    /// What is known of the packs, if samplers have some, with an item for each token in these columns.
+    fn packing(&self, form: &RowForm, columns: &[String]) -> Result<Option<Packing>> {
         let Some(sampler) = self.samplers.first() else { return Ok(None) };
+        let given = self.options.tokens.as_ref().or(self.options.with_columns.first());
+        if let Some(name) = given.filter(|_| columns.is_empty()) {
+            let (message, hint) = match sampler.packed() {
+                None => {
+                    ("a column with tokens for a sampler without packs", "leave it out, or make the sampler of packs")
+                }
+                Some(_) => (
+                    "items for each token of packs of which no column has the tokens",
+                    "name the column with the tokens",
+                ),
+            };
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_hint(hint));
+        }
         if sampler.packed().is_some() && self.options.fault != Fault::Fail {
             let message = "packs of which rows that cannot be read are replaced by others, which have other lengths";
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use the policy \"fail\" for faults"));
         }
-        Packing::of(sampler, self.options.tokens.as_deref(), &form.decoded, &form.served)
+        Packing::of(sampler, columns, &form.decoded, &form.served)
     }
 }

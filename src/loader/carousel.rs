@@ -47,7 +47,7 @@ impl DueRows {
     pub(crate) fn with_ids(mut self, mut ids: &[u64]) -> Self {
         for piece in &mut self.pieces {
             let (own, rest) = ids.split_at(piece.num_rows().min(ids.len()));
-            (*piece, ids) = (piece.clone().with_labels(own), rest);
+            (*piece, ids) = (piece.clone().with_labels(own, 1), rest);
         }
         self
     }

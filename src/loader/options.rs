@@ -18,6 +18,8 @@ pub(super) struct Options {
     pub(super) fault: Fault,
     /// The column with the tokens, if it was named.
     pub(super) tokens: Option<String>,
+    /// Columns beside it that were named, with an item for each token.
+    pub(super) with_columns: Vec<String>,
     pub(super) group: Option<Arc<share::Group>>,
 }
 
@@ -40,6 +42,7 @@ impl Default for Options {
             max_wait: None,
             fault: Fault::Fail,
             tokens: None,
+            with_columns: Vec::new(),
             group: None,
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Packing {
     pack: Pack,
     /// By what the length of a row is compared with what was noted, once it is decoded.
     measured: Measured,
-    /// The tokens among the columns that are served.
+    /// The tokens among the columns that are served, and what lies beside them.
     tokens: Option<Arc<Tokens>>,
     /// How many pieces there are for each row that has some; of a whole epoch, about.
     pieces_per_row: f64,
@@ -41,25 +41,19 @@ const ENDS: i64 = i64::MIN;
 const CUT_SHORT: i64 = i64::MIN + 1;
 
 impl Packing {
-    /// What is known of the packs of a sampler, if it has some. The column with the tokens is the one that the lengths
-    /// were counted in, unless another one is `given`.
+    /// What is known of the packs of a sampler, if it has some, of which these columns have the tokens and what lies
+    /// beside them, if any do.
     pub(crate) fn of(
         sampler: &DistributedSampler,
-        given: Option<&str>,
+        columns: &[String],
         decoded: &SchemaRef,
         served: &SchemaRef,
     ) -> Result<Option<Self>> {
-        let Some(packed) = sampler.packed() else {
-            return match given {
-                Some(name) => Err(invalid("a column with tokens for a sampler without packs")
-                    .with_column(name)
-                    .with_hint("leave it out, or make the sampler of packs")),
-                None => Ok(None),
-            };
-        };
-        let (lengths, pack, name) = (packed.lengths(), *packed.pack(), column_of(packed, given));
+        let Some(packed) = sampler.packed() else { return Ok(None) };
+        let lengths = packed.lengths();
+        let pack = *packed.pack();
         let cuts = matches!(pack.overflow, Overflow::Split | Overflow::Truncate) || pack.algorithm == Algorithm::Concat;
-        if name.is_none() && cuts {
+        if columns.is_empty() && cuts {
             let overflow = pack.overflow;
             let message =
                 format!("packs that cut rows ({}, {overflow}), of which no column has the tokens", pack.algorithm);
@@ -67,7 +61,7 @@ impl Packing {
                 "name the column with the tokens, or serve rows whole: overflow \"drop\" or \"error\", and not concat",
             ));
         }
-        let find = |schema: &SchemaRef| name.map(|name| Tokens::find(schema, name)).transpose();
+        let find = |schema: &SchemaRef| (!columns.is_empty()).then(|| Tokens::find(schema, columns)).transpose();
         let measured = match (find(decoded)?, lengths.measure()) {
             (Some(tokens), _) => Measured::Items(tokens),
             (None, Some(Measure::Numbers(name))) => {
@@ -110,7 +104,8 @@ impl Packing {
         }
     }
 
-    /// Which of these rows, as they are held, are not as long as was noted: their places, each with an error.
+    /// Which of these rows, as they are held, are not as long as was noted, or have other numbers of items beside their
+    /// tokens: their places, each with an error.
     pub(crate) fn changed(&self, rows: &[u64], held: &[Held]) -> Result<Vec<(usize, Error)>> {
         let actual = self.lengths_of(held)?;
         let rows = rows.get(..actual.len()).unwrap_or(rows);
@@ -129,7 +124,26 @@ impl Packing {
             };
             (place, error)
         };
-        Ok(differ.map(error).collect())
+        Ok(differ.map(error).chain(self.unlike(rows, &actual, held)?).collect())
+    }
+
+    /// Which of these rows, of so many tokens, have other numbers of items beside them.
+    fn unlike(&self, rows: &[u64], tokens: &[Option<u64>], held: &[Held]) -> Result<Vec<(usize, Error)>> {
+        let Measured::Items(items) = &self.measured else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for column in items.beside() {
+            let mut lengths = Vec::with_capacity(tokens.len());
+            for held in held {
+                let places = (0..held.num_rows()).map(|row| held.place(row));
+                column.lengths(columns(held)?, places, &mut lengths)?;
+            }
+            for (place, ((row, tokens), length)) in rows.iter().zip(tokens.iter().flatten()).zip(lengths).enumerate() {
+                if *tokens != length {
+                    found.push((place, unlike(*row, *tokens, items.name(), length, column.name())));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// How long rows are, as far as the columns say it.
@@ -139,7 +153,7 @@ impl Packing {
             let batch = columns(held)?;
             let rows = (0..held.num_rows()).map(|row| held.place(row));
             match &self.measured {
-                Measured::Items(tokens) => tokens.lengths(batch, rows, &mut lengths)?,
+                Measured::Items(tokens) => tokens.column().lengths(batch, rows, &mut lengths)?,
                 Measured::Numbers(column) => column.read(batch, rows, &mut numbers)?,
                 Measured::Not => return Ok(Vec::new()),
             }
@@ -150,34 +164,50 @@ impl Packing {
         })
     }
 
-    /// The mark of a part, behind which a token follows in its row or does not.
-    pub(crate) fn mark(&self, row: u64, cut: Cut, next: Option<i64>) -> Result<u64> {
-        let Some(next) = next else { return Ok(ENDS as u64) };
+    /// What a part is marked with, behind which items follow in its row, one of each column, or do not.
+    pub(crate) fn mark(&self, row: u64, cut: Cut, behind: Option<Vec<u64>>) -> Result<Vec<u64>> {
+        let Some(mut mark) = behind else { return Ok(vec![ENDS as u64; self.columns()]) };
         let length = self.lengths.length(row)?;
         let served = if self.pack.overflow == Overflow::Truncate { length.min(self.pack.longest()) } else { length };
-        Ok(match cut.offset.saturating_add(cut.length) < served {
-            true => next.max(CUT_SHORT + 1) as u64,
-            false => CUT_SHORT as u64,
-        })
+        if let Some(token) = mark.first_mut() {
+            *token = match cut.offset.saturating_add(cut.length) < served {
+                true => (*token as i64).max(CUT_SHORT + 1) as u64,
+                false => CUT_SHORT as u64,
+            };
+        }
+        Ok(mark)
+    }
+
+    /// How many columns have an item for each token, the tokens themselves among them.
+    pub(crate) fn columns(&self) -> usize {
+        self.tokens().map_or(0, |tokens| 1 + tokens.beside().len())
     }
 
     /// The packs of a batch. `marks` are those of parts, by the place among the pieces.
-    pub(crate) fn packs(&self, plan: &mut BatchPlan, marks: &[(usize, u64)]) -> Packs {
-        let unended = marks.iter().filter_map(|(place, mark)| {
-            let then = match *mark as i64 {
-                ENDS => return None,
+    pub(crate) fn packs(&self, plan: &mut BatchPlan, marks: &[(usize, &[u64])]) -> Packs {
+        let (mut unended, mut behind) = (Vec::new(), Vec::new());
+        for (place, mark) in marks {
+            let [token, beside @ ..] = mark else { continue };
+            let then = match *token as i64 {
+                ENDS => continue,
                 CUT_SHORT => Then::Nothing,
                 token => Then::Token(token),
             };
-            Some(Unended { place: *place, then })
-        });
-        let unended = unended.collect();
-        self.packs_of(std::mem::take(&mut plan.pieces), std::mem::take(&mut plan.packs), unended)
+            unended.push(Unended { place: *place, then });
+            behind.extend_from_slice(beside);
+        }
+        self.packs_of(std::mem::take(&mut plan.pieces), std::mem::take(&mut plan.packs), unended, behind)
     }
 
-    /// The packs of these pieces.
-    pub(crate) fn packs_of(&self, pieces: Vec<Piece>, ends: Vec<usize>, unended: Vec<Unended>) -> Packs {
-        Packs { pieces, ends, unended, pack: self.pack, tokens: self.tokens.clone() }
+    /// The packs of these pieces, of which those that do not end their rows have so much behind them beside the token.
+    pub(crate) fn packs_of(
+        &self,
+        pieces: Vec<Piece>,
+        ends: Vec<usize>,
+        unended: Vec<Unended>,
+        behind: Vec<u64>,
+    ) -> Packs {
+        Packs { pieces, ends, unended, pack: self.pack, behind, tokens: self.tokens.clone() }
     }
 }
 
@@ -201,6 +231,12 @@ fn shape(packed: &Packed, epoch: u64) -> Result<(f64, f64)> {
     let rows = rowdex_order::Order::len(packed).max(1) as f64;
     // Of rows that are left out there are no pieces, and the others are as many as they were.
     Ok(((counts.pieces as f64 / rows).max(1.0), (counts.pieces as f64 / (counts.packs as f64).max(1.0)).max(1.0)))
+}
+
+fn unlike(row: u64, tokens: u64, of: &str, items: u64, column: &str) -> Error {
+    Error::new(ErrorKind::Schema, format!("row {row} has {tokens} tokens in {of}, and {items} items in {column}"))
+        .with_column(column)
+        .with_hint("write rows with an item for each token, or call a column otherwise that has something else")
 }
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {

@@ -6,10 +6,10 @@ use arrow::array::RecordBatch;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::{Algorithm, Pack, Piece};
-use rowdex_rows::{Between, Room, Sequences, Sequencing, Then, Tokens};
+use rowdex_rows::{Between, PackTokens, Room, Sequences, Sequencing, Then, TokenColumn, TokenItems, Tokens, items_of};
 
-/// The packs of a batch. Each row of its [`records`](super::Batch::records) is a piece: of the column with the tokens
-/// it has those of the piece, of all other columns the values of the row.
+/// The packs of a batch. Each row of its [`records`](super::Batch::records) is a piece: of the column with the tokens,
+/// and of those beside it with an item for each, it has those of the piece, of all other columns the values of the row.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Packs {
@@ -21,6 +21,8 @@ pub struct Packs {
     pub unended: Vec<Unended>,
     /// How they were packed.
     pub pack: Pack,
+    /// What columns beside the tokens have behind each of the unended pieces, as 64 bits.
+    pub(crate) behind: Vec<u64>,
     pub(crate) tokens: Option<Arc<Tokens>>,
 }
 
@@ -43,16 +45,35 @@ impl Packs {
             let message = format!("{added} tokens are added to each row, and packs reserve {extra} extra ones");
             return Err(invalid(message).with_hint("plan packs with as many extra tokens as are added"));
         }
-        let (values, ends) = tokens.all(pieces)?;
+        let (values, ends) = tokens.column().all(pieces)?;
         let mut unended = self.unended.iter().peekable();
         let between = self.pieces.iter().enumerate().map(|(place, piece)| {
             let then = unended.next_if(|unended| unended.place == place).map_or(Then::End, |unended| unended.then);
             Between { begins: piece.offset == 0, then }
         });
+        let beside = tokens.beside().iter().enumerate().map(|(number, column)| self.beside(pieces, column, number));
         // Of buckets the longest row of a batch says how long it is.
         let capacity = (self.pack.algorithm != Algorithm::Buckets).then_some(self.pack.capacity);
-        let room = Room { capacity, multiple: self.pack.multiple };
-        how.of(&values, &ends, &between.collect::<Vec<_>>(), (&self.ends, room))
+        how.of(PackTokens {
+            tokens: &values,
+            ends: &ends,
+            between: &between.collect::<Vec<_>>(),
+            packs: &self.ends,
+            room: Room { capacity, multiple: self.pack.multiple },
+            beside: &beside.collect::<Result<Vec<_>>>()?,
+        })
+    }
+
+    /// A column beside the tokens of these pieces, the one of this number.
+    fn beside(&self, pieces: &RecordBatch, column: &TokenColumn, number: usize) -> Result<TokenItems> {
+        let (items, _) = column.all(pieces)?;
+        let columns = self.tokens.as_ref().map_or(1, |tokens| tokens.beside().len().max(1));
+        let goes_on = |(unended, behind): (&Unended, &[u64])| match unended.then {
+            Then::Token(_) => behind.get(number).copied(),
+            _ => None,
+        };
+        let behind = self.unended.iter().zip(self.behind.chunks(columns)).filter_map(goes_on).collect();
+        Ok(TokenItems { name: column.name().to_owned(), behind: items_of(behind, items.data_type())?, items })
     }
 }
 

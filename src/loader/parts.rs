@@ -178,9 +178,11 @@ impl Cutting<'_> {
             parts.push(part);
             sum += cut.length;
             if sum >= TOKENS_TOGETHER || number == last {
-                let (batch, next) = cutter.cut(&parts)?;
-                let marks = marked.drain(..).zip(next).map(|((row, cut), next)| self.packing.mark(row, cut, next));
-                pieces.push(Held::columns(batch).with_labels(&marks.collect::<Result<Vec<_>>>()?));
+                let (batch, behind) = cutter.cut(&parts)?;
+                let marks =
+                    marked.drain(..).zip(behind).map(|((row, cut), behind)| self.packing.mark(row, cut, behind));
+                let marks = marks.collect::<Result<Vec<_>>>()?.concat();
+                pieces.push(Held::columns(batch).with_labels(&marks, self.packing.columns()));
                 parts.clear();
                 sum = 0;
             }

@@ -29,6 +29,7 @@ use rowdex_order::{
 };
 use rowdex_parquet::{self as row_group, RowSink};
 
+mod beside_tokens;
 mod help;
 mod in_order;
 mod packs;

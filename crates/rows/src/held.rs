@@ -26,7 +26,14 @@ pub struct Held {
     first: usize,
     rows: usize,
     bytes: u64,
-    labels: Option<Arc<[u64]>>,
+    labels: Option<RowNumbers>,
+}
+
+/// Numbers of rows, as many of each.
+#[derive(Debug, Clone)]
+struct RowNumbers {
+    numbers: Arc<[u64]>,
+    each: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -137,10 +144,10 @@ impl Held {
         Ok(Self { body, lie, first: 0, rows, bytes, labels: None })
     }
 
-    /// Gives each row a number, whatever it means.
+    /// Gives each row so many numbers, whatever they mean.
     #[must_use]
-    pub fn with_labels(self, labels: &[u64]) -> Self {
-        Self { labels: Some(labels.into()), ..self }
+    pub fn with_labels(self, numbers: &[u64], each: usize) -> Self {
+        Self { labels: Some(RowNumbers { numbers: numbers.into(), each }), ..self }
     }
 
     /// Takes the first rows off, so many. They free nothing, as long as there are others.
@@ -173,10 +180,12 @@ impl Held {
         self.is_contiguous() && self.labels.is_none()
     }
 
-    /// The label of a row.
+    /// The numbers of a row.
     #[inline]
-    pub fn label(&self, row: usize) -> Option<u64> {
-        self.labels.as_ref()?.get(self.first + row).copied()
+    pub fn label(&self, row: usize) -> Option<&[u64]> {
+        let RowNumbers { numbers, each } = self.labels.as_ref()?;
+        let first = (self.first + row) * each;
+        numbers.get(first..first + each)
     }
 
     /// What the rows lie in, if that is columns.
@@ -200,8 +209,11 @@ impl Held {
         let Body::Packed(packed) = &self.body else { return Ok(None) };
         let slots: Vec<u32> = (0..self.rows).map(|row| self.place(row)).collect();
         let columns = Self::weighed(packed.take(&slots, schema)?, self.bytes);
-        let labels = self.labels.as_ref().and_then(|all| all.get(self.first..self.first + self.rows));
-        Ok(Some(Self { labels: labels.map(Arc::from), ..columns }))
+        let labels = self.labels.as_ref().and_then(|RowNumbers { numbers, each }| {
+            let own = numbers.get(self.first * each..(self.first + self.rows) * each)?;
+            Some(RowNumbers { numbers: own.into(), each: *each })
+        });
+        Ok(Some(Self { labels, ..columns }))
     }
 }
 

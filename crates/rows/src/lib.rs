@@ -10,6 +10,7 @@ mod digest;
 mod flat;
 mod gather;
 mod held;
+mod listed;
 mod memory;
 mod nested;
 mod packed;
@@ -18,6 +19,7 @@ mod picks;
 mod pieces;
 mod placing;
 mod sequences;
+mod shifted;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -35,13 +37,15 @@ pub use dictionary::encode;
 pub use digest::{DigestColumn, RowDigests};
 pub use gather::{concat, gather, join_exactly, take, take_rows};
 pub use held::Held;
+pub use listed::{listed, to_lists};
 pub use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};
 pub use packed::{Layout, Packed, Packer};
 pub use picker::{Picked, Picker, Way};
 pub use picks::BatchRow;
 pub use pieces::{Cutting, PIECES};
-pub use sequences::{Between, NO_LABEL, PackLayout, Room, Sequences, Sequencing, Then};
-pub use tokens::{Cutter, Numbers, Part, Tokens, listed, to_lists};
+pub use sequences::{Between, NO_LABEL, PackLayout, PackTokens, Room, Sequences, Sequencing, Then};
+pub use shifted::TokenItems;
+pub use tokens::{Cutter, Numbers, Part, TokenColumn, Tokens, items_of, token_columns};
 pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 
 /// A batch of `rows` rows, which must be said where there are no columns.

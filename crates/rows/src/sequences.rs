@@ -4,10 +4,11 @@ use std::iter::repeat_n;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray, downcast_integer};
+use arrow::array::{ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray, RecordBatch, downcast_integer};
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 
+use super::shifted::{self, TokenItems};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The label of tokens that nothing is to be predicted after, as PyTorch's `cross_entropy` has it.
@@ -18,7 +19,7 @@ pub const NO_LABEL: i64 = -100;
 pub struct Sequencing {
     /// How packs lie.
     pub layout: PackLayout,
-    /// Whether labels are made.
+    /// Whether labels are made of the tokens where no column has them.
     pub labels: bool,
     /// The token that each row begins with.
     pub bos: Option<i64>,
@@ -88,6 +89,23 @@ pub enum Then {
     Nothing,
 }
 
+/// The tokens of packs, one after the other, and what they lie between.
+#[derive(Debug, Clone, Copy)]
+pub struct PackTokens<'a> {
+    /// The tokens.
+    pub tokens: &'a ArrayRef,
+    /// Where each piece ends among them.
+    pub ends: &'a [usize],
+    /// What each piece lies between.
+    pub between: &'a [Between],
+    /// Where each pack ends among the pieces.
+    pub packs: &'a [usize],
+    /// What packs were planned with.
+    pub room: Room,
+    /// The columns that have an item for each of the tokens.
+    pub beside: &'a [TokenItems],
+}
+
 /// The arrays of some packs. A *place* is where a token is, or what fills up.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -106,33 +124,30 @@ pub struct Sequences {
     pub position_ids: ScalarBuffer<i64>,
     /// For each place the number of its piece within the pack, from 1; 0 for what fills up.
     pub segment_ids: ScalarBuffer<i32>,
-    /// For each place the token that follows in its row, and [`NO_LABEL`] where none does.
+    /// For each place the label of the token that follows in its row: what a column of labels has for it, or else the
+    /// token itself. [`NO_LABEL`] where none follows, and where a mask has 0 for it.
     pub labels: Option<ScalarBuffer<i64>>,
+    /// For each place what the other columns with an item for each token have for the one that follows in its row, and
+    /// 0 where none does.
+    pub beside: RecordBatch,
 }
 
 impl Sequencing {
-    /// The arrays of packs whose tokens lie one after the other. `ends` are those of the pieces among the tokens, and
-    /// `packs` those of the packs among the pieces.
+    /// The arrays of packs.
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] from 2^31 places on, [`ErrorKind::InvalidArgument`] for a token to add that is none of
     /// the column's type; [`ErrorKind::Schema`] if the tokens are no integers, or too large for labels.
     #[doc(hidden)]
-    pub fn of(
-        &self,
-        tokens: &ArrayRef,
-        ends: &[usize],
-        between: &[Between],
-        (packs, room): (&[usize], Room),
-    ) -> Result<Sequences> {
-        let spots = self.spots(ends, between, packs, room)?;
+    pub fn of(&self, packs: PackTokens<'_>) -> Result<Sequences> {
+        let spots = self.spots(packs.ends, packs.between, packs.packs, packs.room)?;
         macro_rules! made {
             ($type:ty) => {
-                self.made::<$type>(tokens, &spots)
+                self.made::<$type>(packs.tokens, packs.beside, &spots)
             };
         }
         downcast_integer! {
-            tokens.data_type() => (made),
+            packs.tokens.data_type() => (made),
             other => Err(Error::new(ErrorKind::Schema, format!("tokens of type {other}"))
                 .with_hint("tokens are integers"))
         }
@@ -184,7 +199,12 @@ impl Sequencing {
         }
     }
 
-    fn made<T: ArrowPrimitiveType>(&self, tokens: &ArrayRef, spots: &Spots) -> Result<Sequences> {
+    fn made<T: ArrowPrimitiveType>(
+        &self,
+        tokens: &ArrayRef,
+        beside: &[TokenItems],
+        spots: &Spots,
+    ) -> Result<Sequences> {
         let array = tokens.as_primitive_opt::<T>().ok_or_else(broken)?;
         let values = array.values();
         let as_is = spots.places == values.len() && spots.pieces.iter().all(|spot| spot.is_as_is());
@@ -192,10 +212,14 @@ impl Sequencing {
             true => Arc::clone(tokens),
             false => Arc::new(PrimitiveArray::<T>::new(self.placed::<T>(values, spots)?.into(), None)),
         };
-        let labels = match self.labels {
-            true => Some(self.labels_of::<T>(values, spots)?.into()),
-            false => None,
+        let mut labels = match shifted::labels(beside, spots, self.eos)? {
+            None if self.labels => Some(self.labels_of::<T>(values, spots)?),
+            given => given,
         };
+        let beside = shifted::others(beside, spots)?;
+        if let Some(labels) = &mut labels {
+            shifted::mask(labels, &beside)?;
+        }
         let (mut positions, mut segments) = (Vec::with_capacity(spots.places), Vec::with_capacity(spots.places));
         let mut fills = spots.fills.iter().peekable();
         let mut fill = |up_to: usize, positions: &mut Vec<i64>, segments: &mut Vec<i32>| {
@@ -219,7 +243,8 @@ impl Sequencing {
             lengths: spots.lengths.clone().into(),
             position_ids: positions.into(),
             segment_ids: segments.into(),
-            labels,
+            labels: labels.map(ScalarBuffer::from),
+            beside,
         })
     }
 
@@ -249,8 +274,7 @@ impl Sequencing {
             for (label, token) in places.iter_mut().zip(next) {
                 *label = token.to_i64().ok_or_else(too_wide)?;
             }
-            let last =
-                (spot.tokens + usize::from(spot.bos)).checked_sub(1).and_then(|last| labels.get_mut(spot.at + last));
+            let last = spot.last().and_then(|last| labels.get_mut(last));
             if let (Some(last), Some(token)) = (last, spot.label_behind(self.eos)) {
                 *last = token;
             }
@@ -261,35 +285,40 @@ impl Sequencing {
 
 /// Where everything goes.
 #[derive(Debug, Default)]
-struct Spots {
-    pieces: Vec<Spot>,
+pub(super) struct Spots {
+    pub(super) pieces: Vec<Spot>,
     ends: Vec<i32>,
     lengths: Vec<i32>,
     packs: Vec<i32>,
     /// Where packs are filled up, and how many places.
     fills: Vec<(usize, usize)>,
-    places: usize,
+    pub(super) places: usize,
 }
 
 /// Where a piece goes.
 #[derive(Debug, Clone, Copy)]
-struct Spot {
+pub(super) struct Spot {
     /// Where its tokens begin among all tokens, and how many there are.
-    source: usize,
-    tokens: usize,
+    pub(super) source: usize,
+    pub(super) tokens: usize,
     /// Its first place, and how many it has.
-    at: usize,
+    pub(super) at: usize,
     places: usize,
     segment: i32,
-    bos: bool,
-    eos: bool,
-    then: Then,
+    pub(super) bos: bool,
+    pub(super) eos: bool,
+    pub(super) then: Then,
 }
 
 impl Spot {
     /// Places with a token.
     fn length(&self) -> usize {
         self.tokens + usize::from(self.bos) + usize::from(self.eos)
+    }
+
+    /// The place of its last token, without one that was added behind it.
+    pub(super) fn last(&self) -> Option<usize> {
+        Some(self.at + (self.tokens + usize::from(self.bos)).checked_sub(1)?)
     }
 
     /// Whether its tokens may stay where they are, if those of all pieces may.
@@ -323,11 +352,11 @@ fn too_large() -> Error {
     Error::new(ErrorKind::TooLarge, "a batch of 2^31 tokens or more").with_hint("use fewer packs a batch")
 }
 
-fn too_wide() -> Error {
-    Error::new(ErrorKind::Schema, "tokens of 2^63 or more, which have no labels").with_hint("leave labels out")
+pub(super) fn too_wide() -> Error {
+    Error::new(ErrorKind::Schema, "labels of 2^63 or more").with_hint("use tokens of 63 bits")
 }
 
-fn broken() -> Error {
+pub(super) fn broken() -> Error {
     Error::new(ErrorKind::Internal, "packs whose pieces are not those of their tokens")
 }
 
@@ -341,15 +370,19 @@ mod tests {
     const ALONE: Between = Between { begins: true, then: Then::End };
     const ROOM: Room = Room { capacity: Some(4), multiple: 1 };
 
+    fn of<'a>(tokens: &'a ArrayRef, ends: &'a [usize], between: &'a [Between], packs: &'a [usize]) -> PackTokens<'a> {
+        PackTokens { tokens, ends, between, packs, room: ROOM, beside: &[] }
+    }
+
     fn made(how: Sequencing, tokens: ArrayRef) -> Result<Sequences> {
-        how.of(&tokens, &[tokens.len()], &[ALONE], (&[1], ROOM))
+        how.of(of(&tokens, &[tokens.len()], &[ALONE], &[1]))
     }
 
     #[test]
     fn more_tokens_than_int32_counts_are_refused_before_any_is_copied() {
         let tokens: ArrayRef = Arc::new(Int8Array::from(vec![1]));
         let ends = [1 << 30, 1 << 31];
-        let error = Sequencing::default().of(&tokens, &ends, &[ALONE; 2], (&[1, 2], ROOM)).unwrap_err();
+        let error = Sequencing::default().of(of(&tokens, &ends, &[ALONE; 2], &[1, 2])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge);
         assert!(error.hint().unwrap().contains("use fewer packs a batch"));
     }
@@ -377,10 +410,10 @@ mod tests {
     #[test]
     fn a_batch_without_packs_or_with_empty_pieces_has_arrays_of_just_that() {
         let none: ArrayRef = Arc::new(Int8Array::from(Vec::<i8>::new()));
-        let found = Sequencing::default().of(&none, &[], &[], (&[], ROOM)).unwrap();
+        let found = Sequencing::default().of(of(&none, &[], &[], &[])).unwrap();
         assert_eq!((found.cu_seqlens.to_vec(), found.pack_offsets.to_vec(), found.max_seqlen), (vec![0], vec![0], 0));
         let found = Sequencing { layout: PackLayout::Rows, ..Sequencing::default() };
-        let found = found.of(&none, &[0, 0], &[ALONE; 2], (&[2], ROOM)).unwrap();
+        let found = found.of(of(&none, &[0, 0], &[ALONE; 2], &[2])).unwrap();
         assert_eq!((found.cu_seqlens.to_vec(), found.pack_offsets.to_vec()), (vec![0, 0, 0], vec![0, 4]));
         assert_eq!((found.position_ids.to_vec(), found.segment_ids.to_vec()), (vec![0, 1, 2, 3], vec![0; 4]));
     }

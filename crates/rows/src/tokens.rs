@@ -1,13 +1,16 @@
-//! Tokens of rows: lists of integers in one column, which may be served in parts.
+//! Tokens of rows: lists of integers in one column, which may be served in parts, as may columns beside it that have an
+//! item for each token.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, RecordBatch, StructArray, downcast_integer_array,
+    Array, ArrayRef, AsArray, Float64Array, GenericListArray, Int64Array, OffsetSizeTrait, RecordBatch, StructArray,
+    downcast_integer_array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields, Schema, SchemaRef};
+use arrow::compute::cast;
+use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields, Float64Type, Schema};
 
 use super::flat::ends;
 use super::nested::copy;
@@ -16,9 +19,16 @@ use super::views::compact;
 use super::{gather, record_batch, uncopied};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-/// The column with the tokens: a list of integers, maybe within structs.
+/// The column with the tokens, and those beside it that have an item for each token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tokens {
+    column: TokenColumn,
+    beside: Vec<TokenColumn>,
+}
+
+/// A column of lists, maybe within structs: of tokens, or of an item for each token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenColumn {
     name: String,
     /// The place of the column, and of the field in each struct down to the list.
     path: Vec<usize>,
@@ -75,39 +85,148 @@ pub struct Part {
     pub length: u64,
 }
 
+/// What the labels of tokens are called, in the place of which those of the next token are made where there are none.
+pub(super) const LABELS: &str = "labels";
+/// What TRL calls the columns that have 0 for tokens without labels.
+pub(super) const MASKS: [&str; 2] = ["completion_mask", "assistant_masks"];
+
+/// The columns with an item for each token: the tokens, those that are named, and labels and masks beside the tokens.
+pub fn token_columns(schema: &Schema, tokens: &str, with: &[String]) -> Vec<String> {
+    let mut names = vec![tokens.to_owned()];
+    let beside = |name: &&str| match tokens.rsplit_once('.') {
+        Some((structs, _)) if schema.fields().find(tokens).is_none() => format!("{structs}.{name}"),
+        _ => (*name).to_owned(),
+    };
+    let is_beside = |name: &String| {
+        find(schema.fields(), name)
+            .and_then(|(_, field)| item(field.data_type()))
+            .is_some_and(|item| is_number(item, name))
+    };
+    let found = [LABELS].iter().chain(&MASKS).map(beside).filter(is_beside);
+    for name in with.iter().cloned().chain(found) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Whether a column of this name may have such items: labels and masks are no fractions.
+fn is_number(item: &DataType, name: &str) -> bool {
+    let is_label = |known: &str| last(name) == known;
+    let is_mask = MASKS.into_iter().any(is_label);
+    item.is_integer()
+        || (*item == DataType::Boolean && !is_label(LABELS))
+        || (item.is_floating() && !is_label(LABELS) && !is_mask)
+}
+
+/// The name of a field without the path to it.
+pub(super) fn last(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// What lists have, of whatever kind they are.
+fn item(lists: &DataType) -> Option<&DataType> {
+    match lists {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
 impl Tokens {
-    /// The column by this name, or the field of a struct by this path, as `doc.tokens`.
+    /// The columns by these names, or the fields of structs by such paths as `doc.tokens`: first the tokens, of which
+    /// there are some, and then those beside them.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is none, or if it has no lists of integers.
-    pub fn find(schema: &Schema, name: &str) -> Result<Self> {
+    /// [`ErrorKind::InvalidArgument`] if there is none of a name, or if it has no lists of numbers, the tokens of
+    /// integers.
+    pub fn find(schema: &Schema, names: &[String]) -> Result<Self> {
+        let (tokens, beside) = names.split_first().map_or(("", names), |(first, rest)| (first.as_str(), rest));
+        Ok(Self {
+            column: TokenColumn::find(schema, tokens, false)?,
+            beside: beside.iter().map(|name| TokenColumn::find(schema, name, true)).collect::<Result<_>>()?,
+        })
+    }
+
+    /// What the column with the tokens is called, or its path.
+    pub fn name(&self) -> &str {
+        self.column.name()
+    }
+
+    /// The column with the tokens.
+    pub fn column(&self) -> &TokenColumn {
+        &self.column
+    }
+
+    /// Those beside it.
+    pub fn beside(&self) -> &[TokenColumn] {
+        &self.beside
+    }
+
+    fn columns(&self) -> impl Iterator<Item = &TokenColumn> {
+        std::iter::once(&self.column).chain(&self.beside)
+    }
+
+    /// What cuts rows of these batches, which are of one schema. There is at least one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if one has no such column.
+    pub fn cutter<'a>(&'a self, batches: &[&'a RecordBatch]) -> Result<Cutter<'a>> {
+        // All else is copied without the items of whole rows, which may be many.
+        let mut rest: Vec<RecordBatch> = batches.iter().map(|batch| (*batch).clone()).collect();
+        let mut lists = Vec::with_capacity(1 + self.beside.len());
+        for column in self.columns() {
+            let own = batches.iter().map(|batch| column.lists(batch)).collect::<Result<Vec<_>>>()?;
+            for (rest, lists) in rest.iter_mut().zip(&own) {
+                *rest = column.with(rest, lists.emptied()?)?;
+            }
+            lists.push(own);
+        }
+        Ok(Cutter { tokens: self, lists, rest })
+    }
+}
+
+impl TokenColumn {
+    fn find(schema: &Schema, name: &str, is_beside: bool) -> Result<Self> {
+        let what = if is_beside { "items beside tokens" } else { "tokens" };
         let refused = |message: String, hint: &'static str| {
             Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_hint(hint))
         };
         let Some((path, field)) = find(schema.fields(), name) else {
-            return refused("the columns that are served have no tokens".to_owned(), "choose this column, too");
+            return refused(format!("the columns that are served have no {what}"), "choose this column, too");
         };
         let (item, large) = match field.data_type() {
             DataType::List(item) => (item, false),
             DataType::LargeList(item) => (item, true),
+            other if is_beside => {
+                return refused(
+                    format!("{what} of type {other}"),
+                    "name a column of lists with a number for each token",
+                );
+            }
             other => {
                 return refused(format!("tokens of type {other}"), "tokens are lists of integers");
             }
         };
-        match item.data_type().is_integer() {
-            true => Ok(Self { name: name.to_owned(), path, large }),
-            false => refused(format!("tokens of type {}", item.data_type()), "tokens are integers"),
+        let found = Self { name: name.to_owned(), path, large };
+        match (is_beside, item.data_type()) {
+            (false, item) if item.is_integer() => Ok(found),
+            (false, item) => refused(format!("tokens of type {item}"), "tokens are integers"),
+            (true, item) if is_number(item, name) => Ok(found),
+            (true, item) => refused(
+                format!("{what} of type {item}"),
+                "such a column has a number for each token, labels and masks an integer",
+            ),
         }
     }
 
     /// What the column is called, or its path.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// The place of the column that it is, or is in.
-    pub fn column(&self) -> usize {
-        self.path.first().copied().unwrap_or_default()
     }
 
     /// The lists.
@@ -119,7 +238,7 @@ impl Tokens {
         lists.ok_or_else(|| Error::new(ErrorKind::Internal, "rows without their tokens").with_column(&self.name))
     }
 
-    /// Writes the number of tokens of these rows of a batch to `lengths`.
+    /// Writes the number of items of these rows of a batch to `lengths`.
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] if the batch has no such column or row.
@@ -131,30 +250,29 @@ impl Tokens {
         Ok(())
     }
 
-    /// What cuts rows of these batches, which are of one schema. There is at least one.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Internal`] if one has no such column.
-    pub fn cutter<'a>(&'a self, batches: &[&'a RecordBatch]) -> Result<Cutter<'a>> {
-        let lists = batches.iter().map(|batch| self.lists(batch)).collect::<Result<Vec<_>>>()?;
-        // All else is copied without the items of whole rows, which may be many.
-        let rest = batches.iter().zip(&lists).map(|(batch, lists)| self.with(batch, lists.emptied()?));
-        Ok(Cutter { tokens: self, rest: rest.collect::<Result<_>>()?, lists })
-    }
-
-    fn token(&self, values: &ArrayRef, at: usize) -> Result<i64> {
-        let none = || {
-            let message = "a token that is null, or no number of 64 bits with a sign";
-            Error::new(ErrorKind::Schema, message).with_column(&self.name)
+    /// An item as 64 bits: an integer with its sign, or a fraction as a double.
+    fn bits(&self, values: &ArrayRef, at: usize) -> Result<u64> {
+        let found = match values.data_type() {
+            data_type if data_type.is_integer() => number(values, at).map(|number| number as u64),
+            DataType::Boolean => {
+                Some(values.as_boolean()).filter(|all| !all.is_null(at)).map(|all| all.value(at).into())
+            }
+            _ => {
+                let item = cast(&values.slice(at, 1), &DataType::Float64).map_err(uncopied)?;
+                (item.null_count() == 0).then(|| item.as_primitive::<Float64Type>().value(0).to_bits())
+            }
         };
-        number(values, at).ok_or_else(none)
+        found.ok_or_else(|| {
+            let message = "an item for a token that is null, or no number of 64 bits with a sign";
+            Error::new(ErrorKind::Schema, message).with_column(&self.name)
+        })
     }
 
     /// The batch with other lists in the place of its own.
     fn with(&self, batch: &RecordBatch, lists: ArrayRef) -> Result<RecordBatch> {
         let mut columns = batch.columns().to_vec();
-        let below = self.path.get(1..).unwrap_or_default();
-        let column = columns.get_mut(self.column()).ok_or_else(|| self.no_row())?;
+        let (place, below) = self.path.split_first().ok_or_else(|| self.no_row())?;
+        let column = columns.get_mut(*place).ok_or_else(|| self.no_row())?;
         *column = replaced(column, below, lists).ok_or_else(|| self.no_row())?;
         record_batch(batch.schema_ref(), columns, batch.num_rows()).map_err(uncopied)
     }
@@ -188,14 +306,14 @@ impl Tokens {
         };
         match values.null_count() {
             0 => Ok((values, ends)),
-            nulls => Err(Error::new(ErrorKind::Schema, format!("{nulls} of {end} tokens are null"))
+            nulls => Err(Error::new(ErrorKind::Schema, format!("{nulls} of the items of {end} tokens are null"))
                 .with_column(&self.name)
-                .with_hint("tokens are numbers: leave out such rows, or serve rows as Arrow")),
+                .with_hint("each token has a number: leave out such rows, or serve rows as Arrow")),
         }
     }
 
     fn no_row(&self) -> Error {
-        Error::new(ErrorKind::Internal, "tokens that a row does not have").with_column(&self.name)
+        Error::new(ErrorKind::Internal, "items of tokens that a row does not have").with_column(&self.name)
     }
 }
 
@@ -203,76 +321,55 @@ impl Tokens {
 #[derive(Debug)]
 pub struct Cutter<'a> {
     tokens: &'a Tokens,
-    lists: Vec<Lists<'a>>,
+    /// Of each column those of each batch.
+    lists: Vec<Vec<Lists<'a>>>,
     rest: Vec<RecordBatch>,
 }
 
 impl Cutter<'_> {
-    /// These parts of rows, as rows with all other columns as they are, in memory of their own; and the token that
-    /// comes behind each in its row, if one does.
+    /// These parts of rows, as rows with all other columns as they are, in memory of their own; and what comes behind
+    /// each in its row, if something does: an item of each column, as 64 bits.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] for a part of no row, [`ErrorKind::Schema`] if the token behind it is no number of 64
-    /// bits with a sign, and those of [`gather`].
-    pub fn cut(&self, parts: &[Part]) -> Result<(RecordBatch, Vec<Option<i64>>)> {
-        let tokens = self.tokens;
-        let (mut spans, mut lengths, mut next) = (Spans::with_capacity(parts.len()), Vec::new(), Vec::new());
-        for Part { place: (source, row), offset, length } in parts {
-            let of = self.lists.get(*source as usize).ok_or_else(|| tokens.no_row())?;
-            let all = of.items(*row as usize).ok_or_else(|| tokens.no_row())?;
-            let end = offset.checked_add(*length).filter(|end| *end <= all.len() as u64);
-            let end = all.start + end.ok_or_else(|| tokens.no_row())? as usize;
-            let first = all.start + *offset as usize;
-            next.push(if end < all.end { Some(tokens.token(of.values(), end)?) } else { None });
-            spans.push(*source as usize, first..end);
-            lengths.push(end - first);
-        }
-        let values: Vec<&dyn Array> = self.lists.iter().map(|lists| lists.values().as_ref()).collect();
-        let (Some(lists), Some(rest)) = (self.lists.first(), self.rest.first()) else { return Err(tokens.no_row()) };
-        let copied = copy(&values, &[&spans], lists.values().data_type()).map_err(uncopied)?.pop();
-        let leaf = lists.of(lengths, copied.ok_or_else(|| tokens.no_row())?)?;
+    /// [`ErrorKind::Internal`] for a part of no row, [`ErrorKind::Schema`] if an item behind it is no number of 64 bits
+    /// with a sign, and those of [`gather`].
+    pub fn cut(&self, parts: &[Part]) -> Result<(RecordBatch, Vec<Option<Vec<u64>>>)> {
+        let none = || Error::new(ErrorKind::Internal, "rows to cut of no batch");
         let places: Vec<BatchRow> = parts.iter().map(|part| part.place).collect();
-        let rows = gather(&self.rest.iter().collect::<Vec<_>>(), &places, rest.schema_ref())?;
+        let schema = self.rest.first().ok_or_else(none)?.schema_ref();
+        let mut rows = gather(&self.rest.iter().collect::<Vec<_>>(), &places, schema)?;
+        let mut behind: Vec<Option<Vec<u64>>> = vec![None; parts.len()];
+        for (column, all) in self.tokens.columns().zip(&self.lists) {
+            let (mut spans, mut lengths) = (Spans::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
+            for (Part { place: (source, row), offset, length }, behind) in parts.iter().zip(&mut behind) {
+                let of = all.get(*source as usize).ok_or_else(|| column.no_row())?;
+                let items = of.items(*row as usize).ok_or_else(|| column.no_row())?;
+                let end = offset.checked_add(*length).filter(|end| *end <= items.len() as u64);
+                let end = items.start + end.ok_or_else(|| column.no_row())? as usize;
+                let first = items.start + *offset as usize;
+                if end < items.end {
+                    behind.get_or_insert_default().push(column.bits(of.values(), end)?);
+                }
+                spans.push(*source as usize, first..end);
+                lengths.push(end - first);
+            }
+            let values: Vec<&dyn Array> = all.iter().map(|lists| lists.values().as_ref()).collect();
+            let lists = all.first().ok_or_else(none)?;
+            let copied = copy(&values, &[&spans], lists.values().data_type()).map_err(uncopied)?.pop();
+            rows = column.with(&rows, lists.of(lengths, copied.ok_or_else(none)?)?)?;
+        }
         // Views must not keep the rows that they were cut from.
-        Ok((compact(tokens.with(&rows, leaf)?).map_err(uncopied)?, next))
+        Ok((compact(rows).map_err(uncopied)?, behind))
     }
 }
 
-/// The schema with lists of offsets in this column, a name or a path, if it has other lists there.
-pub fn listed(schema: &SchemaRef, name: &str) -> Option<SchemaRef> {
-    let (path, field) = find(schema.fields(), name)?;
-    let item = match field.data_type() {
-        DataType::FixedSizeList(item, _) | DataType::ListView(item) | DataType::LargeListView(item) => item,
-        _ => return None,
+/// Items that were told as 64 bits each, of this type.
+pub fn items_of(bits: Vec<u64>, data_type: &DataType) -> Result<ArrayRef> {
+    let items: ArrayRef = match data_type.is_floating() {
+        true => Arc::new(Float64Array::from_iter_values(bits.into_iter().map(f64::from_bits))),
+        false => Arc::new(Int64Array::from_iter_values(bits.into_iter().map(|bits| bits as i64))),
     };
-    let fields = with_type(schema.fields(), &path, DataType::LargeList(Arc::clone(item)))?;
-    Some(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
-}
-
-fn with_type(fields: &Fields, path: &[usize], data_type: DataType) -> Option<Fields> {
-    let (place, below) = path.split_first()?;
-    let mut fields = fields.to_vec();
-    let field = fields.get_mut(*place)?;
-    let data_type = match (field.data_type(), below.is_empty()) {
-        (_, true) => data_type,
-        (DataType::Struct(inner), _) => DataType::Struct(with_type(inner, below, data_type)?),
-        _ => return None,
-    };
-    *field = Arc::new(field.as_ref().clone().with_data_type(data_type));
-    Some(fields.into())
-}
-
-/// The batch with the types of a schema that has [lists of offsets](listed) where it has others.
-///
-/// # Errors
-/// Those of Arrow's `cast`.
-pub fn to_lists(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let column = |(column, field): (&ArrayRef, &FieldRef)| match column.data_type() == field.data_type() {
-        true => Ok(Arc::clone(column)),
-        false => arrow::compute::cast(column, field.data_type()),
-    };
-    let columns = batch.columns().iter().zip(schema.fields()).map(column).collect::<std::result::Result<Vec<_>, _>>();
-    record_batch(schema, columns.map_err(uncopied)?, batch.num_rows()).map_err(uncopied)
+    cast(&items, data_type).map_err(uncopied)
 }
 
 /// What is at a path of a batch.
@@ -294,7 +391,7 @@ fn number(array: &ArrayRef, at: usize) -> Option<i64> {
 }
 
 /// A column of this name, or a field below one by its path.
-fn find<'a>(fields: &'a Fields, name: &str) -> Option<(Vec<usize>, &'a FieldRef)> {
+pub(super) fn find<'a>(fields: &'a Fields, name: &str) -> Option<(Vec<usize>, &'a FieldRef)> {
     if let Some((place, field)) = fields.find(name) {
         return Some((vec![place], field));
     }

@@ -57,12 +57,12 @@ _SUPERVISED: Refusals = {
     "completion_only_loss": (
         (None, False),
         "TRL makes no labels here: serve a column labels, or make labels in the data_collator, with -100 for all but "
-        "the completion",
+        "the completion; or, with packs, serve a column completion_mask",
     ),
     "assistant_only_loss": (
         (None, False),
         "TRL makes no labels here: serve a column labels, or make labels in the data_collator, with -100 for all but "
-        "the assistant's tokens",
+        "the assistant's tokens; or, with packs, serve a column assistant_masks and leave this out",
     ),
     "shuffle_dataset": (
         (None, False),
@@ -158,8 +158,11 @@ def trl_trainer(kind: type) -> type | None:
     return next((base for base in kind.__mro__ if base.__module__.partition(".")[0] == "trl"), None)
 
 
-def check_trl(kind: type, given: Given) -> None:
+def check_trl(kind: type, given: Given, masked: bool) -> None:
     """Refuses what a trainer of TRL does to a dataset before it trains: here it would do that to one row.
+
+    Args:
+        masked: Whether packs are masked by the column ``completion_mask``.
 
     Raises:
         TypeError: for another trainer than ``SFTTrainer``.
@@ -172,7 +175,8 @@ def check_trl(kind: type, given: Given) -> None:
         )
     arguments = given["args"]
     _refuse(types.SimpleNamespace(formatting_func=given["formatting_func"]), _SUPERVISED, "")
-    _refuse(arguments, _SUPERVISED, "")
+    given_up = {"completion_only_loss"} if masked else set()
+    _refuse(arguments, {name: refusal for name, refusal in _SUPERVISED.items() if name not in given_up}, "")
     prepared = getattr(arguments, "dataset_kwargs", None) or {}
     if not prepared.get("skip_prepare_dataset", False):
         raise ValueError(

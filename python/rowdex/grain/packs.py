@@ -13,7 +13,8 @@ def segments(batch: dict[str, Any], column: str = "tokens") -> dict[str, Any]:
     """Packs as Grain's own packing names them, int32, of shape ``(packs, capacity)``.
 
     ``tokens``, ``tokens_segment_ids`` (from 1 in each pack; 0 where there is no token), and ``tokens_positions``, which
-    restart where a piece begins and are 0 where there is no token.
+    restart where a piece begins and are 0 where there is no token. They have no labels: where prompts are not to be
+    trained on, take :func:`maxtext`, or ``labels`` of the batch.
 
     Args:
         batch: A batch of numpy arrays, of a loader with ``pack`` and ``layout="rows"``.
@@ -29,8 +30,8 @@ def segments(batch: dict[str, Any], column: str = "tokens") -> dict[str, Any]:
 
 def maxtext(batch: dict[str, Any], column: str = "tokens") -> dict[str, Any]:
     """Packs as MaxText trains on them, int32, of shape ``(packs, capacity)``: ``inputs`` and ``targets``, with
-    ``_position`` and ``_segmentation`` of each. Targets are the next tokens; where there is none, the target and its
-    segmentation are 0, and the loss leaves it out.
+    ``_position`` and ``_segmentation`` of each. Targets are the labels of the next tokens; where there is none, the
+    target and its segmentation are 0, and the loss leaves it out.
 
     Args:
         batch: As :func:`segments` has it, with labels.

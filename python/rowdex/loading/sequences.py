@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..batch import OF_SEQUENCES
 from ..dataset import Dataset
-from ..native.library import text_bytes
+from ..native.library import text_bytes, texts
 from ..packing import Buckets, Pack
+from ..schema import Field
+
+MASKS = ("completion_mask", "assistant_masks")
+"""What TRL calls the columns that have 0 for tokens without labels."""
 
 
 def options(tokens: str | None) -> dict[str, Any]:
     """What the library is told of them."""
     return {} if tokens is None else {"tokens": text_bytes(tokens, "tokens")}
+
+
+def with_columns(pack: Any) -> dict[str, Any]:
+    """What the library is told of the columns that have an item for each token."""
+    named = [text_bytes(name, "with_columns") for name in getattr(pack, "with_columns", ())]
+    return {"with_columns": texts(named), "num_with_columns": len(named)} if named else {}
+
+
+def beside(fields: Sequence[Field], column: str) -> list[str]:
+    """The columns of labels and masks beside one of tokens, or their paths: those that the library takes for such."""
+    structs, dot, _ = column.rpartition(".")
+    for name in structs.split(".") if dot else ():
+        fields = next((field.children for field in fields if field.name == name), ())
+    names = ("labels", *MASKS)
+    return [structs + dot + field.name for field in fields if field.name in names and _has_integers(field)]
+
+
+def _has_integers(field: Field) -> bool:
+    """Whether a column has lists of integers, or of booleans where it is a mask."""
+    items = "cCsSiIlL" + ("" if field.name == "labels" else "b")
+    return field.format[:2] in ("+l", "+L", "+w", "+v") and field.children[0].format in items
 
 
 def arguments(pack: Any, output: str, tokens: str | None, dataset: Dataset) -> dict[str, Any] | None:
@@ -26,13 +52,18 @@ def arguments(pack: Any, output: str, tokens: str | None, dataset: Dataset) -> d
         # Rows of buckets are as long as the longest one, and there is none.
         "capacity": pack.capacity if isinstance(pack, Pack) else 0,
     }  # fmt: skip
-    taken = [name for name in dataset.column_names if name in names(made)]
+    own = beside(dataset.schema.fields, tokens or pack.lengths)
+    taken = [name for name in dataset.column_names if name in names(made) and name not in own]
     if taken:
         raise ValueError(
-            f"there is a column called {taken[0]!r}, which is also an array that is made of packs: leave it out "
-            "(columns= of the Dataset), call it otherwise when the index is built, or use output='arrow'"
+            f"there is a column called {taken[0]!r}, which is also an array that is made of packs"
+            f"{_NO_LABELS if taken[0] == 'labels' else ''}: call it otherwise when the index is built, choose columns "
+            "without it (columns= of the Dataset), or use output='arrow'"
         )
     return made
+
+
+_NO_LABELS = ", and which has no lists of integers, one for each token"
 
 
 def names(made: dict[str, Any] | None) -> frozenset[str]:

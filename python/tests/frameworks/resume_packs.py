@@ -1,5 +1,5 @@
 """Integrations that serve packs, for resume_jobs.py: of rows whose tokens are numbers of their own, so that a step is
-noted as the tokens that it trained on.
+noted as the tokens that it has, and with a sign as those that it trains on.
 """
 
 from __future__ import annotations
@@ -37,11 +37,16 @@ def making(run: Run, layout: Any = "flat", **options: Any) -> dict[str, Any]:
 
 
 def dataset(run: Run) -> Any:
-    return rowdex.Dataset(run.index, [COLUMN])
+    return rowdex.Dataset(run.index, [COLUMN, "labels"])
 
 
-def noted(batch: Any, column: str = COLUMN) -> dict[str, Any]:
-    return {"id": np.asarray(batch[column]).reshape(-1)}
+def both(tokens: Any, labels: Any) -> Any:
+    tokens, labels = np.asarray(tokens).reshape(-1), np.asarray(labels).reshape(-1)
+    return np.concatenate([tokens, -labels[labels != -100]])
+
+
+def noted(batch: Any) -> dict[str, Any]:
+    return {"id": both(batch[COLUMN], batch["labels"])}
 
 
 def own_loop(run: Run) -> None:
@@ -68,7 +73,7 @@ class Fitted(lightning.LightningModule):
         self.run = run
 
     def training_step(self, batch: Any, number: int) -> Any:
-        self.run.took(batch[COLUMN])
+        self.run.took(both(batch[COLUMN], batch["labels"]))
         return self.layer(batch[COLUMN][:, None].float()).mean()
 
     def configure_optimizers(self) -> Any:
@@ -92,7 +97,7 @@ def trained(run: Run, kind: str) -> None:
     class Noting(rowdex.transformers.TrainerMixin, base):  # type: ignore[misc]
         def compute_loss(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
             assert "attention_mask" not in inputs and inputs["input_ids"].shape == inputs["position_ids"].shape
-            run.took(inputs["input_ids"][0])
+            run.took(both(inputs["input_ids"], inputs["labels"][0, 1:]))
             # Numbers of the model's few words in the place of all those that are noted.
             labels = inputs["labels"]
             inputs["labels"] = torch.where(labels < 0, labels, labels % WORDS)
@@ -131,7 +136,8 @@ def grain(run: Run) -> None:
     for batch in found:
         packs = rowdex.grain.maxtext(batch, COLUMN)
         assert packs["inputs"].shape == packs["targets_segmentation"].shape == (len(packs["inputs"]), CAPACITY)
-        run.took(packs["inputs"][packs["inputs_segmentation"] > 0])
+        targets = packs["targets"][packs["targets_segmentation"] > 0]
+        run.took(both(packs["inputs"][packs["inputs_segmentation"] > 0], targets))
         if run.saves():
             run.keep(found.get_state())
 
@@ -144,7 +150,7 @@ def jax(run: Run) -> None:
     while loader.epoch < run.epochs:
         for batch in loader:
             assert batch[COLUMN].shape == (size(run), CAPACITY)
-            run.took(np.asarray(batch[COLUMN])[np.asarray(batch["segment_ids"]) > 0])
+            run.took(both(np.asarray(batch[COLUMN])[np.asarray(batch["segment_ids"]) > 0], batch["labels"]))
             if run.saves():
                 run.keep(loader.state_dict())
 

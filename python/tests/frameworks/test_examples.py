@@ -166,11 +166,17 @@ def test_position_deletes_of_an_iceberg_table_are_honoured(tmp_path: pathlib.Pat
     assert [batch.to_pydict() for batch in found] == [{"file": ["a", "a"], "row_in_file": [3, 7]}]
 
 
+LENGTHS = [1 + row * 7 % 19 for row in range(100)]
+
+
 @pytest.fixture()
 def tokens(tmp_path: pathlib.Path) -> pathlib.Path:
-    lengths = [1 + row * 7 % 19 for row in range(100)]
-    rows = [list(range(1, length + 1)) for length in lengths]
-    pq.write_table(pa.table({"tokens": pa.array(rows, pa.list_(pa.int32()))}), tmp_path / "a.parquet")
+    """Rows of which the first third has no labels."""
+    rows = [list(range(1, length + 1)) for length in LENGTHS]
+    labels = [[token if 3 * token > len(row) + 3 else -100 for token in row] for row in rows]
+    lists = pa.list_(pa.int32())
+    table = pa.table({"tokens": pa.array(rows, lists), "labels": pa.array(labels, lists)})
+    pq.write_table(table, tmp_path / "a.parquet")
     rowdex.build(tmp_path, tmp_path / "train.rdx", lengths=["tokens"], progress=False)
     return tmp_path / "train.rdx"
 
@@ -191,8 +197,9 @@ def test_torchtitan_trains_on_every_token_and_goes_on(tokens: pathlib.Path, monk
     found += list(batches)
     rest = torch.cat([inputs["input"] for inputs, _ in found[3:]])
     assert (rest > 0).sum() == sum((inputs["input"] > 0).sum() for inputs, _ in others)
-    total = 2 * sum(1 + row * 7 % 19 for row in range(100))
-    assert sum(int((inputs["input"] > 0).sum()) for inputs, _ in found) == total
+    assert sum(int((inputs["input"] > 0).sum()) for inputs, _ in found) == 2 * sum(LENGTHS)
+    trained = sum(int((labels != -100).sum()) for _, labels in found)
+    assert trained == 2 * sum(3 * token > length + 3 for length in LENGTHS for token in range(1, length + 1))
     assert all(inputs["positions"].shape == labels.shape == (128,) for inputs, labels in found)
 
 
@@ -206,4 +213,4 @@ def test_megatron_is_given_bounds_of_what_pieces_take(tokens: pathlib.Path) -> N
         assert padded.dtype == found["cu_seqlens"].dtype == torch.int32
         assert padded[-1] == len(found["tokens"]) and (padded % 4 == 0).all()
         assert (padded.diff() - lengths < 4).all() and (lengths > 0).all()
-        assert found["loss_mask"].sum() == (lengths - 1).sum()
+        assert torch.equal(found["loss_mask"] > 0, batch["labels"] != -100) and found["loss_mask"].sum() > 0

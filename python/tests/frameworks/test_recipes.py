@@ -51,6 +51,15 @@ def test_a_loop_of_your_own(names: dict[str, Any]) -> None:
     assert sorted(served.tolist()) == list(names["all"])
 
 
+def test_prompts_are_not_trained_on(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    for number in range(2):
+        found.pop("trained", None)
+        exec(compile(script("Labels, masks and weights", "sequences", number), "labels", "exec"), found)
+        assert sorted(found["trained"].tolist()) == [9, 10, 11, 12, 13]
+
+
 def test_accelerate(names: dict[str, Any]) -> None:
     need("accelerate")
     run("accelerate", names)

@@ -32,13 +32,14 @@ need("torch", "accelerate", "grain", "jax", "lightning", "torchdata.stateful_dat
 
 SIZE, STEPS, STOP, PACKED_ROWS = 128, 40, 13, 1000
 RUNS = {"same": (2, SIZE), "fewer": (1, SIZE), "more": (3, SIZE), "batch": (2, 96), "regrouped": (1, 2 * SIZE)}
+RUNS["spread"] = (4, SIZE // 2)
 OTHERS = ("fewer", "more", "batch")
 EXACT: dict[str, str] = {}
 
 COUNTED = "Lightning goes on after 13 batches of epoch [01], and the rows after"
 NO_PLACE = dict.fromkeys(RUNS, f"{COUNTED} 0: a DataLoader has no place .* call (sampler|dataset).load_(run_)?state")
 OTHER_STEPS = dict.fromkeys(OTHERS, f"{COUNTED} .* Use rowdex.lightning.DataModule")
-OTHER_STATE = dict.fromkeys([*OTHERS, "regrouped"], "the state is of 2 ranks with 128 rows per step each, and now")
+OTHER_STATE = dict.fromkeys([*OTHERS, "regrouped", "spread"], "the state is of 2 ranks with 128 rows per step each, and now")
 OTHER_ROWS = dict.fromkeys(OTHERS, "as many rows per step of all ranks together as before")
 BARE = dict.fromkeys(RUNS, "train with class T.rowdex.transformers.TrainerMixin, Trainer")
 
@@ -211,18 +212,20 @@ def test_a_run_that_was_killed_serves_the_rest_of_its_epoch_or_says_what_to_writ
             assert errors == [""] * world, variant
             if packs:
                 last = total_steps(index, world, size, epoch + 2) - total_steps(index, world, size, epoch + 1)
-                check_tokens([rank[stop - STOP : stop] for rank in before], noted(after, "after"), last)
+                check_tokens(index, [rank[stop - STOP : stop] for rank in before], noted(after, "after"), last)
             else:
                 check([rank[stop - STOP : stop] for rank in before], noted(after, "after"), size)
 
 
 def packs_of(folder: pathlib.Path) -> str:
-    """Rows of 0 to 40 tokens, of which each is a number of its own."""
+    """Rows of 0 to 40 tokens, of which each is a number of its own, and the first ones of each row have no labels."""
     (folder / "packs").mkdir()
     lengths = [(row * row * 7 + row) % 41 for row in range(PACKED_ROWS)]
     ends = list(itertools.accumulate(lengths, initial=1))
     rows = [list(range(first, last)) for first, last in zip(ends, ends[1:])]
-    table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.int64()))})
+    labels = [[token if token >= row[0] + 1 + len(row) // 3 else -100 for token in row] for row in rows]
+    lists = pa.list_(pa.int64())
+    table = pa.table({"input_ids": pa.array(rows, lists), "labels": pa.array(labels, lists)})
     pq.write_table(table, folder / "packs/rows.parquet", row_group_size=100)
     rowdex.build(folder / "packs", folder / "packs.rdx", lengths=["input_ids"], progress=False)
     return str(folder / "packs.rdx")
@@ -235,12 +238,17 @@ def total_steps(index: str, world: int, size: int, epochs: int) -> int:
         return sampler.total_steps(epochs)
 
 
-def check_tokens(before: list[list[list[int]]], after: list[list[list[int]]], last: int) -> None:
-    """That both together are an epoch, and then the next one, of so many steps."""
+def check_tokens(index: str, before: list[list[list[int]]], after: list[list[list[int]]], last: int) -> None:
+    """That both together are an epoch, and then the next one, of so many steps: each token is served once, and each
+    that has a label is trained on once, which is noted with a sign."""
+    with rowdex.Dataset(index) as dataset:
+        columns = dataset.take(range(PACKED_ROWS)).to_pydict()
+    tokens, labels = (itertools.chain.from_iterable(columns[name]) for name in ("input_ids", "labels"))
+    expected = {*tokens, *(-label for label in labels if label != -100)}
     assert len({len(rank) for rank in after}) == 1
     for epoch in ([*before, *(rank[:-last] for rank in after)], [rank[-last:] for rank in after]):
         served = collections.Counter(itertools.chain.from_iterable(itertools.chain.from_iterable(epoch)))
-        assert set(served.values()) == {1} and len(served) == max(served)
+        assert set(served.values()) == {1} and set(served) == expected
 
 
 def noted(folder: pathlib.Path, when: str) -> list[list[list[int]]]:

@@ -66,6 +66,11 @@ pub struct rowdex_loader_options {
     /// Which column has the tokens of packs: its name, or the path of a field of a struct, as doc.tokens. NULL: the one
     /// whose items were counted for the lengths.
     pub tokens: *const c_char,
+    /// The columns with an item for each token, as weights; those called labels, completion_mask and assistant_masks
+    /// need no mention. Rows are cut in them as in the tokens. May be NULL.
+    pub with_columns: *const *const c_char,
+    /// How many.
+    pub num_with_columns: usize,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -98,6 +103,9 @@ pub(super) unsafe fn builder(
     if let Some(tokens) = unsafe { handle::optional_text(options.tokens, "options.tokens") }? {
         builder = builder.tokens(tokens);
     }
+    // SAFETY: as above.
+    let with = unsafe { handle::texts(options.with_columns, options.num_with_columns, "options.with_columns") }?;
+    builder = builder.with_columns(with);
     if let Count::Exactly(groups) = count(options.read_concurrency, "options.read_concurrency")? {
         builder = builder.read_concurrency(groups);
     }

@@ -21,10 +21,10 @@ pub(crate) struct ListedGroups {
 }
 
 impl ListedGroups {
-    /// The row groups with lists of offsets in this column, which is a name or a path.
-    pub(crate) fn of(groups: Arc<dyn Groups>, column: &str) -> Arc<dyn Groups> {
+    /// The row groups with lists of offsets in these columns, which are names or paths.
+    pub(crate) fn of(groups: Arc<dyn Groups>, columns: &[String]) -> Arc<dyn Groups> {
         let form = groups.form();
-        let (Some(decoded), Some(served)) = (listed(&form.decoded, column), listed(&form.served, column)) else {
+        let (Some(decoded), Some(served)) = (listed(&form.decoded, columns), listed(&form.served, columns)) else {
             return groups;
         };
         Arc::new(Self { form: RowForm { decoded, served, ..form }, groups })

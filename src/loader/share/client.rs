@@ -307,7 +307,9 @@ impl Client {
     /// Packs as the reader sent them, with what this process knows of them.
     fn packs(&self, sent: Option<PacksSent>) -> Result<Option<Packs>> {
         match (sent, self.seat.units.packing()) {
-            (Some((pieces, ends, unended)), Some(packing)) => Ok(Some(packing.packs_of(pieces, ends, unended))),
+            (Some(PacksSent { pieces, ends, unended, behind }), Some(packing)) => {
+                Ok(Some(packing.packs_of(pieces, ends, unended, behind)))
+            }
             (None, None) => Ok(None),
             _ => Err(Error::new(ErrorKind::Internal, "the reader sent packs for rows, or rows for packs")),
         }

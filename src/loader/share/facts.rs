@@ -45,7 +45,9 @@ pub(super) fn advice(fact: &Fact, rank: &str) -> String {
         "columns" => "give `rowdex serve` the columns of the loader's dataset in their order (`--columns`), and leave \
                       views out of the loader"
             .to_owned(),
-        "tokens" => "name the column with the tokens of packs in both or in neither".to_owned(),
+        "tokens" => "name the columns with the tokens of packs and with an item for each in both, or in neither \
+                     (`--tokens` of `rowdex serve`)"
+            .to_owned(),
         "order" => "give both the same order and seed (`--order` and `--seed` of `rowdex serve`), the same partition \
                     (`--partition`), and the same choice of rows"
             .to_owned(),

@@ -11,7 +11,7 @@ use rowdex_share::{Reader, Writer};
 use std::time::Duration;
 
 /// Changes when messages change. Processes with another one are refused.
-const PROTOCOL: u64 = 6;
+const PROTOCOL: u64 = 7;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const HELLO: u8 = 1;
@@ -333,6 +333,10 @@ fn describe_packs(about: &mut Writer, packs: Option<&Packs>) {
     packs.ends.iter().for_each(|end| {
         about.number(*end as u64);
     });
+    about.number(packs.behind.len() as u64);
+    packs.behind.iter().for_each(|item| {
+        about.number(*item);
+    });
     for piece in &packs.pieces {
         about.number(piece.offset).number(piece.length);
     }
@@ -355,6 +359,7 @@ fn parse_packs(about: &mut Reader<'_>, rows: &[u64]) -> Result<Option<PacksSent>
         return Err(unknown());
     }
     let ends = (0..packs).map(|_| about.count()).collect::<Result<Vec<_>>>()?;
+    let behind = (0..about.count()?).map(|_| about.number()).collect::<Result<Vec<_>>>()?;
     let piece = |row: &u64| Ok(Piece { row: *row, offset: about.number()?, length: about.number()? });
     let pieces = rows.iter().map(piece).collect::<Result<Vec<_>>>()?;
     let unended = (0..unended).map(|_| {
@@ -364,13 +369,19 @@ fn parse_packs(about: &mut Reader<'_>, rows: &[u64]) -> Result<Option<PacksSent>
     let unended = unended.collect::<Result<Vec<_>>>()?;
     let is_sound = ends.is_sorted() && ends.last().is_none_or(|last| *last == rows.len());
     match is_sound && unended.is_sorted_by(|a, b| a.place < b.place) {
-        true => Ok(Some((pieces, ends, unended))),
+        true => Ok(Some(PacksSent { pieces, ends, unended, behind })),
         false => Err(unknown()),
     }
 }
 
-/// Pieces, ends of packs, and pieces behind which their row goes on.
-pub(super) type PacksSent = (Vec<Piece>, Vec<usize>, Vec<Unended>);
+/// Packs without what both sides know of them.
+#[derive(Debug)]
+pub(super) struct PacksSent {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) ends: Vec<usize>,
+    pub(super) unended: Vec<Unended>,
+    pub(super) behind: Vec<u64>,
+}
 
 /// A batch without its rows.
 #[derive(Debug)]

@@ -158,7 +158,7 @@ impl Share {
         let facts = [
             ("dataset", format!("{dataset:016x}"), said),
             ("columns", told_columns(&units.form().served), said),
-            ("tokens", options.tokens.clone().unwrap_or_else(|| "the default".to_owned()), said),
+            ("tokens", told_tokens(options), said),
             ("order", format!("{} {:016x}", sampler.given().name(), sampler.given().fingerprint()), said),
             ("batch size", sampler.batch_size().to_string(), said),
             ("drop_last_batch", sampler.drops_last_batch().to_string(), said),
@@ -248,6 +248,12 @@ fn told_columns(schema: &Schema) -> String {
         0..=400 => columns,
         _ => format!("{} columns, {:016x}", schema.fields().len(), xxh3_64(columns.as_bytes())),
     }
+}
+
+/// Which columns have the tokens of packs, and an item for each.
+fn told_tokens(options: &Options) -> String {
+    let tokens = options.tokens.clone().unwrap_or_else(|| "the default".to_owned());
+    std::iter::once(&tokens).chain(&options.with_columns).map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
 /// By which cost packs are dealt to ranks, if they are: what a rank gets depends on it, and no fingerprint tells it.
