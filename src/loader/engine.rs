@@ -64,7 +64,7 @@ impl Settings {
 const MOST_IDLE: u64 = 64 << 20;
 /// See [`MOST_IDLE`]. A thread that decodes small row groups needs some megabytes at most.
 const IDLE: u64 = 4 << 20;
-const IDLE_PART: u64 = 32;
+const IDLE_PART: u64 = 8;
 
 /// Segments whose batches may have come back from the consumer and wait to be filled again.
 const BATCHES_IDLE: u64 = 2;

@@ -297,7 +297,8 @@ impl Idle {
         Some(done)
     }
 
-    /// A map of so many bytes or a few more, whatever its length was: pages of one that waits need not be cleared.
+    /// A map of so many bytes or a few more, out of one with half to twice as many: pages of one that waits need not be
+    /// cleared. To cut or grow others would have the kernel take away and clear more than is used again.
     fn take(&self, length: usize) -> Option<MmapMut> {
         if length > LONGEST_IDLE {
             return None;
@@ -305,7 +306,8 @@ impl Idle {
         // The shortest that is long enough, or else the longest.
         let found = self.with(|maps| {
             let waiting = |at: &usize| maps[*at].as_ref().map(|map| map.len());
-            let all = || (0..MAPS).filter(|at| maps[*at].is_some());
+            let like = Some(length / 2)..=Some(length * 2);
+            let all = || (0..MAPS).filter(|at| like.contains(&waiting(at)));
             let fits = all().filter(|at| waiting(at) >= Some(length)).min_by_key(waiting);
             maps[fits.or_else(|| all().max_by_key(waiting))?].take()
         })?;
@@ -446,9 +448,11 @@ mod tests {
         wait(3 << 20);
         assert_eq!(lengths(1 << 20), 1 << 20);
         assert_eq!(lengths(2 << 20), 2 << 20, "it has let go of the rest");
-        wait(1 << 20);
+        wait(2 << 20);
+        assert!(idle.take((1 << 20) - 1).is_none(), "most of it would be cut off");
+        assert!(idle.take((4 << 20) + 2).is_none(), "most of it would be new");
         assert_eq!(lengths(4 << 20), 4 << 20, "it has grown");
-        assert!(idle.take(1 << 20).is_none());
+        assert!(idle.take(4 << 20).is_none());
     }
 
     #[cfg(target_os = "linux")]
