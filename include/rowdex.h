@@ -39,7 +39,7 @@
  * never reused.
  *
  * Threads. All functions of an index, a dataset, orders, a sampler and a batch may be called by many threads at once.
- * rowdex_loader and rowdex_announced serve one thread at a time: a call that meets another one in there returns an
+ * rowdex_loader and rowdex_prefetched serve one thread at a time: a call that meets another one in there returns an
  * error and does not wait. Their close functions may be called at any time; they end the wait of the other thread. No
  * handle is tied to the thread that made it; none may be freed while a call with it is under way. Threads of the
  * library belong to a handle and end with it. There is no global state; a thread has the number that it gave
@@ -173,10 +173,6 @@ typedef int32_t rowdex_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Serves rows in an order that was announced, and any others as the dataset does. One thread at a time, and a second
-// one gets an error; but rowdex_announced_close may be called at any time.
-typedef struct rowdex_announced rowdex_announced;
-
 // The rows of one step on one rank. Concurrent use is fine.
 typedef struct rowdex_batch rowdex_batch;
 
@@ -203,6 +199,10 @@ typedef struct rowdex_loader rowdex_loader;
 // Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
 // it.
 typedef struct rowdex_order rowdex_order;
+
+// Serves rows in the order in which they were prefetched, and any others as the dataset does. One thread at a time, and a second
+// one gets an error; but rowdex_prefetched_close may be called at any time.
+typedef struct rowdex_prefetched rowdex_prefetched;
 
 // The samples and batches of one rank, epoch after epoch.
 //
@@ -1352,54 +1352,37 @@ typedef struct rowdex_loader_stats {
   uint64_t window_bytes;
 } rowdex_loader_stats;
 
-// How announced rows are served. All zeros are the defaults.
-typedef struct rowdex_announced_options {
-  // sizeof(rowdex_announced_options)
+// How prefetched rows are served. All zeros are the defaults.
+typedef struct rowdex_prefetched_options {
+  // sizeof(rowdex_prefetched_options)
   size_t struct_size;
   // Bytes of decoded rows to hold at most. 0: 1 GiB.
   uint64_t memory;
-  // Threads that read ahead, started by the first call that takes announced rows. 0: 2. ROWDEX_NONE: none, taking
+  // Threads that read ahead, started by the first call that takes prefetched rows. 0: 2. ROWDEX_NONE: none, taking
   // does all work.
   uint64_t threads;
-  // How many rows a call will take, mostly: a call for just one such portion copies nothing. 0: as many as the first
-  // call takes.
-  uint64_t portion;
-} rowdex_announced_options;
+} rowdex_prefetched_options;
 
-// What the handle of an announced order did so far. Times are added up over its threads.
-typedef struct rowdex_announced_stats {
-  // sizeof(rowdex_announced_stats), set by the caller.
+// What the handle of prefetched rows did so far.
+typedef struct rowdex_prefetched_stats {
+  // sizeof(rowdex_prefetched_stats), set by the caller.
   size_t struct_size;
-  // Rows announced.
-  uint64_t announced;
-  // Announced rows that are ahead of the farthest one taken.
+  // Rows prefetched.
+  uint64_t prefetched;
+  // Prefetched rows that were not taken yet.
   uint64_t waiting;
-  // Rows served as they were announced.
+  // Rows that followed, served from memory.
   uint64_t followed;
-  // Rows served by the dataset, because they were not announced here, or could not be read when they were due.
+  // Rows served by the dataset, because others come next, or because they could not be read when they were due.
   uint64_t fell_back;
-  // Rows announced, passed over, and no longer waited for.
-  uint64_t skipped;
-  // Row groups decoded, whole or in part, for announced rows. This and what follows: since reading ahead was last
+  // Row groups decoded, whole or in part, for prefetched rows. This and what follows: since reading ahead was last
   // started.
   uint64_t decodes;
-  // Times that rows of a row group were picked out, from one just decoded or from one that stayed.
-  uint64_t extractions;
-  // Rows put together; some of them may wait to be asked for.
-  uint64_t rows;
   // Bytes held now.
   uint64_t held_bytes;
   // The most that was ever held.
   uint64_t peak_bytes;
-  // Nanoseconds spent walking the order and deciding what to read.
-  uint64_t planning_ns;
-  // Nanoseconds spent reading and decoding.
-  uint64_t decoding_ns;
-  // Nanoseconds spent picking rows out of what was decoded.
-  uint64_t extracting_ns;
-  // Nanoseconds spent putting rows together.
-  uint64_t assembling_ns;
-} rowdex_announced_stats;
+} rowdex_prefetched_stats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1946,52 +1929,52 @@ rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
                                         struct rowdex_error **lost,
                                         struct rowdex_error **error);
 
-// Announces the row ids that will be asked for, in this order: one epoch of a sampler, or as much as is known. They
+// Reads ahead for row ids that will be asked for in this order: one epoch of a sampler, or as much as is known. They
 // are copied; there may be none yet.
 //
 // They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon,
 // instead of once per call. The dataset may be freed afterwards. Reads nothing and starts no thread.
-rowdex_status rowdex_dataset_plan(const struct rowdex_dataset *dataset,
-                                  const uint64_t *rows,
-                                  size_t num_rows,
-                                  const struct rowdex_announced_options *options,
-                                  struct rowdex_announced **announced,
-                                  struct rowdex_error **error);
+rowdex_status rowdex_dataset_prefetch(const struct rowdex_dataset *dataset,
+                                      const uint64_t *rows,
+                                      size_t num_rows,
+                                      const struct rowdex_prefetched_options *options,
+                                      struct rowdex_prefetched **prefetched,
+                                      struct rowdex_error **error);
 
 // Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later
 // call that takes rows. It must still be freed, by whoever is sure that no other thread has a call under way.
-void rowdex_announced_close(const struct rowdex_announced *announced);
+void rowdex_prefetched_close(const struct rowdex_prefetched *prefetched);
 
 // Ends the life of the handle, and its threads. No other thread may have a call under way: close it first.
-void rowdex_announced_free(struct rowdex_announced *announced);
+void rowdex_prefetched_free(struct rowdex_prefetched *prefetched);
 
-// Says what will be asked for after all that was announced before. Row ids may repeat, and are copied: 8 bytes each
+// Says what will be asked for after all that was prefetched before. Row ids may repeat, and are copied: 8 bytes each
 // until they are passed.
 //
-// If one is not in the dataset, none of them is announced. Announce early: an announcement shorter than the horizon
-// makes more decodes than need be.
-rowdex_status rowdex_announced_announce(struct rowdex_announced *announced,
-                                        const uint64_t *rows,
-                                        size_t num_rows,
-                                        struct rowdex_error **error);
-
-// Forgets what was announced and not taken, as when an epoch is abandoned.
-rowdex_status rowdex_announced_clear(struct rowdex_announced *announced, struct rowdex_error **error);
-
-// Rows in the order asked, as rowdex_dataset_take gives them, whether they were announced or not.
-//
-// Announced rows come from memory as long as they are asked for in about the order that was announced, in portions of
-// any size. Those of a call that failed count as taken: asked for again, they come from the dataset.
-rowdex_status rowdex_announced_take(struct rowdex_announced *announced,
-                                    const uint64_t *rows,
-                                    size_t num_rows,
-                                    struct rowdex_batch **batch,
-                                    struct rowdex_error **error);
-
-// What the handle of an announced order did so far.
-rowdex_status rowdex_announced_get_stats(const struct rowdex_announced *announced,
-                                         struct rowdex_announced_stats *stats,
+// If one is not in the dataset, none of them is prefetched. Prefetch early: fewer rows than the horizon
+// mean more decodes than need be.
+rowdex_status rowdex_prefetched_prefetch(struct rowdex_prefetched *prefetched,
+                                         const uint64_t *rows,
+                                         size_t num_rows,
                                          struct rowdex_error **error);
+
+// Forgets what was prefetched and not taken, as when an epoch is abandoned.
+rowdex_status rowdex_prefetched_clear(struct rowdex_prefetched *prefetched, struct rowdex_error **error);
+
+// Rows in the order asked, as rowdex_dataset_take gives them, whether they were prefetched or not.
+//
+// A call for exactly the rows that were prefetched next, any number of them, is served from memory, and any other call
+// by the dataset. Rows of a call that failed count as taken: asked for again, they come from the dataset.
+rowdex_status rowdex_prefetched_take(struct rowdex_prefetched *prefetched,
+                                     const uint64_t *rows,
+                                     size_t num_rows,
+                                     struct rowdex_batch **batch,
+                                     struct rowdex_error **error);
+
+// What the handle of prefetched rows did so far.
+rowdex_status rowdex_prefetched_get_stats(const struct rowdex_prefetched *prefetched,
+                                          struct rowdex_prefetched_stats *stats,
+                                          struct rowdex_error **error);
 
 // Lets calls of this thread be ended by another: those that wait for an object store or for a batch of a loader, or
 // that put a file in its place, end with ROWDEX_STATUS_CLOSED soon after `*flag` is no longer 0. They leave no file

@@ -22,7 +22,7 @@ from .native.columns import Codes, Masked, Ragged
 from .native.library import library as _library
 from .loading.share import Share
 from .loading.stats import LoaderStats
-from .announced import Announced, AnnouncedStats
+from .prefetched import Prefetched, PrefetchedStats
 from .batch import Batch, Substituted
 from .dataset import Counters, Dataset, Labels, VerifyReport
 from .errors import (
@@ -73,8 +73,8 @@ __version__: str = _library.version().decode()
 __all__ = [
     "Advice",
     "AlreadyExistsError",
-    "Announced",
-    "AnnouncedStats",
+    "Prefetched",
+    "PrefetchedStats",
     "ArgumentError",
     "Batch",
     "Buckets",

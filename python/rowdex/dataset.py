@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
 from . import native, notebook
-from .announced import Announced
 from .batch import Batch, LoaderStep, exported
 from .errors import Error
 from .index import Index, Path
@@ -17,6 +16,7 @@ from .native import capsule as _capsule
 from .native import values as _values
 from .native.imports import arrow, frames, loaded
 from .native.library import (
+from .prefetched import Prefetched
     Handle,
     PerProcess,
     RowSet,
@@ -406,16 +406,14 @@ class Dataset:
         )
         return Batch(handle, self.schema)
 
-    def plan(
-        self, rows: Any, *, memory: int | str | None = None, threads: int | None = None, portion: int | None = None
-    ) -> Announced:
-        """Announces the row ids that will be asked for, in this order, so that they are served at about the speed of a
+    def prefetch(self, rows: Any, *, memory: int | str | None = None, threads: int | None = None) -> Prefetched:
+        """Reads ahead for row ids that will be asked for in this order, so that they are served at about the speed of a
         scan.
 
         For a sampler of one's own that knows an epoch, or a good part of it, beforehand::
 
             order = my_sampler.permutation(len(dataset))
-            with dataset.plan(order, memory=4 << 30) as rows:
+            with dataset.prefetch(order, memory=4 << 30) as rows:
                 for start in range(0, len(order), 256):
                     batch = rows.take(order[start : start + 256])
 
@@ -423,13 +421,11 @@ class Dataset:
             rows: Row ids, as :meth:`take` has them.
             memory: Bytes of decoded rows to hold at most. Default: 1 GiB.
             threads: Threads that read ahead. Default: 2. 0: none, taking does all work.
-            portion: How many rows a call will take, mostly: such a call copies nothing. Default: as many as the first
-                call takes.
 
         Raises:
             OutOfRangeError: which is an ``IndexError``, naming the first row id that is not there.
         """
-        return Announced(self, rows, memory=memory, threads=threads, portion=portion)
+        return Prefetched(self, rows, memory=memory, threads=threads)
 
     def labels(self, column: str, of: RowSet | None = None) -> Labels:
         """The classes of the rows by a column, which need not be among those served: for

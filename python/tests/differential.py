@@ -126,7 +126,7 @@ class Case:
         return self.rng.integers(self.rows, size=many).tolist()
 
     def run(self) -> None:
-        checks = [self.take, self.take, self.announced, self.loader, self.resumed]
+        checks = [self.take, self.take, self.prefetched, self.loader, self.resumed]
         for check in checks:
             self.say(check=check.__name__)
             check()
@@ -160,15 +160,15 @@ class Case:
                 found = way([name], nulls=nulls, strings=strings)[name]
                 self.equal(name, oracle.rows(found, wanted.type, strings), oracle.expected(wanted, nulls, strings))
 
-    def announced(self) -> None:
+    def prefetched(self) -> None:
         order = [row for _ in range(3) for row in self.some_rows()]
         memory = self.memory()
         portion = int(pick(self.rng, [1, 10, 300]))
         self.say(rows=len(order), memory=memory, portion=portion)
-        with self.dataset.plan(order, memory=memory, threads=int(self.rng.integers(3))) as announced:
+        with self.dataset.prefetch(order, memory=memory, threads=int(self.rng.integers(3))) as prefetched:
             for start in range(0, len(order), portion):
                 rows = order[start : start + portion]
-                self.same(announced.take(rows), rows)
+                self.same(prefetched.take(rows), rows)
                 if start // portion > 60:
                     break
 

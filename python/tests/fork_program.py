@@ -76,8 +76,8 @@ def refused(_: Any) -> str:
 
 
 def planned(of: rowdex.Dataset) -> list[Any]:
-    with of.plan(range(0, 900, 7), portion=32) as rows:
-        return [rows.take(range(0, 224, 7)).to_pydict()["id"], rows.stats.announced]
+    with of.prefetch(range(0, 900, 7), portion=32) as rows:
+        return [rows.take(range(0, 224, 7)).to_pydict()["id"], rows.stats.prefetched]
 
 
 def positions(orders: Any) -> Callable[[rowdex.Dataset], Any]:

@@ -97,7 +97,7 @@ CALLS = {
     "take a row": lambda dataset, out: dataset.take([3]),
     "take all": lambda dataset, out: dataset.take(range(len(dataset))),
     "a row": lambda dataset, out: dataset[3],
-    "plan": lambda dataset, out: dataset.plan(range(len(dataset))).take([0, 1]),
+    "plan": lambda dataset, out: dataset.prefetch(range(len(dataset))).take([0, 1]),
     "to_arrow": lambda dataset, out: dataset.to_arrow(),
     "lengths": lambda dataset, out: rowdex.Index(dataset.index.path, store=OPTIONS).note_lengths(["id"]),
     "digest": lambda dataset, out: rowdex.rows_digest(dataset),

@@ -100,7 +100,7 @@ CASES = {
     "schema": "of = dataset(); kept = of.schema; pyarrow.schema(kept); return [of, kept]",
     "iterated": "of = dataset(); rows = first(of); return [of, rows]",
     "stream": "of = dataset(); table = pyarrow.table(of); return [of]",
-    "announced": "of = dataset(); rows = of.plan(range(1003)); rows.take(range(32)); return [of, rows]",
+    "prefetched": "of = dataset(); rows = of.prefetch(range(1003)); rows.take(range(32)); return [of, rows]",
     "set": "of = dataset(); rows = order.IdSet.where(of, 'label > 2'); len(rows); return [of, rows]",
     "split": "of = dataset(); rows = order.IdSet.split(of, 'train', by='name'); len(rows); return [of, rows]",
     "sampler": "of = rowdex.DistributedSampler(dataset(), 2, 1, batch_size=8); rows = first(of); next(of.batches()); "

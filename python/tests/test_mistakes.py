@@ -53,8 +53,8 @@ def test_row_ids_that_are_no_integers_are_refused(dataset: rowdex.Dataset) -> No
 
 @pytest.mark.parametrize("rows", ["12", b"12", 5, None])
 def test_rows_are_a_sequence_of_row_ids(dataset: rowdex.Dataset, rows: Any) -> None:
-    with dataset.plan([1, 2]) as announced:
-        for call in (dataset.take, dataset.plan, announced.take, announced.announce):
+    with dataset.prefetch([1, 2]) as prefetched:
+        for call in (dataset.take, dataset.prefetch, prefetched.take, prefetched.prefetch):
             with pytest.raises(TypeError, match="use a sequence of integers"):
                 call(rows)
 

@@ -191,7 +191,7 @@ def test_a_mixed_dataset_is_several(index: str) -> None:
     assert sorted(row for row in rows if row >= ROWS) == list(range(ROWS, ROWS + 200))
     # All rows in blocks of their own row groups, of both.
     assert sorted(served(mixed, "blocks(3)")) == list(range(2 * ROWS))
-    for wrong in (lambda: mixed.index, lambda: mixed.plan([1]), lambda: rowdex.MixedDataset([mixed])):
+    for wrong in (lambda: mixed.index, lambda: mixed.prefetch([1]), lambda: rowdex.MixedDataset([mixed])):
         with pytest.raises(TypeError):
             wrong()
     with pytest.raises(rowdex.SchemaError, match="columns"):

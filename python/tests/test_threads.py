@@ -136,19 +136,19 @@ def close():
         dataset.close(), other.close()
 together(mix, mix, close)
 """,
-    "announced_rows_are_closed_while_they_are_taken": """
+    "prefetched_rows_are_closed_while_they_are_taken": """
 dataset = Dataset(path, ["id"])
 for round in range(30):
     for threads in (0, 2):
-        announced = dataset.plan(range(1003), threads=threads, memory=30_000)
+        prefetched = dataset.prefetch(range(1003), threads=threads, memory=30_000)
         def take():
             with contextlib.suppress(ValueError):
                 for start in range(0, 1000, 10):
-                    right(announced.take(range(start, start + 10)), range(start, start + 10))
-                    announced.stats, announced.announce([1, 2]), announced.waiting
+                    right(prefetched.take(range(start, start + 10)), range(start, start + 10))
+                    prefetched.stats, prefetched.prefetch([1, 2]), prefetched.waiting
         def close():
             time.sleep(random.random() / 500)
-            announced.close()
+            prefetched.close()
             dataset.close()
         together(take, close)
 """,
@@ -305,8 +305,8 @@ def make():
         node.loader = Loader(node.dataset, batch_size=100, output="numpy", threads=number % 3)
         node.batches = iter(node.loader)
         next(node.batches)
-        node.announced = node.dataset.plan(range(100))
-        right(node.announced.take([0, 1]), [0, 1])
+        node.prefetched = node.dataset.prefetch(range(100))
+        right(node.prefetched.take([0, 1]), [0, 1])
 def collect():
     for _ in range(100):
         gc.collect()
@@ -341,11 +341,11 @@ def load(threads):
     while True:
         for batch in loader:
             pass
-def announce():
+def prefetch():
     while True:
-        with dataset.plan(range(1003)) as announced:
-            announced.take(range(100))
-for work in (take, announce, lambda: load(0), lambda: load(2)):
+        with dataset.prefetch(range(1003)) as prefetched:
+            prefetched.take(range(100))
+for work in (take, prefetch, lambda: load(0), lambda: load(2)):
     threading.Thread(target=work, daemon=True).start()
 time.sleep(0.3)
 """,

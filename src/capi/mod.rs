@@ -11,7 +11,6 @@
 #![allow(non_camel_case_types, reason = "types are named as they are in C")]
 #![allow(unreachable_pub, reason = "what C sees must be `pub` for cbindgen")]
 
-mod announced;
 mod arrow;
 mod batch;
 mod buffers;
@@ -32,6 +31,7 @@ mod loader;
 mod option;
 mod orders;
 mod packs;
+mod prefetched;
 mod progress;
 mod sampler;
 mod select;

@@ -355,7 +355,7 @@ impl Dataset {
     }
 
     /// Starts reading what decoding these rows of a row group takes; `None` where that gains nothing.
-    pub(crate) fn prefetch(&self, row_group: u32, slots: Slots<'_>) -> Option<Prefetch> {
+    pub(crate) fn read_ahead(&self, row_group: u32, slots: Slots<'_>) -> Option<Prefetch> {
         if !self.is_remote() {
             return None;
         }

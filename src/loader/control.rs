@@ -10,8 +10,8 @@ use super::deliver::Watched;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 
-/// Looks at a [`Loader`](super::Loader), or at announced rows, and closes them, from any thread and at any time: from
-/// [`Loader::control`](super::Loader::control) and [`Announced::control`](super::Announced::control).
+/// Looks at a [`Loader`](super::Loader), or at prefetched rows, and closes them, from any thread and at any time: from
+/// [`Loader::control`](super::Loader::control) and [`Prefetched::control`](super::Prefetched::control).
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     inner: Arc<Inner>,

@@ -8,7 +8,7 @@ use super::walk::{BatchRange, Batches, Each, Walk};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::BatchPlan;
 
-/// Announced row ids by their position, from the first that may still be asked for.
+/// Prefetched row ids by their position, from the first that may still be asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     /// Each with the position of its first id; none is empty.
@@ -65,12 +65,12 @@ impl Ids {
     }
 }
 
-/// A piece of announced row ids, and where in it to begin.
+/// A piece of prefetched row ids, and where in it to begin.
 pub(crate) type Piece = (Arc<Vec<u64>>, usize);
 
-/// Walks over what was announced so far.
+/// Walks over what was prefetched so far.
 #[derive(Debug)]
-pub(crate) struct AnnouncedWalk {
+pub(crate) struct PrefetchedWalk {
     /// What is walked over, and what comes behind it.
     piece: Piece,
     pieces: Receiver<Piece>,
@@ -78,11 +78,11 @@ pub(crate) struct AnnouncedWalk {
     portion: usize,
 }
 
-impl AnnouncedWalk {
-    /// A walk in portions of so many rows, and where to announce what it walks over.
+impl PrefetchedWalk {
+    /// A walk in portions of so many rows, and where to send what it walks over.
     pub(crate) fn new(portion: usize) -> (Sender<Piece>, Self) {
-        let (announce, pieces) = channel();
-        (announce, Self { piece: Piece::default(), pieces, portion })
+        let (prefetch, pieces) = channel();
+        (prefetch, Self { piece: Piece::default(), pieces, portion })
     }
 
     fn take(&mut self, count: usize) -> Vec<u64> {
@@ -98,7 +98,7 @@ impl AnnouncedWalk {
     }
 }
 
-impl Walk for AnnouncedWalk {
+impl Walk for PrefetchedWalk {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let rows = usize::try_from(target).unwrap_or(usize::MAX).max(1);
         let rows = self.take(rows.div_ceil(self.portion).saturating_mul(self.portion));
@@ -178,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_goes_on_when_more_is_announced() {
-        let (announce, mut walk) = AnnouncedWalk::new(4);
-        announce.send((Arc::new((0..10).collect()), 1)).unwrap();
+    fn a_walk_goes_on_when_more_is_prefetched() {
+        let (prefetch, mut walk) = PrefetchedWalk::new(4);
+        prefetch.send((Arc::new((0..10).collect()), 1)).unwrap();
         let mut seen = Vec::new();
-        let mut range = |walk: &mut AnnouncedWalk, target| {
+        let mut range = |walk: &mut PrefetchedWalk, target| {
             walk.next_range(target, &mut |batch| {
                 seen.extend_from_slice(&batch.rows);
                 Ok(true)
@@ -191,9 +191,9 @@ mod tests {
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..2);
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
         assert!(range(&mut walk, 5).unwrap().is_none() && !walk.has_more());
-        announce.send((Arc::new(Vec::new()), 0)).unwrap();
+        prefetch.send((Arc::new(Vec::new()), 0)).unwrap();
         assert!(!walk.has_more());
-        announce.send((Arc::new(vec![20, 21]), 0)).unwrap();
+        prefetch.send((Arc::new(vec![20, 21]), 0)).unwrap();
         assert!(walk.has_more());
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
         assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21]);

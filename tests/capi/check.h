@@ -150,23 +150,23 @@ static inline rowdex_status take_into(const rowdex_dataset *dataset, const uint6
   return status;
 }
 
-/* Announced rows as an array. */
-static inline rowdex_status take_announced_array(rowdex_announced *announced, const uint64_t *rows, size_t num_rows,
+/* Prefetched rows as an array. */
+static inline rowdex_status take_prefetched_array(rowdex_prefetched *prefetched, const uint64_t *rows, size_t num_rows,
                                                  struct ArrowArray *array, struct ArrowSchema *schema,
                                                  rowdex_error **error) {
   rowdex_batch *batch = NULL;
-  rowdex_status status = rowdex_announced_take(announced, rows, num_rows, &batch, error);
+  rowdex_status status = rowdex_prefetched_take(prefetched, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
   rowdex_batch_free(batch);
   return status;
 }
 
-/* Announced rows in buffers. */
-static inline rowdex_status take_announced_into(rowdex_announced *announced, const uint64_t *rows, size_t num_rows,
+/* Prefetched rows in buffers. */
+static inline rowdex_status take_prefetched_into(rowdex_prefetched *prefetched, const uint64_t *rows, size_t num_rows,
                                                 const rowdex_column_buffer *columns, size_t num_columns,
                                                 rowdex_error **error) {
   rowdex_batch *batch = NULL;
-  rowdex_status status = rowdex_announced_take(announced, rows, num_rows, &batch, error);
+  rowdex_status status = rowdex_prefetched_take(prefetched, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);
   rowdex_batch_free(batch);
   return status;

@@ -1,4 +1,4 @@
-/* A sampler of one's own, in C: it draws later rows more often, and rowdex serves them, as it announces them, one batch
+/* A sampler of one's own, in C: it draws later rows more often, and rowdex serves them, as it prefetches them, one batch
  * at a time, or as an order. */
 #include "check.h"
 
@@ -27,57 +27,57 @@ static void its_rows_are_taken_batch_by_batch(const rowdex_dataset *dataset, con
   }
 }
 
-static rowdex_announced_stats stats_of(const rowdex_announced *announced) {
-  rowdex_announced_stats stats = {.struct_size = sizeof stats};
-  OK(rowdex_announced_get_stats(announced, &stats, &error));
+static rowdex_prefetched_stats stats_of(const rowdex_prefetched *prefetched) {
+  rowdex_prefetched_stats stats = {.struct_size = sizeof stats};
+  OK(rowdex_prefetched_get_stats(prefetched, &stats, &error));
   return stats;
 }
 
 /* Takes rows [start, end) of the order in portions of BATCH, one of them longer and one shorter, and looks at their
  * values. */
-static void take_and_compare(rowdex_announced *announced, const uint64_t *rows, int start, int end) {
+static void take_and_compare(rowdex_prefetched *prefetched, const uint64_t *rows, int start, int end) {
   for (int portion = BATCH, odd = 0; start < end; start += portion, odd++) {
     portion = odd == 1 ? BATCH + 7 : odd == 2 ? BATCH - 7 : BATCH;
     if (portion > end - start) portion = end - start;
     int64_t ids[BATCH + 7];
     rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = (size_t)portion * sizeof ids[0]};
-    OK(take_announced_into(announced, rows + start, (size_t)portion, &column, 1, &error));
+    OK(take_prefetched_into(prefetched, rows + start, (size_t)portion, &column, 1, &error));
     for (int i = 0; i < portion; i++) CHECK(ids[i] == (int64_t)rows[start + i]);
   }
 }
 
-static void its_order_is_announced_and_taken(const rowdex_dataset *dataset, const uint64_t *rows) {
-  rowdex_announced_options options = {.struct_size = sizeof options, .memory = 400000, .threads = 1, .portion = BATCH};
-  rowdex_announced *announced = NULL;
-  OK(rowdex_dataset_plan(dataset, rows, SAMPLES / 2, &options, &announced, &error));
-  take_and_compare(announced, rows, 0, SAMPLES / 4);
-  /* More is announced while some is still ahead. */
-  OK(rowdex_announced_announce(announced, rows + SAMPLES / 2, SAMPLES / 2, &error));
-  CHECK(stats_of(announced).waiting == SAMPLES - SAMPLES / 4);
-  take_and_compare(announced, rows, SAMPLES / 4, SAMPLES);
-  rowdex_announced_stats stats = stats_of(announced);
-  CHECK(stats.announced == SAMPLES && stats.followed == SAMPLES);
-  CHECK(stats.fell_back == 0 && stats.skipped == 0 && stats.waiting == 0);
+static void its_order_is_prefetched_and_taken(const rowdex_dataset *dataset, const uint64_t *rows) {
+  rowdex_prefetched_options options = {.struct_size = sizeof options, .memory = 400000, .threads = 1};
+  rowdex_prefetched *prefetched = NULL;
+  OK(rowdex_dataset_prefetch(dataset, rows, SAMPLES / 2, &options, &prefetched, &error));
+  take_and_compare(prefetched, rows, 0, SAMPLES / 4);
+  /* More is prefetched while some is still ahead. */
+  OK(rowdex_prefetched_prefetch(prefetched, rows + SAMPLES / 2, SAMPLES / 2, &error));
+  CHECK(stats_of(prefetched).waiting == SAMPLES - SAMPLES / 4);
+  take_and_compare(prefetched, rows, SAMPLES / 4, SAMPLES);
+  rowdex_prefetched_stats stats = stats_of(prefetched);
+  CHECK(stats.prefetched == SAMPLES && stats.followed == SAMPLES);
+  CHECK(stats.fell_back == 0 && stats.waiting == 0);
   /* Each of the 40 portions has rows of nearly all row groups; without a plan these would be decoded for each. */
   CHECK(stats.decodes >= DEMO_ROW_GROUPS && stats.decodes < 8 * DEMO_ROW_GROUPS);
 
-  /* Rows that were never announced are served as well, and so is an order that is announced after another was given
+  /* Rows that were never prefetched are served as well, and so is an order that is prefetched after another was given
    * up. */
   const uint64_t other[] = {3, 199999, 3};
   struct ArrowArray array;
   struct ArrowSchema schema;
-  OK(take_announced_array(announced, other, 3, &array, &schema, &error));
+  OK(take_prefetched_array(prefetched, other, 3, &array, &schema, &error));
   CHECK(array.length == 3 && int64_values(&array, 0)[1] == 199999 && strcmp(schema.children[0]->name, "id") == 0);
   schema.release(&schema);
-  CHECK(stats_of(announced).fell_back == 3);
-  OK(rowdex_announced_announce(announced, rows, SAMPLES, &error));
-  OK(rowdex_announced_clear(announced, &error));
-  CHECK(stats_of(announced).waiting == 0 && stats_of(announced).skipped == SAMPLES);
-  OK(rowdex_announced_announce(announced, rows + 5, 1000, &error));
+  CHECK(stats_of(prefetched).fell_back == 3);
+  OK(rowdex_prefetched_prefetch(prefetched, rows, SAMPLES, &error));
+  OK(rowdex_prefetched_clear(prefetched, &error));
+  CHECK(stats_of(prefetched).waiting == 0);
+  OK(rowdex_prefetched_prefetch(prefetched, rows + 5, 1000, &error));
   rowdex_batch *batch = NULL;
-  OK(rowdex_announced_take(announced, rows + 5, BATCH, &batch, &error));
-  CHECK(stats_of(announced).followed == SAMPLES + BATCH);
-  rowdex_announced_free(announced);
+  OK(rowdex_prefetched_take(prefetched, rows + 5, BATCH, &batch, &error));
+  CHECK(stats_of(prefetched).followed == SAMPLES + BATCH);
+  rowdex_prefetched_free(prefetched);
   /* What was taken outlives the handle. */
   CHECK(int64_values(&array, 0)[2] == 3);
   array.release(&array);
@@ -87,32 +87,32 @@ static void its_order_is_announced_and_taken(const rowdex_dataset *dataset, cons
   rowdex_batch_free(batch);
 }
 
-static void what_is_not_there_cannot_be_announced(const rowdex_dataset *dataset) {
+static void what_is_not_there_cannot_be_prefetched(const rowdex_dataset *dataset) {
   const uint64_t good[] = {1, 2}, bad[] = {1, DEMO_ROWS};
-  rowdex_announced *announced = NULL;
-  FAILS(rowdex_dataset_plan(dataset, bad, 2, NULL, &announced, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
-  CHECK(announced == NULL);
-  OK(rowdex_dataset_plan(dataset, NULL, 0, NULL, &announced, &error));
-  FAILS(rowdex_announced_announce(announced, bad, 2, &error), ROWDEX_STATUS_OUT_OF_RANGE, "place 1");
-  CHECK(stats_of(announced).announced == 0);
-  OK(rowdex_announced_announce(announced, good, 2, &error));
+  rowdex_prefetched *prefetched = NULL;
+  FAILS(rowdex_dataset_prefetch(dataset, bad, 2, NULL, &prefetched, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  CHECK(prefetched == NULL);
+  OK(rowdex_dataset_prefetch(dataset, NULL, 0, NULL, &prefetched, &error));
+  FAILS(rowdex_prefetched_prefetch(prefetched, bad, 2, &error), ROWDEX_STATUS_OUT_OF_RANGE, "place 1");
+  CHECK(stats_of(prefetched).prefetched == 0);
+  OK(rowdex_prefetched_prefetch(prefetched, good, 2, &error));
   struct ArrowArray array;
   memset(&array, 1, sizeof array);
   const struct ArrowArray untouched = array;
-  FAILS(take_announced_array(announced, bad, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
+  FAILS(take_prefetched_array(prefetched, bad, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
   CHECK(memcmp(&array, &untouched, sizeof array) == 0);
   /* A buffer of another size: nothing is written, and the rows come again from the dataset. */
   int64_t ids[] = {-1, -1};
   rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids - 1};
-  FAILS(take_announced_into(announced, good, 2, &column, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
+  FAILS(take_prefetched_into(prefetched, good, 2, &column, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
   CHECK(ids[0] == -1 && ids[1] == -1);
   column.values_bytes = sizeof ids;
-  OK(take_announced_into(announced, good, 2, &column, 1, &error));
+  OK(take_prefetched_into(prefetched, good, 2, &column, 1, &error));
   CHECK(ids[0] == 1 && ids[1] == 2);
-  OK(take_announced_array(announced, NULL, 0, &array, NULL, &error));
+  OK(take_prefetched_array(prefetched, NULL, 0, &array, NULL, &error));
   CHECK(array.length == 0);
   array.release(&array);
-  rowdex_announced_free(announced);
+  rowdex_prefetched_free(prefetched);
 }
 
 static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, const uint64_t *rows) {
@@ -157,8 +157,8 @@ int main(int argc, char **argv) {
   static uint64_t rows[SAMPLES];
   draw(rows);
   rowdex_dataset *dataset = open_dataset(argv[1], "id");
-  its_order_is_announced_and_taken(dataset, rows);
-  what_is_not_there_cannot_be_announced(dataset);
+  its_order_is_prefetched_and_taken(dataset, rows);
+  what_is_not_there_cannot_be_prefetched(dataset);
   its_rows_are_taken_batch_by_batch(dataset, rows);
   its_rows_are_an_order_for_the_loader(dataset, rows);
   rowdex_dataset_free(dataset);

@@ -26,24 +26,24 @@ static uint64_t pull(rowdex_loader *loader) {
   return id;
 }
 
-enum { ANNOUNCED = 2000, PORTION = 100 };
+enum { PREFETCHED = 2000, PORTION = 100 };
 
-/* Takes a portion of an order that was announced: every 97th row. */
-static void take_portion(rowdex_announced *announced, uint64_t portion) {
+/* Takes a portion of an order that was prefetched: every 97th row. */
+static void take_portion(rowdex_prefetched *prefetched, uint64_t portion) {
   uint64_t rows[PORTION];
   int64_t ids[PORTION];
   for (uint64_t i = 0; i < PORTION; i++) rows[i] = (portion * PORTION + i) * 97;
   rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-  OK(take_announced_into(announced, rows, PORTION, &column, 1, &error));
+  OK(take_prefetched_into(prefetched, rows, PORTION, &column, 1, &error));
   for (int i = 0; i < PORTION; i++) CHECK(ids[i] == (int64_t)rows[i]);
 }
 
 /* All portions that are left, and that they were followed. */
-static void take_the_rest(rowdex_announced *announced, uint64_t portion) {
-  for (; portion < ANNOUNCED / PORTION; portion++) take_portion(announced, portion);
-  rowdex_announced_stats stats = {.struct_size = sizeof stats};
-  OK(rowdex_announced_get_stats(announced, &stats, &error));
-  CHECK(stats.followed == ANNOUNCED && stats.fell_back == 0);
+static void take_the_rest(rowdex_prefetched *prefetched, uint64_t portion) {
+  for (; portion < PREFETCHED / PORTION; portion++) take_portion(prefetched, portion);
+  rowdex_prefetched_stats stats = {.struct_size = sizeof stats};
+  OK(rowdex_prefetched_get_stats(prefetched, &stats, &error));
+  CHECK(stats.followed == PREFETCHED && stats.fell_back == 0);
 }
 
 int main(int argc, char **argv) {
@@ -55,14 +55,14 @@ int main(int argc, char **argv) {
     OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
     uint64_t ids[4];
     OK(rowdex_sampler_fill(sampler, 0, 100, 1, &ids[1], NULL, &error));
-    static uint64_t order[ANNOUNCED];
-    for (uint64_t i = 0; i < ANNOUNCED; i++) order[i] = i * 97;
-    rowdex_announced *announced = NULL;
-    OK(rowdex_dataset_plan(dataset, order, ANNOUNCED, NULL, &announced, &error));
+    static uint64_t order[PREFETCHED];
+    for (uint64_t i = 0; i < PREFETCHED; i++) order[i] = i * 97;
+    rowdex_prefetched *prefetched = NULL;
+    OK(rowdex_dataset_prefetch(dataset, order, PREFETCHED, NULL, &prefetched, &error));
     if (used) {
       take_a_few(dataset);
       pull(loader);
-      take_portion(announced, 0);
+      take_portion(prefetched, 0);
     }
     pid_t child = fork();
     CHECK(child >= 0);
@@ -71,8 +71,8 @@ int main(int argc, char **argv) {
       take_a_few(dataset);
       if (!used) pull(loader);
       CHECK(pull(loader) == ids[1]);
-      take_the_rest(announced, used ? 1 : 0);
-      rowdex_announced_free(announced);
+      take_the_rest(prefetched, used ? 1 : 0);
+      rowdex_prefetched_free(prefetched);
       rowdex_loader_free(loader);
       rowdex_sampler_free(sampler);
       rowdex_dataset_free(dataset);
@@ -84,8 +84,8 @@ int main(int argc, char **argv) {
     take_a_few(dataset);
     if (!used) pull(loader);
     CHECK(pull(loader) == ids[1]);
-    take_the_rest(announced, used ? 1 : 0);
-    rowdex_announced_free(announced);
+    take_the_rest(prefetched, used ? 1 : 0);
+    rowdex_prefetched_free(prefetched);
     rowdex_loader_free(loader);
     rowdex_sampler_free(sampler);
     rowdex_dataset_free(dataset);

@@ -9,7 +9,7 @@ static void every_free_takes_null(void) {
   rowdex_sampler_free(NULL);
   rowdex_loader_free(NULL);
   rowdex_batch_free(NULL);
-  rowdex_announced_free(NULL);
+  rowdex_prefetched_free(NULL);
   rowdex_id_set_free(NULL);
 }
 
@@ -141,29 +141,29 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   rowdex_index_free(index);
 }
 
-static void null_is_named_by_announced_orders(const char *folder) {
+static void null_is_named_by_prefetched_rows(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
-  rowdex_announced *announced = NULL;
+  rowdex_prefetched *prefetched = NULL;
   rowdex_batch *batch = NULL;
   struct ArrowArray array;
-  IS_NULL(rowdex_dataset_plan(NULL, NULL, 0, NULL, &announced, &error), "dataset");
-  IS_NULL(rowdex_dataset_plan(dataset, NULL, 1, NULL, &announced, &error), "rows");
-  IS_NULL(rowdex_dataset_plan(dataset, NULL, 0, NULL, NULL, &error), "announced");
-  CHECK(announced == NULL);
-  OK(rowdex_dataset_plan(dataset, NULL, 0, NULL, &announced, &error));
-  IS_NULL(rowdex_announced_announce(NULL, NULL, 0, &error), "announced");
-  IS_NULL(rowdex_announced_announce(announced, NULL, 1, &error), "rows");
-  IS_NULL(rowdex_announced_clear(NULL, &error), "announced");
-  IS_NULL(take_announced_array(NULL, NULL, 0, &array, NULL, &error), "announced");
-  IS_NULL(take_announced_array(announced, NULL, 1, &array, NULL, &error), "rows");
-  IS_NULL(take_announced_array(announced, NULL, 0, NULL, NULL, &error), "array");
-  IS_NULL(take_announced_into(NULL, NULL, 0, NULL, 0, &error), "announced");
-  IS_NULL(take_announced_into(announced, NULL, 0, NULL, 1, &error), "columns");
-  IS_NULL(rowdex_announced_take(NULL, NULL, 0, &batch, &error), "announced");
-  IS_NULL(rowdex_announced_take(announced, NULL, 0, NULL, &error), "batch");
-  IS_NULL(rowdex_announced_get_stats(NULL, NULL, &error), "announced");
-  IS_NULL(rowdex_announced_get_stats(announced, NULL, &error), "stats");
-  rowdex_announced_free(announced);
+  IS_NULL(rowdex_dataset_prefetch(NULL, NULL, 0, NULL, &prefetched, &error), "dataset");
+  IS_NULL(rowdex_dataset_prefetch(dataset, NULL, 1, NULL, &prefetched, &error), "rows");
+  IS_NULL(rowdex_dataset_prefetch(dataset, NULL, 0, NULL, NULL, &error), "prefetched");
+  CHECK(prefetched == NULL);
+  OK(rowdex_dataset_prefetch(dataset, NULL, 0, NULL, &prefetched, &error));
+  IS_NULL(rowdex_prefetched_prefetch(NULL, NULL, 0, &error), "prefetched");
+  IS_NULL(rowdex_prefetched_prefetch(prefetched, NULL, 1, &error), "rows");
+  IS_NULL(rowdex_prefetched_clear(NULL, &error), "prefetched");
+  IS_NULL(take_prefetched_array(NULL, NULL, 0, &array, NULL, &error), "prefetched");
+  IS_NULL(take_prefetched_array(prefetched, NULL, 1, &array, NULL, &error), "rows");
+  IS_NULL(take_prefetched_array(prefetched, NULL, 0, NULL, NULL, &error), "array");
+  IS_NULL(take_prefetched_into(NULL, NULL, 0, NULL, 0, &error), "prefetched");
+  IS_NULL(take_prefetched_into(prefetched, NULL, 0, NULL, 1, &error), "columns");
+  IS_NULL(rowdex_prefetched_take(NULL, NULL, 0, &batch, &error), "prefetched");
+  IS_NULL(rowdex_prefetched_take(prefetched, NULL, 0, NULL, &error), "batch");
+  IS_NULL(rowdex_prefetched_get_stats(NULL, NULL, &error), "prefetched");
+  IS_NULL(rowdex_prefetched_get_stats(prefetched, NULL, &error), "stats");
+  rowdex_prefetched_free(prefetched);
   rowdex_dataset_free(dataset);
 }
 
@@ -450,7 +450,7 @@ int main(int argc, char **argv) {
   questions_without_a_status_take_null();
   null_is_named(argv[1]);
   null_is_named_by_orders_and_sets(argv[1]);
-  null_is_named_by_announced_orders(argv[1]);
+  null_is_named_by_prefetched_rows(argv[1]);
   numbers_that_would_change_nothing_are_refused(argv[1]);
   empty_arrays_may_be_null(argv[1]);
   impossible_arrays_are_refused(argv[1]);

@@ -392,13 +392,13 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
 
   /* What is about one index or one cache is refused, and so are datasets of other columns. */
   rowdex_counters counters = {.struct_size = sizeof counters};
-  rowdex_announced *announced = NULL;
+  rowdex_prefetched *prefetched = NULL;
   struct ArrowArray labels;
   rowdex_dataset *unlike = NULL, *times = open_dataset(folder, "time");
   FAILS(rowdex_dataset_counters(mixed, &counters, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
-  FAILS(rowdex_dataset_plan(mixed, rows, 3, NULL, &announced, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
+  FAILS(rowdex_dataset_prefetch(mixed, rows, 3, NULL, &prefetched, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
   FAILS(rowdex_dataset_labels(mixed, "label", NULL, &labels, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
-  CHECK(announced == NULL);
+  CHECK(prefetched == NULL);
   datasets[1] = times;
   FAILS(rowdex_dataset_mixed(datasets, 2, &unlike, &error), ROWDEX_STATUS_SCHEMA, "time");
   datasets[1] = mixed;

@@ -70,7 +70,7 @@ POOL(rowdex_dataset, dataset, rowdex_dataset_free)
 POOL(rowdex_order, order, rowdex_order_free)
 POOL(rowdex_sampler, sampler, rowdex_sampler_free)
 POOL(rowdex_loader, loader, rowdex_loader_free)
-POOL(rowdex_announced, announced, rowdex_announced_free)
+POOL(rowdex_prefetched, prefetched, rowdex_prefetched_free)
 POOL(rowdex_id_set, set, rowdex_id_set_free)
 POOL(struct ArrowArray, labels, free_labels)
 
@@ -373,24 +373,24 @@ static void use_a_loader(void) {
   }
 }
 
-static void use_announced(void) {
+static void use_prefetched(void) {
   uint64_t rows[MOST_ROWS];
   size_t count = some_rows(rows, below(4));
-  rowdex_announced *announced = NULL;
+  rowdex_prefetched *prefetched = NULL;
   rowdex_batch *batch = NULL;
   rowdex_error *error = NULL;
-  rowdex_announced_options options = {
+  rowdex_prefetched_options options = {
       .struct_size = sizeof options, .memory = number(1 << 22), .threads = below(2) ? ROWDEX_NONE : 1};
   switch (below(4)) {
     case 0:
-      if (well(rowdex_dataset_plan(any_dataset(), rows, count, &options, &announced, &error), &error)) {
-        keep_announced(announced);
+      if (well(rowdex_dataset_prefetch(any_dataset(), rows, count, &options, &prefetched, &error), &error)) {
+        keep_prefetched(prefetched);
       }
       break;
-    case 1: well(rowdex_announced_announce(any_announced(), rows, count, &error), &error); break;
-    case 2: well(rowdex_announced_clear(any_announced(), &error), &error); break;
+    case 1: well(rowdex_prefetched_prefetch(any_prefetched(), rows, count, &error), &error); break;
+    case 2: well(rowdex_prefetched_clear(any_prefetched(), &error), &error); break;
     default:
-      if (well(rowdex_announced_take(any_announced(), rows, count, &batch, &error), &error)) check_batch(batch);
+      if (well(rowdex_prefetched_take(any_prefetched(), rows, count, &batch, &error), &error)) check_batch(batch);
   }
 }
 
@@ -403,7 +403,7 @@ int main(int argc, char **argv) {
   const time_t start = time(NULL);
   static void (*const calls[])(void) = {
       open_an_index, ask_an_index,   open_a_dataset, take_rows,    make_a_set,   make_labels, make_an_order,
-      make_a_sampler, ask_a_sampler, make_a_loader,  use_a_loader, use_a_loader, use_announced,
+      make_a_sampler, ask_a_sampler, make_a_loader,  use_a_loader, use_a_loader, use_prefetched,
   };
   for (int i = 0; i < PLACES; i++) keep_index(open_index(folder));
   keep_dataset(open_dataset(folder, "id"));
@@ -412,7 +412,7 @@ int main(int argc, char **argv) {
     calls[below(sizeof calls / sizeof *calls)]();
     done++;
   }
-  empty_loader(), empty_announced(), empty_sampler(), empty_order(), empty_labels(), empty_set(), empty_dataset();
+  empty_loader(), empty_prefetched(), empty_sampler(), empty_order(), empty_labels(), empty_set(), empty_dataset();
   empty_index();
   /* Enough of both, or it has tried nothing. The first calls mostly find nothing to call with. */
   CHECK(done < 300 || (succeeded > done / 4 && refused > done / 20));

@@ -106,7 +106,7 @@ static void threads_that_pull_from_one_loader_share_its_batches(const char *fold
 
 struct until_closed {
   rowdex_loader *loader;
-  rowdex_announced *announced;
+  rowdex_prefetched *prefetched;
 };
 
 static void *pull_until_closed(void *argument) {
@@ -122,7 +122,7 @@ static void *pull_until_closed(void *argument) {
     } else {
       int64_t id = -1;
       rowdex_column_buffer column = {.column = 0, .values = &id, .values_bytes = sizeof id};
-      status = take_announced_into(work->announced, &row, 1, &column, 1, &error);
+      status = take_prefetched_into(work->prefetched, &row, 1, &column, 1, &error);
       if (status == ROWDEX_STATUS_OK) CHECK(id == (int64_t)row);
     }
   }
@@ -139,7 +139,7 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
                                      .memory = 200000};
     struct until_closed work = {NULL, NULL};
     if (round % 3 < 2) OK(rowdex_loader_new(dataset, sampler, &options, &work.loader, &error));
-    else OK(rowdex_dataset_plan(dataset, NULL, 0, NULL, &work.announced, &error));
+    else OK(rowdex_dataset_prefetch(dataset, NULL, 0, NULL, &work.prefetched, &error));
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, pull_until_closed, &work) == 0);
     for (volatile uint64_t wait = 0; wait < round * 100000; wait++) continue;
@@ -148,7 +148,7 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
       OK(rowdex_loader_get_stats(work.loader, &stats, &error));
       rowdex_loader_close(work.loader);
     } else {
-      rowdex_announced_close(work.announced);
+      rowdex_prefetched_close(work.prefetched);
     }
     CHECK(pthread_join(thread, NULL) == 0);
     if (work.loader != NULL) {
@@ -158,10 +158,10 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
       OK(rowdex_loader_state(work.loader, state, sizeof state, &error));
     }
     rowdex_loader_free(work.loader);
-    rowdex_announced_free(work.announced);
+    rowdex_prefetched_free(work.prefetched);
   }
   rowdex_loader_close(NULL);
-  rowdex_announced_close(NULL);
+  rowdex_prefetched_close(NULL);
   rowdex_sampler_free(sampler);
   rowdex_dataset_free(dataset);
 }
@@ -191,16 +191,16 @@ static void a_sampler_always_has_its_length(const char *folder) {
 }
 
 struct taker {
-  rowdex_announced *announced;
+  rowdex_prefetched *prefetched;
   int taken;
 };
 
-static void *take_announced(void *argument) {
+static void *take_prefetched(void *argument) {
   struct taker *taker = (struct taker *)argument;
   for (uint64_t row = 0; row < 400; row++) {
     struct ArrowArray array;
     rowdex_error *error = NULL;
-    rowdex_status status = take_announced_array(taker->announced, &row, 1, &array, NULL, &error);
+    rowdex_status status = take_prefetched_array(taker->prefetched, &row, 1, &array, NULL, &error);
     if (status != ROWDEX_STATUS_OK) {
       CHECK(status == ROWDEX_STATUS_INVALID_ARGUMENT && strstr(rowdex_error_message(error), "another thread") != NULL);
       rowdex_error_free(error);
@@ -213,28 +213,28 @@ static void *take_announced(void *argument) {
   return NULL;
 }
 
-static void an_announced_order_refuses_a_second_thread_and_serves_right_rows(const char *folder) {
+static void prefetched_rows_refuse_a_second_thread_and_stay_right(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   uint64_t rows[400];
   for (uint64_t i = 0; i < 400; i++) rows[i] = i;
-  rowdex_announced *announced = NULL;
-  OK(rowdex_dataset_plan(dataset, rows, 400, NULL, &announced, &error));
+  rowdex_prefetched *prefetched = NULL;
+  OK(rowdex_dataset_prefetch(dataset, rows, 400, NULL, &prefetched, &error));
   rowdex_dataset_free(dataset);
   pthread_t threads[3];
   struct taker takers[3];
   for (int i = 0; i < 3; i++) {
-    takers[i] = (struct taker){announced, 0};
-    CHECK(pthread_create(&threads[i], NULL, take_announced, &takers[i]) == 0);
+    takers[i] = (struct taker){prefetched, 0};
+    CHECK(pthread_create(&threads[i], NULL, take_prefetched, &takers[i]) == 0);
   }
   uint64_t taken = 0;
   for (int i = 0; i < 3; i++) {
     CHECK(pthread_join(threads[i], NULL) == 0);
     taken += (uint64_t)takers[i].taken;
   }
-  rowdex_announced_stats stats = {.struct_size = sizeof stats};
-  OK(rowdex_announced_get_stats(announced, &stats, &error));
+  rowdex_prefetched_stats stats = {.struct_size = sizeof stats};
+  OK(rowdex_prefetched_get_stats(prefetched, &stats, &error));
   CHECK(taken > 0 && stats.followed + stats.fell_back == taken);
-  rowdex_announced_free(announced);
+  rowdex_prefetched_free(prefetched);
 }
 
 static void *free_it(void *dataset) {
@@ -253,7 +253,7 @@ int main(int argc, char **argv) {
   CHECK(argc == 2);
   many_threads_read_at_once(argv[1]);
   threads_that_pull_from_one_loader_share_its_batches(argv[1]);
-  an_announced_order_refuses_a_second_thread_and_serves_right_rows(argv[1]);
+  prefetched_rows_refuse_a_second_thread_and_stay_right(argv[1]);
   closing_ends_the_wait_of_another_thread(argv[1]);
   a_sampler_always_has_its_length(argv[1]);
   another_thread_may_free(argv[1]);

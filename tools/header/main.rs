@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "loader/standing",
         "loader/prediction",
         "loader/stats",
-        "announced",
+        "prefetched",
         "stop",
     ] {
         builder = builder.with_src(root.join("src/capi").join(file).with_extension("rs"));

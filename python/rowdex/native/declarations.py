@@ -400,16 +400,14 @@ class LoaderStats(Versioned):
     ]
 
 
-class AnnouncedOptions(Versioned):
-    _fields_ = [("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64), ("portion", c_uint64)]
+class PrefetchedOptions(Versioned):
+    _fields_ = [("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64)]
 
 
-class AnnouncedStats(Versioned):
+class PrefetchedStats(Versioned):
     _fields_ = [
-        ("struct_size", c_size_t), ("announced", c_uint64), ("waiting", c_uint64), ("followed", c_uint64),
-        ("fell_back", c_uint64), ("skipped", c_uint64), ("decodes", c_uint64), ("extractions", c_uint64),
-        ("rows", c_uint64), ("held_bytes", c_uint64), ("peak_bytes", c_uint64), ("planning_ns", c_uint64),
-        ("decoding_ns", c_uint64), ("extracting_ns", c_uint64), ("assembling_ns", c_uint64),
+        ("struct_size", c_size_t), ("prefetched", c_uint64), ("waiting", c_uint64), ("followed", c_uint64),
+        ("fell_back", c_uint64), ("decodes", c_uint64), ("held_bytes", c_uint64), ("peak_bytes", c_uint64),
     ]
 
 
@@ -503,13 +501,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "loader_begin_epoch": (c_int32, [c_void_p, c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_get_stats": (c_int32, [c_void_p, POINTER(LoaderStats), POINTER(c_void_p)]),
     "loader_lost_groups": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_plan":
-        (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(AnnouncedOptions), POINTER(c_void_p), POINTER(c_void_p)]),
-    "announced_close": (None, [c_void_p]),
-    "announced_free": (None, [c_void_p]),
-    "announced_announce": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
-    "announced_clear": (c_int32, [c_void_p, POINTER(c_void_p)]),
-    "announced_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
-    "announced_get_stats": (c_int32, [c_void_p, POINTER(AnnouncedStats), POINTER(c_void_p)]),
+    "dataset_prefetch":
+        (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(PrefetchedOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "prefetched_close": (None, [c_void_p]),
+    "prefetched_free": (None, [c_void_p]),
+    "prefetched_prefetch": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
+    "prefetched_clear": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "prefetched_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "prefetched_get_stats": (c_int32, [c_void_p, POINTER(PrefetchedStats), POINTER(c_void_p)]),
     "stop_when": (c_int32, [c_void_p, POINTER(c_void_p)]),
 }

@@ -18,7 +18,6 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 
 use self::options::{builder, rowdex_loader_options};
 use self::served::Served;
-pub(super) use self::stats::nanoseconds;
 use super::arrow::export_schema;
 use super::batch::rowdex_batch;
 use super::dataset::rowdex_dataset;

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn rowdex_loader_get_stats(
     })
 }
 
-pub(in crate::capi) fn nanoseconds(time: Duration) -> u64 {
+fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -83,7 +83,7 @@ impl Shared {
                 progress.tickets.push_back(Ticket { range, parts: segment.parts });
                 Step::Segment { epoch }
             }
-            // What comes later is announced under this lock, so it is seen here or there.
+            // What comes later is prefetched under this lock, so it is seen here or there.
             Planned::End(None) if driver.has_more() => Step::Walked,
             Planned::End(error) => {
                 progress.error = error;

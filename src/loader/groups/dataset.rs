@@ -198,7 +198,7 @@ impl Groups for DatasetGroups {
     }
 
     fn prefetch(&self, row_group: u32, slots: Slots<'_>) -> Option<Prefetch> {
-        self.dataset.prefetch(row_group, slots)
+        self.dataset.read_ahead(row_group, slots)
     }
 
     fn link(&self) -> Option<Link> {

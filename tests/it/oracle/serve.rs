@@ -59,7 +59,7 @@ pub(super) struct Served {
 pub(super) enum Ways {
     /// By row ids.
     Rows,
-    /// By row ids, by loaders within any memory, and as announced.
+    /// By row ids, by loaders within any memory, and as prefetched.
     All,
 }
 
@@ -220,7 +220,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Batches of loaders that hold next to nothing, a part or all, and the same rows as announced.
+    /// Batches of loaders that hold next to nothing, a part or all, and the same rows as prefetched.
     fn loaders(&mut self) -> Result<(), String> {
         let dataset = open(Dataset::builder(self.index.clone()).with_cache_bytes(0).with_threads(0))?;
         let (len, want) = (dataset.len(), self.want.clone());
@@ -248,12 +248,12 @@ impl Reader<'_> {
                     }
                 }
             }
-            let how = format!("rows announced within {memory} bytes");
+            let how = format!("rows prefetched within {memory} bytes");
             let mut rows: Vec<u64> = (0..len).collect();
             rows.shuffle(&mut self.rng);
-            let mut announced = dataset.plan(rows.clone(), memory).map_err(|error| fail(&how, error))?;
+            let mut prefetched = dataset.prefetch(rows.clone(), memory).map_err(|error| fail(&how, error))?;
             for rows in rows.chunks(41) {
-                let got = announced.take(rows).map_err(|error| fail(&how, error))?;
+                let got = prefetched.take(rows).map_err(|error| fail(&how, error))?;
                 self.compare(&how, dataset.schema(), &got, rows, &want)?;
             }
         }

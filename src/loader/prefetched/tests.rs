@@ -16,8 +16,8 @@ fn order(len: u64, seed: u64) -> Vec<u64> {
     rows
 }
 
-fn announced(dataset: &Dataset, memory: u64, threads: usize) -> Announced {
-    Announced::builder(dataset).memory(memory).threads(threads).build()
+fn prefetched(dataset: &Dataset, memory: u64, threads: usize) -> Prefetched {
+    Prefetched::builder(dataset).memory(memory).threads(threads).build()
 }
 
 /// One step of a caller.
@@ -29,7 +29,7 @@ enum Move {
     Again(usize),
     Others(Vec<u64>),
     Between(usize, u64),
-    Announce(u64, usize),
+    Prefetch(u64, usize),
     Clear,
 }
 
@@ -41,7 +41,7 @@ fn moves() -> impl Strategy<Value = Move> {
         1 => (1usize..50).prop_map(Move::Again),
         1 => prop::collection::vec(0u64..1000, 0..20).prop_map(Move::Others),
         1 => (1usize..40, 0u64..1000).prop_map(|(rows, other)| Move::Between(rows, other)),
-        2 => (0u64..5, 0usize..700).prop_map(|(seed, rows)| Move::Announce(seed, rows)),
+        2 => (0u64..5, 0usize..700).prop_map(|(seed, rows)| Move::Prefetch(seed, rows)),
         1 => Just(Move::Clear),
     ]
 }
@@ -52,18 +52,16 @@ fn whatever_is_asked_for_is_what_the_dataset_takes() {
     let all = dataset.decoded_bytes();
     let memories = prop::sample::select(vec![0, all / 10, all / 3, all * 2]);
     let threads = prop::sample::select(vec![0usize, 1, 3]);
-    let portions = prop::option::of(1usize..80);
-    let strategy = (memories, threads, portions, prop::collection::vec(moves(), 1..40));
+    let strategy = (memories, threads, prop::collection::vec(moves(), 1..40));
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: 60,
         failure_persistence: None,
         ..ProptestConfig::default()
     });
-    let run = |(memory, threads, portion, moves): (u64, usize, Option<usize>, Vec<Move>)| {
-        let builder = Announced::builder(&dataset).memory(memory).threads(threads);
-        let mut rows = portion.into_iter().fold(builder, AnnouncedBuilder::portion).build();
+    let run = |(memory, threads, moves): (u64, usize, Vec<Move>)| {
+        let mut rows = prefetched(&dataset, memory, threads);
         let (mut told, mut at, mut asked) = (order(1000, 0)[..300].to_vec(), 0, 0);
-        rows.announce(told.clone()).unwrap();
+        rows.prefetch(told.clone()).unwrap();
         for step in moves {
             let ahead = |count: usize| told[at..(at + count).min(told.len())].to_vec();
             let (ids, next) = match step {
@@ -73,9 +71,9 @@ fn whatever_is_asked_for_is_what_the_dataset_takes() {
                 Move::Again(count) => (told[at.saturating_sub(count)..at].to_vec(), at),
                 Move::Others(ids) => (ids, at),
                 Move::Between(count, other) => ([ahead(count), vec![other], ahead(count + 5)].concat(), at + count + 5),
-                Move::Announce(seed, count) => {
+                Move::Prefetch(seed, count) => {
                     let more = order(1000, seed)[..count].to_vec();
-                    rows.announce(more.clone()).unwrap();
+                    rows.prefetch(more.clone()).unwrap();
                     told.extend(more);
                     (Vec::new(), at)
                 }
@@ -91,10 +89,8 @@ fn whatever_is_asked_for_is_what_the_dataset_takes() {
         }
         let stats = rows.stats();
         prop_assert_eq!(stats.followed + stats.fell_back, asked);
-        prop_assert_eq!(stats.announced, told.len() as u64);
-        rows.clear();
-        let AnnouncedStats { followed, skipped, .. } = rows.stats();
-        prop_assert_eq!(followed + skipped, told.len() as u64, "an announced row is either served or skipped");
+        prop_assert_eq!(stats.prefetched, told.len() as u64);
+        prop_assert!(stats.followed + rows.waiting() <= stats.prefetched);
         Ok(())
     };
     runner.run(&strategy, run).unwrap();
@@ -104,10 +100,10 @@ fn whatever_is_asked_for_is_what_the_dataset_takes() {
 fn who_follows_is_served_from_the_carousel_alone_in_portions_of_any_size() {
     let (_dir, dataset) = files();
     for (portions, threads) in [(vec![64], 2), (vec![1], 0), (vec![7, 300, 1, 40], 1), (vec![1000], 2)] {
-        // Twice over, announced in pieces that do not fit the portions.
+        // Twice over, prefetched in pieces that do not fit the portions.
         let told = [order(1000, 1), order(1000, 2)].concat();
-        let mut rows = announced(&dataset, dataset.decoded_bytes() / 4, threads);
-        told.chunks(370).for_each(|piece| rows.announce(piece).unwrap());
+        let mut rows = prefetched(&dataset, dataset.decoded_bytes() / 4, threads);
+        told.chunks(370).for_each(|piece| rows.prefetch(piece).unwrap());
         let (mut left, mut sizes) = (told.as_slice(), portions.iter().cycle());
         while !left.is_empty() {
             let (ids, rest) = left.split_at(left.len().min(*sizes.next().unwrap()));
@@ -115,7 +111,7 @@ fn who_follows_is_served_from_the_carousel_alone_in_portions_of_any_size() {
             left = rest;
         }
         let stats = rows.stats();
-        assert_eq!((stats.followed, stats.fell_back, stats.skipped, rows.waiting()), (2000, 0, 0, 0));
+        assert_eq!((stats.followed, stats.fell_back, rows.waiting()), (2000, 0, 0));
     }
 }
 
@@ -128,7 +124,7 @@ fn following_decodes_each_group_once_per_horizon() {
     // Half of what they really take; the footers know nothing of values that repeat.
     let memory = dataset.take(&told[..1000]).unwrap().get_array_memory_size() / 2;
     let before = dataset.counters().decodes;
-    let mut rows = dataset.plan(told.clone(), memory as u64).unwrap();
+    let mut rows = dataset.prefetch(told.clone(), memory as u64).unwrap();
     for ids in told.chunks(50) {
         rows.take(ids).unwrap();
     }
@@ -142,54 +138,45 @@ fn following_decodes_each_group_once_per_horizon() {
 }
 
 #[test]
-fn who_leaves_rows_out_or_mixes_them_is_followed_on() {
+fn other_rows_in_between_leave_what_comes_next_as_it_is() {
     let (_dir, dataset) = files();
     let told = order(1000, 3);
-    let mut rows = dataset.plan(told.clone(), dataset.decoded_bytes() / 3).unwrap();
+    let mut rows = dataset.prefetch(told.clone(), dataset.decoded_bytes() / 3).unwrap();
     let mut take = |ids: &[u64]| {
         assert_eq!(rows.take(ids).unwrap(), dataset.take(ids).unwrap());
-        (rows.stats().followed, rows.stats().fell_back, rows.stats().skipped)
+        (rows.stats().followed, rows.stats().fell_back, rows.waiting())
     };
-    assert_eq!(take(&told[..50]), (50, 0, 0));
-    // Ten left out, and taken later on.
-    assert_eq!(take(&told[60..110]), (100, 0, 0));
-    assert_eq!(take(&told[50..60]), (110, 0, 0));
+    assert_eq!(take(&told[..50]), (50, 0, 950));
+    // Ten left out.
+    assert_eq!(take(&told[60..110]), (50, 50, 950));
+    assert_eq!(take(&told[50..60]), (60, 50, 940));
     // Sorted, as some do for the disk's sake.
-    let mut sorted = told[110..160].to_vec();
+    let mut sorted = told[60..110].to_vec();
     sorted.sort_unstable();
-    assert_eq!(take(&sorted), (160, 0, 0));
-    // The same once more, and a row far ahead.
-    assert_eq!(take(&[told[0], told[900]]), (160, 2, 0));
-    assert_eq!(take(&told[160..200]), (200, 2, 0));
-    // Two hundred left out: still within reach, and then out of it.
-    assert_eq!(take(&told[400..450]), (250, 2, 0));
-    assert_eq!(take(&told[200..201]), (251, 2, 0));
-    let (followed, fell_back, skipped) = told[450..800].chunks(50).map(&mut take).last().unwrap();
-    assert_eq!((followed, fell_back, skipped), (601, 2, 199));
-    assert_eq!(take(&told[210..220]), (601, 12, 199));
+    assert_eq!(take(&sorted), (60, 100, 940));
+    assert_eq!(take(&told[60..110]), (110, 100, 890));
 }
 
 #[test]
-fn nothing_is_announced_if_a_row_is_not_there() {
+fn nothing_is_prefetched_if_a_row_is_not_there() {
     let (_dir, dataset) = files();
-    let mut rows = dataset.plan(vec![1, 2], 0).unwrap();
-    let error = rows.announce(vec![3, 1000, 4]).unwrap_err();
+    let mut rows = dataset.prefetch(vec![1, 2], 0).unwrap();
+    let error = rows.prefetch(vec![3, 1000, 4]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfRange);
-    assert!(error.to_string().contains("row id 1000, announced at place 3"), "{error}");
+    assert!(error.to_string().contains("row id 1000, prefetched at place 3"), "{error}");
     assert_eq!(rows.waiting(), 2);
-    assert_eq!(rows.take(&[1000]).unwrap_err().kind(), ErrorKind::OutOfRange);
     assert_eq!(rows.take(&[1, 2, 3]).unwrap(), dataset.take(&[1, 2, 3]).unwrap());
-    assert_eq!((rows.stats().followed, rows.stats().fell_back), (2, 2));
-    assert!(dataset.plan(vec![1000], 0).is_err());
+    assert_eq!((rows.stats().followed, rows.stats().fell_back, rows.waiting()), (0, 3, 2));
+    assert!(dataset.prefetch(vec![1000], 0).is_err());
 }
 
 #[test]
-fn no_thread_exists_before_announced_rows_are_taken_nor_after_the_drop() {
+fn no_thread_exists_before_prefetched_rows_are_taken_nor_after_the_drop() {
     let (_dir, dataset) = files();
     let told = order(1000, 0);
     for taken in [0, 1, 500, 1000] {
-        let mut rows = announced(&dataset, dataset.decoded_bytes() / 4, 3);
-        rows.announce(told.clone()).unwrap();
+        let mut rows = prefetched(&dataset, dataset.decoded_bytes() / 4, 3);
+        rows.prefetch(told.clone()).unwrap();
         rows.take(&[told[999]]).unwrap();
         let groups = Arc::downgrade(&rows.units);
         assert_eq!(groups.strong_count(), 1, "started too early");
@@ -206,12 +193,12 @@ fn no_thread_exists_before_announced_rows_are_taken_nor_after_the_drop() {
 fn a_forked_child_goes_on_where_its_parent_was() {
     let (_dir, dataset) = files();
     let told = order(1000, 0);
-    let mut rows = announced(&dataset, dataset.decoded_bytes() / 4, 2);
-    rows.announce(&told[..700]).unwrap();
+    let mut rows = prefetched(&dataset, dataset.decoded_bytes() / 4, 2);
+    rows.prefetch(&told[..700]).unwrap();
     rows.take(&told[..130]).unwrap();
     // As it looks to a child: the threads belong to a process of another number.
     rows.engine.as_mut().unwrap().process ^= 1;
-    rows.announce(&told[700..]).unwrap();
+    rows.prefetch(&told[700..]).unwrap();
     for ids in told[130..].chunks(60) {
         assert_eq!(rows.take(ids).unwrap(), dataset.take(ids).unwrap());
     }
@@ -248,8 +235,8 @@ fn a_read_that_fails_now_and_then_is_an_error_now_and_then() {
         let builder = Dataset::builder(index).with_cache_bytes(0).with_source(Arc::new(source));
         let dataset = builder.with_threads(1).open().unwrap();
         let told: Vec<u64> = (0..3).flat_map(|seed| order(1000, seed)).collect();
-        let mut rows = announced(&dataset, dataset.decoded_bytes() / 3, threads);
-        rows.announce(told.clone()).unwrap();
+        let mut rows = prefetched(&dataset, dataset.decoded_bytes() / 3, threads);
+        rows.prefetch(told.clone()).unwrap();
         let mut errors = 0;
         for ids in told.chunks(20) {
             match rows.take(ids) {

@@ -1,0 +1,191 @@
+//! Rows prefetched in the order of a sampler of one's own.
+
+use std::mem::MaybeUninit;
+
+use super::batch::rowdex_batch;
+use super::dataset::rowdex_dataset;
+use super::error::{call, rowdex_error, rowdex_status};
+use super::handle::{self, Exclusive, Versioned, out_param, require};
+use super::option::{Count, bytes, count};
+use crate::loader::{Control, LoaderStats, Prefetched};
+
+/// Serves rows in the order in which they were prefetched, and any others as the dataset does. One thread at a time, and a second
+/// one gets an error; but rowdex_prefetched_close may be called at any time.
+#[derive(Debug)]
+pub struct rowdex_prefetched(Exclusive<Prefetched>, Control);
+
+/// How prefetched rows are served. All zeros are the defaults.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_prefetched_options {
+    /// sizeof(rowdex_prefetched_options)
+    pub struct_size: usize,
+    /// Bytes of decoded rows to hold at most. 0: 1 GiB.
+    pub memory: u64,
+    /// Threads that read ahead, started by the first call that takes prefetched rows. 0: 2. ROWDEX_NONE: none, taking
+    /// does all work.
+    pub threads: u64,
+}
+
+// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
+unsafe impl Versioned for rowdex_prefetched_options {}
+
+/// Reads ahead for row ids that will be asked for in this order: one epoch of a sampler, or as much as is known. They
+/// are copied; there may be none yet.
+///
+/// They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon,
+/// instead of once per call. The dataset may be freed afterwards. Reads nothing and starts no thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_dataset_prefetch(
+    dataset: Option<&rowdex_dataset>,
+    rows: *const u64,
+    num_rows: usize,
+    options: *const rowdex_prefetched_options,
+    prefetched: Option<&mut MaybeUninit<*mut rowdex_prefetched>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let dataset = require(dataset, "dataset")?.one()?;
+        let out = out_param(prefetched, "prefetched")?;
+        // SAFETY: the conventions of the header.
+        let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
+        // SAFETY: as above.
+        let options = unsafe { handle::options(options, "options") }?;
+        let mut builder = Prefetched::builder(dataset);
+        if let Some(memory) = bytes(options.memory) {
+            builder = builder.memory(memory);
+        }
+        if let Count::Exactly(threads) = count(options.threads, "options.threads")? {
+            builder = builder.threads(threads);
+        }
+        let mut prefetched = builder.build();
+        prefetched.prefetch(rows)?;
+        let control = prefetched.control();
+        out.write(handle::handle(rowdex_prefetched(Exclusive::new(prefetched), control)));
+        Ok(())
+    })
+}
+
+/// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later
+/// call that takes rows. It must still be freed, by whoever is sure that no other thread has a call under way.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_prefetched_close(prefetched: Option<&rowdex_prefetched>) {
+    if let Some(prefetched) = prefetched {
+        prefetched.1.close();
+    }
+}
+
+/// Ends the life of the handle, and its threads. No other thread may have a call under way: close it first.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_prefetched_free(prefetched: Option<Box<rowdex_prefetched>>) {
+    handle::free(prefetched);
+}
+
+/// Says what will be asked for after all that was prefetched before. Row ids may repeat, and are copied: 8 bytes each
+/// until they are passed.
+///
+/// If one is not in the dataset, none of them is prefetched. Prefetch early: fewer rows than the horizon
+/// mean more decodes than need be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_prefetched_prefetch(
+    prefetched: *mut rowdex_prefetched,
+    rows: *const u64,
+    num_rows: usize,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        let mut prefetched = unsafe { handle::borrow(prefetched, "prefetched") }?.0.lock("prefetched rows")?;
+        // SAFETY: as above.
+        prefetched.prefetch(unsafe { handle::slice(rows, num_rows, "rows") }?)
+    })
+}
+
+/// Forgets what was prefetched and not taken, as when an epoch is abandoned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_prefetched_clear(
+    prefetched: *mut rowdex_prefetched,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        // SAFETY: the conventions of the header.
+        unsafe { handle::borrow(prefetched, "prefetched") }?.0.lock("prefetched rows")?.clear();
+        Ok(())
+    })
+}
+
+/// Rows in the order asked, as rowdex_dataset_take gives them, whether they were prefetched or not.
+///
+/// A call for exactly the rows that were prefetched next, any number of them, is served from memory, and any other call
+/// by the dataset. Rows of a call that failed count as taken: asked for again, they come from the dataset.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_prefetched_take(
+    prefetched: *mut rowdex_prefetched,
+    rows: *const u64,
+    num_rows: usize,
+    batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let out = out_param(batch, "batch")?;
+        // SAFETY: the conventions of the header.
+        let mut prefetched = unsafe { handle::borrow(prefetched, "prefetched") }?.0.lock("prefetched rows")?;
+        // SAFETY: as above.
+        let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
+        out.write(handle::handle(rowdex_batch::of_rows(prefetched.take(rows)?, rows)));
+        Ok(())
+    })
+}
+
+/// What the handle of prefetched rows did so far.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_prefetched_stats {
+    /// sizeof(rowdex_prefetched_stats), set by the caller.
+    pub struct_size: usize,
+    /// Rows prefetched.
+    pub prefetched: u64,
+    /// Prefetched rows that were not taken yet.
+    pub waiting: u64,
+    /// Rows that followed, served from memory.
+    pub followed: u64,
+    /// Rows served by the dataset, because others come next, or because they could not be read when they were due.
+    pub fell_back: u64,
+    /// Row groups decoded, whole or in part, for prefetched rows. This and what follows: since reading ahead was last
+    /// started.
+    pub decodes: u64,
+    /// Bytes held now.
+    pub held_bytes: u64,
+    /// The most that was ever held.
+    pub peak_bytes: u64,
+}
+
+// SAFETY: repr(C) and integers of 8 bytes only.
+unsafe impl Versioned for rowdex_prefetched_stats {}
+
+/// What the handle of prefetched rows did so far.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_prefetched_get_stats(
+    prefetched: Option<&rowdex_prefetched>,
+    stats: *mut rowdex_prefetched_stats,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    call(error, || {
+        let prefetched = require(prefetched, "prefetched")?.0.lock("prefetched rows")?;
+        // SAFETY: the conventions of the header.
+        let out = unsafe { handle::struct_out(stats, "stats") }?;
+        let told = prefetched.stats();
+        let LoaderStats { decodes, held_bytes, peak_bytes, .. } = told.loader;
+        out.write(rowdex_prefetched_stats {
+            struct_size: 0,
+            prefetched: told.prefetched,
+            waiting: prefetched.waiting(),
+            followed: told.followed,
+            fell_back: told.fell_back,
+            decodes,
+            held_bytes,
+            peak_bytes,
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,327 @@
+//! The carousel for orders that somebody else makes up: a sampler of another library says what it will ask for, and
+//! then does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use arrow::array::RecordBatch;
+
+use super::control::Control;
+use super::deliver::{Deliver, Owned};
+use super::engine::{Engine, Settings};
+use super::groups::dataset::DatasetGroups;
+use super::id_feed::{Ids, Piece, PrefetchedWalk};
+use super::recovery::Faults;
+use super::units::Units;
+use super::{LoaderStats, Options};
+use crate::dataset::Dataset;
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+#[cfg(test)]
+mod tests;
+
+impl Dataset {
+    /// Reads ahead for row ids that will be asked for in this order, so that they can be served at about the speed of a
+    /// scan within `memory` bytes: each row group is decoded once per horizon, instead of once per call.
+    /// `Prefetched::builder` has more options.
+    ///
+    /// ```no_run
+    /// # fn main() -> rowdex::Result<()> {
+    /// # let foreign_sampler = || vec![3u64, 1, 4];
+    /// let dataset = rowdex::Dataset::open("train.rdx")?;
+    /// let order: Vec<u64> = foreign_sampler(); // one epoch of it, or as much as is known
+    /// let mut rows = dataset.prefetch(order.clone(), 4 << 30)?;
+    /// for batch in order.chunks(256) {
+    ///     let records = rows.take(batch)?; // as from `dataset.take`
+    /// #   let _ = records;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Prefetched::prefetch`].
+    pub fn prefetch(&self, rows: impl Into<Vec<u64>>, memory: u64) -> Result<Prefetched> {
+        let mut prefetched = Prefetched::builder(self).memory(memory).build();
+        prefetched.prefetch(rows)?;
+        Ok(prefetched)
+    }
+}
+
+/// Options of a [`Prefetched`], from [`Prefetched::builder`].
+#[derive(Debug, Clone)]
+pub struct PrefetchedBuilder {
+    dataset: Dataset,
+    options: Options,
+}
+
+impl PrefetchedBuilder {
+    /// How many bytes of decoded rows to hold at most, as for [`LoaderBuilder::memory`](super::LoaderBuilder::memory).
+    /// Default: 1 GiB.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.options.memory = bytes;
+        self
+    }
+
+    /// How many threads read ahead; with 0 all work is done by [`Prefetched::take`]. Default: 2.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.options.threads = threads;
+        self
+    }
+
+    /// The handle, with nothing prefetched. Reads nothing and starts no thread.
+    pub fn build(self) -> Prefetched {
+        let Self { dataset, options } = self;
+        Prefetched {
+            units: Arc::new(Units::joined(Arc::new(DatasetGroups::new(dataset.clone(), false)), options.memory)),
+            dataset,
+            options,
+            portion: None,
+            ids: Ids::default(),
+            prefetch: None,
+            engine: None,
+            control: Control::default(),
+            window: VecDeque::new(),
+            head: 0,
+            pulled: 0,
+            stats: PrefetchedStats::default(),
+        }
+    }
+}
+
+/// What a [`Prefetched`] did so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PrefetchedStats {
+    /// Rows prefetched.
+    pub prefetched: u64,
+    /// Rows that followed, served from the carousel.
+    pub followed: u64,
+    /// Rows served by [`Dataset::take`], because other rows come next, or because they could not be read when they were
+    /// due.
+    pub fell_back: u64,
+    /// What the carousel did since it was last started.
+    pub loader: LoaderStats,
+}
+
+/// Serves rows in the order in which they were prefetched, from the carousel; and any other rows as [`Dataset::take`] does.
+///
+/// A call for exactly the next prefetched rows, any number of them, *follows* and is served from the carousel. Any other
+/// call is served as by [`Dataset::take`], one way being as correct as the other, and the same rows still come next.
+/// Whoever leaves prefetched rows out calls [`clear`](Self::clear) and prefetches what comes now.
+///
+/// Prefetch early: fewer rows than the horizon (see the [module](super)) mean more decodes than need be.
+///
+/// No thread exists before the first [`take`](Self::take) of prefetched rows; dropping it ends them. It needs `&mut
+/// self`, because what comes next depends on what was taken before: give each thread one of its own, with its own part
+/// of the order, or put it behind a lock. A forked child goes on where its parent was, with threads of its own.
+#[derive(Debug)]
+pub struct Prefetched {
+    dataset: Dataset,
+    units: Arc<Units>,
+    options: Options,
+    /// Rows of the first call that followed: rows are put together in such portions.
+    portion: Option<usize>,
+    ids: Ids,
+    /// To the walk of the engine.
+    prefetch: Option<Sender<Piece>>,
+    engine: Option<Owned<Engine>>,
+    control: Control,
+    /// What was got from the engine and not taken: the positions from `head` up to `pulled`.
+    window: VecDeque<Held>,
+    /// The position that comes next.
+    head: u64,
+    pulled: u64,
+    stats: PrefetchedStats,
+}
+
+/// Rows at consecutive positions.
+#[derive(Debug)]
+struct Held {
+    /// `None` if they could not be had.
+    batch: Option<RecordBatch>,
+    rows: usize,
+    taken: usize,
+}
+
+impl Prefetched {
+    /// Options for serving prefetched rows of `dataset`.
+    pub fn builder(dataset: &Dataset) -> PrefetchedBuilder {
+        PrefetchedBuilder { dataset: dataset.clone(), options: Options::default() }
+    }
+
+    /// Says what will be asked for after all that was prefetched before. Row ids may repeat. Takes 8 bytes a row until
+    /// they are passed, and as many again within the horizon.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` naming the first row id that is not there; nothing is then prefetched.
+    pub fn prefetch(&mut self, rows: impl Into<Vec<u64>>) -> Result<()> {
+        let rows = rows.into();
+        let len = self.dataset.len();
+        if let Some(at) = rows.iter().position(|row| *row >= len) {
+            let place = self.ids.end() + at as u64;
+            let row = rows.get(at).copied().unwrap_or_default();
+            let message = format!("row id {row}, prefetched at place {place}, of a dataset of {len} rows");
+            return Err(Error::new(ErrorKind::OutOfRange, message).with_row_ids(len));
+        }
+        self.stats.prefetched += rows.len() as u64;
+        let rows = Arc::new(rows);
+        self.ids.push(Arc::clone(&rows));
+        self.leave_parent();
+        if let (Some(engine), Some(prefetch)) = (self.engine(), &self.prefetch) {
+            // Without a walk behind it, the engine is over, and says so itself.
+            let _ = prefetch.send((rows, 0));
+            engine.go_on();
+        }
+        Ok(())
+    }
+
+    /// Forgets what was prefetched and not taken, as when an epoch is abandoned.
+    pub fn clear(&mut self) {
+        self.engine = None;
+        self.window.clear();
+        self.head = self.ids.end();
+        self.pulled = self.head;
+        self.ids.forget_before(self.head);
+    }
+
+    /// How many prefetched rows were not taken yet.
+    pub fn waiting(&self) -> u64 {
+        self.ids.end() - self.head
+    }
+
+    /// The rows in the order asked, as one batch: what [`Dataset::take`] gives, whether they were prefetched or not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::take`], for these rows alone: a prefetched row that cannot be read is an error for the call that
+    /// asks for it. And `Io` if a thread cannot be started.
+    pub fn take(&mut self, rows: &[u64]) -> Result<RecordBatch> {
+        self.control.check()?;
+        if rows.is_empty() || !self.ids.has_at(self.head, rows) {
+            self.stats.fell_back += rows.len() as u64;
+            return self.dataset.take(rows);
+        }
+        self.leave_parent();
+        self.portion.get_or_insert(rows.len());
+        self.pull(self.head + rows.len() as u64)?;
+        self.head += rows.len() as u64;
+        let taken = self.gather(rows);
+        self.window.retain(|held| held.taken < held.rows);
+        self.ids.forget_before(self.head);
+        taken
+    }
+
+    /// What other threads may do with it while one waits for rows.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> PrefetchedStats {
+        PrefetchedStats { loader: self.engine().map(Deliver::stats).unwrap_or_default(), ..self.stats }
+    }
+
+    /// Gets everything before a position from the engine.
+    fn pull(&mut self, to: u64) -> Result<()> {
+        while self.pulled < to {
+            if self.engine.is_none() {
+                let engine = self.start()?;
+                self.control.watch(engine.watched())?;
+                self.engine = Some(Owned::new(engine));
+            }
+            let next = self.engine().map_or(Ok(None), |engine| engine.next(None))?;
+            let Some(assembled) = next else {
+                return Err(Error::new(ErrorKind::Internal, "prefetched rows are missing"));
+            };
+            let end = self.pulled + assembled.rows;
+            for batch in assembled.batches {
+                self.hold(batch.row_ids.len(), Some(batch.records));
+            }
+            // After an error, the rest of the segment.
+            self.hold(end.saturating_sub(self.pulled) as usize, None);
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, rows: usize, batch: Option<RecordBatch>) {
+        if rows > 0 {
+            self.window.push_back(Held { batch, rows, taken: 0 });
+            self.pulled += rows as u64;
+        }
+    }
+
+    fn start(&mut self) -> Result<Engine> {
+        let portion = self.portion.unwrap_or(1);
+        let (prefetch, walk) = PrefetchedWalk::new(portion);
+        for (piece, first) in self.ids.pieces_from(self.pulled) {
+            let _ = prefetch.send((Arc::clone(piece), first));
+        }
+        self.prefetch = Some(prefetch);
+        let settings = Settings {
+            memory: self.options.memory,
+            threads: self.options.threads,
+            read_ahead: None,
+            read_concurrency: self.options.read_concurrency,
+            batch_rows: portion as u64,
+            seed: 0,
+        };
+        Engine::start(Arc::clone(&self.units), Arc::new(Faults::default()), Box::new(walk), &settings)
+    }
+
+    /// The next rows, of which those that could not be had come from the dataset.
+    fn gather(&mut self, rows: &[u64]) -> Result<RecordBatch> {
+        let mut parts: Vec<RecordBatch> = Vec::new();
+        let mut places = Vec::with_capacity(rows.len());
+        let mut rest = rows;
+        let mut fault = None;
+        for held in &mut self.window {
+            let (ids, behind) = rest.split_at(rest.len().min(held.rows - held.taken));
+            let first = held.taken;
+            held.taken += ids.len();
+            rest = behind;
+            let part = parts.len() as u32;
+            match &held.batch {
+                Some(batch) if ids.len() == rows.len() && batch.num_rows() == rows.len() => {
+                    self.stats.followed += ids.len() as u64;
+                    return Ok(batch.clone());
+                }
+                Some(batch) => {
+                    self.stats.followed += ids.len() as u64;
+                    parts.push(batch.clone());
+                    places.extend((first..held.taken).map(|slot| (part, slot as u32)));
+                }
+                None => {
+                    self.stats.fell_back += ids.len() as u64;
+                    match self.dataset.take(ids) {
+                        Ok(batch) => parts.push(batch),
+                        Err(error) => fault = fault.or(Some(error)),
+                    }
+                    places.extend((0..ids.len() as u32).map(|slot| (part, slot)));
+                }
+            }
+            if rest.is_empty() {
+                break;
+            }
+        }
+        match fault {
+            Some(fault) => Err(fault),
+            None => self.dataset.gather_rows(&parts.iter().collect::<Vec<_>>(), &places),
+        }
+    }
+
+    fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref().and_then(Owned::own)
+    }
+
+    /// In a forked child the parent's engine is of no use; what was got from it is.
+    fn leave_parent(&mut self) {
+        if self.engine.as_ref().is_some_and(|owned| !owned.is_own()) {
+            self.engine = None;
+        }
+    }
+}
