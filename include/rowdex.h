@@ -1044,12 +1044,6 @@ typedef struct rowdex_digest_info {
   uint64_t in_order;
 } rowdex_digest_info;
 
-// Is told of a row group that could not be read and was left out: its number in the index, how many rows of it the
-// order has, and why. The text is gone when the call returns.
-//
-// It is called by the thread that shuffles, and must return: by no exception, and by no longjmp.
-typedef void (*rowdex_skipped)(void *userdata, uint32_t row_group, uint64_t rows, const char *text);
-
 // How rows are written anew. All zeros are the defaults, but for the order and the output.
 typedef struct rowdex_shuffle_options {
   // sizeof(rowdex_shuffle_options)
@@ -1080,7 +1074,7 @@ typedef struct rowdex_shuffle_options {
   // Spills rows to a folder in this one, which is local. NULL: in the output folder, if that is local.
   const char *spill;
   // One step of the work, where several machines share it: all tasks of "spill", then all of "write", then "index".
-  // "plan" decides and estimates, and writes nothing. NULL: all of it.
+  // NULL: all of it.
   const char *step;
   // The number of this task of the step "spill" or "write", from 0.
   uint64_t task;
@@ -1090,22 +1084,14 @@ typedef struct rowdex_shuffle_options {
   uint32_t resume;
   // 1 replaces what an earlier call wrote there.
   uint32_t overwrite;
-  // 1 leaves out row groups that cannot be read.
-  uint32_t skip;
-  // 0.
-  uint32_t reserved;
   // Is told rows that are done with and rows in all, both of two passes together, and bytes that were spilled and
   // written so far. Any thread calls it, one at a time. NULL: nobody is told.
   rowdex_progress progress;
   // The first argument of progress.
   void *progress_userdata;
-  // Is told of each row group that was left out, in the end. NULL: nobody is told.
-  rowdex_skipped skipped;
-  // The first argument of skipped.
-  void *skipped_userdata;
 } rowdex_shuffle_options;
 
-// What was written, or what it would take.
+// What was written.
 typedef struct rowdex_shuffle_report {
   // sizeof(rowdex_shuffle_report), set by the caller.
   size_t struct_size;
@@ -1115,20 +1101,10 @@ typedef struct rowdex_shuffle_report {
   uint64_t files;
   // Files that were finished before, by a call that this one goes on from.
   uint64_t kept_files;
-  // Bytes of the files that this call wrote; with the step "plan" of all files, about.
+  // Bytes of the files that this call wrote.
   uint64_t bytes_written;
-  // Bytes that this call spilled; with the step "plan" all, about.
+  // Bytes that this call spilled.
   uint64_t bytes_spilled;
-  // Row groups that were left out.
-  uint64_t skipped;
-  // With the step "plan", as all that follows: rows of a row group.
-  uint64_t row_group_rows;
-  // Passes over the rows: 1 if nothing is spilled, otherwise 2.
-  uint64_t passes;
-  // How often each row group is decoded, about.
-  double decodes;
-  // Seconds on this machine, about, from how long a sample takes; what disks and stores add is not in it.
-  double seconds;
 } rowdex_shuffle_report;
 
 // How the tokens of packs come. All zeros are the defaults.

@@ -57,7 +57,7 @@ from .tier import DiskTier, TierCounters
 from . import order  # isort: skip
 from .digest import SameRows, noted_digest, rows_digest, same_rows  # isort: skip
 from .views import SelectReport, count, select  # isort: skip
-from .rewriting import ShufflePlan, ShuffleReport, SkippedGroup, shuffle  # isort: skip
+from .rewriting import ShuffleReport, shuffle  # isort: skip
 
 if not TYPE_CHECKING:
 
@@ -115,9 +115,7 @@ __all__ = [
     "SchemaError",
     "SelectReport",
     "Share",
-    "ShufflePlan",
     "ShuffleReport",
-    "SkippedGroup",
     "StaleError",
     "StateError",
     "StoreOptions",

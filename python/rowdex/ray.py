@@ -297,7 +297,7 @@ def shuffle(
     Raises:
         Error: what shuffling raises, in a task or here.
     """
-    for name in ("step", "task", "tasks", "dry_run", "resume", "overwrite"):
+    for name in ("step", "task", "tasks", "resume", "overwrite"):
         if name in options:
             raise TypeError(f"{name} is of rowdex.shuffle; here nodes= divides the work, which goes on by itself")
     if nodes is not None and nodes < 1:

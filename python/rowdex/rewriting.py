@@ -7,7 +7,7 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Union, overload
+from typing import Any, Literal, NamedTuple, Union
 
 from . import native
 from .building import build
@@ -33,22 +33,8 @@ from .order import Context, Order, Subset, open_order
 from .progress import Progress, told
 from .store import StoreOptions
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 Source = Union[Dataset, Index, Path, Iterable[Path]]
 Step = Literal["spill", "write", "index"]
-
-
-class SkippedGroup(NamedTuple):
-    """A row group that could not be read, and was left out."""
-
-    row_group: int
-    """Its number in the index."""
-    rows: int
-    """Rows of it that the order has, each as often as it has it."""
-    error: str
-    """Why it could not be read, with its file."""
 
 
 class ShuffleReport(NamedTuple):
@@ -64,70 +50,12 @@ class ShuffleReport(NamedTuple):
     """Bytes of the files that this call wrote."""
     bytes_spilled: int
     """Bytes that this call spilled."""
-    skipped: tuple[SkippedGroup, ...]
-    """Row groups that were left out."""
     index_path: str | None
     """The index of the output; ``None`` from a step that does not write it."""
     rows_digest: str | None
     """With ``verify``: the digest of the rows, as :func:`rowdex.rows_digest` has it."""
 
 
-class ShufflePlan(NamedTuple):
-    """What :func:`shuffle` would write, with ``dry_run=True``, and what it would take."""
-
-    rows: int
-    """Rows of the output."""
-    files: int
-    """Output files."""
-    row_group_rows: int
-    """Rows of a row group; the last one of a file may have fewer."""
-    passes: int
-    """Passes over the rows: 1 if nothing is spilled, otherwise 2."""
-    decodes: float
-    """How often each row group is decoded, about."""
-    spilled_bytes: int
-    """Bytes that are spilled, about."""
-    output_bytes: int
-    """Bytes of the output, about."""
-    seconds: float
-    """Seconds on this machine, about; what disks and stores add is not in it."""
-
-
-class _Options(TypedDict, total=False):
-    """What :func:`shuffle` takes by name, for whoever checks types."""
-
-    seed: int
-    order: Order
-    where: str | None
-    columns: Sequence[str] | None
-    root: Path | None
-    memory: int | str | None
-    threads: int | None
-    files: int | None
-    file_bytes: int | str | None
-    row_group_rows: int | None
-    page_bytes: int | str | None
-    compression: str | None
-    dictionary: bool | None
-    origin: str | None
-    spill: Path | None
-    on_fault: Literal["error", "skip"]
-    resume: bool
-    overwrite: bool
-    verify: bool
-    step: Step | None
-    task: int
-    tasks: int
-    progress: Progress
-    store: StoreOptions | None
-
-
-@overload
-def shuffle(source: Source, output: Path, *, dry_run: Literal[True], **options: Unpack[_Options]) -> ShufflePlan: ...
-@overload
-def shuffle(
-    source: Source, output: Path, *, dry_run: Literal[False] = False, **options: Unpack[_Options]
-) -> ShuffleReport: ...
 def shuffle(
     source: Source,
     output: Path,
@@ -147,17 +75,15 @@ def shuffle(
     dictionary: bool | None = None,
     origin: str | None = None,
     spill: Path | None = None,
-    on_fault: Literal["error", "skip"] = "error",
     resume: bool = False,
     overwrite: bool = False,
     verify: bool = False,
-    dry_run: bool = False,
     step: Step | None = None,
     task: int = 0,
     tasks: int = 1,
     progress: Progress = None,
     store: StoreOptions | None = None,
-) -> ShuffleReport | ShufflePlan:
+) -> ShuffleReport:
     """Writes rows anew, as Parquet files of a folder or of a store with an index, ``index.rdx``: row ``i`` of the
     output is row ``order(i)`` of the source, in epoch 0. ::
 
@@ -187,17 +113,15 @@ def shuffle(
         dictionary: Whether values go to dictionaries. Default: in columns where that saves a tenth of a sample.
         origin: Adds a column of this name with the row ids of the source.
         spill: Spills rows to a folder in this one, which is local. Default: in ``output``, if that is local.
-        on_fault: ``"skip"`` leaves out row groups that cannot be read, and reports them.
         resume: Goes on with what an earlier call left in ``output``, if there is any.
         overwrite: Replaces what an earlier call wrote there.
         verify: Reads both once more, and raises unless every row is where it belongs.
-        dry_run: Writes nothing, and returns a :class:`ShufflePlan`.
         step: Does one step of the work alone, where several machines share it: all tasks of ``"spill"``, then all of
             ``"write"``, then ``"index"``. The source is an index or a dataset, then.
         task: The number of this task of the step, from 0.
         tasks: How many share the step.
         progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
-            ``False`` never. A function is called with rows done, rows in all (of both passes, if there are two), and
+            ``False`` never. A function is called with rows done, rows in all (of both passes together), and
             bytes that were spilled and written.
         store: How the object store is talked to, if the source or ``output`` is in one. A dataset has its own.
 
@@ -205,9 +129,7 @@ def shuffle(
         Error: Which one depends on the fault: an :class:`AlreadyExistsError` if ``output`` has something, a
             :class:`StateError` if another rewrite is to be resumed, an :class:`ArgumentError`, or what reading raises.
     """
-    if on_fault not in ("error", "skip"):
-        raise ValueError(f"on_fault={on_fault!r}: use 'error' or 'skip'")
-    if verify and (dry_run or step not in (None, "index")):
+    if verify and step not in (None, "index"):
         raise ValueError("verify reads what is written: it is for the whole, or for step='index'")
     if dictionary not in (None, True, False):
         raise TypeError(f"dictionary={dictionary!r}: use True, False, or None for where it saves a tenth of a sample")
@@ -216,8 +138,6 @@ def shuffle(
     task, tasks = whole(task, "task"), whole(tasks, "tasks")
     if not 0 <= task < tasks:
         raise ValueError(f"task {task} of {tasks}: tasks are numbered from 0")
-    if dry_run and step is not None:
-        raise ValueError("dry_run tells what the whole takes: leave out step")
     with contextlib.ExitStack() as stack:
         dataset = stack.enter_context(_opened(source, output, columns, root, threads, store, step))
         if where is not None:
@@ -226,7 +146,6 @@ def shuffle(
                 raise ArgumentError(f"no row meets the condition: {where}")
             order = Subset(order, kept)
         orders = open_order(order, Context(dataset, len(dataset), seed_number(seed)))
-        skipped: list[SkippedGroup] = []
         options = native.ShuffleOptions(
             order=orders.address,
             output=path_bytes(output),
@@ -240,41 +159,26 @@ def shuffle(
             dictionary=None if dictionary is None else b"yes" if dictionary else b"no",
             origin=optional_text(origin, "origin"),
             spill=optional_path(spill),
-            step=b"plan" if dry_run else optional_text(step, "step"),
+            step=optional_text(step, "step"),
             task=task,
             tasks=tasks,
-            resume=resume and not dry_run,
-            overwrite=overwrite and not dry_run,
-            skip=on_fault == "skip",
-        )
-        options.skipped = native.Skipped(
-            lambda _, group, rows, text: skipped.append(SkippedGroup(group, rows, text.decode(errors="replace")))
+            resume=resume,
+            overwrite=overwrite,
         )
         made = native.ShuffleReport()
         with told(progress, "shuffling", "rows", "bytes") as options.progress:
             arguments = (dataset._pointer, ctypes.byref(options), ctypes.byref(made))
             # Long enough for Ctrl-C to be listened for, wherever the data is.
             waiting(True, lambda: call(library.shuffle, *arguments))
-        if dry_run:
-            return ShufflePlan(
-                made.rows, made.files, made.row_group_rows, made.passes, made.decodes, made.bytes_spilled,
-                made.bytes_written, made.seconds,
-            )  # fmt: skip
         index = None if step not in (None, "index") else os.path.join(os.fsdecode(output), "index.rdx")
-        digest = _proven(dataset, index, order, seed, skipped, progress) if verify and index is not None else None
+        digest = _proven(dataset, index, order, seed, progress) if verify and index is not None else None
         return ShuffleReport(
-            made.rows, made.files, made.kept_files, made.bytes_written, made.bytes_spilled, tuple(skipped), index,
-            digest,
-        )  # fmt: skip
+            made.rows, made.files, made.kept_files, made.bytes_written, made.bytes_spilled, index, digest
+        )
 
 
-def _proven(
-    dataset: Dataset, index: str, order: Order, seed: int, skipped: list[SkippedGroup], progress: Progress
-) -> str:
+def _proven(dataset: Dataset, index: str, order: Order, seed: int, progress: Progress) -> str:
     """The digest of the output, if that has the rows of the dataset in their order."""
-    if skipped:
-        left_out = f"rows were left out, so the order of the others is not proven: {skipped[0].error}"
-        raise ArgumentError(f"{index}: {left_out}", file=index)
     written = Dataset(index, cache=1, store=dataset._arguments["store"])
     found = same_rows(dataset, written, order=order, seed=seed, progress=progress)
     if found.difference is not None:
@@ -339,4 +243,4 @@ def _is_index(source: Any) -> bool:
     return text.endswith(".rdx") if is_remote(text) else os.path.isfile(text)
 
 
-__all__ = ["ShufflePlan", "ShuffleReport", "SkippedGroup", "shuffle"]
+__all__ = ["ShuffleReport", "shuffle"]

@@ -109,9 +109,8 @@ def test_the_command_writes_the_very_same_files(large: pathlib.Path, tmp_path: p
         pytest.skip("ROWDEX_COMMAND does not name the command")
     cases: list[tuple[dict[str, Any], list[str]]] = [
         ({"seed": 5, "files": 2}, ["--seed", "5", "--files", "2"]),
-        ({"order": "blocks(3)", "memory": "1MiB", "on_fault": "skip", "compression": "zstd:5", "dictionary": False},
-         ["--order", "blocks:3", "--memory", "1MiB", "--on-fault", "skip", "--compression", "zstd:5",
-          "--dictionary", "no"]),
+        ({"order": "blocks(3)", "memory": "1MiB", "compression": "zstd:5", "dictionary": False},
+         ["--order", "blocks:3", "--memory", "1MiB", "--compression", "zstd:5", "--dictionary", "no"]),
         ({"order": "sequential", "row_group_rows": 1000, "page_bytes": "4KiB", "file_bytes": "300KiB", "origin": "row"},
          ["--order", "sequential", "--row-group-rows", "1000", "--page-bytes", "4KiB", "--file-bytes", "300KiB",
           "--origin", "row"]),
@@ -128,30 +127,10 @@ def test_the_command_writes_the_very_same_files(large: pathlib.Path, tmp_path: p
             theirs / "_rewrite.json"
         ).read_bytes(), options
         told = json.loads(done.stdout)
-        for name in ("rows", "files", "kept_files", "bytes_written", "bytes_spilled", "skipped", "rows_digest"):
-            assert told[name] == (list(report.skipped) if name == "skipped" else getattr(report, name)), name
+        for name in ("rows", "files", "kept_files", "bytes_written", "bytes_spilled", "rows_digest"):
+            assert told[name] == getattr(report, name), name
         # What one front began the other goes on with.
         assert rowdex.shuffle(large / "train.rdx", theirs, resume=True, **options).kept_files == report.files
-
-
-def test_a_dry_run_tells_what_the_command_tells_and_writes_nothing(large: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    plan = rowdex.shuffle(large / "train.rdx", tmp_path / "out", seed=5, memory="1MiB", dry_run=True)
-    assert isinstance(plan, rowdex.ShufflePlan)
-    assert (plan.rows, plan.passes, plan.decodes) == (70_001, 2, 1) and plan.spilled_bytes > 1_000_000
-    assert plan.seconds > 0 and plan.output_bytes > 0
-    # Of files, too, of which an index is made for that alone.
-    assert rowdex.shuffle(large / "data", tmp_path / "out", seed=5, memory="1MiB", dry_run=True).rows == 70_001
-    assert not (tmp_path / "out").exists()
-    if COMMAND:
-        arguments = ["--seed", "5", "--memory", "1MiB", "--dry-run", "--json"]
-        done = subprocess.run(
-            [COMMAND, "shuffle", str(large / "train.rdx"), "-o", str(tmp_path / "out"), *arguments],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        told = json.loads(done.stdout)
-        assert {name: getattr(plan, name) for name in told if name != "seconds"} == {
-            name: value for name, value in told.items() if name != "seconds"
-        }
 
 
 def test_steps_in_tasks_write_the_files_of_one_call(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -288,7 +267,6 @@ def test_what_is_in_the_way_is_refused_and_nothing_is_lost(folder: pathlib.Path,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"on_fault": "ignore"}, "on_fault='ignore'"),
         ({"compression": "gzip"}, "no compression is called"),
         ({"files": 0}, "0 files"),
         ({"files": 2, "file_bytes": 10}, "and not both"),
@@ -304,8 +282,6 @@ def test_what_is_in_the_way_is_refused_and_nothing_is_lost(folder: pathlib.Path,
         ({"task": 1}, "task"),
         ({"step": "write", "resume": True}, "resume"),
         ({"step": "write", "verify": True}, "verify reads what is written"),
-        ({"step": "write", "dry_run": True}, "dry_run tells"),
-        ({"verify": True, "dry_run": True}, "verify reads what is written"),
     ],
 )
 def test_wrong_options_are_named(
@@ -332,12 +308,6 @@ def test_row_groups_that_cannot_be_read_are_told(folder: pathlib.Path, tmp_path:
     with pytest.raises(rowdex.Error) as raised:
         rowdex.shuffle(tmp_path / "train.rdx", tmp_path / "failed")
     assert raised.value.file == "part-1.parquet" and raised.value.row_group == 2
-    report = rowdex.shuffle(tmp_path / "train.rdx", tmp_path / "out", on_fault="skip", origin="row")
-    assert [(group.row_group, group.rows) for group in report.skipped] == [(6, 100)]
-    assert "part-1.parquet" in report.skipped[0].error and report.rows == ROWS - 100
-    assert sorted(read(tmp_path / "out")["row"].to_pylist()) == [*range(535), *range(635, ROWS)]
-    with pytest.raises(rowdex.ArgumentError, match="rows were left out"):
-        rowdex.shuffle(tmp_path / "train.rdx", tmp_path / "proven", on_fault="skip", verify=True)
 
 
 SBATCH = """#!/bin/sh
@@ -403,7 +373,7 @@ def test_columns_stay_what_the_parquet_schema_says_beyond_their_types(tmp_path: 
                 ('POINT(' || i || ' 1)')::geometry as g from range(500) t(i)"""
     (tmp_path / "data").mkdir()
     duckdb.sql(f"copy ({select}) to '{tmp_path}/data/0.parquet' (format parquet, geoparquet_version 'NONE')")
-    rowdex.shuffle(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", on_fault="skip", verify=True)
+    rowdex.shuffle(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", verify=True)
     described, rows, said = [], [], []
     for folder in ("data", "out"):
         files = f"'{tmp_path}/{folder}/*.parquet'"
@@ -426,7 +396,7 @@ def test_json_uuids_and_intervals_stay_what_they_are_in_the_parquet_schema(tmp_p
     (tmp_path / "data").mkdir()
     for number in range(2):
         duckdb.sql(f"copy ({select % ('JSON', 'JSON')}) to '{tmp_path}/data/{number}.parquet'")
-    rowdex.shuffle(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", on_fault="skip", verify=True)
+    rowdex.shuffle(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", verify=True)
     kinds = {"id": "BIGINT", "j": "JSON", "u": "UUID", "s": "STRUCT(k JSON)"}
     kinds |= {"w": "STRUCT(n BIGINT, w INTERVAL)", "span": "INTERVAL"}
     for folder in ("data", "out"):

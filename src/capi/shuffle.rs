@@ -1,6 +1,6 @@
 //! Writing the rows of a dataset anew, in an order.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
@@ -10,15 +10,8 @@ use super::handle::{self, Versioned, require};
 use super::option::{Count, bytes, count};
 use super::orders::rowdex_order;
 use super::progress::{Progress, rowdex_progress};
-use crate::rewrite::{Phase, Rewrite, RewriteProgress, RewriteReport, RewriteTask, SkippedGroup};
+use crate::rewrite::{Phase, Rewrite, RewriteProgress, RewriteReport, RewriteTask};
 use rowdex_base::error::Result;
-
-/// Is told of a row group that could not be read and was left out: its number in the index, how many rows of it the
-/// order has, and why. The text is gone when the call returns.
-///
-/// It is called by the thread that shuffles, and must return: by no exception, and by no longjmp.
-pub type rowdex_skipped =
-    Option<unsafe extern "C" fn(userdata: *mut c_void, row_group: u32, rows: u64, text: *const c_char)>;
 
 /// How rows are written anew. All zeros are the defaults, but for the order and the output.
 #[repr(C)]
@@ -52,7 +45,7 @@ pub struct rowdex_shuffle_options {
     /// Spills rows to a folder in this one, which is local. NULL: in the output folder, if that is local.
     pub spill: *const c_char,
     /// One step of the work, where several machines share it: all tasks of "spill", then all of "write", then "index".
-    /// "plan" decides and estimates, and writes nothing. NULL: all of it.
+    /// NULL: all of it.
     pub step: *const c_char,
     /// The number of this task of the step "spill" or "write", from 0.
     pub task: u64,
@@ -62,26 +55,18 @@ pub struct rowdex_shuffle_options {
     pub resume: u32,
     /// 1 replaces what an earlier call wrote there.
     pub overwrite: u32,
-    /// 1 leaves out row groups that cannot be read.
-    pub skip: u32,
-    /// 0.
-    pub reserved: u32,
     /// Is told rows that are done with and rows in all, both of two passes together, and bytes that were spilled and
     /// written so far. Any thread calls it, one at a time. NULL: nobody is told.
     pub progress: rowdex_progress,
     /// The first argument of progress.
     pub progress_userdata: *mut c_void,
-    /// Is told of each row group that was left out, in the end. NULL: nobody is told.
-    pub skipped: rowdex_skipped,
-    /// The first argument of skipped.
-    pub skipped_userdata: *mut c_void,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
 // no padding.
 unsafe impl Versioned for rowdex_shuffle_options {}
 
-/// What was written, or what it would take.
+/// What was written.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct rowdex_shuffle_report {
@@ -93,20 +78,10 @@ pub struct rowdex_shuffle_report {
     pub files: u64,
     /// Files that were finished before, by a call that this one goes on from.
     pub kept_files: u64,
-    /// Bytes of the files that this call wrote; with the step "plan" of all files, about.
+    /// Bytes of the files that this call wrote.
     pub bytes_written: u64,
-    /// Bytes that this call spilled; with the step "plan" all, about.
+    /// Bytes that this call spilled.
     pub bytes_spilled: u64,
-    /// Row groups that were left out.
-    pub skipped: u64,
-    /// With the step "plan", as all that follows: rows of a row group.
-    pub row_group_rows: u64,
-    /// Passes over the rows: 1 if nothing is spilled, otherwise 2.
-    pub passes: u64,
-    /// How often each row group is decoded, about.
-    pub decodes: f64,
-    /// Seconds on this machine, about, from how long a sample takes; what disks and stores add is not in it.
-    pub seconds: f64,
 }
 
 // SAFETY: repr(C) and numbers of 8 bytes only.
@@ -143,23 +118,21 @@ pub unsafe extern "C" fn rowdex_shuffle(
                 ("tasks", options.tasks > 1, has_tasks),
                 ("resume", options.resume != 0, step.is_none()),
                 ("overwrite", options.overwrite != 0, step.is_none()),
-                ("reserved", options.reserved != 0, false),
             ],
             &step.map_or_else(|| "all of the work".to_owned(), |step| format!("the step {step:?}")),
         )?;
         let made = match step {
-            None => told(&rewrite.run()?, &options)?,
-            Some("spill") => told(&rewrite.run_task(RewriteTask::Spill { task, tasks })?, &options)?,
-            Some("write") => told(&rewrite.run_task(RewriteTask::Write { task, tasks })?, &options)?,
-            Some("index") => told(&rewrite.run_task(RewriteTask::Index)?, &options)?,
-            Some("plan") => estimated(&rewrite)?,
+            None => rewrite.run()?,
+            Some("spill") => rewrite.run_task(RewriteTask::Spill { task, tasks })?,
+            Some("write") => rewrite.run_task(RewriteTask::Write { task, tasks })?,
+            Some("index") => rewrite.run_task(RewriteTask::Index)?,
             Some(other) => {
                 return Err(handle::invalid(format!("no step is called {other:?}"))
-                    .with_hint("use \"plan\", \"spill\", \"write\" or \"index\""));
+                    .with_hint("use \"spill\", \"write\" or \"index\""));
             }
         };
         if let Some(out) = out {
-            out.write(made);
+            out.write(told(&made));
         }
         Ok(())
     })
@@ -173,7 +146,6 @@ unsafe fn rewrite(dataset: &rowdex_dataset, options: &rowdex_shuffle_options) ->
     // SAFETY: as above.
     let output = unsafe { handle::path(options.output, "options.output") }?;
     let mut rewrite = Rewrite::new(dataset.one()?, order.orders(), output)
-        .with_skipping(options.skip != 0)
         .with_resume(options.resume != 0)
         .with_overwrite(options.overwrite != 0);
     if let Some(memory) = bytes(options.memory) {
@@ -229,7 +201,7 @@ unsafe fn rewrite(dataset: &rowdex_dataset, options: &rowdex_shuffle_options) ->
 /// Tells progress over both passes, and never back: threads are done with some rows at once.
 struct Told {
     progress: Progress,
-    /// Rows of the second pass, if there is one after the first.
+    /// Rows of the second pass, if this call does both.
     second: u64,
     /// Rows of the first pass.
     first: u64,
@@ -239,7 +211,7 @@ struct Told {
 impl Told {
     fn tell(&mut self, at: &RewriteProgress) {
         let all = match at.phase {
-            Phase::Spill => {
+            Phase::Read => {
                 self.first = at.rows;
                 self.done = self.done.max(at.rows_done);
                 at.rows + self.second
@@ -253,36 +225,13 @@ impl Told {
     }
 }
 
-fn told(report: &RewriteReport, options: &rowdex_shuffle_options) -> Result<rowdex_shuffle_report> {
-    if let Some(skipped) = options.skipped {
-        for SkippedGroup { row_group, rows, error } in &report.skipped {
-            let text = CString::new(error.replace('\0', "?")).unwrap_or_default();
-            // SAFETY: a function of this type, by the caller's promise, with the userdata that came with it.
-            unsafe { skipped(options.skipped_userdata, *row_group, *rows, text.as_ptr()) }
-        }
-    }
-    Ok(rowdex_shuffle_report {
+fn told(report: &RewriteReport) -> rowdex_shuffle_report {
+    rowdex_shuffle_report {
         rows: report.rows,
         files: report.files,
         kept_files: report.kept_files,
         bytes_written: report.bytes_written,
         bytes_spilled: report.bytes_spilled,
-        skipped: report.skipped.len() as u64,
         ..rowdex_shuffle_report::default()
-    })
-}
-
-fn estimated(rewrite: &Rewrite) -> Result<rowdex_shuffle_report> {
-    let (plan, estimate) = (rewrite.plan()?, rewrite.estimate()?);
-    Ok(rowdex_shuffle_report {
-        rows: plan.rows,
-        files: plan.files,
-        bytes_written: estimate.output_bytes,
-        bytes_spilled: estimate.spilled_bytes,
-        row_group_rows: plan.row_group_rows,
-        passes: estimate.passes,
-        decodes: estimate.decodes,
-        seconds: estimate.seconds,
-        ..rowdex_shuffle_report::default()
-    })
+    }
 }

@@ -10,14 +10,14 @@ use indicatif::HumanBytes;
 use rowdex::digest::{SameRows, SameRowsReport};
 use rowdex::index::builder::IndexBuilder;
 use rowdex::order::{IdSet, Order, OrderSpec, Recipe};
-use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteEstimate, RewriteReport, RewriteTask};
+use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteReport, RewriteTask};
 use rowdex::{Dataset, Index};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::command::args::{DataArgs, JsonArg};
 use crate::command::condition::ConditionArgs;
-use crate::command::failure::{Failure, complain};
+use crate::command::failure::Failure;
 use crate::command::output;
 use crate::command::progress::Progress;
 use crate::command::signals;
@@ -27,7 +27,6 @@ use crate::command::size::Memory;
 #[command(after_help = r#"Examples:
   rowdex shuffle train.rdx -o shuffled/ --seed 42
   rowdex shuffle data/ -o shuffled/ --memory 8GiB --spill /nvme
-  rowdex shuffle train.rdx -o shuffled/ --dry-run
   rowdex shuffle data/ -o regrouped/ --order sequential --row-group-rows 100000
   rowdex shuffle train.rdx -o long/ --where "length(text) > 200" --columns id,text --origin row_id
   rowdex shuffle train.rdx -o shuffled/ --resume                after it was stopped
@@ -101,10 +100,6 @@ pub(crate) struct ShuffleArgs {
     #[arg(long, value_name = "DIR")]
     spill: Option<PathBuf>,
 
-    /// What to do about a row group that cannot be read: fail, or leave it out and report it.
-    #[arg(long, value_enum, default_value_t = OnFault::Error)]
-    on_fault: OnFault,
-
     /// Go on with what an earlier run left in the output folder.
     #[arg(long)]
     resume: bool,
@@ -114,12 +109,8 @@ pub(crate) struct ShuffleArgs {
     force: bool,
 
     /// Read input and output once more, and prove that row i of the output is row order(i) of the input.
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long)]
     verify: bool,
-
-    /// Say what it will take, and write nothing.
-    #[arg(long, conflicts_with = "step")]
-    dry_run: bool,
 
     /// Do one step of the work alone, where several machines share it: `spill`, then `write`, then `index`.
     #[arg(long, value_enum, conflicts_with = "resume")]
@@ -184,12 +175,6 @@ enum Dictionary {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnFault {
-    Error,
-    Skip,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
     Spill,
     Write,
@@ -207,17 +192,13 @@ pub(crate) fn run(args: &ShuffleArgs) -> Result<(), Failure> {
     }
     let order = args.order(&dataset)?;
     let rewrite = args.rewrite(&dataset, Arc::clone(&order))?;
-    if args.dry_run {
-        let (plan, estimate) = (rewrite.plan()?, rewrite.estimate()?);
-        return args.tell_estimate(plan.files, plan.row_group_rows, &estimate);
-    }
     let bar = Progress::new("rows", 0);
     let rewrite = rewrite.with_progress({
         let bar = bar.clone();
         move |at| {
             bar.set_length(at.rows);
             bar.set_message(match at.phase {
-                Phase::Spill => format!("spilling rows, {}", HumanBytes(at.bytes_spilled)),
+                Phase::Read => format!("reading rows, {} spilled", HumanBytes(at.bytes_spilled)),
                 _ => format!("writing rows, {}", HumanBytes(at.bytes_written)),
             });
             bar.set_position(at.rows_done);
@@ -241,14 +222,10 @@ pub(crate) fn run(args: &ShuffleArgs) -> Result<(), Failure> {
     // Nothing is written any more, so the next signal ends the program at once.
     asked.store(true, Ordering::Relaxed);
     let proof = match &report.index {
-        Some(index) if args.verify && report.skipped.is_empty() => Some(args.proof(&dataset, &*order, index)?),
+        Some(index) if args.verify => Some(args.proof(&dataset, &*order, index)?),
         _ => None,
     };
-    args.tell(&report, proof.as_ref(), started.elapsed().as_secs_f64())?;
-    match args.verify && proof.is_none() {
-        true => Err(Failure::new("rows were left out, so the order of the others is not proven (`--on-fault error`)")),
-        false => Ok(()),
-    }
+    args.tell(&report, proof.as_ref(), started.elapsed().as_secs_f64())
 }
 
 impl ShuffleArgs {
@@ -282,7 +259,6 @@ impl ShuffleArgs {
     fn rewrite(&self, dataset: &Dataset, order: Arc<dyn Order>) -> Result<Rewrite, Failure> {
         let mut rewrite = Rewrite::new(dataset, order, &self.output)
             .with_memory(self.memory.bytes(dataset.decoded_bytes()))
-            .with_skipping(self.on_fault == OnFault::Skip)
             .with_resume(self.resume)
             .with_overwrite(self.force);
         if let Some(threads) = self.data.threads.threads {
@@ -374,41 +350,7 @@ impl ShuffleArgs {
         }
     }
 
-    fn tell_estimate(&self, files: u64, row_group_rows: u64, estimate: &RewriteEstimate) -> Result<(), Failure> {
-        if self.json.json {
-            return output::print_json(&json!({
-                "passes": estimate.passes,
-                "decodes": estimate.decodes,
-                "spilled_bytes": estimate.spilled_bytes,
-                "output_bytes": estimate.output_bytes,
-                "files": files,
-                "row_group_rows": row_group_rows,
-                "seconds": estimate.seconds,
-            }));
-        }
-        output::print(&format!(
-            "{}: about {} in {}, row groups of {}\n{}, each row group decoded {:.1} times, {} spilled, about {:.0} \
-             seconds\n",
-            self.output.display(),
-            HumanBytes(estimate.output_bytes),
-            output::counted(files, "file"),
-            output::counted(row_group_rows, "row"),
-            if estimate.passes == 1 { "1 pass".to_owned() } else { format!("{} passes", estimate.passes) },
-            estimate.decodes,
-            HumanBytes(estimate.spilled_bytes),
-            estimate.seconds
-        ))
-    }
-
     fn tell(&self, report: &RewriteReport, proof: Option<&SameRowsReport>, seconds: f64) -> Result<(), Failure> {
-        let skipped: Vec<Value> = report
-            .skipped
-            .iter()
-            .map(|group| json!({"row_group": group.row_group, "rows": group.rows, "error": group.error}))
-            .collect();
-        for group in &report.skipped {
-            complain(format!("left out {}: {}", output::counted(group.rows, "row"), group.error));
-        }
         if self.json.json {
             return output::print_json(&json!({
                 "output": self.output.display().to_string(),
@@ -418,7 +360,6 @@ impl ShuffleArgs {
                 "kept_files": report.kept_files,
                 "bytes_written": report.bytes_written,
                 "bytes_spilled": report.bytes_spilled,
-                "skipped": skipped,
                 "rows_digest": proof.map(|proof| proof.second.to_string()),
                 "seconds": seconds,
             }));

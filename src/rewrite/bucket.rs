@@ -14,7 +14,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_rows::{BatchRow, gather};
 
-/// No row goes to this place, or it was lost.
+/// No row has come to this place.
 const NONE: BatchRow = (u32::MAX, u32::MAX);
 
 /// Rows in memory for consecutive positions.
@@ -27,14 +27,16 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// The rows at these positions, without those that were lost, and the positions of those that are there.
-    pub(super) fn rows(&self, positions: Range<u64>, schema: &SchemaRef) -> Result<(RecordBatch, Vec<u64>)> {
+    pub(super) fn new(positions: Range<u64>, batches: Vec<RecordBatch>, places: Vec<BatchRow>) -> Self {
+        Self { positions, batches, places }
+    }
+
+    /// The rows at these positions.
+    pub(super) fn rows(&self, positions: Range<u64>, schema: &SchemaRef) -> Result<RecordBatch> {
         let from = (positions.start - self.positions.start) as usize;
         let to = (positions.end - self.positions.start) as usize;
-        let there = self.places[from..to].iter().zip(positions).filter(|(place, _)| **place != NONE);
-        let (places, positions): (Vec<BatchRow>, Vec<u64>) = there.map(|(place, position)| (*place, position)).unzip();
         let batches: Vec<&RecordBatch> = self.batches.iter().collect();
-        Ok((gather(&batches, &places, schema)?, positions))
+        gather(&batches, &self.places[from..to], schema)
     }
 }
 
@@ -49,8 +51,6 @@ pub(super) struct Loading<'a> {
     pub(super) compresses: bool,
     /// Where a bucket is split.
     pub(super) folder: &'a Path,
-    /// Whether the row at a position was lost.
-    pub(super) is_lost: Option<&'a (dyn Fn(u64) -> bool + Sync)>,
 }
 
 /// Memory of a place.
@@ -94,7 +94,7 @@ impl Loading<'_> {
             let positions: Vec<u64> = places.iter().map(|place| first + u64::from(*place)).collect();
             scatter.add(batch, (0..).zip(positions))
         })?;
-        scatter.finish()?.finish(&[])
+        scatter.finish()?.finish()
     }
 
     /// Reads all rows of a bucket, which begins at `first`, and notes where those of these positions lie.
@@ -116,12 +116,8 @@ impl Loading<'_> {
             batches.push(batch);
             Ok(())
         })?;
-        for (place, position) in places.iter_mut().zip(positions.clone()) {
-            match self.is_lost {
-                Some(is_lost) if is_lost(position) => *place = NONE,
-                _ if *place == NONE => return Err(torn("a row is missing")),
-                _ => {}
-            }
+        if places.contains(&NONE) {
+            return Err(torn("a row is missing"));
         }
         Ok(Bucket { positions, batches, places })
     }
@@ -179,17 +175,18 @@ mod tests {
         for first in (0..rows).step_by(100) {
             scatter.add(batch(first, 100), (0..100).map(|row| (row, position(first + u64::from(row))))).unwrap();
         }
-        let parts = [scatter.finish().unwrap().finish(&[]).unwrap()];
+        let parts = [scatter.finish().unwrap().finish().unwrap()];
         for most in [1, 700, 5000, 1 << 20] {
             let folder = folder.path();
-            let loading = Loading { rows: &schema, most, batch_rows: 64, compresses: false, folder, is_lost: None };
+            let loading = Loading { rows: &schema, most, batch_rows: 64, compresses: false, folder };
             let (mut at, mut pieces) = (0, 0);
             for bucket in 0..buckets.count() {
                 let wanted = buckets.bucket(bucket);
                 loading
                     .load(&parts, &buckets, bucket, wanted, &mut |bucket| {
                         assert_eq!(bucket.positions.start, at);
-                        let (rows, positions) = bucket.rows(bucket.positions.clone(), &schema).unwrap();
+                        let positions = bucket.positions.clone();
+                        let rows = bucket.rows(positions.clone(), &schema).unwrap();
                         for (id, at) in rows.column(0).as_primitive::<Int64Type>().values().iter().zip(positions) {
                             assert_eq!(position(*id as u64), at);
                         }
@@ -205,13 +202,13 @@ mod tests {
         }
         // Tasks with memory of their own split one bucket in one folder at the same time.
         let folder = folder.path();
-        let of = |most| Loading { rows: &schema, most, batch_rows: 64, compresses: false, folder, is_lost: None };
+        let of = |most| Loading { rows: &schema, most, batch_rows: 64, compresses: false, folder };
         let (few, many) = (of(5000), of(700));
         let mut counts = [0, 0];
         few.load(&parts, &buckets, 0, buckets.bucket(0), &mut |bucket| {
-            counts[0] += bucket.rows(bucket.positions.clone(), &schema)?.0.num_rows();
+            counts[0] += bucket.rows(bucket.positions.clone(), &schema)?.num_rows();
             many.load(&parts, &buckets, 0, buckets.bucket(0), &mut |bucket| {
-                counts[1] += bucket.rows(bucket.positions.clone(), &schema)?.0.num_rows();
+                counts[1] += bucket.rows(bucket.positions.clone(), &schema)?.num_rows();
                 Ok(())
             })
         })

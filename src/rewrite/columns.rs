@@ -60,11 +60,6 @@ impl Columns {
     /// Rows that were decoded, in the types in which they are spilled.
     pub(super) fn plain_of(&self, decoded: &RecordBatch) -> Result<RecordBatch> {
         let served = finish(decoded, &self.served)?;
-        self.plain_of_served(&served)
-    }
-
-    /// Rows that were served, in the types in which they are spilled.
-    pub(super) fn plain_of_served(&self, served: &RecordBatch) -> Result<RecordBatch> {
         let columns = served.columns().iter().zip(self.plain.fields());
         let columns: Result<Vec<ArrayRef>> = columns.map(|(column, field)| plain(column, field)).collect();
         record_batch(&self.plain, columns?, served.num_rows()).map_err(rowdex_rows::uncopied)

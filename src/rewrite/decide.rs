@@ -10,7 +10,6 @@ use super::columns::{Columns, as_read};
 use super::encode::{Encoding, described};
 use super::part::spilled_bytes;
 use super::plan::{Codec, ColumnPlan, RewritePlan};
-use super::spread::may_skip;
 use crate::dataset::{Dataset, Slots};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -52,7 +51,7 @@ pub(super) fn decide(
     options: &Options,
 ) -> Result<RewritePlan> {
     let rows = order.epoch_len(0)?;
-    let sample = sample(dataset, columns, options)?;
+    let sample = sample(dataset, columns)?;
     let sampled = sample.num_rows().max(1) as f64;
     let sample_bytes = bytes_of_part(&sample).max(sample.num_rows() as u64);
     let row_bytes = (sample_bytes as f64 / sampled).max(1.0);
@@ -68,7 +67,10 @@ pub(super) fn decide(
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("ask for no more files than rows"));
         }
         (Some(files), _) => files,
-        (None, _) => files_of(rows, encoded_row_bytes, options.file_bytes),
+        (None, _) => {
+            let files = (rows as f64 * encoded_row_bytes / options.file_bytes.max(1) as f64).ceil() as u64;
+            files.clamp(1, rows.max(1))
+        }
     };
     let row_group_rows = options.row_group_rows.unwrap_or_else(|| {
         let wanted = (ROW_GROUP / row_bytes).max((LEAST_ENCODED / encoded_row_bytes).min(MOST_DECODED / row_bytes));
@@ -102,33 +104,6 @@ pub(super) fn decide(
     })
 }
 
-/// As many files as make each about so large.
-fn files_of(rows: u64, encoded_row_bytes: f64, file_bytes: u64) -> u64 {
-    ((rows as f64 * encoded_row_bytes / file_bytes.max(1) as f64).ceil() as u64).clamp(1, rows.max(1))
-}
-
-/// The plan to go on with, of one that is decided now and one that was begun with. A row group of the sample may have
-/// been skipped by one of them only, and then they decided on different rows.
-pub(super) fn gone_on(plan: RewritePlan, begun: RewritePlan, options: &Options) -> RewritePlan {
-    let told = |plan: &RewritePlan| {
-        let leaves = plan.columns.iter().map(|leaf| (leaf.path.clone(), leaf.logical_type.clone()));
-        let order = (plan.order.clone(), plan.order_fingerprint);
-        (plan.source, plan.rows, order, plan.origin.clone(), leaves.collect::<Vec<_>>(), plan.groups.clone())
-    };
-    let files = || options.files.unwrap_or_else(|| files_of(begun.rows, begun.encoded_row_bytes(), options.file_bytes));
-    let is_asked_for = |leaf: &ColumnPlan| {
-        options.page_bytes.is_none_or(|bytes| bytes == leaf.page_bytes)
-            && options.compression.is_none_or(|codec| codec == leaf.compression)
-            && options.dictionary.is_none_or(|dictionary| dictionary == leaf.dictionary)
-    };
-    let goes_on = plan.sample_rows != begun.sample_rows
-        && told(&plan) == told(&begun)
-        && files() == begun.files
-        && options.row_group_rows.is_none_or(|rows| rows == begun.row_group_rows)
-        && begun.columns.iter().all(is_asked_for);
-    if goes_on { begun } else { plan }
-}
-
 /// A number of rows, a multiple of 1024 where it is larger.
 fn round(rows: f64, most: u64) -> u64 {
     match (rows as u64).clamp(1, most) {
@@ -138,7 +113,7 @@ fn round(rows: f64, most: u64) -> u64 {
 }
 
 /// Rows of row groups that lie evenly in the index, and evenly in these.
-fn sample(dataset: &Dataset, columns: &Columns, options: &Options) -> Result<RecordBatch> {
+fn sample(dataset: &Dataset, columns: &Columns) -> Result<RecordBatch> {
     let index = dataset.index();
     let groups: Vec<u32> = index.row_groups().filter(|group| group.rows() > 0).map(|group| group.index()).collect();
     let count = (groups.len() as u64).min(GROUPS);
@@ -150,11 +125,8 @@ fn sample(dataset: &Dataset, columns: &Columns, options: &Options) -> Result<Rec
         let wanted = (GROUP_BYTES / row_bytes).clamp(1, GROUP_ROWS).min(entry.rows());
         let slots: Vec<u32> = (0..wanted).map(|slot| (slot * entry.rows() / wanted) as u32).collect();
         let mut whole = WholeBatch::default();
-        match dataset.read(*group, Slots::Some(&slots), as_read(dataset), None, &mut whole) {
-            Ok(()) => parts.push(columns.plain_of(&whole.into_batch()?)?),
-            Err(error) if options.skips && may_skip(&error) => {}
-            Err(error) => return Err(error),
-        }
+        dataset.read(*group, Slots::Some(&slots), as_read(dataset), None, &mut whole)?;
+        parts.push(columns.plain_of(&whole.into_batch()?)?);
     }
     join_exactly(&columns.plain, parts)
 }
@@ -238,12 +210,7 @@ fn annotate(dataset: &Dataset, leaves: &mut [ColumnPlan]) -> Result<Vec<(String,
 }
 
 /// How many bytes each leaf of the sample takes when it is encoded so.
-pub(super) fn encoded(
-    columns: &Columns,
-    sample: &RecordBatch,
-    leaves: &[ColumnPlan],
-    chunk_rows: u64,
-) -> Result<Vec<u64>> {
+fn encoded(columns: &Columns, sample: &RecordBatch, leaves: &[ColumnPlan], chunk_rows: u64) -> Result<Vec<u64>> {
     let encoding = Encoding::new(columns, leaves, &[], chunk_rows as usize)?;
     let mut file = encoding.file(Vec::new())?;
     let mut group = encoding.group()?;

@@ -1,11 +1,10 @@
 //! Writing the rows of a dataset anew, in the order of an epoch, as Parquet files that are read in order ever after.
 //!
-//! Row `i` of the output is row `order(i)` of the input. Where memory is for few of the rows, it takes two passes. The
-//! first reads each row group once and spills its rows to *buckets* of consecutive positions. The second loads one
-//! bucket after the other, puts rows to their places and encodes them. The order is known, so buckets have exactly
-//! equal numbers of rows, any part can be done again, and any machine can do any part. Where the memory is for a good
-//! part of the rows, or the order follows the files, a [`Loader`](crate::Loader) serves the order and nothing is
-//! spilled. The files are the same to the byte, however they came to be.
+//! Row `i` of the output is row `order(i)` of the input. It takes two passes. The first reads each row group once and
+//! spills its rows to *buckets* of consecutive positions. The second loads one bucket after the other, puts rows to
+//! their places and encodes them. The order is known, so buckets have exactly equal numbers of rows, any part can be
+//! done again, and any machine can do any part. Where all rows fit in memory they stay there, and nothing is spilled.
+//! The files are the same to the byte, however they came to be.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -28,20 +27,18 @@ mod columns;
 mod decide;
 mod destinations;
 mod encode;
-mod estimate;
-mod lanes;
+mod held;
 mod lengths;
-mod lost;
 mod output;
 mod part;
 mod plan;
 mod progress;
+mod reading;
 mod run;
 mod scatter;
 mod shape;
 mod spill;
 mod spread;
-mod stream;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -53,9 +50,8 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 
-pub use self::estimate::RewriteEstimate;
 pub use self::plan::{Codec, ColumnPlan, RewritePlan};
-pub use self::progress::{Phase, RewriteProgress, RewriteReport, SkippedGroup};
+pub use self::progress::{Phase, RewriteProgress, RewriteReport};
 use crate::dataset::{Dataset, DatasetBuilder};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::pool::{run_on, start};
@@ -72,7 +68,6 @@ struct Options {
     compression: Option<Codec>,
     dictionary: Option<bool>,
     origin: Option<String>,
-    skips: bool,
 }
 
 /// A part of a rewrite that a process does, from [`Rewrite::run_task`]. Tasks of one kind may run at the same time, on
@@ -133,7 +128,6 @@ impl Rewrite {
                 compression: None,
                 dictionary: None,
                 origin: None,
-                skips: false,
             },
             memory: 1 << 30,
             threads: DatasetBuilder::default_threads(),
@@ -211,15 +205,6 @@ impl Rewrite {
     #[must_use]
     pub fn with_origin(mut self, name: impl Into<String>) -> Self {
         self.options.origin = Some(name.into());
-        self
-    }
-
-    /// Leaves out row groups that cannot be read, and reports them. Default: no, they are errors.
-    ///
-    /// A file that is gone, or is another one than was indexed, is an error in any case.
-    #[must_use]
-    pub fn with_skipping(mut self, skips: bool) -> Self {
-        self.options.skips = skips;
         self
     }
 

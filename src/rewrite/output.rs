@@ -5,10 +5,9 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::lost::Lost;
 use super::plan::RewritePlan;
 use super::spill;
-use super::target::{INDEX, OutFile, PLAN, SKIPPED, Target, failed, lock, real};
+use super::target::{INDEX, OutFile, PLAN, Target, failed, lock, real};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_io::source::place::Place;
@@ -115,10 +114,6 @@ impl Output {
         if let Some(folder) = self.folder().filter(|_| is_alone) {
             spill::remove_all(folder)?;
         }
-        if self.target.text(SKIPPED)?.is_some() {
-            // It belongs to a rewrite whose plan is gone.
-            self.target.remove(SKIPPED)?;
-        }
         match self.target.put(PLAN, &plan.to_json(), false) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 // Another process was faster; or this one, whose first attempt was not answered.
@@ -140,24 +135,6 @@ impl Output {
         plan.transpose().map_err(|error| error.with_file(self.target.shown(PLAN)))
     }
 
-    /// Row groups of the input that a run before left out.
-    pub(super) fn lost(&self) -> Result<Vec<Lost>> {
-        let Some(text) = self.target.text(SKIPPED)? else { return Ok(Vec::new()) };
-        Lost::from_json(text.as_bytes()).ok_or_else(|| {
-            Error::new(ErrorKind::Io, "the note of what was left out is damaged")
-                .with_file(self.target.shown(SKIPPED))
-                .with_remedies("write the output anew ({})", &[Remedy::Overwrite])
-        })
-    }
-
-    /// Notes what is left out.
-    pub(super) fn note_lost(&self, lost: &[Lost]) -> Result<()> {
-        match lost {
-            [] => self.target.remove(SKIPPED),
-            _ => self.target.put(SKIPPED, &Lost::to_json(lost), true),
-        }
-    }
-
     /// Takes back what processes that are no more had begun and not finished.
     pub(super) fn clean(&self, plan: &RewritePlan) -> Result<()> {
         let files: BTreeSet<String> = (0..plan.files).map(|file| plan.file_name(file)).collect();
@@ -170,7 +147,7 @@ impl Output {
         self.folder().map_or(Ok(()), spill::remove_all)?;
         let there = self.target.names()?;
         let files = (0..plan.files).map(|file| plan.file_name(file));
-        for name in files.chain([INDEX, SKIPPED, PLAN].map(str::to_owned)).filter(|name| there.contains(name)) {
+        for name in files.chain([INDEX, PLAN].map(str::to_owned)).filter(|name| there.contains(name)) {
             self.target.remove(&name)?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! A file with spilled rows: segments in Arrow's streaming format with a checksum each, and a table of them.
 //!
 //! A part is written whole or not at all, by one unit of the first pass. Segments of one bucket are anywhere in it. At
-//! the end come the table, what was lost as JSON, the lengths of both, their checksum and a mark.
+//! the end come the table, its length, its checksum and a mark.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,13 +17,12 @@ use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use super::lost::Lost;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::{self, atomic::AtomicFile};
 
-const MARK: &[u8; 8] = b"rdxpart1";
-/// Two lengths, a checksum and the mark.
-const TAIL: u64 = 32;
+const MARK: &[u8; 8] = b"rdxpart2";
+/// A length, a checksum and the mark.
+const TAIL: u64 = 24;
 /// Integers of a segment in the table.
 const FIELDS: usize = 6;
 
@@ -96,23 +95,19 @@ impl PartWriter {
     }
 
     /// Puts the part in its place. It need not outlive a power cut: who reads it compares checksums.
-    pub(super) fn finish(mut self, lost: &[Lost]) -> Result<Part> {
+    pub(super) fn finish(mut self) -> Result<Part> {
         let segments = std::mem::take(&mut self.segments);
         let integers = segments.iter().flat_map(|segment| {
             let Segment { bucket, offset, length, rows, bytes, hash } = *segment;
             [bucket, offset, length, rows, bytes, hash]
         });
-        let table: Vec<u8> = integers.flat_map(u64::to_le_bytes).collect();
-        let lost_json = Lost::to_json(lost);
-        let mut end = table;
-        let table_length = end.len() as u64;
-        end.extend_from_slice(lost_json.as_bytes());
-        let tail = [table_length, lost_json.len() as u64, xxh3_64(&end)];
+        let mut end: Vec<u8> = integers.flat_map(u64::to_le_bytes).collect();
+        let tail = [end.len() as u64, xxh3_64(&end)];
         end.extend(tail.into_iter().flat_map(u64::to_le_bytes));
         end.extend_from_slice(MARK);
         self.file.write_all(&end).map_err(|error| cannot_write(&self.path, error.into()))?;
         self.file.commit_unsynced()?;
-        Ok(Part { path: self.path, segments, lost: lost.to_vec() })
+        Ok(Part { path: self.path, segments })
     }
 }
 
@@ -121,7 +116,6 @@ impl PartWriter {
 pub(super) struct Part {
     path: PathBuf,
     segments: Vec<Segment>,
-    pub(super) lost: Vec<Lost>,
 }
 
 impl Part {
@@ -139,21 +133,20 @@ impl Part {
             let Some((tail, mark)) = tail.split_last_chunk::<8>().filter(|_| length >= TAIL) else {
                 return Err(damaged());
             };
-            let [table, lost, hash] = <[u64; 3]>::try_from(integers(tail)).map_err(|_| damaged())?;
-            let size = table.checked_add(lost).filter(|size| mark == MARK && *size <= length - TAIL);
-            let end = read(&file, length - TAIL - size.ok_or_else(damaged)?..length - TAIL)?;
-            if xxh3_64(&end) != hash {
+            let [size, hash] = <[u64; 2]>::try_from(integers(tail)).map_err(|_| damaged())?;
+            let size = Some(size).filter(|size| mark == MARK && *size <= length - TAIL).ok_or_else(damaged)?;
+            let table = read(&file, length - TAIL - size..length - TAIL)?;
+            if xxh3_64(&table) != hash {
                 return Err(damaged());
             }
-            let (table, lost) = end.split_at_checked(table as usize).ok_or_else(damaged)?;
             let segment = |fields: &[u64]| match *fields {
                 [bucket, offset, length, rows, bytes, hash] if buckets.contains(&bucket) => {
                     Some(Segment { bucket, offset, length, rows, bytes, hash })
                 }
                 _ => None,
             };
-            let segments = integers(table).chunks(FIELDS).filter_map(segment).collect();
-            Ok(Self { path: path.to_owned(), segments, lost: Lost::from_json(lost).ok_or_else(damaged)? })
+            let segments = integers(&table).chunks(FIELDS).filter_map(segment).collect();
+            Ok(Self { path: path.to_owned(), segments })
         };
         open().map_err(named)
     }
@@ -259,22 +252,20 @@ mod tests {
 
     fn written(path: &Path, compresses: bool) {
         let mut writer = PartWriter::create(path, compresses).unwrap();
-        let lost = [Lost { row_group: 7, error: "a \"quoted\" reason".to_owned() }];
         for (bucket, first) in [(2, 0), (5, 100), (2, 200)] {
             let rows = batch(first, 50);
             writer.add(bucket, &rows.schema(), [Ok((rows.clone(), 400))].into_iter()).unwrap();
         }
-        writer.finish(&lost).unwrap();
+        writer.finish().unwrap();
     }
 
     #[test]
-    fn segments_of_a_bucket_come_back_with_what_was_lost() {
+    fn segments_of_a_bucket_come_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0.part");
         for compresses in [false, true] {
             written(&path, compresses);
             let part = Part::open(&path, 0..3).unwrap();
-            assert_eq!(part.lost, [Lost { row_group: 7, error: "a \"quoted\" reason".to_owned() }]);
             let read = |segment| part.read(segment).unwrap().map(Result::unwrap).collect::<Vec<_>>();
             let found: Vec<_> = part.segments(2).flat_map(read).collect();
             assert_eq!(found, [batch(0, 50), batch(200, 50)]);
@@ -290,7 +281,7 @@ mod tests {
         let mut writer = PartWriter::create(&path, false).unwrap();
         let rows = batch(0, 5000);
         writer.add(0, &rows.schema(), [Ok((rows.clone(), 40_000)), Ok((rows.clone(), 40_000))].into_iter()).unwrap();
-        let part = writer.finish(&[]).unwrap();
+        let part = writer.finish().unwrap();
         let segment = part.segments(0).next().unwrap();
         let read: Vec<_> = part.read(segment).unwrap().map(Result::unwrap).collect();
         let mut footprint = Footprint::default();

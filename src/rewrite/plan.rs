@@ -127,9 +127,14 @@ impl RewritePlan {
         self.of_a_row(self.sample_encoded_bytes)
     }
 
-    /// Bytes of a row that is spilled, about.
-    pub(super) fn spilled_row_bytes(&self) -> f64 {
-        self.of_a_row(self.sample_spilled_bytes)
+    /// Bytes of the output, about.
+    pub(super) fn output_bytes(&self) -> u64 {
+        (self.rows as f64 * self.encoded_row_bytes()) as u64
+    }
+
+    /// Bytes of spilled rows, about.
+    pub(super) fn spilled_bytes(&self) -> u64 {
+        (self.rows as f64 * (self.of_a_row(self.sample_spilled_bytes) + size_of::<u32>() as f64)) as u64
     }
 
     /// Whether what is spilled is compressed.

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// The first of two passes: rows are read in the order of the files, and spilled to buckets.
-    Spill,
-    /// The second pass, or the only one: rows are put to their places, and encoded.
+    /// The first of two passes: rows are read in the order of the files, and held or spilled to buckets.
+    Read,
+    /// The second pass: rows are put to their places, and encoded.
     Write,
 }
 
@@ -31,18 +31,6 @@ pub struct RewriteProgress {
     pub bytes_written: u64,
 }
 
-/// A row group that could not be read, and was left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SkippedGroup {
-    /// Its number in the index.
-    pub row_group: u32,
-    /// Rows of it that the order has, each as often as it has it.
-    pub rows: u64,
-    /// Why it could not be read; names file, row group and column where they are known.
-    pub error: String,
-}
-
 /// What a rewrite made.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -57,8 +45,6 @@ pub struct RewriteReport {
     pub bytes_written: u64,
     /// Bytes that this run spilled.
     pub bytes_spilled: u64,
-    /// Row groups that were left out.
-    pub skipped: Vec<SkippedGroup>,
     /// The index of the output; `None` from a task that does not write it.
     pub index: Option<PathBuf>,
 }
@@ -78,7 +64,7 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new(tell: Option<Arc<Tell>>) -> Self {
         let zero = AtomicU64::default;
-        Self { tell, phase: Phase::Spill, rows: 0, rows_done: zero(), bytes_spilled: zero(), bytes_written: zero() }
+        Self { tell, phase: Phase::Read, rows: 0, rows_done: zero(), bytes_spilled: zero(), bytes_written: zero() }
     }
 
     /// Begins a phase of so many rows.

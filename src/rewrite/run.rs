@@ -9,19 +9,17 @@ use rayon::ThreadPool;
 
 use super::bucket::{Bucket, Loading};
 use super::columns::Columns;
-use super::decide::gone_on;
 use super::destinations::Destinations;
 use super::encode::Encoding;
-use super::estimate::{Way, way};
-use super::lost::Lost;
+use super::held::Held;
 use super::output::{Found, Output};
 use super::part::Part;
 use super::plan::RewritePlan;
-use super::progress::{Meter, Phase, RewriteReport, SkippedGroup};
+use super::progress::{Meter, Phase, RewriteReport};
+use super::reading::Reading;
 use super::shape::Buckets;
 use super::spill::{Layout, Spill, remove_all};
 use super::spread::{Spread, units};
-use super::stream::Stream;
 use super::write::{Writer, Writing};
 use super::{Rewrite, RewriteTask, within};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
@@ -70,17 +68,14 @@ impl Rewrite {
         let mut run = self.begin(found, true)?;
         let missing = run.output.missing(&run.plan, 0..run.plan.files)?;
         let kept_files = run.plan.files - missing.iter().map(|files| files.end - files.start).sum::<u64>();
-        if !missing.is_empty() {
-            match run.way(&missing)? {
-                Way::Stream => run.stream(&missing)?,
-                Way::Spill => {
-                    run.spread(0, 1)?;
-                    run.write(&missing)?;
-                }
-            }
+        let has_rows = run.plan.rows > 0 && !missing.is_empty();
+        let held = if has_rows { run.hold(&missing)? } else { None };
+        if has_rows && held.is_none() {
+            run.spread(0, 1)?;
         }
-        let skipped = run.index()?;
-        Ok(run.report(kept_files, skipped, true))
+        run.write(&missing, held)?;
+        run.index()?;
+        Ok(run.report(kept_files, true))
     }
 
     /// Does one task of a rewrite. All tasks need the same rows, order, options of the output and folders; memory and
@@ -101,18 +96,17 @@ impl Rewrite {
         match task {
             RewriteTask::Spill { task, tasks } => {
                 // Nobody wants the rows of what is written already.
-                let lost = match run.output.missing(&run.plan, 0..run.plan.files)?.is_empty() {
-                    true => run.output.lost()?,
-                    false => run.spread(task, tasks)?,
-                };
-                Ok(run.report(0, run.skipped(lost)?, false))
+                if !run.output.missing(&run.plan, 0..run.plan.files)?.is_empty() {
+                    run.spread(task, tasks)?;
+                }
+                Ok(run.report(0, false))
             }
             RewriteTask::Write { task, tasks } => {
                 let files = slice(run.plan.files, task, tasks);
                 let missing = run.output.missing(&run.plan, files.clone())?;
                 let wanted: u64 = missing.iter().map(|files| files.end - files.start).sum();
-                run.write(&missing)?;
-                Ok(run.report(files.end - files.start - wanted, run.skipped(run.output.lost()?)?, false))
+                run.write(&missing, None)?;
+                Ok(run.report(files.end - files.start - wanted, false))
             }
             RewriteTask::Index => {
                 if let Some(files) = run.output.missing(&run.plan, 0..run.plan.files)?.first() {
@@ -120,8 +114,8 @@ impl Rewrite {
                         .with_file(run.output.file(&run.plan, files.start).display().to_string())
                         .with_hint("wait for the tasks that write"));
                 }
-                let skipped = run.index()?;
-                Ok(run.report(run.plan.files, skipped, true))
+                run.index()?;
+                Ok(run.report(run.plan.files, true))
             }
         }
     }
@@ -129,14 +123,11 @@ impl Rewrite {
     fn begin(&self, found: Found, is_alone: bool) -> Result<Rewriting> {
         let pool = self.pool(self.threads)?;
         let mut output = Output::new(&self.output, &self.dataset)?;
-        let plan = match (self.planned(&pool)?, output.plan()?) {
-            (plan, Some(begun)) if found == Found::Resume => gone_on(plan, begun, &self.options),
-            (plan, _) => plan,
-        };
+        let plan = self.planned(&pool)?;
         let (rewrite, uploads) = self.beside_uploads(&plan)?;
         let spill = Spill::new(self.spill.as_deref(), (output.folder(), &output.path()), &plan)?;
         if let Err(error) = spill.folder()
-            && (!is_alone || way(&rewrite, &plan)?.way == Way::Spill)
+            && (!is_alone || !rewrite.fits(&plan))
             && !(found == Found::Resume && output.missing(&plan, 0..plan.files)?.is_empty())
         {
             // Before anything is written.
@@ -166,24 +157,43 @@ impl Rewriting {
         missing.iter().map(|files| self.positions(files)).map(|positions| positions.end - positions.start).sum()
     }
 
-    /// How the files are to be written; refuses to begin where there is no room.
-    fn way(&self, missing: &[Range<u64>]) -> Result<Way> {
+    /// All rows in memory, if they fit and nothing was spilled before.
+    fn hold(&mut self, missing: &[Range<u64>]) -> Result<Option<Held>> {
         // What was begun with a spill goes on with it.
         if self.spill.layout()?.is_some() {
-            return Ok(Way::Spill);
+            return Ok(None);
         }
-        let way = if self.output.lost()?.is_empty() { way(&self.rewrite, &self.plan)?.way } else { Way::Spill };
+        let fits = self.rewrite.fits(&self.plan);
+        self.check_room(missing, !fits)?;
+        if !fits {
+            return Ok(None);
+        }
+        self.meter.begin(Phase::Read, self.rewrite.dataset.len());
+        let most = self.rewrite.most_held(&self.plan);
+        let pool = self.rewrite.pool(self.rewrite.threads_that_read())?;
+        let held = Held::read(&self.reading(), &pool, &self.meter, most)?;
+        if held.is_none() {
+            self.check_room(missing, true)?;
+        }
+        Ok(held)
+    }
+
+    /// Refuses to begin where there is no room.
+    fn check_room(&self, missing: &[Range<u64>], spills: bool) -> Result<()> {
         let share = self.rows_of(missing) as f64 / self.plan.rows.max(1) as f64;
         let written = (self.plan.output_bytes() as f64 * share) as u64;
-        let spilled = if way == Way::Spill { self.plan.spilled_bytes() } else { 0 };
-        if let Err(error) = self.spill.check_room(spilled, self.output.folder(), written) {
-            // The folder is as free for another rewrite as it was before this one.
-            if self.is_new {
-                self.output.remove_plan()?;
-            }
-            return Err(error);
+        let spilled = if spills { self.plan.spilled_bytes() } else { 0 };
+        let folder = if spills { self.spill.folder().map(drop) } else { Ok(()) };
+        let checked = folder.and_then(|()| self.spill.check_room(spilled, self.output.folder(), written));
+        // The folder is as free for another rewrite as it was before this one.
+        if checked.is_err() && self.is_new {
+            self.output.remove_plan()?;
         }
-        Ok(way)
+        checked
+    }
+
+    fn reading(&self) -> Reading<'_> {
+        Reading { dataset: &self.rewrite.dataset, columns: &self.columns, chunk_rows: self.plan.chunk_rows as usize }
     }
 
     fn writing(&self) -> Writing<'_> {
@@ -204,22 +214,8 @@ impl Rewriting {
         }
     }
 
-    fn stream(&mut self, missing: &[Range<u64>]) -> Result<()> {
-        self.meter.begin(Phase::Write, self.rows_of(missing));
-        let writing = self.writing();
-        let stream = self.rewrite.stream(&self.plan);
-        for files in missing {
-            let positions = self.positions(files);
-            match positions.is_empty() {
-                true => Writer::new(&writing).write_empty(files.start)?,
-                false => stream.write(&self.pool, &writing, positions)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// The first pass, or one of so many equal parts of it. Returns what it left out.
-    fn spread(&mut self, task: u64, tasks: u64) -> Result<Vec<Lost>> {
+    /// Spills all rows, or those of one of so many equal parts of the input.
+    fn spread(&mut self, task: u64, tasks: u64) -> Result<()> {
         let memory = self.rewrite.memory;
         let layout = self.spill.prepare(self.rewrite.layout(&self.plan, tasks), tasks == 1)?;
         let destinations = Destinations::new(Arc::clone(&self.order), memory / 4)?;
@@ -229,54 +225,47 @@ impl Rewriting {
         let start = own.start.checked_sub(1).map_or(0, |before| layout.units[before]);
         let end = if own.is_empty() { start } else { layout.units[own.end - 1] };
         let rows = (start..end).filter_map(|group| index.row_group(group)).map(|group| group.rows()).sum();
-        self.meter.begin(Phase::Spill, rows);
-        let threads = self.rewrite.spill_threads();
-        let lost = if self.has_files()? { self.output.lost()? } else { Vec::new() };
+        self.meter.begin(Phase::Read, rows);
+        let threads = self.rewrite.threads_that_read();
         let spread = Spread {
-            dataset: &self.rewrite.dataset,
-            columns: &self.columns,
+            reading: self.reading(),
             destinations: &destinations,
             spill: &self.spill,
             layout: &layout,
-            chunk_rows: self.plan.chunk_rows as usize,
             compresses: self.plan.compresses_spill(),
             held: (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64,
-            skips: self.rewrite.options.skips,
-            lost: &lost,
             meter: &self.meter,
         };
         spread.run(&self.rewrite.pool(threads)?, own)
     }
 
-    /// The second pass, for these files.
-    fn write(&mut self, missing: &[Range<u64>]) -> Result<()> {
+    /// The second pass, for these files: of rows that are held, or that were spilled.
+    fn write(&mut self, missing: &[Range<u64>], held: Option<Held>) -> Result<()> {
         self.meter.begin(Phase::Write, self.rows_of(missing));
-        if self.plan.rows == 0 {
-            let writing = self.writing();
-            return missing.iter().try_for_each(|files| Writer::new(&writing).write_empty(files.start));
-        }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let layout = self.layout()?;
-        let wanted: Vec<_> = missing.iter().map(|files| self.positions(files)).collect();
-        let first = wanted.first().map_or(0, |positions| layout.buckets.place(positions.start).0);
-        let last = wanted.last().map_or(0, |positions| layout.buckets.place(positions.end - 1).0);
-        let parts = self.parts(&layout, first..last + 1)?;
-        let lost: Vec<Lost> = parts.iter().flat_map(|part| part.lost.clone()).collect();
-        self.note_lost(&lost)?;
         let writing = self.writing();
-        let lost = self.rows_of_lost(&lost);
-        let is_lost = |position: u64| self.order.row(position).is_some_and(|row| is_within(&lost, row));
+        let mut writer = Writer::new(&writing);
+        if self.plan.rows == 0 {
+            return missing.iter().try_for_each(|files| writer.write_empty(files.start));
+        }
+        let wanted: Vec<_> = missing.iter().map(|files| self.positions(files)).collect();
+        let Some(held) = held else { return self.write_spilled(&wanted, writer) };
+        wanted
+            .into_iter()
+            .try_for_each(|positions| within(&self.pool, || writer.add(&held.bucket(&*self.order, positions)?)))
+    }
+
+    fn write_spilled(&self, wanted: &[Range<u64>], mut writer: Writer<'_>) -> Result<()> {
+        let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
+        let layout = self.layout()?;
+        let buckets = layout.buckets.place(first.start).0..layout.buckets.place(last.end - 1).0 + 1;
+        let parts = self.parts(&layout, buckets)?;
         let loading = Loading {
             rows: &self.columns.plain,
             most: self.rewrite.memory / 3,
             batch_rows: self.plan.chunk_rows as usize,
             compresses: self.plan.compresses_spill(),
             folder: self.spill.folder()?,
-            is_lost: if lost.is_empty() { None } else { Some(&is_lost) },
         };
-        let mut writer = Writer::new(&writing);
         // One bucket is loaded while the one before is written.
         let (sender, receiver) = sync_channel::<Bucket>(0);
         let asked = Asked::of_thread();
@@ -285,7 +274,7 @@ impl Rewriting {
                 let _asked = asked.map(Asked::enter);
                 let mut hand =
                     |bucket| sender.send(bucket).map_err(|_| Error::new(ErrorKind::Closed, "the writing has failed"));
-                for positions in &wanted {
+                for positions in wanted {
                     for (bucket, positions) in layout.buckets.within(positions.clone()) {
                         loading.load(&parts, &layout.buckets, bucket, positions, &mut hand)?;
                     }
@@ -325,80 +314,14 @@ impl Rewriting {
         })
     }
 
-    /// Notes what is left out before the first file is written, because the parts may be gone when somebody goes on.
-    ///
-    /// # Errors
-    /// `Io` if files are there that were written with these rows, or without others; and if nobody has said yet that
-    /// these may be left out.
-    fn note_lost(&mut self, lost: &[Lost]) -> Result<()> {
-        // In this order: who wrote one of the files had noted it before.
-        let has_files = self.has_files()?;
-        let known = self.output.lost()?;
-        if known == lost {
-            return Ok(());
-        }
-        if let Some(one) = lost.iter().find(|one| !self.rewrite.options.skips && !known.contains(one)) {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!("rows were left out when others were spilled: {}", one.error),
-            )
-            .with_file(self.output.path().display().to_string())
-            .with_hint("run the tasks that spill again, which read them anew, or skip them here, too"));
-        }
-        match known.iter().chain(lost).find(|one| known.contains(one) != lost.contains(one)) {
-            Some(one) if has_files => {
-                let message = match known.contains(one) {
-                    true => "files have been written without rows that were spilled",
-                    false => "rows cannot be read now, and files have been written with them",
-                };
-                Err(Error::new(ErrorKind::Io, format!("{message}: {}", one.error))
-                    .with_file(self.output.path().display().to_string())
-                    .with_remedies("write the output anew ({})", &[Remedy::Overwrite]))
-            }
-            _ => self.output.note_lost(lost),
-        }
-    }
-
-    /// Whether one of the files is written.
-    fn has_files(&mut self) -> Result<bool> {
-        let missing = self.output.missing(&self.plan, 0..self.plan.files)?;
-        Ok(missing.first() != Some(&(0..self.plan.files)))
-    }
-
-    /// The row ids of row groups that were left out, in order.
-    fn rows_of_lost<'a>(&self, lost: impl IntoIterator<Item = &'a Lost>) -> Vec<Range<u64>> {
-        let index = self.rewrite.dataset.index();
-        let groups = lost.into_iter().filter_map(|lost| index.row_group(lost.row_group));
-        groups.map(|group| group.row_ids()).collect()
-    }
-
-    fn skipped(&self, lost: Vec<Lost>) -> Result<Vec<SkippedGroup>> {
-        if lost.is_empty() {
-            return Ok(Vec::new());
-        }
-        let destinations = Destinations::new(Arc::clone(&self.order), self.rewrite.memory / 4)?;
-        let skipped = lost.into_iter().map(|lost| {
-            let mut rows = 0;
-            for ids in self.rows_of_lost([&lost]) {
-                ids.for_each(|row| destinations.of(row, |_| rows += 1));
-            }
-            SkippedGroup { row_group: lost.row_group, rows, error: lost.error }
-        });
-        Ok(skipped.collect())
-    }
-
-    /// Writes the index of the files, and removes what was spilled. Returns what was left out.
-    fn index(&self) -> Result<Vec<SkippedGroup>> {
-        let lost = self.output.lost()?;
-        let gone = self.rows_of_lost(&lost);
-        let is_there = |row: &u64| !is_within(&gone, *row);
-        let rows = || (0..self.plan.rows).filter_map(|position| self.order.row(position)).filter(is_there);
+    /// Writes the index of the files, and removes what was spilled.
+    fn index(&self) -> Result<()> {
+        let rows = || (0..self.plan.rows).filter_map(|position| self.order.row(position));
         let files = (0..self.plan.files).map(|file| self.output.file(&self.plan, file));
         let found = super::lengths::build(&self.rewrite.dataset, files.collect(), &self.output, rows)?;
-        let skipped = self.skipped(lost)?;
-        let wanted = self.plan.rows - skipped.iter().map(|group| group.rows).sum::<u64>();
-        if found != wanted {
+        if found != self.plan.rows {
             self.output.remove_index()?;
+            let wanted = self.plan.rows;
             let message = format!("the files have {found} rows where {wanted} were written: some of them are others");
             return Err(Error::new(ErrorKind::Io, message)
                 .with_file(self.output.path().display().to_string())
@@ -410,19 +333,17 @@ impl Rewriting {
         self.output.clean(&self.plan)?;
         self.spill.remove()?;
         // What was spilled here before it was resumed with a spill folder elsewhere.
-        self.output.folder().map_or(Ok(()), remove_all)?;
-        Ok(skipped)
+        self.output.folder().map_or(Ok(()), remove_all)
     }
 
-    fn report(&self, kept_files: u64, skipped: Vec<SkippedGroup>, has_index: bool) -> RewriteReport {
+    fn report(&self, kept_files: u64, has_index: bool) -> RewriteReport {
         use std::sync::atomic::Ordering::Relaxed;
         RewriteReport {
-            rows: self.plan.rows - skipped.iter().map(|group| group.rows).sum::<u64>(),
+            rows: self.plan.rows,
             files: self.plan.files,
             kept_files,
             bytes_written: self.meter.bytes_written.load(Relaxed),
             bytes_spilled: self.meter.bytes_spilled.load(Relaxed),
-            skipped,
             index: has_index.then(|| self.output.index()),
         }
     }
@@ -433,7 +354,7 @@ impl Rewrite {
     ///
     /// # Errors
     /// `InvalidArgument` if files are so large that parts of them do not fit.
-    pub(super) fn beside_uploads(&self, plan: &RewritePlan) -> Result<(Self, UploadOptions)> {
+    fn beside_uploads(&self, plan: &RewritePlan) -> Result<(Self, UploadOptions)> {
         const LEAST_PART: u64 = 8 << 20;
         /// Half of what S3 allows, because the size of a file is an estimate.
         const MOST_PARTS: u64 = 5000;
@@ -452,22 +373,18 @@ impl Rewrite {
         Ok((rewrite, UploadOptions { part_bytes: part as usize, parts: parts as usize }))
     }
 
-    /// A loader that serves the order within three quarters of the memory; row groups that are encoded take the rest.
-    pub(super) fn stream(&self, plan: &RewritePlan) -> Stream<'_> {
-        let group = plan.row_group_rows as f64 * (plan.row_bytes() + plan.encoded_row_bytes());
-        Stream {
-            dataset: &self.dataset,
-            orders: &self.orders,
-            memory: self.memory - self.memory / 4,
-            threads: self.threads,
-            // A loader holds two batches whatever they take.
-            batch_rows: (((self.memory / 16) as f64 / plan.row_bytes().max(1.0)) as u64).min(plan.chunk_rows) as usize,
-            lanes: (((self.memory / 4) as f64 / group.max(1.0)) as usize).min(self.threads),
-        }
+    /// Bytes of rows that may be held if nothing is spilled: row groups that are encoded take a quarter of the memory.
+    fn most_held(&self, plan: &RewritePlan) -> u64 {
+        (self.memory - self.memory / 4).saturating_sub(Held::place_bytes(plan.rows))
+    }
+
+    /// Whether all rows of the input are held, by their sizes in the sample.
+    fn fits(&self, plan: &RewritePlan) -> bool {
+        self.dataset.len() as f64 * plan.row_bytes() <= self.most_held(plan) as f64
     }
 
     /// Threads of the first pass: so few that what they read fits beside what they hold.
-    fn spill_threads(&self) -> usize {
+    fn threads_that_read(&self) -> usize {
         let index = self.dataset.index();
         let bytes: u64 = index.files().map(|file| file.size()).sum();
         let group = bytes / u64::from(index.num_row_groups().max(1));
@@ -481,7 +398,7 @@ impl Rewrite {
         const LEAST_SEGMENT: u64 = 64 << 10;
         const LEAST_BUCKETS: u64 = 16;
         const LEAST_UNIT: u64 = 8 << 20;
-        let threads = self.spill_threads() as u64;
+        let threads = self.threads_that_read() as u64;
         let most_buckets = (self.memory / threads / LEAST_SEGMENT).max(LEAST_BUCKETS);
         // Something less than fits, because sizes of rows differ.
         let fits = (self.memory / 3) as f64 * 0.85 / (plan.row_bytes() + 12.0);
@@ -509,10 +426,4 @@ fn check_task(task: u64, tasks: u64) -> Result<()> {
     }
     Err(Error::new(ErrorKind::InvalidArgument, format!("task {task} of {tasks}"))
         .with_hint("tasks count from 0 to their number less one"))
-}
-
-/// Whether a row is in one of these ranges, which are in order.
-fn is_within(ranges: &[Range<u64>], row: u64) -> bool {
-    let at = ranges.partition_point(|range| range.end <= row);
-    ranges.get(at).is_some_and(|range| range.contains(&row))
 }

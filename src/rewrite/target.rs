@@ -13,8 +13,6 @@ use rowdex_io::source::{NOTES, ObjectSource, ObjectWriter, StoreOptions, UploadO
 
 pub(super) const PLAN: &str = "_rewrite.json";
 pub(super) const INDEX: &str = "index.rdx";
-/// Row groups of the input that were left out, if there are any.
-pub(super) const SKIPPED: &str = "_skipped.json";
 /// In a folder with spilled rows.
 pub(super) const LAYOUT: &str = "layout.json";
 
@@ -137,7 +135,7 @@ impl Target {
     pub(super) fn clean(&self, is_ours: impl Fn(&str) -> bool) -> Result<()> {
         match self {
             Self::Folder(path) => {
-                let is_noted = |name: &str| [PLAN, INDEX, SKIPPED].contains(&name) || is_ours(name);
+                let is_noted = |name: &str| [PLAN, INDEX].contains(&name) || is_ours(name);
                 remove_files(path, |name| begun(name).is_some_and(is_noted))
             }
             Self::Prefix { store, .. } => {

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::SystemTime;
 
 use arrow::array::{
     ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
@@ -135,21 +134,17 @@ fn rows_are_written_in_the_order_by_every_way_to_the_same_bytes() {
     for (name, order) in orders {
         let expected = place.taken(&*order());
         let mut first = None;
-        for (number, (memory, threads, skips)) in
-            [(64 << 20, 1, false), (64 << 20, 3, false), (64 << 20, 3, true), (TINY, 2, true), (TINY / 4, 1, true)]
-                .into_iter()
-                .enumerate()
-        {
+        let ways = [(64 << 20, 1, false), (64 << 20, 3, false), (TINY, 2, true), (TINY / 4, 1, true)];
+        for (number, (memory, threads, spills)) in ways.into_iter().enumerate() {
             let folder = format!("{name}-{number}");
             let rewrite = Rewrite::new(&place.dataset(), order(), place.path(&folder))
                 .with_files(3)
                 .with_row_group_rows(700)
                 .with_page_bytes(2000)
                 .with_memory(memory.max(if name == "listed" { 4 * TINY } else { 0 }))
-                .with_threads(threads)
-                .with_skipping(skips);
+                .with_threads(threads);
             let report = rewrite.run().unwrap();
-            assert_eq!((report.rows, report.files, report.bytes_spilled > 0), (order().len(), 3, skips), "{folder}");
+            assert_eq!((report.rows, report.files, report.bytes_spilled > 0), (order().len(), 3, spills), "{folder}");
             let found = place.read(&folder);
             assert_eq!(found.columns(), expected.columns(), "{folder}");
             let files = place.files(&folder);
@@ -189,8 +184,7 @@ fn tasks_write_the_bytes_of_one_run_in_whatever_number_and_memory() {
 #[test]
 fn a_run_that_is_stopped_anywhere_leaves_nothing_half_and_goes_on() {
     let place = Fixture::new(&[2000, 3000], 300);
-    let rewrite =
-        |folder: &str| place.rewrite(folder, Global::new(5000, 1).unwrap()).with_memory(TINY).with_skipping(true);
+    let rewrite = |folder: &str| place.rewrite(folder, Global::new(5000, 1).unwrap()).with_memory(TINY);
     rewrite("whole").run().unwrap();
     let whole = place.files("whole");
     let (mut stopped, mut finished) = (0, 0);
@@ -241,17 +235,6 @@ fn what_was_spilled_for_another_plan_or_laid_out_otherwise_is_not_gone_on_with()
     rewrite("other", 2).run().unwrap();
     assert!(place.files("other") == place.files("whole"));
     assert!(!place.path("other/_spill").exists());
-
-    // So is the note of what another one has left out, which would leave out what can be read.
-    fs::write(place.path("other/_skipped.json"), r#"[{"row_group": 3, "error": "x"}]"#).unwrap();
-    for name in ["_rewrite.json", "index.rdx"] {
-        fs::remove_file(place.path("other").join(name)).unwrap();
-    }
-    for name in place.files("other").keys() {
-        fs::remove_file(place.path("other").join(name)).unwrap();
-    }
-    assert_eq!(rewrite("other", 2).run().unwrap().rows, 5000);
-    assert!(place.files("other") == place.files("whole") && !place.path("other/_skipped.json").exists());
 
     // Replacing is killed after the layout is removed, and whoever goes on has another layout.
     killed_after_spilling(&place, "laid", &rewrite("laid", 2));
@@ -353,155 +336,24 @@ fn two_processes_do_not_write_to_one_folder() {
     place.rewrite("out", Global::new(1000, 1).unwrap()).run().unwrap();
 }
 
-/// The row group 2 of the second file, of which a column is damaged or not.
-struct Damage {
-    path: PathBuf,
-    sound: Vec<u8>,
-    column: (u64, u64),
-    times: SystemTime,
-}
-
-impl Damage {
-    fn of(place: &Fixture) -> Self {
-        let path = place.path("data/01.parquet");
-        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
-        let column = reader.metadata().row_group(2).column(1).byte_range();
-        let times = fs::metadata(&path).unwrap().modified().unwrap();
-        Self { sound: fs::read(&path).unwrap(), path, column, times }
-    }
-
-    fn write(&self, bytes: &[u8]) {
-        fs::write(&self.path, bytes).unwrap();
-        File::options().write(true).open(&self.path).unwrap().set_modified(self.times).unwrap();
-    }
-
-    fn put(&self) {
-        let mut bytes = self.sound.clone();
-        bytes[self.column.0 as usize..][..self.column.1 as usize].fill(0xff);
-        self.write(&bytes);
-    }
-
-    fn take_back(&self) {
-        self.write(&self.sound);
-    }
-}
-
 #[test]
-fn rows_that_were_left_out_when_spilled_stay_out_of_no_file_unless_it_is_said() {
-    let spill = RewriteTask::Spill { task: 0, tasks: 1 };
-    let write = RewriteTask::Write { task: 0, tasks: 1 };
-    // The row group is one of the eight of the sample, or not.
-    let cases = [("resume", [2000, 2000], 6), ("tasks", [2000, 2000], 6), ("resume", [2500, 4000], 7)];
-    for (way, files, group) in cases.into_iter().chain([("tasks", [2500, 4000], 7)]) {
-        let (place, all) = (Fixture::new(&files, 500), files.iter().sum::<usize>());
-        let damage = Damage::of(&place);
-        damage.put();
-        let rewrite = || place.rewrite("out", Global::new(all as u64, 9).unwrap()).with_memory(TINY).with_resume(true);
-        let skipping = || rewrite().with_skipping(true);
-        let spilled = skipping().run_task(spill).unwrap();
-        assert_eq!((spilled.skipped[0].row_group, spilled.skipped[0].rows), (group, 500));
-        // As long as it is damaged, who does not skip is told, and so is who skips.
-        let error = rewrite().run_task(write).unwrap_err().to_string();
-        assert!(error.contains("01.parquet") && (group == 6 || error.contains("spill again")), "{error}");
-        let error = rewrite().run().unwrap_err();
-        assert_eq!((error.file(), error.row_group()), (Some("01.parquet"), Some(2)), "{error}");
-        assert_eq!(skipping().run_task(spill).unwrap().skipped, spilled.skipped);
-
-        damage.take_back();
-        let report = match way {
-            "resume" => rewrite().run().unwrap(),
-            _ => {
-                assert!(rewrite().run_task(write).unwrap_err().to_string().contains("spill again"));
-                assert_eq!(rewrite().run_task(spill).unwrap().skipped, []);
-                assert_eq!(rewrite().run_task(write).unwrap().skipped, []);
-                rewrite().run_task(RewriteTask::Index).unwrap()
-            }
-        };
-        assert_eq!((report.skipped.len(), place.read("out").num_rows()), (0, all), "{way} {group}");
-
-        damage.put();
-        assert_eq!(skipping().with_overwrite(true).with_resume(false).run().unwrap().rows, all as u64 - 500);
-        fs::remove_file(place.path("out/part-00001.parquet")).unwrap();
-        damage.take_back();
-        // Files are there that lack the rows, so the others lack them too, and it is told.
-        if way == "resume" {
-            assert_eq!(rewrite().run().unwrap().skipped, spilled.skipped);
-        } else {
-            assert_eq!(rewrite().run_task(spill).unwrap().skipped, spilled.skipped);
-            assert_eq!(rewrite().run_task(write).unwrap().skipped, spilled.skipped);
-        }
-    }
-}
-
-#[test]
-fn row_groups_that_cannot_be_read_are_errors_or_left_out_and_told() {
+fn row_groups_that_cannot_be_read_and_changed_files_are_named() {
     let place = Fixture::new(&[2000, 2000], 500);
-    let damage = Damage::of(&place);
-    damage.put();
-
-    let words: Vec<u64> = (0..4000).map(|row| row * 3).collect();
-    LengthsBuilder::new(place.path("train.rdx")).with_given("words", words).write().unwrap();
-    let order = || Global::new(4000, 9).unwrap();
-    let rewrite = |name: &str| place.rewrite(name, order()).with_memory(TINY);
-    let error = rewrite("failed").run().unwrap_err();
-    assert_eq!((error.file(), error.row_group()), (Some("01.parquet"), Some(2)), "{error}");
-    let report = rewrite("skipped").with_skipping(true).with_origin("row").run().unwrap();
-    assert_eq!((report.rows, report.skipped.len()), (3500, 1));
-    assert_eq!((report.skipped[0].row_group, report.skipped[0].rows), (6, 500));
-    assert!(report.skipped[0].error.contains("01.parquet"), "{:?}", report.skipped);
-    // What reads first is what the time of a row is taken from.
-    assert!(rewrite("told").with_skipping(true).estimate().is_ok());
-    let epoch = order().epoch(0).unwrap();
-    let left: Vec<u64> = (0..4000).filter_map(|at| epoch.row(at)).filter(|row| !(3000..3500).contains(row)).collect();
-    let found = place.read("skipped");
-    assert_eq!(
-        found.column_by_name("row").unwrap().as_ref(),
-        &arrow::array::UInt64Array::from(left.clone()) as &dyn arrow::array::Array
-    );
-    let ids = Int64Array::from_iter_values(left.iter().map(|row| *row as i64));
-    assert_eq!(found.column_by_name("id").unwrap().as_ref(), &ids as &dyn arrow::array::Array);
-
-    // Who resumes what is finished is told the same.
-    let index = || Index::open(place.path("skipped/index.rdx")).unwrap();
-    for step in ["all", "index alone", "all again"] {
-        let again = rewrite("skipped").with_skipping(true).with_origin("row").with_resume(true);
-        let again = match step {
-            "index alone" => again.run_task(RewriteTask::Index),
-            _ => again.run(),
-        };
-        let again = again.unwrap();
-        assert_eq!((again.rows, again.kept_files, &again.skipped), (3500, again.files, &report.skipped), "{step}");
-        let mut found = Vec::new();
-        index().lengths("words").unwrap().read(0..3500, &mut found).unwrap();
-        assert_eq!(found, left.iter().map(|row| row * 3).collect::<Vec<_>>(), "{step}");
+    let path = place.path("data/01.parquet");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+    let (start, length) = reader.metadata().row_group(2).column(1).byte_range();
+    let times = fs::metadata(&path).unwrap().modified().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[start as usize..][..length as usize].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    File::options().write(true).open(&path).unwrap().set_modified(times).unwrap();
+    let rewrite = |name: &str, memory| place.rewrite(name, Global::new(4000, 9).unwrap()).with_memory(memory).run();
+    for memory in [TINY, 64 << 20] {
+        let error = rewrite(&format!("damaged-{memory}"), memory).unwrap_err();
+        assert_eq!((error.file(), error.row_group()), (Some("01.parquet"), Some(2)), "{error}");
     }
-    assert!(place.path("skipped/_skipped.json").exists());
-
-    // The parts say what was left out, and may be gone before the index is written; then it stays out.
-    for gone in ["all files", "a file"] {
-        fs::remove_file(place.path("skipped/index.rdx")).unwrap();
-        if gone == "a file" {
-            fs::remove_file(place.path("skipped/part-00001.parquet")).unwrap();
-        }
-        let before = place.files("skipped");
-        let again = rewrite("skipped").with_skipping(true).with_origin("row").with_resume(true).run().unwrap();
-        assert_eq!((again.rows, &again.skipped), (3500, &report.skipped), "{gone}");
-        let after = place.files("skipped");
-        assert!(before.iter().all(|(name, bytes)| after[name] == *bytes) && after.len() == 3, "{gone}");
-        assert_eq!(place.read("skipped").column_by_name("id").unwrap().as_ref(), &ids as &dyn arrow::array::Array);
-    }
-    fs::remove_file(place.path("skipped/part-00001.parquet")).unwrap();
-    fs::remove_file(place.path("skipped/_skipped.json")).unwrap();
-    let error = rewrite("skipped").with_skipping(true).with_origin("row").with_resume(true).run().unwrap_err();
-    assert!(error.to_string().contains("files have been written with them"), "{error}");
-    damage.take_back();
-    let whole = rewrite("skipped").with_overwrite(true).run().unwrap();
-    assert_eq!((whole.rows, whole.skipped.len()), (4000, 0));
-    assert!(!place.path("skipped/_skipped.json").exists());
-
-    write(&damage.path, &rows(2000, 1999), 500);
-    let stale = rewrite("stale").with_skipping(true).run().unwrap_err();
-    assert_eq!(stale.kind(), ErrorKind::Stale, "{stale}");
+    write(&path, &rows(2000, 1999), 500);
+    assert_eq!(rewrite("stale", TINY).unwrap_err().kind(), ErrorKind::Stale);
 }
 
 #[test]
@@ -666,52 +518,23 @@ fn a_rewrite_without_columns_or_of_a_plan_that_is_none_is_refused() {
 }
 
 #[test]
-fn an_estimate_tells_the_way_and_writes_nothing() {
-    let place = Fixture::new(&[5000], 500);
-    let of = |memory| {
-        let rewrite = place.rewrite("out", Global::new(5000, 1).unwrap()).with_memory(memory);
-        rewrite.estimate().unwrap()
-    };
-    let (much, little) = (of(64 << 20), of(TINY / 4));
-    assert_eq!((much.passes, much.spilled_bytes), (1, 0));
-    assert_eq!(little.passes, 2);
-    assert!(little.spilled_bytes > 10_000 && little.output_bytes == much.output_bytes);
-    assert!(!place.path("out").exists());
-}
-
-#[test]
-fn long_values_that_are_stored_as_they_are_are_read_more_often_instead_of_spilled() {
-    const ROWS: u64 = 2000;
+fn rows_that_take_more_than_the_sample_told_are_spilled() {
     let place = Fixture::new(&[1], 1);
-    let of = |name: &str, value: &dyn Fn(u64) -> Vec<u8>| {
-        let values: ArrayRef = Arc::new(BinaryArray::from_iter_values((0..ROWS).map(value)));
-        fs::create_dir(place.path(name)).unwrap();
-        let properties = WriterProperties::builder()
-            .set_max_row_group_row_count(Some(100))
-            .set_dictionary_enabled(false)
-            .set_compression(parquet::basic::Compression::SNAPPY)
-            .build();
-        let rows = RecordBatch::try_from_iter([("value", values)]).unwrap();
-        let file = File::create(place.path(&format!("{name}/0.parquet"))).unwrap();
-        let mut writer = ArrowWriter::try_new(file, rows.schema(), Some(properties)).unwrap();
-        writer.write(&rows).unwrap();
-        writer.close().unwrap();
-        let index = place.path(&format!("{name}.rdx"));
-        IndexBuilder::new([place.path(name)]).build(&index).unwrap();
-        let dataset = Dataset::open(index).unwrap();
-        let order = Arc::new(Global::new(ROWS, 1).unwrap());
-        Rewrite::new(&dataset, order, place.path(&format!("out {name}"))).with_threads(2)
+    fs::create_dir(place.path("uneven")).unwrap();
+    // Every fourth row is of the sample.
+    let long = |row: usize| if row.is_multiple_of(4) { 1 } else { 2000 };
+    let values = BinaryArray::from_iter_values((0..4096).map(|row| vec![row as u8; long(row)]));
+    let rows = RecordBatch::try_from_iter([("value", Arc::new(values) as ArrayRef)]).unwrap();
+    write(&place.path("uneven/0.parquet"), &rows, 4096);
+    IndexBuilder::new([place.path("uneven")]).build(place.path("uneven.rdx")).unwrap();
+    let dataset = Dataset::open(place.path("uneven.rdx")).unwrap();
+    let rewrite = |name: &str, memory| {
+        Rewrite::new(&dataset, Arc::new(Global::new(4096, 1).unwrap()), place.path(name)).with_memory(memory)
     };
-    let noise = |row: u64| -> Vec<u8> {
-        let words = (0..750).flat_map(|word| (row * 750 + word).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
-        words.collect()
-    };
-    let as_it_is = of("images", &noise).with_memory(3 << 20);
-    let told = as_it_is.estimate().unwrap();
-    assert!(told.passes == 1 && told.decodes > 3.0, "{told:?}");
-    assert_eq!(as_it_is.run().unwrap().bytes_spilled, 0);
-    let often = as_it_is.with_memory(1 << 20).estimate().unwrap();
-    assert_eq!(often.passes, 2, "{often:?}");
-    let packed = of("texts", &|row| format!("{row:8}").repeat(750).into_bytes()).with_memory(3 << 20);
-    assert_eq!(packed.estimate().unwrap().passes, 2);
+    assert_eq!(rewrite("held", 64 << 20).run().unwrap().bytes_spilled, 0);
+    let plan = rewrite("told", 1 << 20).plan().unwrap();
+    let told = plan.sample_bytes * 4096 / plan.sample_rows;
+    let report = rewrite("spilled", 2 * told + (64 << 10)).run().unwrap();
+    assert!(told < 100_000 && report.bytes_spilled > 0, "{told} bytes by the sample, {report:?}");
+    assert!(place.files("spilled") == place.files("held"));
 }

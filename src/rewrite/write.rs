@@ -75,19 +75,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Rows at the next positions of a row group.
-    pub(super) fn add_rows(&mut self, group: &Group, positions: Range<u64>, rows: RecordBatch) -> Result<()> {
-        let mut encoder = self.group.take().map_or_else(|| self.writing.encoding.group(), Ok)?;
-        encoder.add(rows)?;
-        match positions.end == group.positions.end {
-            true => self.put(group, encoder.finish()?)?,
-            false => self.group = Some(encoder),
-        }
-        Ok(())
-    }
-
     /// Writes the next row group.
-    pub(super) fn put(&mut self, group: &Group, encoded: EncodedGroup) -> Result<()> {
+    fn put(&mut self, group: &Group, encoded: EncodedGroup) -> Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
             None => self.writing.create(group.file)?,
@@ -131,11 +120,7 @@ impl<'a> Writing<'a> {
 
     /// Rows of a bucket as they are encoded.
     fn rows(&self, bucket: &Bucket, positions: Range<u64>) -> Result<RecordBatch> {
-        let (rows, positions) = bucket.rows(positions, &self.columns.plain)?;
-        self.columns.encoded_of(&rows, || self.row_ids(positions.into_iter()))
-    }
-
-    pub(super) fn row_ids(&self, positions: impl Iterator<Item = u64>) -> Vec<u64> {
-        positions.filter_map(|position| self.order.row(position)).collect()
+        let rows = bucket.rows(positions.clone(), &self.columns.plain)?;
+        self.columns.encoded_of(&rows, || positions.filter_map(|position| self.order.row(position)).collect())
     }
 }

@@ -328,8 +328,8 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
   IS_UNUSED(rowdex_sampler_new(orders, &packs, &no_sampler, &error), "options.pack.cost_quadratic");
   rowdex_digest_options digest = {.struct_size = sizeof digest, .epoch = 1};
   IS_UNUSED(rowdex_dataset_digest(dataset, &digest, NULL, NULL, &error), "options.epoch");
-  rowdex_shuffle_options shuffle = {.struct_size = sizeof shuffle, .order = orders, .output = "x", .reserved = 1};
-  IS_UNUSED(rowdex_shuffle(dataset, &shuffle, NULL, &error), "reserved");
+  rowdex_shuffle_options shuffle = {.struct_size = sizeof shuffle, .order = orders, .output = "x", .task = 1};
+  IS_UNUSED(rowdex_shuffle(dataset, &shuffle, NULL, &error), "task");
 #undef IS_UNUSED
   rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = "x"};
   rowdex_dataset_options tiered = {.struct_size = sizeof tiered, .disk_tier = &tier};

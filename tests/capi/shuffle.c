@@ -20,11 +20,6 @@ static void note(void *userdata, uint64_t done, uint64_t all, uint64_t bytes) {
   if (told->stop_at > 0 && done >= told->stop_at) atomic_store(&told->stop, 1);
 }
 
-static void never(void *userdata, uint32_t row_group, uint64_t rows, const char *text) {
-  (void)userdata, (void)row_group, (void)rows, (void)text;
-  CHECK(false);
-}
-
 static const char *in(const char *folder, const char *name) {
   static char path[4096];
   snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -90,7 +85,6 @@ int main(int argc, char **argv) {
   options.overwrite = 1;
   options.progress = note;
   options.progress_userdata = &told;
-  options.skipped = never;
   rowdex_shuffle_report report = {.struct_size = sizeof report};
 
   /* Stopped in the middle of the second pass, it leaves what it finished. */
@@ -103,8 +97,8 @@ int main(int argc, char **argv) {
   FAILS(rowdex_shuffle(dataset, &options, &report, &error), ROWDEX_STATUS_ALREADY_EXISTS, "shuffled");
   options.resume = 1;
   OK(rowdex_shuffle(dataset, &options, &report, &error));
-  CHECK(report.rows == DEMO_ROWS && report.files == 3 && report.kept_files >= 1 && report.skipped == 0);
-  CHECK(report.bytes_written > 0 && report.bytes_spilled == 0 && report.passes == 0);
+  CHECK(report.rows == DEMO_ROWS && report.files == 3 && report.kept_files >= 1);
+  CHECK(report.bytes_written > 0 && report.bytes_spilled == 0);
   CHECK(told.calls > 0 && told.done == told.all);
   OK(rowdex_stop_when(NULL, &error));
   uint64_t digest = proven(dataset, order, output);
@@ -113,14 +107,8 @@ int main(int argc, char **argv) {
   options.order = order;
   options.resume = 0;
 
-  /* What it would take; nothing is written. */
-  options.step = "plan";
-  options.output = steps;
-  OK(rowdex_shuffle(dataset, &options, &report, &error));
-  CHECK(report.rows == DEMO_ROWS && report.files == 3 && report.passes == 2 && report.row_group_rows > 0);
-  CHECK(report.decodes == 1 && report.seconds > 0 && report.bytes_spilled > 0 && report.bytes_written > 0);
-
   /* In steps, of which each has tasks of its own. */
+  options.output = steps;
   options.progress = NULL;
   options.step = "spill";
   options.tasks = 3;

@@ -29,25 +29,22 @@ const CASES: [Case; 4] = [
 
 /// Rows of the row groups that are written, and the most that was resident of the command until it ended.
 fn shuffled(index: &Path, memory: u64) -> (u64, u64) {
-    let command = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rowdex"));
-        command.arg("shuffle").arg(index).arg("-o").arg(index.with_file_name("output")).args([
-            "--json",
-            // Two passes, also where there is memory for another way.
-            "--on-fault=skip",
-            &format!("--memory={memory}"),
-            &format!("--threads={THREADS}"),
-        ]);
-        command
-    };
-    let plan: Value = serde_json::from_slice(&command().arg("--dry-run").output().unwrap().stdout).unwrap();
-    let mut child = command().stdout(Stdio::null()).spawn().unwrap();
+    let output = index.with_file_name("output");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rowdex"));
+    command.arg("shuffle").arg(index).arg("-o").arg(&output).args([
+        "--json",
+        &format!("--memory={memory}"),
+        &format!("--threads={THREADS}"),
+    ]);
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let mut most = 0;
     while child.try_wait().unwrap().is_none() {
         most = most.max(resident_of(&child.id().to_string()).unwrap_or(0));
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(child.wait().unwrap().success());
+    let plan = std::fs::read(output.join("_rewrite.json")).unwrap();
+    let plan: Value = serde_json::from_slice(&plan).unwrap();
     (plan["row_group_rows"].as_u64().unwrap(), most)
 }
 

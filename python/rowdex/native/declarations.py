@@ -44,7 +44,6 @@ class Status(enum.IntEnum):
 
 Progress = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_uint64)
 Difference = CFUNCTYPE(None, c_void_p, c_char_p)
-Skipped = CFUNCTYPE(None, c_void_p, c_uint32, c_uint64, c_char_p)
 
 
 class ArrowSchema(Structure): ...
@@ -325,16 +324,14 @@ class ShuffleOptions(Versioned):
         ("threads", c_uint64), ("files", c_uint64), ("file_bytes", c_uint64), ("row_group_rows", c_uint64),
         ("page_bytes", c_uint64), ("compression", c_char_p), ("dictionary", c_char_p), ("origin", c_char_p),
         ("spill", c_char_p), ("step", c_char_p), ("task", c_uint64), ("tasks", c_uint64), ("resume", c_uint32),
-        ("overwrite", c_uint32), ("skip", c_uint32), ("reserved", c_uint32), ("progress", Progress),
-        ("progress_userdata", c_void_p), ("skipped", Skipped), ("skipped_userdata", c_void_p),
+        ("overwrite", c_uint32), ("progress", Progress), ("progress_userdata", c_void_p),
     ]
 
 
 class ShuffleReport(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rows", c_uint64), ("files", c_uint64), ("kept_files", c_uint64),
-        ("bytes_written", c_uint64), ("bytes_spilled", c_uint64), ("skipped", c_uint64), ("row_group_rows", c_uint64),
-        ("passes", c_uint64), ("decodes", c_double), ("seconds", c_double),
+        ("bytes_written", c_uint64), ("bytes_spilled", c_uint64),
     ]
 
 

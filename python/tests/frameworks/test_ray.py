@@ -255,7 +255,7 @@ def data_files(folder: pathlib.Path) -> dict[str, bytes]:
 
 def test_a_shuffle_by_tasks_writes_the_very_files_of_a_local_one(unequal: pathlib.Path, tmp_path: pathlib.Path) -> None:
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
-    local = rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", on_fault="skip", **options)
+    local = rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", **options)
     spill = tmp_path / "scratch"
     spill.mkdir()
     report = rowdex_ray.shuffle(

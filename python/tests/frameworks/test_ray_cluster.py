@@ -57,7 +57,7 @@ def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
         return report
 
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
-    local = rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", on_fault="skip", **options)
+    local = rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", **options)
     monkeypatch.setattr(rowdex_ray, "_shuffle", noted)
     report = rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", verify=True, **options)
     files = [sorted((tmp_path / name).glob("*.parquet")) for name in ("local", "ray")]
@@ -80,7 +80,7 @@ def test_a_shuffle_on_two_nodes_from_a_store_into_a_store_writes_the_files_of_on
     for number in range(2):
         table = pa.table({"id": np.arange(100_000) + number * 100_000, "noise": noise + number})
         pq.write_table(table, tmp_path / f"data/{number}.parquet", row_group_size=9_000)
-    options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB", "on_fault": "skip"}
+    options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
     rowdex.shuffle(tmp_path / "data", tmp_path / "local", **options)
     (tmp_path / "spill").mkdir()
     with stores.bucket(tmp_path / "server") as bucket:

@@ -109,11 +109,9 @@ fn shuffling() -> Vec<Case> {
     add("dictionary", base, "--dictionary yes");
     add("origin", base, "--origin row_id");
     add("spill", &format!("{base} --memory 16KiB"), "--spill out-spill");
-    add("on-fault", "hurt.rdx -o out-new --json --staleness off", "--on-fault skip");
     add("resume", "train.rdx -o there-new --json", "--resume");
     add("force", "train.rdx -o there-new --json", "--force");
     add("verify", base, "--verify");
-    add("dry-run", base, "--dry-run");
     add("step", base, "--step spill");
     add("task", &format!("{base} --step spill --tasks 2"), "--task 1");
     add("tasks", &format!("{base} --step spill"), "--tasks 2");

@@ -293,7 +293,7 @@ fn what_is_there_already_is_refused_and_replaced_on_request_alone() {
         std::fs::create_dir_all(store.bucket.join("full/sub")).unwrap();
         std::fs::write(store.bucket.join("full/sub/x.parquet"), "").unwrap();
         refused(&shuffle(&format!("-o {url}/full")), &["full/sub/x.parquet", "no rewrite wrote"]);
-        refused(&shuffle(&format!("-o {url}/out-2 --memory 8KiB --on-fault skip")), &["spill folder"]);
+        refused(&shuffle(&format!("-o {url}/out-2 --memory 8KiB")), &["spill folder"]);
         refused(&shuffle(&format!("-o {url}/out-2 --spill {url}/spill")), &["not spilled to a store"]);
         assert!(!store.bucket.join("out-2").exists(), "nothing was written");
         refused(&shuffle("-o http://127.0.0.1:1/out"), &["a web server is read"]);
