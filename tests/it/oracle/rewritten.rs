@@ -52,7 +52,8 @@ fn compare(oracle: &Oracle, what: &str, files: &[PathBuf], least: usize) {
     let mut rewritten = 0;
     for (number, file) in files.iter().enumerate() {
         let case = folder.path().join(format!("{number:04}-{}", file.file_stem().unwrap().to_str().unwrap()));
-        let memory = if number % 2 == 0 { 256 << 10 } else { 64 << 20 };
+        // The places of listed rows take a quarter of it at most.
+        let memory = if number % 2 == 0 { 512 << 10 } else { 64 << 20 };
         match rewrite(file, &case, memory) {
             Some(()) => rewritten += 1,
             None => fs::remove_dir_all(&case).unwrap(),
