@@ -16,7 +16,7 @@ use super::walk::BatchRange;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::BatchPlan;
 use rowdex_rows::{
-    BatchRow, Held, Stretch, Together, bytes_of_part, bytes_shown, collect, make_alike, record_batch, uncopied,
+    BatchRow, Held, Stretch, Together, bytes_of_parts, bytes_shown, collect, make_alike, record_batch, uncopied,
 };
 
 /// Batches of a segment that follow each other, up to the first that cannot be made.
@@ -67,15 +67,20 @@ impl Making {
         let mut batches = Vec::with_capacity((now.end - now.start) as usize);
         let filled = fill(units, near, now.clone(), self, &mut batches);
         // A batch may share the memory of rows that are still held, or of views' values.
-        let bytes = if units.form().shares_values { bytes_shown } else { bytes_of_part };
-        let bytes = batches.iter().map(|batch| bytes(&batch.records) + size_of_val(&*batch.row_ids) as u64).sum();
+        let records = batches.iter().map(|batch: &Batch| &batch.records);
+        let elsewhere = units.elsewhere();
+        let bytes = match units.form().shares_values {
+            true => bytes_shown(records, &elsewhere),
+            false => bytes_of_parts(records, &elsewhere),
+        };
+        let ids: u64 = batches.iter().map(|batch| size_of_val(&*batch.row_ids) as u64).sum();
         let (rows, error) = match filled {
             Ok(rows) => (rows, None),
             Err(error) => (self.claimed.rows, Some(error)),
         };
         self.claimed.rows = self.claimed.rows.saturating_sub(rows);
         self.range.batches.start = if error.is_some() { self.range.batches.end } else { now.end };
-        Assembled { batches, bytes, rows, error }
+        Assembled { batches, bytes: bytes + ids, rows, error }
     }
 
     /// No batch is made any more, for this reason.

@@ -229,7 +229,7 @@ impl LoaderBuilder {
             true => Units::each(groups),
             false => Units::joined(groups, self.options.memory),
         };
-        Ok(Arc::new(units.with_packing(packing)))
+        Ok(Arc::new(units.with_packing(packing).sharing_dictionaries(self.options.memory)))
     }
 
     /// What is known of the packs, if samplers have some, with an item for each token in these columns.

@@ -96,6 +96,7 @@ pub(crate) fn from_held(
     stays: bool,
 ) -> Result<Extracted> {
     let began = Instant::now();
+    let elsewhere = serving.units.elsewhere();
     let facts = Facts::of(serving.units, unit, slots.len());
     let size = UnitSize { rows: whole.num_rows() as u64, bytes: whole.bytes(), cost: whole.bytes() };
     // In which order packed rows are due does not matter.
@@ -107,10 +108,12 @@ pub(crate) fn from_held(
     let pieces = match (route, whole.in_rows(), whole.in_columns()) {
         (Route::Point, ..) => vec![whole.at(slots)?],
         (Route::Repack, Some(packed), _) => Held::repacked(packed, &slots, &serving.units.form().decoded)?,
-        (Route::Show, _, Some(batch)) => Held::shown(batch, &slots)?,
-        (Route::Copy, _, Some(batch)) => Held::copied(batch, &slots, 1)?,
+        // Dictionaries count with the unit.
+        (Route::Show, _, Some(batch)) => Held::shown(batch, &slots, &elsewhere.and_dictionaries_of(batch))?,
+        (Route::Copy, _, Some(batch)) => Held::copied(batch, &slots, 1, &elsewhere.and_dictionaries_of(batch))?,
         (route, _, Some(batch)) => {
-            let mut picker = Picker::new(way(route, serving), &slots, batch.num_rows(), batch.num_rows());
+            let picker = Picker::new(way(route, serving), &slots, batch.num_rows(), batch.num_rows());
+            let mut picker = picker.beside(elsewhere);
             picker.take(batch)?;
             picker.finish(slots.len())?.rows
         }
@@ -151,7 +154,7 @@ pub(crate) fn from_file(
             keep(serving, unit, whole, slots, staged_bytes)?
         }
         (Route::StayPacked | Route::StayInColumns, _) => {
-            let whole = Held::columns(read_to_stay(units, unit, prefetch)?);
+            let whole = Held::columns(read_to_stay(units, unit, prefetch)?, &units.elsewhere());
             let staged_bytes = whole.bytes();
             keep(serving, unit, whole, slots, staged_bytes)?
         }
@@ -233,7 +236,7 @@ fn pick(
 ) -> Result<Extracted> {
     let began = Instant::now();
     let due = slots.len();
-    let picker = Picker::new(way, &slots, read_rows, chunk.rows);
+    let picker = Picker::new(way, &slots, read_rows, chunk.rows).beside(units.elsewhere());
     drop(slots);
     let mut picking = Picking { picker, chunk, took: began.elapsed() };
     units.read(unit, read, prefetch, &mut picking)?;
@@ -270,14 +273,15 @@ fn decode_due(
     if places.len() != wanted.len() {
         return Err(Error::new(ErrorKind::Internal, "fewer rows than were due of a row group"));
     }
-    let mut footprint = ChunkBytes::default();
+    let elsewhere = units.elsewhere();
+    let mut footprint = ChunkBytes::beside(&elsewhere);
     let staged_bytes: u64 = chunks.iter().map(|chunk| footprint.add(chunk)).sum();
     let lie = facts.values == Values::Lie && breaks(&ranks) == 0 && rows::show_what_they_keep(&chunks);
     let pieces = match lie {
-        true => Held::in_turn(chunks),
+        true => Held::in_turn(chunks, &elsewhere),
         false => {
             let places: Vec<BatchRow> = ranks.iter().filter_map(|rank| places.get(*rank as usize).copied()).collect();
-            Held::merged(&chunks, &places, own)?
+            Held::merged(&chunks, &places, own, &elsewhere)?
         }
     };
     let extracted = Extracted::of_rows(DueRows::of(pieces));
@@ -309,7 +313,7 @@ fn beside_lost(
         }
         false => 0,
     });
-    let whole = Held::columns(rows::take(&batch, &filled.collect::<Vec<_>>())?);
+    let whole = Held::columns(rows::take(&batch, &filled.collect::<Vec<_>>())?, &units.elsewhere());
     let staged_bytes = whole.bytes();
     let (extracted, decodes) =
         (keep(serving, unit, whole, slots, staged_bytes)?, units.decodes(unit, Slots::Some(&sound)));
@@ -344,7 +348,7 @@ fn read_packed(
     let Collected { packer, chunks, largest, .. } = chunks;
     let whole = match packer {
         Some(packer) => Held::packed(packer.finish()),
-        None => Held::columns(rows::join_exactly(&units.form().decoded, chunks)?),
+        None => Held::columns(rows::join_exactly(&units.form().decoded, chunks)?, &units.elsewhere()),
     };
     let staged_bytes = whole.bytes() + largest;
     Ok((whole, staged_bytes))

@@ -138,7 +138,7 @@ impl Cutting<'_> {
                     true => held.split_front(left),
                     false => {
                         let slots: Vec<u32> = (0..left).map(|row| held.place(row)).collect();
-                        Held::columns(held.take(&slots, &self.units.form().decoded)?)
+                        Held::columns(held.take(&slots, &self.units.form().decoded)?, &self.units.elsewhere())
                     }
                 };
             }
@@ -182,7 +182,7 @@ impl Cutting<'_> {
                 let marks =
                     marked.drain(..).zip(behind).map(|((row, cut), behind)| self.packing.mark(row, cut, behind));
                 let marks = marks.collect::<Result<Vec<_>>>()?.concat();
-                pieces.push(Held::columns(batch).with_labels(&marks, self.packing.columns()));
+                pieces.push(Held::columns(batch, &self.units.elsewhere()).with_labels(&marks, self.packing.columns()));
                 parts.clear();
                 sum = 0;
             }

@@ -275,7 +275,13 @@ impl Plan {
         self.tune();
     }
 
-    /// Holds so many bytes less, because something is kept of all units that do not stay decoded.
+    /// Holds so many bytes less, because something is kept of all units.
+    pub(crate) fn take_off(&mut self, bytes: u64) {
+        self.budget.memory = (self.budget.memory - bytes as f64).max(self.budget.memory / 8.0);
+        self.tune();
+    }
+
+    /// The same of those that do not stay decoded.
     pub(crate) fn set_aside(&mut self, bytes: u64) {
         if bytes > 0 && !self.keeps_all() {
             self.budget.memory -= (bytes as f64).min(self.budget.memory / 2.0);

@@ -75,8 +75,9 @@ impl PrefetchedBuilder {
     /// The handle, with nothing prefetched. Reads nothing and starts no thread.
     pub fn build(self) -> Prefetched {
         let Self { dataset, options } = self;
+        let units = Units::joined(Arc::new(DatasetGroups::new(dataset.clone(), false)), options.memory);
         Prefetched {
-            units: Arc::new(Units::joined(Arc::new(DatasetGroups::new(dataset.clone(), false)), options.memory)),
+            units: Arc::new(units.sharing_dictionaries(options.memory)),
             dataset,
             options,
             portion: None,

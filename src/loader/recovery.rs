@@ -300,7 +300,7 @@ impl<'a> Recovery<'a> {
             // Row groups of which nothing is due may be the ones that cannot be read.
             (true, None) => return Err(error),
             (false, failed) => {
-                let rows = DueRows::of(Held::merged(&batches, &places, false)?);
+                let rows = DueRows::of(Held::merged(&batches, &places, false, &units.elsewhere())?);
                 match failed {
                     Some(failed) => rows.before(failed, missing),
                     None => rows,
@@ -327,7 +327,7 @@ impl<'a> Recovery<'a> {
             rows.iter().map(|(_, place)| found.at.get(place).copied().unwrap_or_default()).collect();
         let batch = rows::gather(&found.parts.iter().collect::<Vec<_>>(), &places, &units.form().decoded)?;
         let all: Vec<u32> = (0..batch.num_rows() as u32).collect();
-        let pieces = Held::copied(&batch, &all, if stays { 1 } else { PIECES })?;
+        let pieces = Held::copied(&batch, &all, if stays { 1 } else { PIECES }, &units.elsewhere())?;
         Ok(Extracted::of_rows(DueRows::of(pieces).with_ids(&ids)))
     }
 
@@ -374,7 +374,7 @@ impl<'a> Recovery<'a> {
         if batch.num_rows() == slots.len() {
             return Ok(batch);
         }
-        Held::columns(batch).take(&slots, &units.form().decoded)
+        Held::columns(batch, &units.elsewhere()).take(&slots, &units.form().decoded)
     }
 }
 

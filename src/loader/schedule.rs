@@ -50,8 +50,10 @@ pub(crate) struct Schedule {
 /// Bytes in memory, and of what.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Rows on the carousel, row groups that stay decoded, batches that wait, and where long values lie.
+    /// Rows on the carousel, row groups that stay decoded, batches that wait, where long values lie, and what is shared.
     held: u64,
+    /// Dictionaries that units share.
+    shared: u64,
     /// Set aside for extractions under way.
     in_flight: u64,
     read_ahead: u64,
@@ -426,7 +428,12 @@ impl Schedule {
         let Extraction { number, extract, stayed, needs, found } = extraction;
         if self.reads.lookahead.note(*number, *found, self.reads.next, link) {
             let memory = self.limits.memory - self.reads.lookahead.reserve();
-            self.planning.measured.push(Measured::Memory(memory));
+            self.planning.measured.push(Measured::Memory(memory.saturating_sub(self.memory.shared)));
+        }
+        if let more @ 1.. = done.shared.saturating_sub(self.memory.shared) {
+            self.memory.held += more;
+            self.memory.shared += more;
+            self.planning.measured.push(Measured::Shared(more));
         }
         self.running -= 1;
         self.memory.in_flight -= needs;

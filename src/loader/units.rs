@@ -17,7 +17,7 @@ use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::DistributedSampler;
 use rowdex_parquet::{RowSink, WholeBatch};
-use rowdex_rows::{Cutting, Layout};
+use rowdex_rows::{self as rows, Cutting, Dictionaries, Elsewhere, Layout, Sharing};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
 const UNIT_BYTES: u64 = 1 << 20;
@@ -31,6 +31,8 @@ const UNIT_ROWS: u64 = 1 << 20;
 pub(crate) struct Units {
     groups: Arc<dyn Groups>,
     form: RowForm,
+    /// Those that several units have, if columns have some.
+    dictionaries: Option<Dictionaries>,
     /// `None` if each row group is a unit.
     joined: Option<Joined>,
     /// If pieces of rows are served.
@@ -52,12 +54,28 @@ struct Joined {
 impl Units {
     /// Each row group as a unit.
     pub(crate) fn each(groups: Arc<dyn Groups>) -> Self {
-        Self { form: groups.form(), groups, joined: None, packing: None }
+        Self { form: groups.form(), groups, dictionaries: None, joined: None, packing: None }
     }
 
     /// Joins small row groups for a loader with so much memory.
     pub(crate) fn joined(groups: Arc<dyn Groups>, memory: u64) -> Self {
         Self::joined_up_to(groups, UNIT_BYTES.min(memory / PART_OF_MEMORY))
+    }
+
+    /// The same of which dictionaries are shared, for a loader with so much memory.
+    pub(crate) fn sharing_dictionaries(self, memory: u64) -> Self {
+        let dictionaries = rows::has_dictionaries(&self.form.decoded).then(|| Dictionaries::within(memory));
+        Self { dictionaries, ..self }
+    }
+
+    /// What counts with all units rather than with one.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        self.dictionaries.as_ref().map_or_else(Elsewhere::default, Dictionaries::elsewhere)
+    }
+
+    /// Bytes of that.
+    pub(crate) fn dictionary_bytes(&self) -> u64 {
+        self.dictionaries.as_ref().map_or(0, Dictionaries::bytes)
     }
 
     /// The same, of which pieces are served.
@@ -248,6 +266,11 @@ impl Units {
         prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
+        let Some(dictionaries) = &self.dictionaries else { return self.read_unit(unit, slots, prefetch, sink) };
+        self.read_unit(unit, slots, prefetch, &mut Shared { sharing: dictionaries.of_unit(unit), sink })
+    }
+
+    fn read_unit(&self, unit: u32, slots: Slots<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         let row_groups = self.row_groups(unit);
         if row_groups.len() == 1 {
             return self.groups.read(row_groups.start, slots, prefetch, sink);
@@ -310,6 +333,38 @@ impl Units {
             return vec![RunPart { row_group: row_groups.start, slots }];
         }
         parts
+    }
+}
+
+/// A sink of rows whose dictionaries are shared.
+struct Shared<'a> {
+    sharing: Sharing<'a>,
+    sink: &'a mut dyn RowSink,
+}
+
+impl RowSink for Shared<'_> {
+    fn chunk_rows(&self) -> usize {
+        self.sink.chunk_rows()
+    }
+
+    fn columns_at_once(&self) -> Option<usize> {
+        self.sink.columns_at_once()
+    }
+
+    fn begin_columns(&mut self, first: usize) -> Result<()> {
+        self.sink.begin_columns(first)
+    }
+
+    fn values_are_own(&mut self) {
+        self.sink.values_are_own();
+    }
+
+    fn places_are_kept(&mut self, bytes: u64) {
+        self.sink.places_are_kept(bytes);
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        self.sink.take(self.sharing.share(chunk)?)
     }
 }
 

@@ -4,6 +4,7 @@ mod alone;
 mod changed_index;
 #[cfg(feature = "cli")]
 mod cli;
+mod dictionaries;
 mod fuzz;
 mod golden;
 mod guarantees;

@@ -8,14 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, DictionaryArray, PrimitiveArray,
-    StringViewArray, downcast_primitive,
+    Array, ArrayData, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, DictionaryArray,
+    PrimitiveArray, StringViewArray, downcast_primitive, make_array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    ArrowDictionaryKeyType, ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, DataType, Int8Type, Int16Type,
-    Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type, StringViewType, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type, Utf8Type,
+    ArrowDictionaryKeyType, ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, DataType, LargeBinaryType,
+    LargeUtf8Type, StringViewType, Utf8Type,
 };
 use arrow::error::ArrowError;
 
@@ -28,24 +27,26 @@ use rowdex_base::error::Result;
 const COMPARED: usize = 32;
 
 /// The code of a value that is null.
-const NULL: u32 = u32::MAX;
+pub(super) const NULL: u32 = u32::MAX;
 
 /// Calls a function for the type of keys.
 macro_rules! by_key {
     ($key:expr, $function:ident, $($argument:expr),+) => {
         match $key {
-            DataType::Int8 => $function::<Int8Type>($($argument),+),
-            DataType::Int16 => $function::<Int16Type>($($argument),+),
-            DataType::Int32 => $function::<Int32Type>($($argument),+),
-            DataType::Int64 => $function::<Int64Type>($($argument),+),
-            DataType::UInt8 => $function::<UInt8Type>($($argument),+),
-            DataType::UInt16 => $function::<UInt16Type>($($argument),+),
-            DataType::UInt32 => $function::<UInt32Type>($($argument),+),
-            DataType::UInt64 => $function::<UInt64Type>($($argument),+),
+            DataType::Int8 => $function::<arrow::datatypes::Int8Type>($($argument),+),
+            DataType::Int16 => $function::<arrow::datatypes::Int16Type>($($argument),+),
+            DataType::Int32 => $function::<arrow::datatypes::Int32Type>($($argument),+),
+            DataType::Int64 => $function::<arrow::datatypes::Int64Type>($($argument),+),
+            DataType::UInt8 => $function::<arrow::datatypes::UInt8Type>($($argument),+),
+            DataType::UInt16 => $function::<arrow::datatypes::UInt16Type>($($argument),+),
+            DataType::UInt32 => $function::<arrow::datatypes::UInt32Type>($($argument),+),
+            DataType::UInt64 => $function::<arrow::datatypes::UInt64Type>($($argument),+),
             other => Err(ArrowError::InvalidArgumentError(format!("{other} is no type of dictionary keys"))),
         }
     };
 }
+
+pub(super) use by_key;
 
 pub(super) fn dictionaries<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
     let DataType::Dictionary(key, _) = arrays[0].data_type() else {
@@ -67,14 +68,24 @@ fn dictionaries_of<K: ArrowDictionaryKeyType>(
         };
         return copy(&keys, runs, keys[0].data_type())?.into_iter().map(share).collect();
     }
-    let mut codes = Codes::new(&sources.iter().map(|source| source.values().as_ref()).collect::<Vec<_>>())?;
+    // Many sources may have one dictionary, while others have their own.
+    let (mut met, mut different) = (HashMap::new(), Vec::new());
+    let mut numbers = Vec::with_capacity(sources.len());
+    for source in &sources {
+        let number = *met.entry(Arc::as_ptr(source.values()).cast::<()>()).or_insert(different.len());
+        if number == different.len() {
+            different.push(source.values().as_ref());
+        }
+        numbers.push(number);
+    }
+    let mut codes = Codes::new(&different)?;
     let mut recoded: Vec<ArrayRef> = Vec::with_capacity(runs.len());
     for run in runs {
         let mut keys = Vec::with_capacity(run.count());
         let mut valid = Vec::with_capacity(run.count());
         for (source, row) in run.rows() {
             let own = sources[source].keys();
-            let code = if own.is_valid(row) { codes.code(source, own.values()[row].as_usize()) } else { NULL };
+            let code = if own.is_valid(row) { codes.code(numbers[source], own.values()[row].as_usize()) } else { NULL };
             valid.push(code != NULL);
             let code = if code == NULL { 0 } else { code as usize };
             keys.push(K::Native::from_usize(code).ok_or(ArrowError::DictionaryKeyOverflowError)?);
@@ -84,6 +95,39 @@ fn dictionaries_of<K: ArrowDictionaryKeyType>(
         recoded.push(Arc::new(DictionaryArray::try_new(keys, codes.finish()?)?));
     }
     Ok(recoded)
+}
+
+/// Whether there is a dictionary in arrays of a type.
+pub(super) fn has_dictionary(data_type: &DataType) -> bool {
+    use DataType::{Dictionary, FixedSizeList, LargeList, LargeListView, List, ListView, Map, Struct};
+    match data_type {
+        Dictionary(_, _) => true,
+        List(item) | LargeList(item) | ListView(item) | LargeListView(item) => has_dictionary(item.data_type()),
+        FixedSizeList(item, _) | Map(item, _) => has_dictionary(item.data_type()),
+        Struct(fields) => fields.iter().any(|field| has_dictionary(field.data_type())),
+        _ => false,
+    }
+}
+
+/// The array itself, or the dictionary arrays below it.
+pub(super) fn dictionary_arrays(array: &ArrayRef) -> Vec<ArrayRef> {
+    fn below(data: &ArrayData) -> Vec<ArrayRef> {
+        match data.data_type() {
+            DataType::Dictionary(_, _) => vec![make_array(data.clone())],
+            other if has_dictionary(other) => data.child_data().iter().flat_map(below).collect(),
+            _ => Vec::new(),
+        }
+    }
+    match array.data_type() {
+        DataType::Dictionary(_, _) => vec![Arc::clone(array)],
+        other if has_dictionary(other) => below(&array.to_data()),
+        _ => Vec::new(),
+    }
+}
+
+/// The values of all dictionaries of an array.
+pub(super) fn values_of(array: &ArrayRef) -> Vec<ArrayData> {
+    dictionary_arrays(array).iter().map(|array| array.as_any_dictionary().values().to_data()).collect()
 }
 
 /// The values of an array as a dictionary with such keys, in which each is once, in the order in which they come.
@@ -194,7 +238,7 @@ impl<'a> Codes<'a> {
 }
 
 /// The values of a dictionary as bytes, which are equal for equal values.
-enum ValueBytes<'a> {
+pub(super) enum ValueBytes<'a> {
     Fixed(&'a [u8], usize),
     Bits(&'a BooleanArray),
     Offsets(&'a [i32], &'a [u8]),
@@ -204,7 +248,7 @@ enum ValueBytes<'a> {
 }
 
 impl<'a> ValueBytes<'a> {
-    fn of(values: &'a dyn Array) -> Result<Self, ArrowError> {
+    pub(super) fn of(values: &'a dyn Array) -> Result<Self, ArrowError> {
         fn offsets<T: ByteArrayType>(values: &dyn Array) -> (&[T::Offset], &[u8]) {
             let values = values.as_bytes::<T>();
             (values.value_offsets(), values.value_data())
@@ -244,7 +288,7 @@ impl<'a> ValueBytes<'a> {
         })
     }
 
-    fn get(&self, value: usize) -> &'a [u8] {
+    pub(super) fn get(&self, value: usize) -> &'a [u8] {
         match self {
             Self::Fixed(bytes, width) => &bytes[value * width..(value + 1) * width],
             Self::Bits(bits) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use super::memory::{Footprint, bytes_of};
+use super::memory::{Elsewhere, Footprint};
 use super::packed::Packed;
 use super::views::compact;
 use super::{take, uncopied};
@@ -55,9 +55,9 @@ impl Held {
         Self { body, lie: Lie::Run(0), first: 0, rows, bytes, labels: None }
     }
 
-    /// All rows of a batch.
-    pub fn columns(batch: RecordBatch) -> Self {
-        let bytes = bytes_of(&batch);
+    /// All rows of a batch, of which some may count elsewhere.
+    pub fn columns(batch: RecordBatch, elsewhere: &Elsewhere) -> Self {
+        let bytes = Footprint::beside(elsewhere).add(&batch);
         Self::weighed(batch, bytes)
     }
 
@@ -78,8 +78,8 @@ impl Held {
     }
 
     /// All rows of these batches, which are let go of one after the other.
-    pub fn in_turn(batches: Vec<RecordBatch>) -> Vec<Self> {
-        Self::counted(batches, Footprint::default())
+    pub fn in_turn(batches: Vec<RecordBatch>, elsewhere: &Elsewhere) -> Vec<Self> {
+        Self::counted(batches, Footprint::beside(elsewhere))
     }
 
     pub(super) fn counted(batches: Vec<RecordBatch>, mut footprint: Footprint) -> Vec<Self> {

@@ -5,6 +5,7 @@
 
 mod chunks;
 mod collect;
+mod dictionaries;
 mod dictionary;
 mod digest;
 mod flat;
@@ -33,12 +34,15 @@ use rowdex_base::error::{Error, ErrorKind};
 
 pub use chunks::Chunks;
 pub use collect::{MOST_SHOWN, Stretch, Together, collect, make_alike};
+pub use dictionaries::{Dictionaries, Sharing, has_dictionaries};
 pub use dictionary::encode;
 pub use digest::{DigestColumn, RowDigests};
 pub use gather::{concat, gather, join_exactly, take, take_rows};
 pub use held::Held;
 pub use listed::{listed, to_lists};
-pub use memory::{ChunkBytes, Footprint, bytes_of, bytes_of_part, bytes_shown, show_what_they_keep};
+pub use memory::{
+    ChunkBytes, Elsewhere, Footprint, bytes_of, bytes_of_part, bytes_of_parts, bytes_shown, show_what_they_keep,
+};
 pub use packed::{Layout, Packed, Packer};
 pub use picker::{Picked, Picker, Way};
 pub use picks::BatchRow;

@@ -4,11 +4,13 @@
 //! share it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, AsArray, RecordBatch, downcast_primitive_array};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, downcast_primitive_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
+use super::dictionary::{has_dictionary, values_of};
 use super::views::view_bytes;
 
 /// Bytes of memory that a batch keeps alive.
@@ -25,23 +27,70 @@ pub fn bytes_of_part(batch: &RecordBatch) -> u64 {
 pub(crate) fn bytes_of_array(array: &dyn Array) -> u64 {
     match array.data_type().primitive_width() {
         Some(width) => (array.len() * width + array.nulls().map_or(0, |_| array.len().div_ceil(8))) as u64,
-        None => {
-            let data = array.to_data();
-            data.get_slice_memory_size().map_or_else(|_| Footprint::default().add_data(&data), |bytes| bytes as u64)
-        }
+        None => bytes_of_data(&array.to_data()),
     }
 }
 
-/// Bytes that a batch adds to what its views share with what is held: their own, and the values that they show, which
-/// stay for as long as the batch does.
-pub fn bytes_shown(batch: &RecordBatch) -> u64 {
-    let shown = batch.columns().iter().filter_map(|column| view_bytes(column.as_ref()));
-    Footprint::without_values().add(batch) + shown.sum::<u64>()
+/// The same of its data.
+pub(super) fn bytes_of_data(data: &ArrayData) -> u64 {
+    data.get_slice_memory_size().map_or_else(|_| Footprint::default().add_data(data), |bytes| bytes as u64)
+}
+
+/// Buffers that count elsewhere, by the addresses of their allocations.
+#[derive(Debug, Clone, Default)]
+pub struct Elsewhere(Arc<HashSet<usize>>);
+
+impl Elsewhere {
+    /// These and those of the dictionaries of a batch.
+    pub fn and_dictionaries_of(&self, batch: &RecordBatch) -> Self {
+        let values = batch.columns().iter().flat_map(values_of);
+        values.fold(self.clone(), |elsewhere, values| elsewhere.and(&values))
+    }
+
+    /// These and those of an array.
+    pub(super) fn and(mut self, data: &ArrayData) -> Self {
+        let places = Arc::make_mut(&mut self.0);
+        places.extend(buffers_of(data).map(place));
+        self
+    }
+
+    /// Whether the buffers of an array do.
+    pub(super) fn has(&self, data: &ArrayData) -> bool {
+        !self.0.is_empty() && buffers_of(data).all(|buffer| self.0.contains(&place(buffer)))
+    }
+}
+
+fn buffers_of(data: &ArrayData) -> impl Iterator<Item = &Buffer> {
+    data.buffers().iter().chain(data.nulls().map(|nulls| nulls.buffer()))
+}
+
+/// Bytes of batches that follow each other. Each may be a part of what is held elsewhere, but for dictionaries, which
+/// count once.
+pub fn bytes_of_parts<'a>(batches: impl Iterator<Item = &'a RecordBatch>, elsewhere: &Elsewhere) -> u64 {
+    let mut footprint = Footprint::beside(elsewhere);
+    let column = |column: &ArrayRef| {
+        let all = bytes_of_array(column.as_ref());
+        if !has_dictionary(column.data_type()) {
+            return all;
+        }
+        let of = |values: &ArrayData| (bytes_of_data(values), footprint.add_data(values));
+        values_of(column).iter().map(of).fold(all, |all, (values, new)| all.saturating_sub(values) + new)
+    };
+    batches.flat_map(RecordBatch::columns).map(column).fold(0, u64::saturating_add)
+}
+
+/// Bytes that batches add to what their views share with what is held: their own, and the values that they show, which
+/// stay for as long as the batches do.
+pub fn bytes_shown<'a>(batches: impl Iterator<Item = &'a RecordBatch>, elsewhere: &Elsewhere) -> u64 {
+    let mut footprint = Footprint::beside(elsewhere).without_values();
+    let shown =
+        |batch: &RecordBatch| -> u64 { batch.columns().iter().filter_map(|column| view_bytes(column.as_ref())).sum() };
+    batches.map(|batch| footprint.add(batch) + shown(batch)).sum()
 }
 
 /// Whether the values that views of batches keep alive are mostly values that they show.
 pub fn show_what_they_keep(batches: &[RecordBatch]) -> bool {
-    let (mut all, mut others) = (Footprint::default(), Footprint::without_values());
+    let (mut all, mut others) = (Footprint::default(), Footprint::default().without_values());
     let total = |footprint: &mut Footprint| batches.iter().map(|batch| footprint.add(batch)).sum::<u64>();
     let kept = total(&mut all).saturating_sub(total(&mut others));
     let columns = batches.iter().flat_map(RecordBatch::columns);
@@ -55,14 +104,21 @@ pub fn show_what_they_keep(batches: &[RecordBatch]) -> bool {
 #[derive(Debug, Default)]
 pub struct Footprint {
     seen: HashSet<usize>,
+    elsewhere: Elsewhere,
     /// The values of views are counted elsewhere.
     without_values: bool,
 }
 
 impl Footprint {
     /// Leaves the values of views out.
-    pub fn without_values() -> Self {
-        Self { without_values: true, ..Self::default() }
+    #[must_use]
+    pub fn without_values(self) -> Self {
+        Self { without_values: true, ..self }
+    }
+
+    /// Leaves out what counts elsewhere.
+    pub fn beside(elsewhere: &Elsewhere) -> Self {
+        Self { elsewhere: elsewhere.clone(), ..Self::default() }
     }
 
     /// Bytes that a batch adds.
@@ -84,7 +140,8 @@ impl Footprint {
     }
 
     fn add_buffer(&mut self, buffer: &Buffer) -> u64 {
-        if self.seen.insert(place(buffer)) { buffer.capacity() as u64 } else { 0 }
+        let is_new = self.seen.insert(place(buffer)) && !self.elsewhere.0.contains(&place(buffer));
+        if is_new { buffer.capacity() as u64 } else { 0 }
     }
 
     fn add_data(&mut self, data: &ArrayData) -> u64 {
@@ -106,22 +163,27 @@ impl Footprint {
 /// counted once. Every other buffer is the chunk's own.
 #[derive(Debug, Default)]
 pub struct ChunkBytes {
-    /// The pages that the last chunk shows, by their addresses. They are kept, because the allocator gives the address
-    /// of a freed buffer to the next one.
+    /// The pages and dictionaries that the last chunk shows, by their addresses. They are kept, because the allocator
+    /// gives the address of a freed buffer to the next one.
     shown: HashMap<usize, Buffer>,
+    elsewhere: Elsewhere,
 }
 
 impl ChunkBytes {
-    /// Bytes that the next chunk takes which the chunk before it did not.
-    pub fn add(&mut self, chunk: &RecordBatch) -> u64 {
-        // The arrays of a mapped chunk are all parts of one buffer.
-        let (mut own, mut shown) = (HashSet::new(), HashMap::new());
-        let bytes = chunk.columns().iter().map(|column| self.add_column(column.as_ref(), &mut own, &mut shown)).sum();
-        self.shown = shown;
-        bytes
+    /// Leaves out what counts elsewhere.
+    pub fn beside(elsewhere: &Elsewhere) -> Self {
+        Self { elsewhere: elsewhere.clone(), ..Self::default() }
     }
 
-    fn add_column(&self, column: &dyn Array, own: &mut HashSet<usize>, shown: &mut HashMap<usize, Buffer>) -> u64 {
+    /// Bytes that the next chunk takes which the chunk before it did not.
+    pub fn add(&mut self, chunk: &RecordBatch) -> u64 {
+        let before = std::mem::take(&mut self.shown);
+        // The arrays of a mapped chunk are all parts of one buffer.
+        let mut own = HashSet::new();
+        chunk.columns().iter().map(|column| self.add_column(column.as_ref(), &before, &mut own)).sum()
+    }
+
+    fn add_column(&mut self, column: &dyn Array, before: &HashMap<usize, Buffer>, own: &mut HashSet<usize>) -> u64 {
         let pages = match (column.as_string_view_opt(), column.as_binary_view_opt()) {
             (Some(strings), _) => strings.data_buffers(),
             (_, Some(binary)) => binary.data_buffers(),
@@ -129,32 +191,39 @@ impl ChunkBytes {
                 return downcast_primitive_array!(
                     column => {
                         let buffers = [Some(column.values().inner()), column.nulls().map(NullBuffer::buffer)];
-                        buffers.into_iter().flatten().map(|buffer| own_buffer(buffer, own, shown)).sum()
+                        buffers.into_iter().flatten().map(|buffer| self.own(buffer, own)).sum()
                     },
-                    _ => own_bytes(&column.to_data(), own, shown)
+                    _ => self.own_bytes(&column.to_data(), before, own)
                 );
             }
         };
-        let mut bytes = 16 * column.len() as u64;
-        for page in pages {
-            let is_new = shown.insert(place(page), page.clone()).is_none();
-            if is_new && !self.shown.contains_key(&place(page)) && !own.contains(&place(page)) {
-                bytes += page.capacity() as u64;
-            }
-        }
-        bytes
+        let shown: u64 = pages.iter().map(|page| self.shown(page, before, own)).sum();
+        16 * column.len() as u64 + shown
     }
-}
 
-fn own_buffer(buffer: &Buffer, own: &mut HashSet<usize>, shown: &HashMap<usize, Buffer>) -> u64 {
-    let new = own.insert(place(buffer)) && !shown.contains_key(&place(buffer));
-    if new { buffer.capacity() as u64 } else { 0 }
-}
+    fn own_bytes(&mut self, data: &ArrayData, before: &HashMap<usize, Buffer>, own: &mut HashSet<usize>) -> u64 {
+        let bytes: u64 = buffers_of(data).map(|buffer| self.own(buffer, own)).sum();
+        let is_dictionary = matches!(data.data_type(), DataType::Dictionary(_, _));
+        let below = data.child_data().iter().map(|child| match is_dictionary {
+            true => buffers_of(child).map(|buffer| self.shown(buffer, before, own)).sum(),
+            false => self.own_bytes(child, before, own),
+        });
+        bytes + below.sum::<u64>()
+    }
 
-fn own_bytes(data: &ArrayData, own: &mut HashSet<usize>, shown: &HashMap<usize, Buffer>) -> u64 {
-    let nulls = data.nulls().map(|nulls| nulls.buffer());
-    let bytes: u64 = data.buffers().iter().chain(nulls).map(|buffer| own_buffer(buffer, own, shown)).sum();
-    bytes + data.child_data().iter().map(|child| own_bytes(child, own, shown)).sum::<u64>()
+    fn own(&self, buffer: &Buffer, own: &mut HashSet<usize>) -> u64 {
+        let is_new = own.insert(place(buffer)) && !self.shown.contains_key(&place(buffer));
+        if is_new { buffer.capacity() as u64 } else { 0 }
+    }
+
+    fn shown(&mut self, buffer: &Buffer, before: &HashMap<usize, Buffer>, own: &HashSet<usize>) -> u64 {
+        let place = place(buffer);
+        let is_new = self.shown.insert(place, buffer.clone()).is_none()
+            && !before.contains_key(&place)
+            && !own.contains(&place)
+            && !self.elsewhere.0.contains(&place);
+        if is_new { buffer.capacity() as u64 } else { 0 }
+    }
 }
 
 /// Where a buffer's allocation begins.

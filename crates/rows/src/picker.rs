@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 use super::held::Held;
-use super::memory::{ChunkBytes, bytes_of, show_what_they_keep};
+use super::memory::{ChunkBytes, Elsewhere, Footprint, show_what_they_keep};
 use super::packed::Layout;
 use super::picks::BatchRow;
 use super::pieces::{PIECES, placer};
@@ -47,6 +47,7 @@ pub struct Picker {
     /// The rows, if the only chunk has all of them.
     copied: Option<Vec<Held>>,
     chunk_bytes: ChunkBytes,
+    elsewhere: Elsewhere,
     decoded_bytes: u64,
     largest: u64,
 }
@@ -123,9 +124,16 @@ impl Picker {
             picked,
             copied,
             chunk_bytes,
+            elsewhere: Elsewhere::default(),
             decoded_bytes,
             largest,
         }
+    }
+
+    /// Some of what chunks have counts elsewhere.
+    #[must_use]
+    pub fn beside(self, elsewhere: Elsewhere) -> Self {
+        Self { chunk_bytes: ChunkBytes::beside(&elsewhere), elsewhere, ..self }
     }
 
     /// Says that the chunks to come have the columns from this one on, and begin with the first row again. Only rows
@@ -162,7 +170,7 @@ impl Picker {
                 let lie = chunk.slice(wanted.start.saturating_sub(here.start).min(chunk.num_rows()), wanted.len());
                 if is_only && !show_what_they_keep(std::slice::from_ref(&lie)) {
                     let slots: Vec<u32> = wanted.map(|row| row as u32).collect();
-                    self.copied = Some(Held::copied(chunk, &slots, PIECES)?);
+                    self.copied = Some(Held::copied(chunk, &slots, PIECES, &self.elsewhere)?);
                 } else if lie.num_rows() > 0 {
                     self.picked.push(lie);
                 }
@@ -182,7 +190,7 @@ impl Picker {
                 let slots = || wanted.iter().map(|(row, _)| *row).collect::<Vec<u32>>();
                 match &mut self.placer {
                     Some(placer) => placer.put(chunk, wanted)?,
-                    None if is_only => self.copied = Some(Held::copied(chunk, &slots(), PIECES)?),
+                    None if is_only => self.copied = Some(Held::copied(chunk, &slots(), PIECES, &self.elsewhere)?),
                     None => self.picked.push(take(chunk, &slots())?),
                 }
             }
@@ -204,7 +212,7 @@ impl Picker {
         let rows = match (self.copied, self.placer, self.wanted) {
             (Some(rows), _, _) => rows,
             (_, Some(placer), _) => Held::packed_in_turn(placer.finish()),
-            (_, _, Wanted::Run { .. }) => Held::in_turn(self.picked),
+            (_, _, Wanted::Run { .. }) => Held::in_turn(self.picked, &self.elsewhere),
             (_, _, Wanted::Picks { rows, starts }) => {
                 let mut places: Vec<BatchRow> = vec![(0, 0); rows.len()];
                 for (chunk, span) in (0..).zip(starts.windows(2)) {
@@ -212,8 +220,9 @@ impl Picker {
                         places[*due as usize] = (chunk, place);
                     }
                 }
-                staged = self.picked.iter().map(bytes_of).sum::<u64>().min(self.decoded_bytes);
-                Held::merged(&self.picked, &places, false)?
+                let mut footprint = Footprint::beside(&self.elsewhere);
+                staged = self.picked.iter().map(|batch| footprint.add(batch)).sum::<u64>().min(self.decoded_bytes);
+                Held::merged(&self.picked, &places, false, &self.elsewhere)?
             }
         };
         Ok(Picked { rows, decoded_bytes: self.decoded_bytes, staged_bytes: staged + self.largest })

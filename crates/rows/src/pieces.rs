@@ -6,8 +6,10 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 
+use super::dictionaries::shrink;
+use super::dictionary::values_of;
 use super::held::{Held, POINTER};
-use super::memory::{Footprint, bytes_of};
+use super::memory::{Elsewhere, Footprint, bytes_of, bytes_of_data};
 use super::packed::{Layout, Packed};
 use super::picks::BatchRow;
 use super::placing::{Pick, Placer};
@@ -69,22 +71,24 @@ impl Cutting {
 }
 
 impl Held {
-    /// The rows of a batch at these slots, in that order, in at most so many pieces. They keep nothing else alive.
+    /// The rows of a batch at these slots, in that order, in at most so many pieces. They keep nothing else alive but
+    /// what counts elsewhere.
     ///
     /// # Errors
     /// As [`take`].
-    pub fn copied(batch: &RecordBatch, slots: &[u32], most: usize) -> Result<Vec<Self>> {
-        let pieces = number_of(std::slice::from_ref(batch), slots.len(), most);
+    pub fn copied(batch: &RecordBatch, slots: &[u32], most: usize, elsewhere: &Elsewhere) -> Result<Vec<Self>> {
+        let pieces = number_of(std::slice::from_ref(batch), slots.len(), most, elsewhere);
         let pieces = cut(slots.len(), pieces, |rows| take(batch, &slots[rows]))?;
-        Ok(Self::in_turn(compact_pieces(pieces).map_err(uncopied)?))
+        let pieces = compact_pieces(shrink(pieces, elsewhere).map_err(uncopied)?);
+        Ok(Self::in_turn(pieces.map_err(uncopied)?, elsewhere))
     }
 
     /// The same in one piece whose views go on to show the values of the batch, which count elsewhere.
     ///
     /// # Errors
     /// As [`take`].
-    pub fn shown(batch: &RecordBatch, slots: &[u32]) -> Result<Vec<Self>> {
-        Ok(Self::counted(cut(slots.len(), 1, |_| take(batch, slots))?, Footprint::without_values()))
+    pub fn shown(batch: &RecordBatch, slots: &[u32], elsewhere: &Elsewhere) -> Result<Vec<Self>> {
+        Ok(Self::counted(cut(slots.len(), 1, |_| take(batch, slots))?, Footprint::beside(elsewhere).without_values()))
     }
 
     /// Rows of several batches, at these places and in their order, in pieces. Values of views that have memory of
@@ -92,18 +96,19 @@ impl Held {
     ///
     /// # Errors
     /// As [`gather`].
-    pub fn merged(batches: &[RecordBatch], places: &[BatchRow], own: bool) -> Result<Vec<Self>> {
-        let pieces = number_of(batches, places.len(), PIECES);
+    pub fn merged(batches: &[RecordBatch], places: &[BatchRow], own: bool, elsewhere: &Elsewhere) -> Result<Vec<Self>> {
+        let pieces = number_of(batches, places.len(), PIECES, elsewhere);
         let batches: Vec<&RecordBatch> = batches.iter().collect();
         let Some(first) = batches.first() else {
             return Err(Error::new(ErrorKind::Internal, "rows of no batch at all"));
         };
         let pieces = cut(places.len(), pieces, |rows| gather(&batches, &places[rows], first.schema_ref()))?;
+        let pieces = shrink(pieces, elsewhere).map_err(uncopied)?;
         let pieces = match own {
             true => pieces.into_iter().map(forget_unseen).collect(),
             false => compact_pieces(pieces),
         };
-        Ok(Self::in_turn(pieces.map_err(uncopied)?))
+        Ok(Self::in_turn(pieces.map_err(uncopied)?, elsewhere))
     }
 
     /// Packed rows at these slots, in that order, in pieces. `schema` is that of decoded rows.
@@ -147,9 +152,18 @@ fn best_number(bytes: f64, headers: u64) -> f64 {
 }
 
 /// Into how many pieces so many rows of these batches are cut, `most` at most.
-fn number_of(batches: &[RecordBatch], rows: usize, most: usize) -> usize {
+fn number_of(batches: &[RecordBatch], rows: usize, most: usize, elsewhere: &Elsewhere) -> usize {
     let Some(largest) = batches.iter().max_by_key(|batch| batch.num_rows()) else { return 1 };
-    let row = bytes_of(largest) as f64 / largest.num_rows().max(1) as f64;
+    let (mut bytes, mut used) = (bytes_of(largest) as f64, 0.0);
+    for values in largest.columns().iter().flat_map(values_of) {
+        let dictionary = bytes_of_data(&values) as f64;
+        bytes = (bytes - dictionary).max(0.0);
+        // No more is kept of it than what the rows use.
+        if !elsewhere.has(&values) {
+            used += dictionary / rows.max(values.len()).max(1) as f64;
+        }
+    }
+    let row = bytes / largest.num_rows().max(1) as f64 + used;
     (best_number(rows as f64 * row, headers(largest.schema_ref())) as usize).clamp(1, most.max(1))
 }
 
@@ -177,7 +191,7 @@ mod tests {
     fn long_rows_are_cut_finely_and_short_ones_are_not_cut_for_nothing() {
         let pieces = |rows: usize, length| {
             let slots: Vec<u32> = (0..rows as u32).rev().collect();
-            Held::copied(&batch(rows, length), &slots, PIECES).unwrap()
+            Held::copied(&batch(rows, length), &slots, PIECES, &Elsewhere::default()).unwrap()
         };
         let long = pieces(30, 20_000);
         assert!(long.len() >= 15 && long.iter().all(|piece| piece.num_rows() <= 2), "{}", long.len());
@@ -192,7 +206,7 @@ mod tests {
         let found = batch(rows, length);
         let row = bytes_of(&found) as f64 / rows as f64;
         let slots: Vec<u32> = (0..rows as u32).collect();
-        let pieces = Held::copied(&found, &slots, PIECES).unwrap();
+        let pieces = Held::copied(&found, &slots, PIECES, &Elsewhere::default()).unwrap();
         let real = pieces[0].num_rows() as f64 / rows as f64;
         let told = Cutting::of(&found.schema(), true).used(row * rows as f64, row);
         assert!((real / told - 1.0).abs() < 0.1, "{real} and {told}");

@@ -61,6 +61,7 @@ impl Shared {
                     Measured::Kept(estimate, real) => driver.plan.measure_kept(estimate, real),
                     Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
                     Measured::Memory(bytes) => driver.plan.set_memory(bytes),
+                    Measured::Shared(bytes) => driver.plan.take_off(bytes),
                 }
             }
             driver.advance(|near, row| self.faults.resolve(row, near, &self.units))
@@ -120,7 +121,8 @@ impl Shared {
         progress.stats.extractions += 1;
         // Other threads may use some at the same time, so this is about the truth.
         let read = ahead + self.buffers.most_lent() as u64;
-        let mut done = Extracted { decodes, read, ..Extracted::default() };
+        let shared = self.units.dictionary_bytes();
+        let mut done = Extracted { decodes, read, shared, ..Extracted::default() };
         let (rows, stays) = match extracted {
             Ok(brought) => {
                 progress.stats.extracting += brought.picking;

@@ -148,7 +148,8 @@ impl World {
                     self.held += places;
                 }
                 let read = if whole < 1 << 20 { 8 << 20 } else { (whole as f64 * self.read) as u64 };
-                let came = Extracted { decodes, rows: Some(rows), stays, decoded, staged: whole / 8, read, places };
+                let came =
+                    Extracted { decodes, rows: Some(rows), stays, decoded, staged: whole / 8, read, places, shared: 0 };
                 self.schedule.extracted(&extraction, came, None);
                 self.set_aside -= needs;
                 self.held += rows;

@@ -44,6 +44,8 @@ pub(crate) enum Measured {
     Decoded(u64, u64),
     /// What the rows that are held may take from now on.
     Memory(u64),
+    /// So much more of it is for dictionaries that units share.
+    Shared(u64),
 }
 
 /// What the plan came to.
@@ -113,4 +115,6 @@ pub(crate) struct Extracted {
     pub(crate) read: u64,
     /// Bytes that are kept from now on of where long values of the row group lie.
     pub(crate) places: u64,
+    /// Bytes of dictionaries that units share, of all of them.
+    pub(crate) shared: u64,
 }

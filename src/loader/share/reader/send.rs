@@ -14,7 +14,7 @@ use crate::loader::share::lanes::{Lane, Lanes, Mark, Marks};
 use crate::loader::share::message::{Answer, Parcel, describe};
 use crate::loader::{Batch, LoaderStats, LostGroup, NextBatch};
 use rowdex_base::error::{Error, Result};
-use rowdex_rows::bytes_shown;
+use rowdex_rows::{Elsewhere, bytes_shown};
 use rowdex_share::{Connection, Pool, put};
 
 /// The most steps of a rank that go into one memory file, as many as the engine makes in one piece.
@@ -202,7 +202,8 @@ impl Inner {
         let records = joined.as_ref().unwrap_or(&first.records);
         let count = batches.len() as u64;
         let of = round.members.get(lane).map_or(&[][..], Vec::as_slice);
-        let waiting = match self.wait_for_room(of, count, bytes_shown(records), round.window) {
+        let bytes = bytes_shown(std::iter::once(records), &Elsewhere::default());
+        let waiting = match self.wait_for_room(of, count, bytes, round.window) {
             Room::For(waiting) => waiting,
             Room::Nobody => {
                 round.marks.leave(lane);
