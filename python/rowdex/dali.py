@@ -17,7 +17,7 @@ lists of any length as arrays of their items. At the end of an epoch there is a 
 from __future__ import annotations
 
 import threading
-import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from .loader import Loader
 from .loading.convert import Convert
 from .native.arrays import Nulls
 from .native.columns import Ragged
-from .native.library import Handle, PerProcess, call, library
+from .native.library import PerProcess
 from .sampler import DistributedSampler
 
 
@@ -42,11 +42,6 @@ class _Source:
         self._sampler.spec.check_serves_rows("rowdex.dali")
         self._nulls: Nulls = nulls
         self._convert = Convert("numpy", nulls, "list")
-
-    @property
-    def outputs(self) -> list[str]:
-        """The columns, as ``num_outputs`` counts them."""
-        return self._dataset.column_names
 
     def __len__(self) -> int:
         """How many batches every epoch has, on every rank."""
@@ -63,10 +58,7 @@ class _Source:
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
         """Goes on from a state, which may come from another number of ranks and another batch size: it is where DALI's
-        epoch 0 begins. Call it before the pipeline is built.
-
-        Raises:
-            StateError: if it is from another order, number of rows or seed; the source is then unchanged.
+        epoch 0 begins. Call it before the pipeline is built. Raises a ``StateError`` if it is of other rows.
         """
         self._sampler.load_state_dict(state_dict)
 
@@ -90,55 +82,39 @@ def _items(name: str, column: Any, rows: int) -> Any:
 class Batches(_Source):
     """A source of whole batches: ``fn.external_source(source, num_outputs=…, batch=True, batch_info=True)``.
 
-    It makes any batch of any epoch, and so it works with ``parallel=True`` and any number of worker processes, by fork
-    and by spawn: it is pickled in about a kilobyte. Batches that are asked for one after the other come from a
-    :class:`rowdex.Loader`, which reads ahead on threads of its own. Worker processes skip what others make, and get
-    their rows by :meth:`rowdex.Dataset.take`: use them only for columns that cost much to convert, with
-    ``Dataset(cache=…)`` for the data.
+    It makes any batch of any epoch, so it works with ``parallel=True`` and any number of worker processes. Batches that
+    are asked for one after the other come from a :class:`rowdex.Loader`, which reads ahead on threads of its own.
+    Worker processes skip what others make, and get their rows by :meth:`rowdex.Dataset.take`: use them only for columns
+    that cost much to convert, with ``Dataset(cache=…)`` for the data.
 
     Args:
         dataset: The rows. Its columns are the outputs.
         batch_size: Rows per step and rank: at most the pipeline's.
-        memory, threads: As :class:`rowdex.Loader` has them.
-        nulls: As :meth:`rowdex.Batch.to_numpy` has them.
-        sampling: ``seed``, ``shuffle``, ``num_replicas``, ``rank``, ``drop_last_batch``, and all else that
-            :class:`rowdex.DistributedSampler` takes.
+        memory, threads, nulls: As :class:`rowdex.Loader` has them.
+        sampling: ``seed``, ``num_replicas``, ``rank``, and all else that :class:`rowdex.DistributedSampler` takes.
     """
 
     def __init__(
-        self,
-        dataset: Dataset,
-        batch_size: int,
-        *,
-        memory: int | str | None = None,
-        threads: int | None = None,
-        nulls: Nulls = "error",
-        **sampling: Any,
-    ) -> None:
+        self, dataset: Dataset, batch_size: int, *, memory: int | str | None = None, threads: int | None = None,
+        nulls: Nulls = "error", **sampling: Any,
+    ) -> None:  # fmt: skip
         super().__init__(dataset, batch_size, nulls, sampling)
-        self._memory, self._threads = memory, threads
-        self._reader = PerProcess(self._new_reader)
+        self._reading = {"memory": memory, "threads": threads}
+        self._reader = PerProcess(_Reader)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_reader"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reader = PerProcess(self._new_reader)
-
-    def _new_reader(self) -> _Reader:
-        return _Reader(self)
+        self._reader = PerProcess(_Reader)
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
         super().load_state_dict(state_dict)
-        self._reader = PerProcess(self._new_reader)
+        self._reader = PerProcess(_Reader)
 
     def __call__(self, info: Any) -> tuple[Any, ...]:
-        """The batch of an iteration of an epoch: a ``BatchInfo`` says which.
-
-        Raises:
-            StopIteration: at the end of the epoch.
-        """
+        """The batch of an iteration of an epoch: a ``BatchInfo`` says which. A ``StopIteration`` ends the epoch."""
         if not hasattr(info, "epoch_idx"):
             raise TypeError("only an iteration, and no epoch: give batch_info=True to fn.external_source")
         if hasattr(info, "idx_in_batch"):
@@ -146,75 +122,52 @@ class Batches(_Source):
         epoch, steps = self._steps(info.epoch_idx)
         if info.iteration >= len(steps):
             raise StopIteration
-        return tuple(self._columns(self._reader.get().batch(epoch, steps[info.iteration])))
+        return tuple(self._columns(self._reader.get().batch(self, epoch, steps, info.iteration)))
 
 
 class _Reader:
     """What one process knows of what comes."""
 
-    def __init__(self, source: Batches) -> None:
-        # Which has this reader.
-        self._source: Batches = weakref.proxy(source)  # type: ignore[assignment]
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loader: Loader | None = None
-        self._last: tuple[int, int] | None = None
-        self.ahead = self.alone = 0
+        self._batches: Iterator[Batch] = iter(())
+        # What was asked for last is before this, and what these batches go on with is this.
+        self._next: tuple[int, int] | None = None
+        self._at: tuple[int, int] | None = None
 
-    def batch(self, epoch: int, step: int) -> Batch:
+    def batch(self, source: Batches, epoch: int, steps: range, iteration: int) -> Batch:
+        step = steps[iteration]
         with self._lock:
-            last, self._last = self._last, (epoch, step)
-            steps = self._source._sampler._steps(epoch)
-            follows = last is not None and (
-                last == (epoch, step - 1) or (step == steps.start and last[0] == epoch - 1)
-            )
-            found = self._next(epoch, step) if follows else None
-            if found is not None:
-                self.ahead += 1
-                return found
-            self.alone += 1
-            rows = self._source._sampler.batch(epoch, step).row_ids
-        return self._source._dataset.take(rows)
-
-    def _next(self, epoch: int, step: int) -> Batch | None:
-        if self._loader is None:
-            source = self._source
-            self._loader = Loader(
-                source._dataset, source._sampler, memory=source._memory, threads=source._threads, output="arrow"
-            )
-        handle = self._loader._loader.get()
-        call(library.loader_seek, handle, epoch, step)
-        found = Handle(library.batch_free, library.loader_peek, handle, epoch, step, 1)
-        if not found:
-            return None
-        call(library.loader_advance, handle, epoch, step)
-        return Batch(found, self._loader.schema)
+            is_next, self._next = self._next == (epoch, step), (epoch, step + 1)
+            if step + 1 == steps.stop:
+                self._next = (epoch + 1, 0)
+            if is_next and self._loader is None:
+                self._loader = Loader(source._dataset, source._sampler, output="arrow", **source._reading)
+            if is_next and self._loader is not None:
+                if self._at != (epoch, step):
+                    self._batches = self._loader._from(epoch, step)
+                self._at = self._next if self._next[0] == epoch else None
+                found = next(self._batches, None)
+                if found is not None:
+                    return found
+        return source._dataset.take(source._sampler.batch(epoch, step).row_ids)
 
 
 class Samples(_Source):
     """A source of single samples: ``fn.external_source(source, num_outputs=…, batch=False)``.
 
-    It makes any sample of any epoch, and keeps nothing from one call to the next, as ``parallel=True`` wants it: by
-    fork and by spawn, whichever worker is asked. It is pickled in about a kilobyte. Rows come by
-    :meth:`rowdex.Dataset.take`, so give ``Dataset(cache=…)`` for the data; :class:`Batches` needs none.
-
-    DALI has no short batches of samples. The last one is filled with the first samples of the epoch, or left out with
-    ``drop_last_batch=True``.
-
-    Args:
-        dataset: The rows. Its columns are the outputs.
-        batch_size: The pipeline's.
-        nulls, sampling: As :class:`Batches` has them.
+    It makes any sample of any epoch, whichever worker is asked. Rows come by :meth:`rowdex.Dataset.take`, so give
+    ``Dataset(cache=…)`` for the data; :class:`Batches` needs none. DALI has no short batches of samples: the last one
+    is filled with the first samples of the epoch, or left out with ``drop_last_batch=True``. Arguments are those of
+    :class:`Batches`, with the batch size of the pipeline.
     """
 
     def __init__(self, dataset: Dataset, batch_size: int, *, nulls: Nulls = "error", **sampling: Any) -> None:
         super().__init__(dataset, batch_size, nulls, sampling)
 
     def __call__(self, info: Any) -> tuple[Any, ...]:
-        """A sample: a ``SampleInfo`` says which.
-
-        Raises:
-            StopIteration: at the end of the epoch.
-        """
+        """A sample: a ``SampleInfo`` says which. A ``StopIteration`` ends the epoch."""
         if not hasattr(info, "idx_in_batch"):
             raise TypeError("a batch of a source of samples: give batch=False, or use rowdex.dali.Batches")
         size = self._sampler.spec.batch_size

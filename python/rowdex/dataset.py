@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
-from . import native, notebook
+from . import native
 from .batch import Batch, LoaderStep, exported
 from .errors import Error
 from .index import Index, Path
@@ -16,7 +16,6 @@ from .native import capsule as _capsule
 from .native import values as _values
 from .native.imports import arrow, frames, loaded
 from .native.library import (
-from .prefetched import Prefetched
     Handle,
     PerProcess,
     RowSet,
@@ -36,6 +35,7 @@ from .prefetched import Prefetched
     waiting,
     weights,
 )
+from .prefetched import Prefetched
 from .progress import Progress, told
 from .row_ids import row_ids
 from .schema import Schema, column_list
@@ -250,10 +250,6 @@ class Dataset:
     def __repr__(self) -> str:
         columns = ", ".join(self.column_names)
         return f"{type(self).__name__}({self._arguments['index']!r}, {len(self)} rows, columns {columns})"
-
-    def _repr_html_(self) -> str:
-        said = f"{type(self).__name__} of {len(self):,} rows"
-        return notebook.table(said, ("column", "type", ""), notebook.columns(self.schema.fields))
 
     @property
     def index(self) -> Index:

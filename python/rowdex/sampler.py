@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import importlib
 import inspect
 import itertools
 import os
@@ -87,10 +88,11 @@ class DistributedSampler:
             :class:`Budget` or :class:`Buckets`.
     """
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        """What ``isinstance`` goes by: frameworks replace a sampler, or shard it again, unless it is PyTorch's."""
-        return getattr(sys.modules.get("torch.utils.data"), "DistributedSampler", type(self))
+    def __new__(cls, *_: Any, **__: Any) -> DistributedSampler:
+        """Where PyTorch is imported, a sampler is one of PyTorch's, too: others are replaced or sharded again."""
+        if cls is DistributedSampler and "torch.utils.data" in sys.modules:
+            cls = importlib.import_module("rowdex.torch.distributed").DistributedSampler
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -181,10 +183,6 @@ class DistributedSampler:
         self._is_unordered = False
         # How many rows a step of a DataLoader has that makes batches of the rows itself.
         self._rows_of_step: int | None = None
-
-    def __reduce__(self) -> Any:
-        # Without this a pickle compares the class with what `isinstance` goes by.
-        return _again, (type(self), self.__getstate__())
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -429,12 +427,6 @@ class DistributedSampler:
             StateError: if it is from another order, number of rows or seed; the sampler is then unchanged.
         """
         self._set(self._spec._replace(resumed=state_text(state_dict).decode()))
-
-
-def _again(kind: type[Any], state: dict[str, Any]) -> Any:
-    made = object.__new__(kind)
-    made.__setstate__(state)
-    return made
 
 
 def _check_pack(pack: Any, dataset: Any) -> None:

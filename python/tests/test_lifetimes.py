@@ -185,19 +185,6 @@ def test_what_torch_is_given_is_gone_at_once(case: str, found_with_torch: dict[s
     assert found_with_torch[case] == "gone", found_with_torch[case]
 
 
-def test_a_positions_reader_of_grain_is_gone_at_once(index: str) -> None:
-    pytest.importorskip("grain")
-    make = """
-from rowdex.grain import Ordered
-def make():
-    of = Ordered(rowdex.Dataset(path, ["id", "x"]), seed=1, memory="1MiB")
-    rows = [of[i] for i in range(40)]
-    return [of]
-"""
-    ended = run_python(f"{COMMON}{make}\ncheck(make)\n", index, timeout=120)
-    assert ended.returncode == 0, ended.stderr
-
-
 def test_an_exception_of_a_signal_handler_is_never_lost_while_something_is_freed(index: str) -> None:
     ended = run_python(
         """

@@ -112,7 +112,7 @@ def test_a_loader_of_rows_tells_of_no_packs_and_one_of_buckets_of_its_padding(da
     loader = rowdex.Loader(dataset, batch_size=5, pack=rowdex.Buckets("tokens", within=100), output="numpy")
     prediction = loader.predict()
     told = prediction.packs
-    assert told is not None and "<td style='text-align: left'>packs.fill</td>" in prediction._repr_html_()
+    assert told is not None
     assert (told.steps, told.packs, told.rows_empty) == (ROWS // 5, ROWS, LENGTHS.count(0))
     # Rows of like lengths are padded by little.
     assert told.tokens == sum(LENGTHS) and 0.8 < told.fill < 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple, Protocol
 
-from .. import native, notebook
+from .. import native
 from ..errors import Error, TransformError
 from ..native.library import call, library, waiting
 from ..sampler import DistributedSampler
@@ -127,17 +127,6 @@ class Prediction(NamedTuple):
     """The least ``memory`` that a loader takes."""
     packs: PackForecast | None
     """What its packs come to, in the loader's current epoch; ``None`` where rows are served."""
-
-    def _repr_html_(self) -> str:
-        whole = ("first_batch_decodes", "peak_bytes", "bookkeeping_bytes", "least_memory", "units")
-        rows = [
-            (name, *(notebook.figure(name, getattr(self, each)) for each in (f"first_{name}", name)))
-            for name in ("passes", "decodes", "bytes_read", "requests")
-        ]
-        rows += [(name, notebook.figure(name, getattr(self, name)), "") for name in whole]
-        if self.packs is not None:
-            rows += [(f"packs.{name}", notebook.figure(name, each), "") for name, each in self.packs._asdict().items()]
-        return notebook.table("What the loader will do", ("", "first epoch", "later epochs"), rows)
 
 
 class _Loading(Protocol):

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from .. import notebook
 
 COUNTS = ("decodes", "rows", "held_bytes", "peak_bytes", "substituted", "drift", "window_bytes")
 TIMES = ("planning", "decoding", "extracting", "assembling")
@@ -65,10 +64,6 @@ class LoaderStats(dict[str, float]):
             return self[name]
         except KeyError:
             raise AttributeError(f"LoaderStats has no {name!r}; there are {', '.join(self)}") from None
-
-    def _repr_html_(self) -> str:
-        rows = [(name, notebook.figure(name, value)) for name, value in self.items()]
-        return notebook.table("What the loader did", ("", ""), rows)
 
 
 class Meter:

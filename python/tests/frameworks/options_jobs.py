@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 from typing import Any
 
 from option_cases import HONOURED, REFUSED, TOKENS, clear, error_of  # isort: skip
 
-import accelerate
-import lightning
 import options_loops  # noqa: F401
 import rowdex.torch
 import rowdex.transformers
 import transformers
-import transformers.trainer_pt_utils
 import transformers_jobs
 import trl
-from accelerate.utils import DataLoaderConfiguration
 from options_hf import tokenizer
 from options_trl import Supervised, model, of_text, of_texts, packing_to_packs, text_to_tokens
 
-__all__ = ["cases", "honoured", "misuses", "packing_to_packs", "refused", "text_to_tokens"]
-
-
-def fields(kind: str) -> list[str]:
-    """The options of a class, but for those of one that it is derived from and that is walked on its own."""
-    classes = {
-        "TrainingArguments": transformers.TrainingArguments, "SFTConfig": trl.SFTConfig,
-        "AcceleratorConfig": transformers.trainer_pt_utils.AcceleratorConfig,
-        "DataLoaderConfiguration": DataLoaderConfiguration,
-        "Trainer": transformers.Trainer, "SFTTrainer": trl.SFTTrainer,
-        "lightning.Trainer": lightning.Trainer, "Accelerator": accelerate.Accelerator,
-    }  # fmt: skip
-    found = classes[kind]
-    if dataclasses.is_dataclass(found):
-        names = [field.name for field in dataclasses.fields(found)]
-        return sorted(set(names) - (set(fields("TrainingArguments")) if kind == "SFTConfig" else set()))
-    return [name for name in inspect.signature(found).parameters if name != "self"]
-
-
-def cases(kind: str) -> dict[str, list[str]]:
-    return {"fields": fields(kind), "honoured": list(HONOURED.get(kind, {})), "refused": list(REFUSED.get(kind, {}))}
+__all__ = ["honoured", "misuses", "packing_to_packs", "refused", "text_to_tokens"]
 
 
 def honoured(kind: str) -> dict[str, str]:

@@ -103,11 +103,12 @@ def test_batches_and_samples_are_right_whichever_worker_is_asked_for_which(rows:
 
 def test_batches_one_after_the_other_are_read_ahead(rows: Any) -> None:
     source = rowdex_dali.Batches(rows, 64, **SAMPLING)
+    before = rows.counters.decodes
     for epoch in range(2):
         for iteration in range(len(source)):
             source(batch_info(epoch, iteration))
-    reader = source._reader.get()
-    assert (reader.ahead, reader.alone) == (157, 1)
+    # Alone, each of the 158 batches would decode most of them.
+    assert rows.counters.decodes - before <= 5 * rows.index.num_row_groups
 
 
 def test_a_state_goes_on_with_another_number_of_ranks(rows: Any) -> None:

@@ -228,9 +228,7 @@ def refusals(index: str, pack: Any) -> Iterator[tuple[str, Any]]:
     ))  # fmt: skip
     yield "dali", lambda: rowdex.dali.Batches(rows, 2, **given)
     yield "dali", lambda: rowdex.dali.Samples(rows, 2, **given)
-    yield "Ordered", lambda: rowdex.grain.Ordered(rows, pack=pack)
     yield "ray", lambda: rowdex.ray.read(rows, pack=pack)
-    yield "mp_prefetch", lambda: rowdex.grain.IterDataset(rows, 2, **given).set_slice(slice(0, None, 2))
     yield "DataModule", lambda: rowdex.lightning.DataModule(dataset, batch_size=2, workers=1, pack=pack)
 
 
