@@ -100,7 +100,7 @@ rowdex.build("broken.parquet", "broken.rdx", overwrite=True)
 strict = rowdex.Loader(rowdex.Dataset("broken.rdx"), batch_size=64, decode=decode, num_replicas=1, rank=0)
 try:
     list(strict)
-except rowdex.TransformError as error:
+except rowdex.errors.TransformError as error:
     print(error)
 
 # %%

@@ -12,7 +12,8 @@
 - :mod:`rowdex.torch` has what PyTorch's ``DataLoader`` takes.
 
 A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Pads* are rows that are served
-again, so that every rank has as many. Exceptions are in :mod:`rowdex.errors` and here.
+again, so that every rank has as many. Exceptions are in :mod:`rowdex.errors`, and what functions return that
+says what they did, in :mod:`rowdex.reports`.
 """
 
 import importlib
@@ -21,43 +22,25 @@ from typing import TYPE_CHECKING
 from .native.columns import Codes, Masked, Ragged
 from .native.library import library as _library
 from .loading.share import Share
-from .loading.stats import LoaderStats
-from .prefetched import Prefetched, PrefetchedStats
-from .batch import Batch, Substituted
-from .dataset import Counters, Dataset, Labels, VerifyReport
-from .errors import (
-    AlreadyExistsError,
-    ArgumentError,
-    ClosedError,
-    Error,
-    FormatError,
-    InternalError,
-    IoError,
-    NotFoundError,
-    OutOfRangeError,
-    SchemaError,
-    StaleError,
-    StateError,
-    TooLargeError,
-    TransformError,
-)
-from .building import BuildReport, build
-from .index import FileInfo, Index, Location
+from .batch import Batch
+from .dataset import Dataset
+from .errors import Error
+from .building import build
+from .index import Index
 from .launch import Launch
 from .loader import Loader
-from .loading.reports import Advice, LostGroup, LostRow, PackForecast, Prediction
 from .mixed import MixedDataset
 from .packing import Buckets, Budget, Pack
-from .sampler import DistributedSampler, SampledBatch
-from .spec import SamplerSpec
-from .schema import Field, Schema
+from .sampler import DistributedSampler
+from .schema import Schema
 from .store import StoreOptions
-from .tier import DiskTier, TierCounters
+from .tier import DiskTier
 
 from . import order  # isort: skip
-from .digest import SameRows, noted_digest, rows_digest, same_rows  # isort: skip
-from .views import SelectReport, count, select  # isort: skip
-from .rewriting import ShuffleReport, shuffle  # isort: skip
+from .digest import noted_digest, rows_digest, same_rows  # isort: skip
+from .views import count, select  # isort: skip
+from .rewriting import shuffle  # isort: skip
+from . import reports as _reports  # isort: skip  # noqa: F401
 
 if not TYPE_CHECKING:
 
@@ -71,59 +54,24 @@ if not TYPE_CHECKING:
 __version__: str = _library.version().decode()
 
 __all__ = [
-    "Advice",
-    "AlreadyExistsError",
-    "Prefetched",
-    "PrefetchedStats",
-    "ArgumentError",
     "Batch",
     "Buckets",
     "Budget",
-    "BuildReport",
-    "ClosedError",
     "Codes",
-    "Counters",
     "Dataset",
     "DiskTier",
     "DistributedSampler",
     "Error",
-    "Field",
-    "FileInfo",
-    "FormatError",
     "Index",
-    "InternalError",
-    "IoError",
-    "Labels",
     "Launch",
     "Loader",
-    "LoaderStats",
-    "Location",
-    "LostGroup",
-    "LostRow",
     "Masked",
     "MixedDataset",
-    "NotFoundError",
-    "OutOfRangeError",
     "Pack",
-    "PackForecast",
-    "Prediction",
     "Ragged",
-    "SameRows",
-    "SampledBatch",
-    "SamplerSpec",
     "Schema",
-    "SchemaError",
-    "SelectReport",
     "Share",
-    "ShuffleReport",
-    "StaleError",
-    "StateError",
     "StoreOptions",
-    "Substituted",
-    "TierCounters",
-    "TooLargeError",
-    "TransformError",
-    "VerifyReport",
     "build",
     "count",
     "noted_digest",

@@ -151,7 +151,7 @@ class Case:
             if nulls == "error" and oracle.has_null(wanted):
                 try:
                     batch.to_numpy([name], nulls=nulls, strings=strings)
-                except rowdex.SchemaError as error:
+                except rowdex.errors.SchemaError as error:
                     assert error.column == name or str(error.column).startswith(f"{name}."), error
                     continue
                 raise AssertionError(f"column {name} has a null, and it is no error")

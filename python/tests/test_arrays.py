@@ -88,7 +88,7 @@ def check(exported: Exported, part: pa.Array, start: int, count: int, strings: s
     for nulls in ("fill", "mask", "error"):
         read = _arrays.reader(exported.field, nulls, strings)  # type: ignore[arg-type]
         if nulls == "error" and oracle.has_null(part):
-            with pytest.raises(rowdex.SchemaError, match="null"):
+            with pytest.raises(rowdex.errors.SchemaError, match="null"):
                 read(exported.array, exported, start, count)
             continue
         value = read(exported.array, exported, start, count)

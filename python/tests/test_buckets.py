@@ -218,9 +218,9 @@ def test_what_buckets_cannot_be_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(rowdex.Error, match="words"):
         rowdex.Loader(dataset, batch_size=4, pack=rowdex.Buckets("words"))
     state = rowdex.DistributedSampler(dataset, 1, 0, batch_size=4, pack=pack).state_after(0, 3)
-    with pytest.raises(rowdex.StateError, match="buckets"):
+    with pytest.raises(rowdex.errors.StateError, match="buckets"):
         rowdex.DistributedSampler(dataset, 1, 0, batch_size=4).load_state_dict(state)
-    with pytest.raises(rowdex.StateError, match="fingerprint"):
+    with pytest.raises(rowdex.errors.StateError, match="fingerprint"):
         other = rowdex.Buckets("tokens", within=7)
         rowdex.DistributedSampler(dataset, 1, 0, batch_size=4, pack=other).load_state_dict(state)
     dataset.close()

@@ -157,11 +157,11 @@ def test_a_file_that_is_replaced_while_it_is_trained_on_is_never_served(tmp_path
         train()
         assert sorted(seen) == sorted(2 * list(range(1600)))
     else:
-        with pytest.raises(rowdex.StaleError, match="write data to new files while others are read") as raised:
+        with pytest.raises(rowdex.errors.StaleError, match="write data to new files while others are read") as raised:
             train()
         assert raised.value.file and raised.value.file.endswith(changed.name) and min(seen) >= 0
     # Whoever opens it now is told, however it came there.
-    with pytest.raises(rowdex.StaleError, match="part-3.parquet.*build the index again"):
+    with pytest.raises(rowdex.errors.StaleError, match="part-3.parquet.*build the index again"):
         rowdex.Dataset(tmp_path / "train.rdx", ["id"]).take([700])
 
 

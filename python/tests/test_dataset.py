@@ -123,7 +123,7 @@ def test_another_index_at_the_path_is_not_taken_for_the_one_that_was_opened(
     rowdex.build([folder / "part-0.parquet", folder / "part-1.parquet"], path)
     data = pickle.dumps(rowdex.Dataset(path))
     rowdex.build(folder / "part-1.parquet", path, overwrite=True)
-    with pytest.raises(rowdex.StaleError, match="train.rdx"):
+    with pytest.raises(rowdex.errors.StaleError, match="train.rdx"):
         len(pickle.loads(data))
 
 
@@ -131,14 +131,14 @@ def test_a_changed_file_is_stale_and_a_damaged_one_a_format_error(folder: pathli
     shutil.copy(folder / "part-0.parquet", tmp_path / "a.parquet")
     rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(rowdex.StaleError) as stale:
+    with pytest.raises(rowdex.errors.StaleError) as stale:
         rowdex.Dataset(tmp_path / "a.rdx")[0]
     assert stale.value.file == "a.parquet" and stale.value.hint and isinstance(stale.value, OSError)
     data = bytearray((folder / "part-0.parquet").read_bytes())
     data[4:5000] = bytes(4996)
     (tmp_path / "b.parquet").write_bytes(data)
     rowdex.build(tmp_path / "b.parquet", tmp_path / "b.rdx")
-    with pytest.raises(rowdex.FormatError) as damaged:
+    with pytest.raises(rowdex.errors.FormatError) as damaged:
         rowdex.Dataset(tmp_path / "b.rdx")[0]
     assert (damaged.value.file, damaged.value.row_group) == ("b.parquet", 0) and isinstance(damaged.value, ValueError)
 
@@ -151,7 +151,7 @@ def test_verify_reports_all_bad_files(folder: pathlib.Path, tmp_path: pathlib.Pa
     assert dataset.verify("deep") == (3, 3 * 335, [])
     os.remove(tmp_path / "b.parquet")
     report = dataset.verify()
-    assert [type(problem) for problem in report.problems] == [rowdex.NotFoundError] and report.problems[
+    assert [type(problem) for problem in report.problems] == [rowdex.errors.NotFoundError] and report.problems[
         0
     ].file == "b.parquet"
 
@@ -160,7 +160,7 @@ def test_misuse_says_what_to_do(index: str, tmp_path: pathlib.Path, folder: path
     with pytest.raises(FileNotFoundError, match="none.rdx"):
         rowdex.Dataset(tmp_path / "none.rdx")
     (tmp_path / "bad.rdx").write_bytes(b"not an index")
-    with pytest.raises(rowdex.FormatError):
+    with pytest.raises(rowdex.errors.FormatError):
         rowdex.Index(tmp_path / "bad.rdx")
     with pytest.raises(FileExistsError):
         rowdex.build(folder, index)
@@ -176,9 +176,9 @@ def test_misuse_says_what_to_do(index: str, tmp_path: pathlib.Path, folder: path
 
 
 def test_errors_survive_pickling() -> None:
-    error = rowdex.StaleError("it changed", file="a.parquet", row_group=3, hint="build it again")
+    error = rowdex.errors.StaleError("it changed", file="a.parquet", row_group=3, hint="build it again")
     copied = pickle.loads(pickle.dumps(error))
-    assert type(copied) is rowdex.StaleError and str(copied) == "it changed"
+    assert type(copied) is rowdex.errors.StaleError and str(copied) == "it changed"
     assert (copied.file, copied.row_group, copied.column, copied.hint) == ("a.parquet", 3, None, "build it again")
 
 

@@ -99,7 +99,7 @@ def test_a_digest_is_noted_in_the_index_and_taken_over_by_an_update(tmp_path: pa
     digest = rowdex.rows_digest(index, note=True, progress=lambda *rows: said.append(rows))
     assert digest == rowdex.noted_digest(index) == hexadecimal(row_digests.of_table(table.slice(0, 500)))
     assert rowdex.noted_digest(opened) == digest, "it is told as it is noted now"
-    with pytest.raises(rowdex.NotFoundError, match=r"none\.rdx"):
+    with pytest.raises(rowdex.errors.NotFoundError, match=r"none\.rdx"):
         rowdex.noted_digest(tmp_path / "none.rdx")
     assert said[-1] == (500, 500, 0)
     before = rowdex.Index(index).fingerprint
@@ -130,10 +130,10 @@ def test_an_order_is_proven_and_a_row_that_breaks_it_is_named(folder: pathlib.Pa
 
 def test_what_cannot_be_compared_is_refused(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     other = written([pa.table({"z": [1]})], tmp_path / "data")
-    with pytest.raises(rowdex.ArgumentError, match="no column in common"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="no column in common"):
         rowdex.same_rows(folder / "train.rdx", other)
     other = written([pa.table({"id": ["1"]})], tmp_path / "more")
-    with pytest.raises(rowdex.SchemaError, match="kind int.*string") as refused:
+    with pytest.raises(rowdex.errors.SchemaError, match="kind int.*string") as refused:
         rowdex.same_rows(folder / "train.rdx", other)
     assert refused.value.column == "id"
     part = rowdex.Dataset(folder / "train.rdx", ["label"])

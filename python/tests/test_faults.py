@@ -34,7 +34,7 @@ def damaged(folder: pathlib.Path, tmp_path: pathlib.Path) -> rowdex.Dataset:
 
 def test_rows_of_a_damaged_file_are_substituted_and_reported(damaged: rowdex.Dataset) -> None:
     options: dict[str, Any] = {"batch_size": 50, "seed": 1}
-    with pytest.raises(rowdex.FormatError, match="part-2.parquet"):
+    with pytest.raises(rowdex.errors.FormatError, match="part-2.parquet"):
         list(rowdex.Loader(damaged, output="arrow", **options))
     loaders = [
         rowdex.Loader(damaged, output="arrow", on_fault="substitute", fault_seed=4, threads=threads, **options)
@@ -73,7 +73,7 @@ def test_an_error_comes_at_the_same_step_whatever_the_output(damaged: rowdex.Dat
     for output in outputs:
         loader = rowdex.Loader(damaged, output=output, shuffle=False, batch_size=7, threads=threads)
         served = []
-        with pytest.raises(rowdex.FormatError, match="part-2.parquet"):
+        with pytest.raises(rowdex.errors.FormatError, match="part-2.parquet"):
             for batch in loader:
                 served.append(list(batch["id"]))
         assert served == planned[: len(served)] and loader.steps_left == len(planned) - len(served)
@@ -82,7 +82,7 @@ def test_an_error_comes_at_the_same_step_whatever_the_output(damaged: rowdex.Dat
             0, len(served) - 1
         )
         for _ in range(2):
-            with pytest.raises(rowdex.FormatError, match="part-2.parquet"):
+            with pytest.raises(rowdex.errors.FormatError, match="part-2.parquet"):
                 list(loader)
         if output == "arrow":
             first_bad = len(served)
@@ -192,7 +192,7 @@ def test_an_index_and_data_in_a_store_are_read_as_its_options_say(
     # Without retries, the first fault is an error; with them it costs a request.
     once = rowdex.StoreOptions(retries=0)
     server.faults = 1
-    with pytest.raises(rowdex.IoError, match="503"):
+    with pytest.raises(rowdex.errors.IoError, match="503"):
         rowdex.Index(f"{server.url}/train.rdx", store=once)
     server.faults = 1
     index = rowdex.Index(f"{server.url}/train.rdx", store=eager)
@@ -206,7 +206,7 @@ def test_an_index_and_data_in_a_store_are_read_as_its_options_say(
         assert pa.table(dataset[100:200]).equals(table.slice(100, 100))
         assert server.faults == 0 and dataset.counters.requests >= 2
     server.faults = 1
-    with pytest.raises(rowdex.IoError, match="503"):
+    with pytest.raises(rowdex.errors.IoError, match="503"):
         rowdex.Dataset(tmp_path / "web.rdx", store=once)[0]
     loader = rowdex.Loader(
         rowdex.Dataset(tmp_path / "web.rdx", ["id"], store=eager), batch_size=100, output="numpy", read_concurrency=0

@@ -26,7 +26,7 @@ order = rowdex.order.{numbers}
 for attempt in range(2):
     try:
         pickle.dumps(order)
-    except rowdex.IoError as error:
+    except rowdex.errors.IoError as error:
         assert error.file.startswith(os.environ["TMPDIR"] + "/rowdex-") and error.file in str(error), error
         assert "File too large" in str(error) and "TMPDIR" in error.hint and error.hint in str(error), error
         assert isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EFBIG
@@ -43,7 +43,7 @@ def test_an_index_that_does_not_fit_is_named_and_leaves_nothing(tmp_path: pathli
 data, output = sys.argv[1:]
 try:
     rowdex.build(data, output)
-except rowdex.IoError as error:
+except rowdex.errors.IoError as error:
     assert error.file == output and output in str(error) and "File too large" in str(error), error
 else:
     raise AssertionError("it was written")
@@ -61,7 +61,7 @@ data, output = sys.argv[1:]
 before = pathlib.Path(output).read_bytes()
 try:
     rowdex.build(data, output, overwrite=True)
-except rowdex.IoError as error:
+except rowdex.errors.IoError as error:
     assert error.file == output, error
 assert pathlib.Path(output).read_bytes() == before and os.listdir(os.path.dirname(output)) == ["x.rdx"]
 """

@@ -78,7 +78,7 @@ def test_lengths_are_given_by_a_tokenizer(folder: pathlib.Path) -> None:
     for name in "abc":
         assert index.lengths(name).tolist() == [row * 10 for row in range(ROWS)]
     for wrong in (table.slice(1), pa.concat_tables([table, table.slice(0, 1)])):
-        with pytest.raises(rowdex.ArgumentError, match="row id 999"):
+        with pytest.raises(rowdex.errors.ArgumentError, match="row id 999"):
             index.note_lengths(given={"d": wrong}, progress=False)
 
 
@@ -86,9 +86,9 @@ def test_what_is_no_length_is_refused_by_name(folder: pathlib.Path) -> None:
     path = folder / "train.rdx"
     rowdex.build(folder / "data", path, progress=False)
     index = rowdex.Index(path)
-    with pytest.raises(rowdex.ArgumentError, match="text"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="text"):
         index.note_lengths("text", progress=False)
-    with pytest.raises(rowdex.ArgumentError, match="no lengths"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="no lengths"):
         index.lengths("tokens")
-    with pytest.raises(rowdex.ArgumentError, match="nothing"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="nothing"):
         rowdex.build(folder / "data", folder / "other.rdx", lengths="nothing", progress=False)

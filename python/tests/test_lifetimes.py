@@ -44,7 +44,7 @@ def broken(**options):
         os.utime(folder + "/a.parquet", ns=(was.st_atime_ns, was.st_mtime_ns))
     return rowdex.Loader(rowdex.Dataset(folder + ".rdx"), batch_size=16, output="numpy", **options)
 
-def failed(of, kind=rowdex.TransformError):
+def failed(of, kind=rowdex.errors.TransformError):
     try:
         list(of)
     except kind as error:
@@ -120,10 +120,10 @@ CASES = {
     "loader whose function failed without a thread": "of = loader(map=fails, map_threads=0); failed(of); failed(of); "
     "return [of]",
     "loader whose decoder failed": "of = loader(decode={'name': fails}); failed(of); return [of]",
-    "loader whose rows cannot be read": "of = broken(); failed(of, rowdex.FormatError); "
-    "failed(of, rowdex.FormatError); return [of]",
-    "loader with functions whose rows cannot be read": "of = broken(map=len); failed(of, rowdex.FormatError); "
-    "failed(of, rowdex.FormatError); return [of]",
+    "loader whose rows cannot be read": "of = broken(); failed(of, rowdex.errors.FormatError); "
+    "failed(of, rowdex.errors.FormatError); return [of]",
+    "loader with functions whose rows cannot be read": "of = broken(map=len); failed(of, rowdex.errors.FormatError); "
+    "failed(of, rowdex.errors.FormatError); return [of]",
     "loader with substitutes": "of = loader(on_fault='substitute', decode={'name': len}); first(of); "
     "of.lost_rows; return [of]",
     "loader that was closed": "of = loader(); first(of); of.close(); first(of); return [of]",

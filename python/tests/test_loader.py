@@ -158,7 +158,7 @@ def test_a_sampler_goes_on_from_its_state_with_another_world(dataset: Any) -> No
     assert sorted(served + rest) == list(range(ROWS))
     # The epochs after are whole.
     assert sorted(row for sampler in after for row in sampler) == list(range(ROWS))
-    with pytest.raises(rowdex.StateError):
+    with pytest.raises(rowdex.errors.StateError):
         rowdex.DistributedSampler(dataset, 3, 0, seed=2).load_state_dict(state)
     with pytest.raises(ValueError):
         before[0].load_state_dict({"state": "x"})
@@ -336,7 +336,7 @@ def test_a_closed_loader_goes_on_where_it_was(dataset: Any) -> None:
     assert [next(batches)["id"].tolist() for _ in range(3)] == expected[0][:3]
     state = loader.state_dict()
     loader.close()
-    with pytest.raises(rowdex.ClosedError, match="closed"):
+    with pytest.raises(rowdex.errors.ClosedError, match="closed"):
         next(batches)
     assert loader.state_dict() == state and loader.epoch == 0 and loader.steps_left == 29
     # As ever, the rest of an epoch that was left is dropped.
@@ -358,7 +358,7 @@ def test_a_state_may_be_given_as_the_text_that_it_is(dataset: Any) -> None:
 
 def test_an_error_comes_at_its_step_and_the_loader_says_so_again(dataset: Any) -> None:
     loader = loader_of(dataset, nulls="error")
-    with pytest.raises(rowdex.SchemaError, match="maybe"):
+    with pytest.raises(rowdex.errors.SchemaError, match="maybe"):
         next(iter(loader))
 
 
@@ -371,22 +371,22 @@ def test_a_value_that_cannot_be_converted_is_an_error_of_its_step_and_no_row_is_
     rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx", progress=False)
     loader = loader_of(rowdex.Dataset(tmp_path / "a.rdx"), batch_size=10, shuffle=False, nulls="error", **options)
     served: list[list[int]] = []
-    with pytest.raises(rowdex.SchemaError, match="id"):
+    with pytest.raises(rowdex.errors.SchemaError, match="id"):
         for batch in loader:
             served.append(batch["id"].tolist())
     assert served == [list(range(first, first + 10)) for first in range(0, 650, 10)]
     state = loader.state_dict()
     for _ in range(2):
-        with pytest.raises(rowdex.SchemaError, match="id"):
+        with pytest.raises(rowdex.errors.SchemaError, match="id"):
             list(loader)
         assert loader.state_dict() == state
     loader.set_epoch(1)
     loader.close()
-    with pytest.raises(rowdex.SchemaError, match="id"):
+    with pytest.raises(rowdex.errors.SchemaError, match="id"):
         list(loader)
     assert loader.state_dict() == state
     loader.load_state_dict(state)
-    with pytest.raises(rowdex.SchemaError, match="id"):
+    with pytest.raises(rowdex.errors.SchemaError, match="id"):
         list(loader)
     loader.load_state_dict(loader.sampler.state_after(0, 65))
     assert ids(loader) == [list(range(first, first + 10)) for first in range(660, 1000, 10)]

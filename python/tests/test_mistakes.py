@@ -181,7 +181,7 @@ def test_an_index_never_takes_the_place_of_data(folder: pathlib.Path, tmp_path: 
         lambda: rowdex.build(copy, copy, overwrite=True),
         lambda: rowdex.select(folder / "train.rdx", copy, sample=0.5, overwrite=True),
     ):
-        with pytest.raises(rowdex.ArgumentError, match="would replace a Parquet file"):
+        with pytest.raises(rowdex.errors.ArgumentError, match="would replace a Parquet file"):
             write()
     assert copy.read_bytes() == (folder / "part-0.parquet").read_bytes()
 
@@ -304,7 +304,7 @@ def test_a_set_is_of_as_many_rows_as_there_can_be() -> None:
 def test_lists_of_rows_that_only_this_machine_can_have_are_no_urls(dataset: rowdex.Dataset) -> None:
     for url in ("s3://bucket/rows.csv", "hf://datasets/owner/name/rows.parquet"):
         for call in (lambda: rowdex.order.IdSet.listed(dataset, url), lambda: rowdex.order.Explicit(file=url)):
-            with pytest.raises(rowdex.ArgumentError, match=f"{url}: a list of rows is a local file: copy it") as raised:
+            with pytest.raises(rowdex.errors.ArgumentError, match=f"{url}: a list of rows is a local file: copy it") as raised:
                 call()
             assert raised.value.file == url
 
@@ -384,7 +384,7 @@ def test_hints_name_the_arguments_of_python_and_not_options_of_the_command(
         with pytest.raises(rowdex.Error) as raised:
             again()
         assert "`--" not in str(raised.value) and "`--" not in str(raised.value.hint)
-    with pytest.raises(rowdex.AlreadyExistsError, match="overwrite=True.*update=True"):
+    with pytest.raises(rowdex.errors.AlreadyExistsError, match="overwrite=True.*update=True"):
         rowdex.build(folder, index)
 
 

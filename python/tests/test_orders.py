@@ -43,7 +43,7 @@ def test_a_list_of_rows_is_an_order(dataset: Any, tmp_path: pathlib.Path, kind: 
 
 
 def test_a_list_that_cannot_be_right_is_refused(dataset: Any, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(rowdex.OutOfRangeError, match="1003"):
+    with pytest.raises(rowdex.errors.OutOfRangeError, match="1003"):
         served(dataset, Explicit([0, ROWS]))
     with pytest.raises(ValueError, match="negative"):
         Explicit([-1])
@@ -51,11 +51,11 @@ def test_a_list_that_cannot_be_right_is_refused(dataset: Any, tmp_path: pathlib.
         Explicit(np.array([0.5]))
     with pytest.raises(ValueError, match="either"):
         Explicit()
-    with pytest.raises(rowdex.ArgumentError, match="1"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="1"):
         served(dataset, Explicit([*range(1, ROWS), 1], permutation=True))
     assert served(dataset, Explicit(range(ROWS), permutation=True)) == list(range(ROWS))
     (tmp_path / "order").write_bytes(b"123")
-    with pytest.raises(rowdex.ArgumentError, match="3 bytes"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="3 bytes"):
         served(dataset, Explicit(file=tmp_path / "order"))
     with pytest.raises(TypeError, match="rowdex.order"):
         served(dataset, 7)
@@ -71,7 +71,7 @@ def test_rows_are_drawn_by_weight(dataset: Any) -> None:
     assert served(dataset, Weighted(weights), epoch=1) != served(dataset, Weighted(weights))
     with pytest.raises(ValueError, match="3 weights for 1003 rows"):
         served(dataset, Weighted([1, 2, 3]))
-    with pytest.raises(rowdex.ArgumentError):
+    with pytest.raises(rowdex.errors.ArgumentError):
         dataset.weights("maybe")
 
 
@@ -89,7 +89,7 @@ def test_classes_come_as_often_as_they_should(dataset: Any) -> None:
     )
     with pytest.raises(ValueError, match="'7'.*0, 1"):
         Balanced(labels, proportions={"7": 1})
-    with pytest.raises(rowdex.SchemaError, match="x"):
+    with pytest.raises(rowdex.errors.SchemaError, match="x"):
         dataset.labels("x")
 
 
@@ -99,9 +99,9 @@ def test_sets_are_sets(dataset: Any, tmp_path: pathlib.Path) -> None:
     assert 3 in some and np.int64(7) in some and 4 not in some and -1 not in some
     assert list(~some) == [0, 1, 2, 4, 5, 6, 8, 9]
     assert list(~some & IdSet.ranges(10, [(5, 9), (0, 2)])) == [0, 1, 5, 6, 8]
-    with pytest.raises(rowdex.OutOfRangeError):
+    with pytest.raises(rowdex.errors.OutOfRangeError):
         IdSet(7, [7])
-    with pytest.raises(rowdex.ArgumentError, match="out of 10"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="out of 10"):
         some & IdSet(11, [])
     (tmp_path / "skip.txt").write_text("17\n20..22  # a range\npart-2.parquet:3\n")
     skipped = IdSet.listed(dataset, tmp_path / "skip.txt")
@@ -152,7 +152,7 @@ def test_a_contiguous_partition_deals_pieces(dataset: Any) -> None:
         for rank in range(3)
     ]
     assert pieces == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    with pytest.raises(rowdex.ArgumentError, match="contiguous"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="contiguous"):
         served(range(10), "sequential", partition="pieces")
     options: dict[str, Any] = {"batch_size": 40, "seed": 5, "order": "blocks(2)", "partition": "contiguous"}
     for rank in range(2):
@@ -194,7 +194,7 @@ def test_a_mixed_dataset_is_several(index: str) -> None:
     for wrong in (lambda: mixed.index, lambda: mixed.prefetch([1]), lambda: rowdex.MixedDataset([mixed])):
         with pytest.raises(TypeError):
             wrong()
-    with pytest.raises(rowdex.SchemaError, match="columns"):
+    with pytest.raises(rowdex.errors.SchemaError, match="columns"):
         rowdex.MixedDataset([one, one.select(["id"])])
     with pytest.raises(ValueError, match="2 datasets"):
         served(mixed, Mixed([1, 2, 3]))
@@ -249,12 +249,12 @@ def test_long_lists_travel_in_a_file_that_goes_with_them(
     del order
     gc.collect()
     assert not os.path.exists(path)
-    with pytest.raises(rowdex.NotFoundError):
+    with pytest.raises(rowdex.errors.NotFoundError):
         served(range(1000), pickle.loads(second))
     # What another process made is gone with that process.
     done = run_python("import rowdex, pickle; print(pickle.dumps(rowdex.order.Weighted([1.0] * 999)).hex())")
     assert done.returncode == 0, done.stderr
-    with pytest.raises(rowdex.NotFoundError):
+    with pytest.raises(rowdex.errors.NotFoundError):
         served(range(999), pickle.loads(bytes.fromhex(done.stdout)))
     assert set(glob.glob(pattern)) <= before
 
@@ -296,7 +296,7 @@ def test_the_launcher_says_which_rank_this_is(monkeypatch: pytest.MonkeyPatch) -
     assert rowdex.Launch.from_env() == (2, 4, 0, None, "Slurm")
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(rowdex.ArgumentError, match="RANK.*SLURM_PROCID"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="RANK.*SLURM_PROCID"):
         rowdex.Launch.from_env()
 
 

@@ -137,16 +137,16 @@ def test_what_packs_are_not_served_with_is_refused_by_name(dataset: rowdex.Datas
     pack = rowdex.Pack("tokens", capacity=32)
     with pytest.raises(ValueError, match="tokens='tokens' without pack"):
         rowdex.Loader(dataset, batch_size=2, tokens="tokens")
-    with pytest.raises(rowdex.ArgumentError, match="other lengths"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="other lengths"):
         len(rowdex.Loader(dataset, batch_size=2, pack=pack, on_fault="substitute"))
     for added in ({"row_ids": "labels"}, {"pads": "lengths"}):
         with pytest.raises(ValueError, match=f"called '{next(iter(added.values()))}'"):
             rowdex.Loader(dataset, batch_size=2, pack=pack, output="numpy", **added)
     without = rowdex.Dataset(index, columns=["source"])
-    with pytest.raises(rowdex.ArgumentError, match="no tokens"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="no tokens"):
         len(rowdex.Loader(without, batch_size=2, pack=pack))
     batch = next(iter(rowdex.Loader(dataset, batch_size=2, output="arrow")))
-    with pytest.raises(rowdex.ArgumentError, match="whole rows"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="whole rows"):
         batch.sequences()
 
 

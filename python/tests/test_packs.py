@@ -35,7 +35,7 @@ def lengths_of(dataset: rowdex.Dataset) -> list[int]:
 Piece = tuple[int, int, int]
 
 
-def packs_of(batch: rowdex.SampledBatch) -> list[list[Piece]]:
+def packs_of(batch: rowdex.reports.SampledBatch) -> list[list[Piece]]:
     assert batch.offsets is not None and batch.lengths is not None and batch.packs is not None
     pieces = list(zip(batch.row_ids, batch.offsets, batch.lengths))
     ends = [0, *batch.packs]
@@ -136,7 +136,7 @@ def test_a_mixture_needs_the_lengths_of_all_its_parts(dataset: rowdex.Dataset, t
         mixed = rowdex.MixedDataset([dataset, rowdex.Dataset(tmp_path / "b.rdx")])
         return rowdex.DistributedSampler(mixed, 2, 0, batch_size=1, pack=rowdex.Pack("tokens", 90))
 
-    with pytest.raises(rowdex.ArgumentError, match=r"tokens"):
+    with pytest.raises(rowdex.errors.ArgumentError, match=r"tokens"):
         sampler()
     rowdex.Index(tmp_path / "b.rdx").note_lengths("tokens", progress=False)
     mixed = sampler()
@@ -167,7 +167,7 @@ def test_plans_are_kept_for_other_processes(
     plans = tmp_path / "plans"
     monkeypatch.setenv("ROWDEX_PLAN_FOLDER", str(plans))
 
-    def batches() -> list[rowdex.SampledBatch]:
+    def batches() -> list[rowdex.reports.SampledBatch]:
         sampler = rowdex.DistributedSampler(dataset, 2, 0, batch_size=2, pack=rowdex.Pack("tokens", 64))
         return list(sampler.batches())
 
@@ -216,5 +216,5 @@ def test_packs_are_refused_where_rows_are_served(dataset: rowdex.Dataset) -> Non
     with pytest.raises(ValueError, match="even"):
         rowdex.DistributedSampler(dataset, 2, 0, batch_size=1, tail="even")
     state = rowdex.DistributedSampler(dataset, 1, 0, batch_size=1).state_dict()
-    with pytest.raises(rowdex.StateError, match="packs"):
+    with pytest.raises(rowdex.errors.StateError, match="packs"):
         rowdex.DistributedSampler(dataset, 1, 0, batch_size=1, pack=pack).load_state_dict(state)

@@ -114,9 +114,9 @@ def test_views_are_combined_and_say_what_they_are_of(index: str, tmp_path: pathl
     for wrong in (0, -0.1, 1.5, float("nan")):
         with pytest.raises(ValueError, match="sample"):
             rowdex.select(index, view, sample=wrong)
-    with pytest.raises(rowdex.AlreadyExistsError):
+    with pytest.raises(rowdex.errors.AlreadyExistsError):
         rowdex.select(index, view, sample=0.5)
-    with pytest.raises(rowdex.ArgumentError, match="no rows are chosen"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="no rows are chosen"):
         rowdex.select(index, view, overwrite=True)
 
 
@@ -170,7 +170,7 @@ def test_columns_are_served_by_other_names_and_views_keep_them(tmp_path: pathlib
     (tmp_path / "data").mkdir()
     pq.write_table(old, tmp_path / "data/a.parquet")
     pq.write_table(pa.table({"id": [2, 3], "text": ["c", None]}), tmp_path / "data/b.parquet")
-    with pytest.raises(rowdex.SchemaError, match="content"):
+    with pytest.raises(rowdex.errors.SchemaError, match="content"):
         rowdex.build(tmp_path / "data", tmp_path / "i.rdx")
     report = rowdex.build(tmp_path / "data", tmp_path / "i.rdx", rename={"content": "text"})
     assert report.differences == (
@@ -183,7 +183,7 @@ def test_columns_are_served_by_other_names_and_views_keep_them(tmp_path: pathlib
         with rowdex.Dataset(tmp_path / name) as dataset:
             table = pa.record_batch(dataset.take(range(len(dataset))))
             assert table.column("text").to_pylist() == texts and table.schema.names == ["text", "id"]
-    with pytest.raises(rowdex.ArgumentError, match="no file has the column"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="no file has the column"):
         rowdex.build(tmp_path / "data", tmp_path / "no.rdx", rename={"contents": "text"}, schema_mode="union")
     with pytest.raises(TypeError, match="rename is 3"):
         rowdex.build(tmp_path / "data", tmp_path / "no.rdx", rename={"content": 3})  # type: ignore[dict-item]
@@ -217,7 +217,7 @@ def test_a_view_is_brought_up_to_date_with_its_base(tmp_path: pathlib.Path) -> N
 
     assert rowdex.select(rowdex.Index(base), anew, update=True).kept_files == 2
     rowdex.select(base, anew, rows=IdSet(900, [1, 2]), overwrite=True)
-    with pytest.raises(rowdex.ArgumentError, match="not recorded"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="not recorded"):
         rowdex.select(None, anew, update=True)
     with pytest.raises(ValueError, match="takes the choices from the view, and where is given"):
         rowdex.select(base, view, update=True, where="id > 3")
@@ -227,7 +227,7 @@ def test_a_view_is_brought_up_to_date_with_its_base(tmp_path: pathlib.Path) -> N
         rowdex.select(None, view)
     with pytest.raises(ValueError, match="name a side"):
         rowdex.select(base, view, split_by="id")
-    with pytest.raises(rowdex.ArgumentError, match="not recorded which index"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="not recorded which index"):
         rowdex.select(None, base, update=True)
 
 
@@ -250,7 +250,7 @@ def test_a_view_has_one_side_of_a_split(index: str, tmp_path: pathlib.Path) -> N
         sides.append(ids_of(tmp_path / f"{side}.rdx"))
         assert sides[-1] == list(IdSet.split(ROWS, side, fraction=0.3, seed=5))
     assert sorted(sides[0] + sides[1]) == list(range(ROWS))
-    with pytest.raises(rowdex.ArgumentError, match="test"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="test"):
         rowdex.select(index, tmp_path / "x.rdx", split="test")  # type: ignore[arg-type]
 
 
@@ -274,13 +274,13 @@ def test_weights_of_a_list_are_those_of_the_rows_of_a_view(index: str, tmp_path:
     with rowdex.Dataset(view) as dataset:
         sampler = rowdex.DistributedSampler(dataset, batch_size=8, order=Weighted(opened.weights(path, "w")))
         assert len(list(sampler)) == len(dataset)
-    with pytest.raises(rowdex.ArgumentError, match="row id 0 is not listed"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="row id 0 is not listed"):
         rowdex.Index(index).weights(path, "w")
-    with pytest.raises(rowdex.ArgumentError, match="of use are file, row_in_file, w"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="of use are file, row_in_file, w"):
         opened.weights(table, "v")
-    with pytest.raises(rowdex.ArgumentError, match="list.parquet.*no such column"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="list.parquet.*no such column"):
         opened.weights(path, "v")
-    with pytest.raises(rowdex.ArgumentError, match="listed twice"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="listed twice"):
         opened.weights(pa.concat_tables([table, table]), "w")
 
 
@@ -307,11 +307,11 @@ def test_rows_are_counted_by_condition_and_by_class(tmp_path: pathlib.Path) -> N
         assert all(type(value) is type(expected[0]["values"]) for value in values)
     assert rowdex.count(index, where="number = 3", by="text") == {"b": 1, None: 1}
     assert rowdex.count(index, where="number = 4", by="text") == {}
-    with pytest.raises(rowdex.SchemaError, match="real"):
+    with pytest.raises(rowdex.errors.SchemaError, match="real"):
         rowdex.count(index, by="real")
-    with pytest.raises(rowdex.ArgumentError, match='did you mean "text"'):
+    with pytest.raises(rowdex.errors.ArgumentError, match='did you mean "text"'):
         rowdex.count(index, by="texts")
-    with pytest.raises(rowdex.ArgumentError, match='did you mean "text"'):
+    with pytest.raises(rowdex.errors.ArgumentError, match='did you mean "text"'):
         rowdex.count(index, where="texts = 'b'")
     with pytest.raises(rowdex.Error, match="nowhere"):
         rowdex.count(index, by="text", root=tmp_path / "nowhere")

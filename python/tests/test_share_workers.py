@@ -296,7 +296,7 @@ def test_workers_go_on_without_one_that_failed(tmp_path: pathlib.Path, kind: str
             found.append(next(steps)["id"].tolist())
         except StopIteration:
             break
-        except rowdex.SchemaError as error:
+        except rowdex.errors.SchemaError as error:
             errors += 1
             assert "null" in str(error)
     # Row 5 is in step 2, of worker 0: after it come the steps of the other one alone.

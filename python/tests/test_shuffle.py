@@ -137,7 +137,7 @@ def test_steps_in_tasks_write_the_files_of_one_call(folder: pathlib.Path, tmp_pa
     whole = rowdex.shuffle(folder / "train.rdx", tmp_path / "whole", seed=5, files=3)
     assert whole.index_path == str(tmp_path / "whole/index.rdx")
     common: dict[str, Any] = {"seed": 5, "files": 3, "spill": tmp_path}
-    with pytest.raises(rowdex.NotFoundError, match="spill"):
+    with pytest.raises(rowdex.errors.NotFoundError, match="spill"):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", step="write", **common)
     for task in (2, 0, 1):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", step="spill", task=task, tasks=3, **common)
@@ -163,7 +163,7 @@ def test_a_shuffle_of_a_store_into_a_store_writes_the_files_of_a_local_one(
         assert report.rows_digest == rowdex.rows_digest(large / "train.rdx")
         assert data_files(bucket.folder / "out") == data_files(tmp_path / "local")
         assert not list((tmp_path / "spill").iterdir())
-        with pytest.raises(rowdex.AlreadyExistsError, match=f"{bucket.url}/out"):
+        with pytest.raises(rowdex.errors.AlreadyExistsError, match=f"{bucket.url}/out"):
             rowdex.shuffle(tmp_path / "train.rdx", f"{bucket.url}/out", **options)
         with rowdex.Dataset(report.index_path, store=bucket.options) as dataset:
             first = global_model.positions(70_001, 5)[:9]
@@ -243,21 +243,21 @@ def test_ctrl_c_ends_it_at_once_and_it_goes_on_in_the_same_process(large: pathli
 def test_what_is_in_the_way_is_refused_and_nothing_is_lost(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=1)
     before = data_files(tmp_path / "out")
-    with pytest.raises(rowdex.AlreadyExistsError, match="overwrite=True"):
+    with pytest.raises(rowdex.errors.AlreadyExistsError, match="overwrite=True"):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=1)
     with pytest.raises(ValueError, match="choose one of them"):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=1, resume=True, overwrite=True)
     no: Any = "no"
     with pytest.raises(TypeError, match="dictionary='no': use True, False"):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "other", seed=1, dictionary=no)
-    with pytest.raises(rowdex.StateError):
+    with pytest.raises(rowdex.errors.StateError):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=2, resume=True)
-    with pytest.raises(rowdex.ArgumentError, match="file of the input"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="file of the input"):
         rowdex.shuffle(folder / "train.rdx", folder, seed=2)
     link = tmp_path / "link"
     link.symlink_to(folder)
     for source, output in ((folder, folder / "out"), (link, folder / "out"), (folder, link / "out")):
-        with pytest.raises(rowdex.ArgumentError, match="within the input"):
+        with pytest.raises(rowdex.errors.ArgumentError, match="within the input"):
             rowdex.shuffle(source, output, seed=2)
     assert data_files(tmp_path / "out") == before
     assert rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=2, overwrite=True).kept_files == 0

@@ -120,7 +120,7 @@ def test_a_damaged_state_is_refused_and_one_of_version_1_is_not(index: str) -> N
     for at, character in enumerate(state):
         if character.isdigit():
             damaged = state[:at] + str((int(character) + 1) % 10) + state[at + 1 :]
-            with pytest.raises(rowdex.ArgumentError):
+            with pytest.raises(rowdex.errors.ArgumentError):
                 sampler.load_state_dict({"state": damaged})
     first = ":".join(["rowdex-state-v1", *state.split(":")[1:4]])
     sampler.load_state_dict({"state": first})

@@ -26,7 +26,7 @@ def test_stats_are_a_flat_dict_of_numbers_whose_keys_are_attributes(dataset: Any
         assert loader.stats.served_batches == step + 1
         assert loader.stats.served_rows == min(100 * (step + 1), ROWS)
     stats = loader.stats
-    assert set(stats) == set(rowdex.LoaderStats.__annotations__)
+    assert set(stats) == set(rowdex.reports.LoaderStats.__annotations__)
     assert all(type(value) in (int, float) for value in stats.values())
     assert json.loads(json.dumps(stats)) == dict(stats)
     assert all(getattr(stats, name) == value for name, value in stats.items())

@@ -160,7 +160,7 @@ for round in range(24):
     loader = Loader(dataset, batch_size=16, seed=5, output=output, threads=round % 3, memory=30_000)
     served = []
     def iterate():
-        with contextlib.suppress(rowdex.ClosedError):
+        with contextlib.suppress(rowdex.errors.ClosedError):
             for batch in loader:
                 served.append(list(batch["id"]))
     def close():
@@ -205,7 +205,7 @@ loader = Loader(dataset, batch_size=16, output="arrow", threads=2)
 def wait():
     try:
         next(iter(loader))
-    except rowdex.ClosedError:
+    except rowdex.errors.ClosedError:
         return
     raise AssertionError("there is nothing to serve")
 thread = threading.Thread(target=wait)

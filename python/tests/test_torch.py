@@ -427,7 +427,7 @@ def test_steps_that_go_to_any_worker_are_refused_where_workers_share_a_reader(in
 def test_errors_of_workers_are_of_their_own_kind(index: str) -> None:
     dataset = rowdex.torch.Dataset(index, ["maybe"])
     loader = DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, 10), num_workers=1)
-    with pytest.raises(rowdex.SchemaError, match="nulls='mask'"):
+    with pytest.raises(rowdex.errors.SchemaError, match="nulls='mask'"):
         next(iter(loader))
     filled = rowdex.torch.Dataset(index, ["maybe"], nulls="mask")
     batch = next(iter(DataLoader(filled, batch_size=4)))["maybe"]
@@ -582,7 +582,7 @@ def test_the_epoch_of_a_loader_is_that_of_its_sampler(index: str) -> None:
     # Of two iterations that were begun, the one that is read goes on, and the other one is at an end.
     first, second = iter(told), iter(told)
     assert next(first)["id"].tolist() == whole[4][0]
-    with pytest.raises(rowdex.ClosedError):
+    with pytest.raises(rowdex.errors.ClosedError):
         next(second)
     other = loader()
     other.load_state_dict(epochs_state(loader(), 2, 3))
@@ -627,7 +627,7 @@ def test_a_batch_that_cannot_be_converted_is_not_over(tmp_path: pathlib.Path) ->
     rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx", progress=False)
     batches = rowdex.torch.IterableDataset(rowdex.torch.Dataset(tmp_path / "a.rdx"), 10, shuffle=False)
     served = []
-    with pytest.raises(rowdex.SchemaError, match="id"):
+    with pytest.raises(rowdex.errors.SchemaError, match="id"):
         for batch in DataLoader(batches, batch_size=None):
             served.append(batch["id"].tolist())
     # The step of the null is not one of those that torchdata goes on after.

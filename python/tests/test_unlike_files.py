@@ -130,7 +130,7 @@ with rowdex.Dataset(sys.argv[1]) as dataset:
     for rows in ([5], range(5, 200, 3), range(len(dataset))):
         try:
             dataset.take(rows)
-        except rowdex.TooLargeError as error:
+        except rowdex.errors.TooLargeError as error:
             assert "parquet" in str(error), error
         else:
             assert len(rows) < len(dataset)

@@ -53,7 +53,7 @@ def test_every_corpus_file_that_both_read_has_the_values_of_pyarrow(name: str, t
         rowdex.build(CORPUS / name, tmp_path / "a.rdx")
         dataset = rowdex.Dataset(tmp_path / "a.rdx")
         batch = dataset[:]
-    except (rowdex.FormatError, rowdex.SchemaError) as error:
+    except (rowdex.errors.FormatError, rowdex.errors.SchemaError) as error:
         pytest.skip(f"rowdex refuses it: {str(error)[:80]}")
     found = pa.table(batch)
     assert found.column_names == expected.column_names and len(found) == len(expected)
@@ -227,7 +227,7 @@ def test_joined_dictionaries_have_the_values_of_their_parts(strings: str, tmp_pa
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "null"])
 def test_nulls_are_an_error_unless_filled_or_masked(kind: str, tmp_path: pathlib.Path) -> None:
     batch = served(pa.table({"c": TYPES[kind]}), tmp_path)
-    with pytest.raises(rowdex.SchemaError, match="column 'c'.*null") as error:
+    with pytest.raises(rowdex.errors.SchemaError, match="column 'c'.*null") as error:
         batch.to_numpy()
     assert error.value.column == "c"
     masked = batch.to_numpy(nulls="mask")["c"]

@@ -274,8 +274,8 @@ def test_a_view_and_an_epoch_have_the_rows_of_the_condition(tmp_path: pathlib.Pa
     kept = IdSet.where(dataset, "id >= 100 and id % 2 = 0")
     assert list(kept) == list(range(100, 500, 2))
     assert list(IdSet.where(dataset.index, "id < 110", of=kept)) == [100, 102, 104, 106, 108]
-    with pytest.raises(rowdex.ArgumentError, match='did you mean "Text"'):
+    with pytest.raises(rowdex.errors.ArgumentError, match='did you mean "Text"'):
         IdSet.where(dataset, "txt = 'a'")
-    with pytest.raises(rowdex.ArgumentError, match="did you mean"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="did you mean"):
         rowdex.select(tmp_path / "train.rdx", tmp_path / "other.rdx", where="txt = 'a'")
     assert not (tmp_path / "other.rdx").exists()

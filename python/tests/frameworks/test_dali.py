@@ -152,7 +152,7 @@ def test_columns_become_arrays_and_what_dali_does_not_take_is_refused(index: str
         rowdex_dali.Samples(dataset, 8)(batch_info(0, 0))
     with pytest.raises(ValueError, match="give this source the pipeline's"):
         rowdex_dali.Samples(dataset, 8)(sample_info(0, 1, 0, 16))
-    with pytest.raises(rowdex.SchemaError, match="maybe"):
+    with pytest.raises(rowdex.errors.SchemaError, match="maybe"):
         rowdex_dali.Batches(rowdex.Dataset(index, columns=["maybe"]), 8)(batch_info(0, 0))
 
 

@@ -51,7 +51,7 @@ def test_the_rows_that_polars_chose_are_those_of_the_view(
     assert ids_of(view) == WANTED
     # The numbers that Polars counts over all files are not taken for numbers within a file.
     counted = kept.rename({"row_in_file": "row_index"})
-    with pytest.raises(rowdex.ArgumentError, match="row_in_file"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="row_in_file"):
         rowdex.select(index, view, rows=counted, overwrite=True)
 
 

@@ -109,7 +109,7 @@ def test_each_version_of_a_delta_table_is_served(delta: Any, tmp_path: pathlib.P
         run("delta", tmp_path / "table", tmp_path / "i.rdx", version)
         kept = set(range((100, 150, 150)[version])) - (set(range(20, 30)) if version == 2 else set())
         assert served(tmp_path / "i.rdx") == sorted(kept)
-    with pytest.raises(rowdex.ArgumentError, match="examples/with_delta.py"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="examples/with_delta.py"):
         rowdex.build(tmp_path / "table", tmp_path / "no.rdx")
 
 
@@ -148,7 +148,7 @@ def test_a_snapshot_of_an_iceberg_table_is_served(tmp_path: pathlib.Path) -> Non
     assert served(tmp_path / "i.rdx") == sorted(set(range(150)) - set(range(20, 30)))
     run("iceberg", "test", "some.table", tmp_path / "i.rdx", first, **known)
     assert served(tmp_path / "i.rdx") == list(range(100))
-    with pytest.raises(rowdex.ArgumentError, match="examples/with_iceberg.py"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="examples/with_iceberg.py"):
         rowdex.build(tmp_path / "warehouse", tmp_path / "no.rdx")
 
 

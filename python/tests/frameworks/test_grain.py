@@ -95,7 +95,7 @@ def test_a_state_goes_on_exactly_and_with_another_number_of_ranks(rows: Any, ser
     both = ids(one)
     assert len(both) == len(rest)
     assert all(batch[::2] == mine for batch, mine in zip(both[:-1], rest[:-1]))
-    with pytest.raises(rowdex.StateError):
+    with pytest.raises(rowdex.errors.StateError):
         rowdex_grain.IterDataset(rows, 64, seed=4).__iter__().set_state(state)
 
 

@@ -122,9 +122,9 @@ def test_lists_are_padded_and_what_is_no_number_is_refused_with_what_to_do(index
     dataset = rowdex.Dataset(index, columns=["id", "tokens"])
     batch = next(iter(rowdex_jax.Loader(dataset, batch_size=8, shuffle=False, pad={"tokens": 4})))
     assert batch["tokens"].tolist() == [[*range(i % 4), 0, 0, 0, 0][:4] for i in range(8)]
-    with pytest.raises(rowdex.SchemaError, match="lists of different lengths: give pad, or leave it out"):
+    with pytest.raises(rowdex.errors.SchemaError, match="lists of different lengths: give pad, or leave it out"):
         next(iter(rowdex_jax.Loader(dataset, batch_size=8)))
-    with pytest.raises(rowdex.SchemaError, match="'name' has no numbers: leave it out"):
+    with pytest.raises(rowdex.errors.SchemaError, match="'name' has no numbers: leave it out"):
         next(iter(rowdex_jax.Loader(rowdex.Dataset(index, columns=["name"]), batch_size=8)))
     with pytest.raises(ValueError, match="use 'fill', 'drop' or 'short'"):
         rowdex_jax.Loader(dataset, batch_size=8, last="pad")  # type: ignore[arg-type]
@@ -133,15 +133,15 @@ def test_lists_are_padded_and_what_is_no_number_is_refused_with_what_to_do(index
             rowdex_jax.Loader(dataset, batch_size=8, pad=pad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="pad: there is no column 'token'"):
         rowdex_jax.Loader(dataset, batch_size=8, pad={"token": 4})
-    with pytest.raises(rowdex.SchemaError, match="pad: column 'id' has no lists"):
+    with pytest.raises(rowdex.errors.SchemaError, match="pad: column 'id' has no lists"):
         next(iter(rowdex_jax.Loader(dataset.select(["id"]), batch_size=8, pad={"id": 4})))
-    with pytest.raises(rowdex.SchemaError, match="'tokens' has values and a mask: use nulls='fill'"):
+    with pytest.raises(rowdex.errors.SchemaError, match="'tokens' has values and a mask: use nulls='fill'"):
         next(iter(rowdex_jax.Loader(dataset.select(["tokens"]), batch_size=8, nulls="mask", pad={"tokens": 4})))
     with pytest.raises(ValueError, match="called 'row'"):
         rowdex_jax.Loader(dataset, batch_size=8, row_ids="row", valid="row")
     four: Any = np.int64(4)
     masked = rowdex_jax.Loader(dataset, batch_size=8, nulls="mask", pad={"tokens": four})
-    with pytest.raises(rowdex.SchemaError, match="'id' has values and a mask: use nulls='fill'"):
+    with pytest.raises(rowdex.errors.SchemaError, match="'id' has values and a mask: use nulls='fill'"):
         next(iter(masked))
 
 
@@ -186,7 +186,7 @@ def test_integers_that_jax_has_no_room_for_are_refused_and_never_cut(tmp_path: p
             wanted = (columns | {"u": [0, 2**32 - 1]})[name]
             assert next(iter(loader))[name].tolist() == wanted
         else:
-            with pytest.raises(rowdex.SchemaError, match=f"'{name}': JAX has no room for .* jax_enable_x64"):
+            with pytest.raises(rowdex.errors.SchemaError, match=f"'{name}': JAX has no room for .* jax_enable_x64"):
                 next(iter(loader))
             # The same batch, once it was said where to go on.
             loader.load_state_dict(loader.state_dict())

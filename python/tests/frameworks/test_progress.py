@@ -107,7 +107,7 @@ def test_a_function_is_told_and_what_it_raises_is_raised(folder: pathlib.Path, t
         dataset.verify(progress=refuse)
     with pytest.raises(TypeError, match="progress='yes': use True, False, None or a function"):
         dataset.verify(progress="yes")  # type: ignore[arg-type]
-    with pytest.raises(rowdex.AlreadyExistsError):
+    with pytest.raises(rowdex.errors.AlreadyExistsError):
         rowdex.build(folder, index, progress=lambda *_: None)
 
 

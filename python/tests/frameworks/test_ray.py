@@ -110,7 +110,7 @@ def test_rows_that_a_query_picked_are_trained_on(dataset: Any, tmp_path: pathlib
     again = rowdex_ray.Datasource(dataset, rows=kept, row_ids="row_id")
     tables = [table for task in again.get_read_tasks(3) for table in task()]
     assert pa.concat_tables(tables)["id"].to_pylist() == list(kept)
-    with pytest.raises(rowdex.ArgumentError, match="there is no column 'row_id' among id"):
+    with pytest.raises(rowdex.errors.ArgumentError, match="there is no column 'row_id' among id"):
         rowdex_ray.rows(found.select_columns(["id"]), dataset)
 
 
@@ -131,10 +131,10 @@ def test_an_index_built_by_tasks_has_the_very_bytes_of_a_local_one(
         assert (tmp_path / "ray.rdx").read_bytes() == (tmp_path / "local.rdx").read_bytes()
     (data / "part=3" / "rows.parquet").write_bytes(b"PAR1 and then nothing")
     for _ in range(5):  # the other task is at another point of its work each time
-        with pytest.raises(rowdex.FormatError, match="rows.parquet"):
+        with pytest.raises(rowdex.errors.FormatError, match="rows.parquet"):
             rowdex_ray.build(data, tmp_path / "ray.rdx", tasks=2, overwrite=True)
     assert (tmp_path / "ray.rdx").read_bytes() == (tmp_path / "local.rdx").read_bytes()
-    with pytest.raises(rowdex.AlreadyExistsError):
+    with pytest.raises(rowdex.errors.AlreadyExistsError):
         rowdex_ray.build(unequal, tmp_path / "ray.rdx", tasks=1)
 
 
@@ -268,7 +268,7 @@ def test_a_shuffle_by_tasks_writes_the_very_files_of_a_local_one(unequal: pathli
     # What is there is gone on with.
     again = rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, spill=spill, **options)
     assert (again.kept_files, again.bytes_written) == (5, 0)
-    with pytest.raises(rowdex.StateError):
+    with pytest.raises(rowdex.errors.StateError):
         rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", nodes=1, num_cpus=1, seed=6)
     with pytest.raises(TypeError, match="nodes= divides the work"):
         rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "x", tasks=2)

@@ -45,7 +45,7 @@ def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
     shuffle, notes = rowdex.shuffle, tmp_path / "notes"
     notes.mkdir()
 
-    def noted(*arguments: Any, **options: Any) -> rowdex.ShuffleReport:
+    def noted(*arguments: Any, **options: Any) -> rowdex.reports.ShuffleReport:
         node = ray.get_runtime_context().get_node_id()
         (notes / f"{options['step']} {options.get('task')} {node}").touch()
         # A node has room for one task: while each waits for the other one, no node can run both.
@@ -53,7 +53,7 @@ def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
         while options["step"] != "index" and len(list(notes.glob(f"{options['step']} *"))) < 2:
             assert time.monotonic() < end, "the tasks of a step do not run at the same time"
             time.sleep(0.01)
-        report: rowdex.ShuffleReport = shuffle(*arguments, **options)
+        report: rowdex.reports.ShuffleReport = shuffle(*arguments, **options)
         return report
 
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}

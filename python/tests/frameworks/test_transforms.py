@@ -150,7 +150,7 @@ def test_close_ends_an_iteration_and_the_loader_goes_on_after_the_last_batch(dat
         try:
             for batch in loader:
                 handed.append(ids(batch))
-        except rowdex.ClosedError as error:
+        except rowdex.errors.ClosedError as error:
             errors.append(error)
 
     thread = threading.Thread(target=train)
@@ -174,7 +174,7 @@ def test_a_second_iteration_ends_the_first(dataset: Any) -> None:
     next(first)
     second = iter(loader)
     assert len(list(second)) == 32
-    with pytest.raises(rowdex.ClosedError):
+    with pytest.raises(rowdex.errors.ClosedError):
         for _ in range(10):
             next(first)
 
@@ -216,7 +216,7 @@ def test_a_forked_child_goes_on_with_an_iteration_of_its_own(dataset: Any) -> No
             try:
                 next(batches)
                 found = "went on"
-            except rowdex.ClosedError:
+            except rowdex.errors.ClosedError:
                 found = str(len(list(loader)))
             os.write(write, found.encode())
         finally:
@@ -240,15 +240,15 @@ def test_an_error_of_the_data_comes_at_its_step_and_again_until_a_state_is_loade
     dataset = rowdex.Dataset(tmp_path / "a.rdx", staleness="off")
     loader = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, map_threads=3)
     handed = []
-    with pytest.raises(rowdex.FormatError, match="row group 5"):
+    with pytest.raises(rowdex.errors.FormatError, match="row group 5"):
         for batch in loader:
             handed += ids(batch)
     assert handed == list(range(500))
     state = loader.state_dict()
-    with pytest.raises(rowdex.FormatError, match="row group 5"):
+    with pytest.raises(rowdex.errors.FormatError, match="row group 5"):
         next(iter(loader))
     loader.load_state_dict(state)
-    with pytest.raises(rowdex.FormatError, match="row group 5"):
+    with pytest.raises(rowdex.errors.FormatError, match="row group 5"):
         list(loader)
     substituting = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, map_threads=3, on_fault="substitute")
     assert len([row for batch in substituting for row in ids(batch)]) == 1000
@@ -264,7 +264,7 @@ def test_a_value_that_cannot_be_decoded_is_an_error_that_names_row_file_and_row_
     loader = loader_of(dataset, decode={"name": refuse}, map_threads=2)
     expected = next(step for step, batch in enumerate(loader_of(dataset)) if 437 in ids(batch))
     handed = 0
-    with pytest.raises(rowdex.TransformError) as caught:
+    with pytest.raises(rowdex.errors.TransformError) as caught:
         for _ in loader:
             handed += 1
     error = caught.value
@@ -275,18 +275,18 @@ def test_a_value_that_cannot_be_decoded_is_an_error_that_names_row_file_and_row_
     mixed = rowdex.MixedDataset([dataset, dataset])
     loader = loader_of(mixed, shuffle=False, decode={"name": refuse})
     loader.load_state_dict(loader._sampler.state_after(0, 40))
-    with pytest.raises(rowdex.TransformError) as caught:
+    with pytest.raises(rowdex.errors.TransformError) as caught:
         list(loader)
     assert caught.value.row_ids == [ROWS + 437] and caught.value.file == "part-1.parquet"
 
 
 def test_a_function_of_batches_that_fails_is_an_error_that_names_the_rows(dataset: Any) -> None:
     loader = loader_of(dataset, shuffle=False, map=[lambda batch: batch, lambda batch: batch["nothing"]])
-    with pytest.raises(rowdex.TransformError, match="epoch 0, step 0, row ids 0, 1, 2, 3, 4, 5, 6, 7, …: KeyError") as caught:
+    with pytest.raises(rowdex.errors.TransformError, match="epoch 0, step 0, row ids 0, 1, 2, 3, 4, 5, 6, 7, …: KeyError") as caught:
         list(loader)
     assert caught.value.hint and "__cause__" in caught.value.hint and isinstance(caught.value.__cause__, KeyError)
     stopping = loader_of(dataset, map=lambda batch: next(iter([])))
-    with pytest.raises(rowdex.TransformError, match="StopIteration"):
+    with pytest.raises(rowdex.errors.TransformError, match="StopIteration"):
         list(stopping)
 
 
@@ -314,10 +314,10 @@ def test_decoded_values_become_arrays_lists_and_ragged_lists(dataset: Any) -> No
     batch = next(iter(loader_of(dataset, shuffle=False, decode=decode, collate=collate)))
     assert isinstance(batch["vector"], list) and batch["label"].tolist() == [i % 5 + 1 for i in range(32)]
     shapes = loader_of(dataset, decode={"id": lambda i: np.zeros((i % 2 + 1, 2))})
-    with pytest.raises(rowdex.TransformError, match=r"arrays of shapes \(1, 2\) and \(2, 2\).*collate=\{'id': list\}"):
+    with pytest.raises(rowdex.errors.TransformError, match=r"arrays of shapes \(1, 2\) and \(2, 2\).*collate=\{'id': list\}"):
         list(shapes)
     masked = loader_of(dataset, decode={"id": lambda i: np.ma.array([i, 0], mask=[False, True])})
-    with pytest.raises(rowdex.TransformError, match="masked arrays"):
+    with pytest.raises(rowdex.errors.TransformError, match="masked arrays"):
         list(masked)
     lists = {"id": lambda i: [1.0, i] if i % 2 else 1.0, "label": lambda _: np.zeros(0, np.float32)}
     batch = next(iter(loader_of(dataset, shuffle=False, decode=lists)))
@@ -371,7 +371,7 @@ def test_decoded_lists_of_lists_make_an_array_or_an_error_that_says_what_to_writ
 
     assert decoded(lambda value: [[value, 1]] * 3).shape == (32, 3, 2)
     for function in (lambda value: [[1] * value, [2]], lambda value: [[1, 2]] * value):
-        with pytest.raises(rowdex.TransformError, match="'label' was decoded to .*, which are no batch.*collate"):
+        with pytest.raises(rowdex.errors.TransformError, match="'label' was decoded to .*, which are no batch.*collate"):
             decoded(function)
         assert len(decoded(function, collate={"label": list})) == 32
 
@@ -410,7 +410,7 @@ def test_lists_are_padded_as_torch_pads_them(dataset: Any, output: str) -> None:
     cut = first(pad={"tokens": rowdex.transforms.Pad(2, cut=True)})
     assert plain(cut["tokens"]) == pad_sequence(lists, batch_first=True)[:, :2].tolist()
     assert type(batch["tokens"]) is type(batch["id"])
-    with pytest.raises(rowdex.TransformError, match="column 'tokens': a list of 3 items is longer than 2"):
+    with pytest.raises(rowdex.errors.TransformError, match="column 'tokens': a list of 3 items is longer than 2"):
         first(pad=2)
     # Text is no list of numbers.
     texts = first(pad="longest", strings="offsets")
@@ -431,7 +431,7 @@ def test_lists_with_nulls_are_padded_and_what_cannot_be_padded_is_an_error(tmp_p
         assert batch["tokens"].values.tolist() == [[1, 2, fill], [fill] * 3, [fill] * 3, [3, 4, 5]]
         assert batch["tokens"].valid.tolist() == [True, False, True, True]
     assert batch["there"].tolist() == [[True, True, False], [False] * 3, [False] * 3, [True] * 3]
-    with pytest.raises(rowdex.TransformError, match="column 'words': only lists of numbers.*name columns"):
+    with pytest.raises(rowdex.errors.TransformError, match="column 'words': only lists of numbers.*name columns"):
         list(loader_of(dataset, pad="longest"))
 
 
@@ -583,7 +583,7 @@ def test_images_become_one_array_when_they_are_scaled(hub: Any) -> None:
     means = [image.mean(axis=(1, 2)) for image in batch["image"]]
     assert np.abs(np.array(means) - [image.mean(axis=(0, 1)) for image in pixels[:32]]).max() < 8
     assert next(iter(loader_of(dataset, decode={"image": grey})))["image"].shape == (32, 24, 20, 1)
-    with pytest.raises(rowdex.TransformError, match=r"arrays of shapes .*Image\(size=…\)"):
+    with pytest.raises(rowdex.errors.TransformError, match=r"arrays of shapes .*Image\(size=…\)"):
         list(loader_of(dataset, decode={"image": rowdex.transforms.Image()}))
 
 
@@ -599,7 +599,7 @@ def test_an_image_that_is_none_is_an_error_that_names_its_row(hub: Any, tmp_path
         dataset = rowdex.Dataset(tmp_path / f"{number}.rdx")
         decode = {"image": rowdex.transforms.Image(decoder="pillow")}
         place = f"{number}.parquet, row group 0, row 0, column 'image'"
-        with pytest.raises(rowdex.TransformError, match=f"{place}.*{told}"):
+        with pytest.raises(rowdex.errors.TransformError, match=f"{place}.*{told}"):
             list(loader_of(dataset, decode=decode))
         with pytest.raises(ValueError, match="no feature metadata"):
             rowdex.transforms.hub(dataset)
@@ -662,7 +662,7 @@ def test_a_row_that_cannot_be_decoded_is_replaced_by_the_same_one_whoever_serves
     order = [row for batch in shuffled for row in batch["row"].tolist()]
     assert served_with(dataset, decode) == [alone[row] for row in order]
     assert served_with(dataset, decode, shuffle=False, fault_seed=5) != alone
-    with pytest.raises(rowdex.TransformError, match="decode failed for row id 0 .*refused row 0"):
+    with pytest.raises(rowdex.errors.TransformError, match="decode failed for row id 0 .*refused row 0"):
         served_with(dataset, decode, shuffle=False, on_fault="fail")
 
 
@@ -722,7 +722,7 @@ def test_a_row_is_replaced_in_all_of_its_columns(dataset: Any) -> None:
                 assert bool(batch["maybe"].valid[place]) == (table[row]["maybe"] is not None)
                 assert not found["pad"][place]
         assert [lost.row_id for lost in loader.lost_rows] == [0, 40, 63]
-        assert isinstance(loader.lost_rows[1].error, rowdex.TransformError) and loader.stats.substituted >= 3
+        assert isinstance(loader.lost_rows[1].error, rowdex.errors.TransformError) and loader.stats.substituted >= 3
         assert loader.lost_rows[1].error.row_ids == [40] and loader.lost_rows[1].error.file == "part-0.parquet"
     first = next(iter(loader_of(
         dataset, shuffle=False, decode={"name": refusing("row 3")}, on_fault="substitute", substituted="other"
@@ -734,7 +734,7 @@ def test_where_nothing_can_be_decoded_there_is_an_error(dataset: Any) -> None:
     def refuse(_: str) -> None:
         raise ValueError("never")
 
-    with pytest.raises(rowdex.TransformError, match="row id 0, .*never"):
+    with pytest.raises(rowdex.errors.TransformError, match="row id 0, .*never"):
         served_with(dataset, refuse, shuffle=False)
 
 
