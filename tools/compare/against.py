@@ -93,7 +93,7 @@ def main() -> None:
             # Each has an index of its own, since those of a newer one may tell more.
             indexes = {program: pathlib.Path(folder, program.name).with_suffix(".rdx") for program in (other, own)}
             for program, index in indexes.items():
-                build = [program, "build", given.data / name, "--output", index, "--quiet"]
+                build = [program, "build", given.data / name, "--output", index]
                 subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
             for share in given.shares.split(","):
                 before: list[Turn] = []
