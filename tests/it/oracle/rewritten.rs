@@ -53,7 +53,7 @@ fn compare(oracle: &Oracle, what: &str, files: &[PathBuf], least: usize) {
     for (number, file) in files.iter().enumerate() {
         let case = folder.path().join(format!("{number:04}-{}", file.file_stem().unwrap().to_str().unwrap()));
         // The places of listed rows take a quarter of it at most.
-        let memory = if number % 2 == 0 { 512 << 10 } else { 64 << 20 };
+        let memory = if number % 2 == 0 { 1 << 20 } else { 64 << 20 };
         match rewrite(file, &case, memory) {
             Some(()) => rewritten += 1,
             None => fs::remove_dir_all(&case).unwrap(),
