@@ -99,7 +99,7 @@ class Batches(_Source):
         nulls: Nulls = "error", **sampling: Any,
     ) -> None:  # fmt: skip
         super().__init__(dataset, batch_size, nulls, sampling)
-        self._reading = {"memory": memory, "threads": threads}
+        self._reading: dict[str, Any] = {"memory": memory, "threads": threads}
         self._reader = PerProcess(_Reader)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -62,7 +62,11 @@ class IterDataset(grain.IterDataset[Any]):
         super().__init__()
         if epochs is not None and epochs < 1:
             raise ValueError(f"epochs={epochs}: use 1 or more")
-        self._make = lambda: Loader(_checked(dataset), batch_size=batch_size, output="numpy", **options)
+
+        def make() -> Loader:
+            return Loader(_checked(dataset), batch_size=batch_size, output="numpy", **options)
+
+        self._make = make
         self._epochs = epochs
         self._name = f"{_identity(dataset)}, {self._make().spec}, epochs={epochs}"
 

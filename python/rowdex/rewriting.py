@@ -216,7 +216,7 @@ def _opened(
 def _built(source: Any, folder: str, output: str, store: StoreOptions | None) -> str:
     """An index of these files in the folder."""
     path = os.path.join(folder, "source.rdx")
-    inputs = [source] if isinstance(source, (str, bytes, os.PathLike)) else list(source)
+    inputs: list[Any] = [source] if isinstance(source, (str, bytes, os.PathLike)) else list(source)
     for given in inputs:
         if is_remote(given):
             is_within = f"{output.rstrip('/')}/".startswith(f"{os.fsdecode(given).rstrip('/')}/")
