@@ -200,8 +200,8 @@ typedef struct rowdex_loader rowdex_loader;
 // it.
 typedef struct rowdex_order rowdex_order;
 
-// Serves rows in the order in which they were prefetched, and any others as the dataset does. One thread at a time, and a second
-// one gets an error; but rowdex_prefetched_close may be called at any time.
+// Serves rows in the order in which they were prefetched, and any others as the dataset does. One thread at a time,
+// and a second one gets an error; but rowdex_prefetched_close may be called at any time.
 typedef struct rowdex_prefetched rowdex_prefetched;
 
 // The samples and batches of one rank, epoch after epoch.

@@ -34,7 +34,7 @@ class PrefetchedStats(NamedTuple):
 
 
 class Prefetched:
-    """Serves rows in the order in which they were prefetched, from memory, and any others as :meth:`Dataset.take` does: from
+    """Serves rows in the order in which they were prefetched, and any others as :meth:`Dataset.take` does: from
     :meth:`Dataset.prefetch`.
 
     A call for exactly the rows that come next, any number of them, is served from memory, and any other call as

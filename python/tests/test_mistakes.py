@@ -304,7 +304,8 @@ def test_a_set_is_of_as_many_rows_as_there_can_be() -> None:
 def test_lists_of_rows_that_only_this_machine_can_have_are_no_urls(dataset: rowdex.Dataset) -> None:
     for url in ("s3://bucket/rows.csv", "hf://datasets/owner/name/rows.parquet"):
         for call in (lambda: rowdex.order.IdSet.listed(dataset, url), lambda: rowdex.order.Explicit(file=url)):
-            with pytest.raises(rowdex.errors.ArgumentError, match=f"{url}: a list of rows is a local file: copy it") as raised:
+            told = f"{url}: a list of rows is a local file: copy it"
+            with pytest.raises(rowdex.errors.ArgumentError, match=told) as raised:
                 call()
             assert raised.value.file == url
 

@@ -9,8 +9,8 @@ use super::handle::{self, Exclusive, Versioned, out_param, require};
 use super::option::{Count, bytes, count};
 use crate::loader::{Control, LoaderStats, Prefetched};
 
-/// Serves rows in the order in which they were prefetched, and any others as the dataset does. One thread at a time, and a second
-/// one gets an error; but rowdex_prefetched_close may be called at any time.
+/// Serves rows in the order in which they were prefetched, and any others as the dataset does. One thread at a time,
+/// and a second one gets an error; but rowdex_prefetched_close may be called at any time.
 #[derive(Debug)]
 pub struct rowdex_prefetched(Exclusive<Prefetched>, Control);
 

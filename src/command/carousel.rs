@@ -31,8 +31,8 @@ pub(crate) struct CarouselArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     read_concurrency: Option<u16>,
 
-    /// With --pack: the column that has the tokens, or the path of a field of a struct, `doc.tokens`, and after it those
-    /// with an item for each token, `tokens,weights` [default: the one whose items were counted for the lengths].
+    /// With --pack: the column that has the tokens, or the path of a field of a struct, `doc.tokens`, and after it
+    /// those with an item for each token, `tokens,weights` [default: the one whose items were counted for the lengths].
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', requires = "pack")]
     tokens: Vec<String>,
 

@@ -108,11 +108,11 @@ pub struct PrefetchedStats {
     pub loader: LoaderStats,
 }
 
-/// Serves rows in the order in which they were prefetched, from the carousel; and any other rows as [`Dataset::take`] does.
+/// Serves rows in the order in which they were prefetched, and any others as [`Dataset::take`] does.
 ///
-/// A call for exactly the next prefetched rows, any number of them, *follows* and is served from the carousel. Any other
-/// call is served as by [`Dataset::take`], one way being as correct as the other, and the same rows still come next.
-/// Whoever leaves prefetched rows out calls [`clear`](Self::clear) and prefetches what comes now.
+/// A call for exactly the next prefetched rows, any number of them, *follows* and is served from the carousel. Any
+/// other call is served as by [`Dataset::take`], one way being as correct as the other, and the same rows still come
+/// next. Whoever leaves prefetched rows out calls [`clear`](Self::clear) and prefetches what comes now.
 ///
 /// Prefetch early: fewer rows than the horizon (see the [module](super)) mean more decodes than need be.
 ///

@@ -50,7 +50,7 @@ pub(crate) struct Schedule {
 /// Bytes in memory, and of what.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Rows on the carousel, row groups that stay decoded, batches that wait, where long values lie, and what is shared.
+    /// Rows on the carousel, row groups that stay decoded, batches that wait, where long values lie, what is shared.
     held: u64,
     /// Dictionaries that units share.
     shared: u64,

@@ -1,5 +1,5 @@
-/* A sampler of one's own, in C: it draws later rows more often, and rowdex serves them, as it prefetches them, one batch
- * at a time, or as an order. */
+/* A sampler of one's own, in C: it draws later rows more often, and rowdex serves them, as it prefetches them, one
+ * batch at a time, or as an order. */
 #include "check.h"
 
 enum { SAMPLES = 20000, BATCH = 500 };

@@ -21,6 +21,7 @@ mod pieces;
 mod placing;
 mod sequences;
 mod shifted;
+mod spots;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -47,8 +48,9 @@ pub use packed::{Layout, Packed, Packer};
 pub use picker::{Picked, Picker, Way};
 pub use picks::BatchRow;
 pub use pieces::{Cutting, PIECES};
-pub use sequences::{Between, NO_LABEL, PackLayout, PackTokens, Room, Sequences, Sequencing, Then};
+pub use sequences::{Between, PackLayout, PackTokens, Room, Sequences, Sequencing};
 pub use shifted::TokenItems;
+pub use spots::{NO_LABEL, Then};
 pub use tokens::{Cutter, Numbers, Part, TokenColumn, Tokens, items_of, token_columns};
 pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 

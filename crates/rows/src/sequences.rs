@@ -9,10 +9,8 @@ use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 
 use super::shifted::{self, TokenItems};
+use super::spots::{NO_LABEL, Spot, Spots, Then, broken, too_wide};
 use rowdex_base::error::{Error, ErrorKind, Result};
-
-/// The label of tokens that nothing is to be predicted after, as PyTorch's `cross_entropy` has it.
-pub const NO_LABEL: i64 = -100;
 
 /// How the arrays of packs are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,17 +74,6 @@ pub struct Between {
     pub begins: bool,
     /// What follows.
     pub then: Then,
-}
-
-/// What comes behind a piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
-    /// The row ends.
-    End,
-    /// The row goes on in another piece, with this token.
-    Token(i64),
-    /// The row has more tokens, which are not served.
-    Nothing,
 }
 
 /// The tokens of packs, one after the other, and what they lie between.
@@ -283,58 +270,6 @@ impl Sequencing {
     }
 }
 
-/// Where everything goes.
-#[derive(Debug, Default)]
-pub(super) struct Spots {
-    pub(super) pieces: Vec<Spot>,
-    ends: Vec<i32>,
-    lengths: Vec<i32>,
-    packs: Vec<i32>,
-    /// Where packs are filled up, and how many places.
-    fills: Vec<(usize, usize)>,
-    pub(super) places: usize,
-}
-
-/// Where a piece goes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Spot {
-    /// Where its tokens begin among all tokens, and how many there are.
-    pub(super) source: usize,
-    pub(super) tokens: usize,
-    /// Its first place, and how many it has.
-    pub(super) at: usize,
-    places: usize,
-    segment: i32,
-    pub(super) bos: bool,
-    pub(super) eos: bool,
-    pub(super) then: Then,
-}
-
-impl Spot {
-    /// Places with a token.
-    fn length(&self) -> usize {
-        self.tokens + usize::from(self.bos) + usize::from(self.eos)
-    }
-
-    /// The place of its last token, without one that was added behind it.
-    pub(super) fn last(&self) -> Option<usize> {
-        Some(self.at + (self.tokens + usize::from(self.bos)).checked_sub(1)?)
-    }
-
-    /// Whether its tokens may stay where they are, if those of all pieces may.
-    fn is_as_is(&self) -> bool {
-        self.source == self.at && self.places == self.tokens
-    }
-
-    /// What follows its last own token.
-    fn label_behind(&self, eos: Option<i64>) -> Option<i64> {
-        match self.then {
-            Then::Token(token) => Some(token),
-            _ => eos.filter(|_| self.eos),
-        }
-    }
-}
-
 fn native<T: ArrowPrimitiveType>(token: i64) -> Result<T::Native> {
     let size = usize::try_from(token.unsigned_abs()).ok().and_then(T::Native::from_usize);
     let found = if token < 0 { size.and_then(|size| size.neg_checked().ok()) } else { size };
@@ -350,14 +285,6 @@ fn short(places: usize) -> Result<i32> {
 
 fn too_large() -> Error {
     Error::new(ErrorKind::TooLarge, "a batch of 2^31 tokens or more").with_hint("use fewer packs a batch")
-}
-
-pub(super) fn too_wide() -> Error {
-    Error::new(ErrorKind::Schema, "labels of 2^63 or more").with_hint("use tokens of 63 bits")
-}
-
-pub(super) fn broken() -> Error {
-    Error::new(ErrorKind::Internal, "packs whose pieces are not those of their tokens")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 
 use super::nested::copy;
 use super::picks::Spans;
-use super::sequences::{NO_LABEL, Spots, Then, broken, too_wide};
+use super::spots::{NO_LABEL, Spots, Then, broken, too_wide};
 use super::tokens::{LABELS, MASKS, last};
 use super::{record_batch, uncopied};
 use rowdex_base::error::Result;

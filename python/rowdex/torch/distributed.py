@@ -7,5 +7,9 @@ import torch.utils.data
 from .. import sampler as _sampler
 
 
-class DistributedSampler(_sampler.DistributedSampler, torch.utils.data.DistributedSampler):  # type: ignore[override,type-arg]
-    """What :class:`rowdex.DistributedSampler` makes where PyTorch is imported: frameworks keep a sampler of this kind."""
+# What PyTorch has as attributes is read-only here.
+class DistributedSampler(  # type: ignore[override]
+    _sampler.DistributedSampler,
+    torch.utils.data.DistributedSampler,  # type: ignore[type-arg]
+):
+    """What :class:`rowdex.DistributedSampler` is where PyTorch is imported: frameworks keep a sampler of this kind."""

@@ -114,7 +114,12 @@ def test_each_version_of_a_delta_table_is_served(delta: Any, tmp_path: pathlib.P
 
 
 # As the protocol of Delta Lake writes the rows 0, 5, 6 and 99: a bitmap of 40 bytes in Z85.
-VECTOR = {"storageType": "i", "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000935c8Xg000f51]@ck", "sizeInBytes": 40, "cardinality": 4}
+VECTOR = {
+    "storageType": "i",
+    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000935c8Xg000f51]@ck",
+    "sizeInBytes": 40,
+    "cardinality": 4,
+}
 
 
 def test_deletion_vectors_of_a_delta_table_are_honoured(delta: Any, tmp_path: pathlib.Path) -> None:

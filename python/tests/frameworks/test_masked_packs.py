@@ -205,7 +205,8 @@ def test_labels_of_another_length_are_an_error_at_their_row(tmp_path: pathlib.Pa
     pq.write_table(table, tmp_path / "rows/rows.parquet", row_group_size=20)
     rowdex.build(tmp_path / "rows", tmp_path / "train.rdx", lengths=["input_ids"], progress=False)
     loader = rowdex.Loader(rowdex.Dataset(tmp_path / "train.rdx"), batch_size=2, pack=packing())
-    with pytest.raises(rowdex.errors.SchemaError, match="row 50 has .* tokens in input_ids, and .* items in labels") as error:
+    told = "row 50 has .* tokens in input_ids, and .* items in labels"
+    with pytest.raises(rowdex.errors.SchemaError, match=told) as error:
         list(loader)
     assert "rows.parquet" in str(error.value) and "row group 2" in str(error.value)
 

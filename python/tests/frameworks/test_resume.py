@@ -39,7 +39,9 @@ EXACT: dict[str, str] = {}
 COUNTED = "Lightning goes on after 13 batches of epoch [01], and the rows after"
 NO_PLACE = dict.fromkeys(RUNS, f"{COUNTED} 0: a DataLoader has no place .* call (sampler|dataset).load_(run_)?state")
 OTHER_STEPS = dict.fromkeys(OTHERS, f"{COUNTED} .* Use rowdex.lightning.DataModule")
-OTHER_STATE = dict.fromkeys([*OTHERS, "regrouped", "spread"], "the state is of 2 ranks with 128 rows per step each, and now")
+OTHER_STATE = dict.fromkeys(
+    [*OTHERS, "regrouped", "spread"], "the state is of 2 ranks with 128 rows per step each, and now"
+)
 OTHER_ROWS = dict.fromkeys(OTHERS, "as many rows per step of all ranks together as before")
 BARE = dict.fromkeys(RUNS, "train with class T.rowdex.transformers.TrainerMixin, Trainer")
 

@@ -282,7 +282,8 @@ def test_a_value_that_cannot_be_decoded_is_an_error_that_names_row_file_and_row_
 
 def test_a_function_of_batches_that_fails_is_an_error_that_names_the_rows(dataset: Any) -> None:
     loader = loader_of(dataset, shuffle=False, map=[lambda batch: batch, lambda batch: batch["nothing"]])
-    with pytest.raises(rowdex.errors.TransformError, match="epoch 0, step 0, row ids 0, 1, 2, 3, 4, 5, 6, 7, …: KeyError") as caught:
+    told = "epoch 0, step 0, row ids 0, 1, 2, 3, 4, 5, 6, 7, …: KeyError"
+    with pytest.raises(rowdex.errors.TransformError, match=told) as caught:
         list(loader)
     assert caught.value.hint and "__cause__" in caught.value.hint and isinstance(caught.value.__cause__, KeyError)
     stopping = loader_of(dataset, map=lambda batch: next(iter([])))
@@ -314,7 +315,8 @@ def test_decoded_values_become_arrays_lists_and_ragged_lists(dataset: Any) -> No
     batch = next(iter(loader_of(dataset, shuffle=False, decode=decode, collate=collate)))
     assert isinstance(batch["vector"], list) and batch["label"].tolist() == [i % 5 + 1 for i in range(32)]
     shapes = loader_of(dataset, decode={"id": lambda i: np.zeros((i % 2 + 1, 2))})
-    with pytest.raises(rowdex.errors.TransformError, match=r"arrays of shapes \(1, 2\) and \(2, 2\).*collate=\{'id': list\}"):
+    told = r"arrays of shapes \(1, 2\) and \(2, 2\).*collate=\{'id': list\}"
+    with pytest.raises(rowdex.errors.TransformError, match=told):
         list(shapes)
     masked = loader_of(dataset, decode={"id": lambda i: np.ma.array([i, 0], mask=[False, True])})
     with pytest.raises(rowdex.errors.TransformError, match="masked arrays"):
@@ -371,7 +373,8 @@ def test_decoded_lists_of_lists_make_an_array_or_an_error_that_says_what_to_writ
 
     assert decoded(lambda value: [[value, 1]] * 3).shape == (32, 3, 2)
     for function in (lambda value: [[1] * value, [2]], lambda value: [[1, 2]] * value):
-        with pytest.raises(rowdex.errors.TransformError, match="'label' was decoded to .*, which are no batch.*collate"):
+        told = "'label' was decoded to .*, which are no batch.*collate"
+        with pytest.raises(rowdex.errors.TransformError, match=told):
             decoded(function)
         assert len(decoded(function, collate={"label": list})) == 32
 

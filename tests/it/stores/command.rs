@@ -81,7 +81,7 @@ fn rows_of_a_store_are_shuffled_to_the_files_of_a_local_run_and_no_secret_is_wri
         };
         succeeds("build data -o local.rdx");
         succeeds(&format!("build {url}/data/ -o {url}/train.rdx", url = store.url));
-        let options = "--seed 5 --files 3 --memory 256KiB --on-fault skip";
+        let options = "--seed 5 --files 3 --memory 256KiB";
         succeeds(&format!("shuffle local.rdx -o local {options}"));
         succeeds(&format!("shuffle {}/train.rdx -o whole {options} --verify", store.url));
         succeeds(&format!("shuffle {}/train.rdx -o steps --spill . {options} --step spill", store.url));

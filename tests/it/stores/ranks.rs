@@ -267,7 +267,8 @@ fn a_rank_that_is_killed_or_stopped_keeps_no_row_from_the_other() {
             let report = ranks[1].finish();
             let what = format!("{signal} {pause}: {report:?}");
             assert!(report.rows >= ROWS / 2, "{what}");
-            assert!(report.requests <= ROW_GROUPS && report.bytes <= place.bytes, "{what}");
+            // What was read ahead, and was an entry by then, is fetched in vain.
+            assert!(report.requests <= 2 * ROW_GROUPS && report.bytes <= 2 * place.bytes, "{what}");
             // Nobody waits for a lock of a process that is gone.
             assert!(report.timeouts <= if signal == "-KILL" { 0 } else { ROW_GROUPS }, "{what}");
         }

@@ -20,7 +20,7 @@ use super::server::{Azurite, BUCKET, S3, Store, environment};
 use super::{ROWS, write, write_data};
 
 /// Four files of 6 MB that no codec makes smaller: `parts` of them make two uploads of several parts.
-const LARGE: &str = "--seed 5 --files 2 --memory 4MiB --on-fault skip --compression none --threads 2";
+const LARGE: &str = "--seed 5 --files 2 --memory 4MiB --compression none --threads 2";
 
 fn write_large(folder: &Path) {
     let mut state = 7_u64;
