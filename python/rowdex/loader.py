@@ -11,11 +11,8 @@ from typing import Any, Literal
 from . import native
 from .batch import Batch
 from .dataset import Dataset
-from .frameworks import counted as _counted
-from .frameworks import running as _running
-from .loading import arguments as _arguments
-from .loading import sequences as _sequences
-from .loading import share as _share
+from .frameworks import counted as _counted, running as _running
+from .loading import arguments as _arguments, sequences as _sequences, share as _share
 from .loading.convert import Added, Convert, Output
 from .loading.functions import RowErrors, Transforms, kept
 from .loading.plain import Plain

@@ -75,10 +75,10 @@ class MixedDataset(Dataset):
         """The same datasets with these columns alone."""
         return MixedDataset(part.select(columns) for part in self._parts)
 
-    def plan(self, rows: Any, **options: Any) -> Any:
-        """Not there: plan for each of the datasets."""
+    def prefetch(self, rows: Any, **options: Any) -> Any:
+        """Not there: prefetch from each of the datasets."""
         raise TypeError(
-            "a mixed dataset cannot plan: plan for each of its datasets, or use a Loader with "
+            "a mixed dataset cannot prefetch: prefetch from each of its datasets, or use a Loader with "
             "order=rowdex.order.Explicit(ids)"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
-import importlib
+import functools
 import inspect
 import itertools
 import os
@@ -36,6 +36,12 @@ from .spec import (
 
 Tail = Literal["wrap", "drop", "uneven", "error", "even"]
 _GOES_ON = "sampler.load_state_dict(sampler.state_after({}, {}))"
+
+
+@functools.cache
+def _one_of(theirs: type) -> type:
+    """The class of samplers that are of PyTorch's class, too."""
+    return type("DistributedSampler", (DistributedSampler, theirs), {"__doc__": DistributedSampler.__doc__})
 
 
 class SampledBatch(NamedTuple):
@@ -90,9 +96,13 @@ class DistributedSampler:
 
     def __new__(cls, *_: Any, **__: Any) -> DistributedSampler:
         """Where PyTorch is imported, a sampler is one of PyTorch's, too: others are replaced or sharded again."""
-        if cls is DistributedSampler and "torch.utils.data" in sys.modules:
-            cls = importlib.import_module("rowdex.torch.distributed").DistributedSampler
-        return object.__new__(cls)
+        theirs = getattr(sys.modules.get("torch.utils.data"), "DistributedSampler", None)
+        return object.__new__(cls if cls is not DistributedSampler or theirs is None else _one_of(theirs))
+
+    def __reduce__(self) -> Any:
+        # Whether PyTorch is imported where it is unpickled says of which class it is there.
+        made = DistributedSampler if type(self).__qualname__ == DistributedSampler.__qualname__ else type(self)
+        return made.__new__, (made,), self.__getstate__()
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ def refused(_: Any) -> str:
 
 
 def planned(of: rowdex.Dataset) -> list[Any]:
-    with of.prefetch(range(0, 900, 7), portion=32) as rows:
+    with of.prefetch(range(0, 900, 7)) as rows:
         return [rows.take(range(0, 224, 7)).to_pydict()["id"], rows.stats.prefetched]
 
 
