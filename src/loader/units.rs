@@ -267,7 +267,7 @@ impl Units {
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let Some(dictionaries) = &self.dictionaries else { return self.read_unit(unit, slots, prefetch, sink) };
-        self.read_unit(unit, slots, prefetch, &mut Shared { sharing: dictionaries.of_unit(unit), sink })
+        self.read_unit(unit, slots, prefetch, &mut SharingSink { sharing: dictionaries.of_unit(unit), sink })
     }
 
     fn read_unit(&self, unit: u32, slots: Slots<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
@@ -337,12 +337,12 @@ impl Units {
 }
 
 /// A sink of rows whose dictionaries are shared.
-struct Shared<'a> {
+struct SharingSink<'a> {
     sharing: Sharing<'a>,
     sink: &'a mut dyn RowSink,
 }
 
-impl RowSink for Shared<'_> {
+impl RowSink for SharingSink<'_> {
     fn chunk_rows(&self) -> usize {
         self.sink.chunk_rows()
     }
