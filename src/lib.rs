@@ -108,7 +108,7 @@
 //!
 //! For random rows of a dataset that is larger than the cache, use a [`Loader`]. It knows beforehand which rows will
 //! be needed; the cache does not, and decodes row groups again and again. Where another program decides which rows are
-//! needed, [`Dataset::plan`] takes its row ids in advance and serves them as a loader would.
+//! needed, [`Dataset::prefetch`] takes its row ids in advance and serves them as a loader would.
 //!
 //! # Orders
 //!
