@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures the table of docs/performance.md, and writes it and that of README.md.
+"""Measures the table of docs/performance.md, and writes it.
 
-    tools/compare/performance.py --measure DATA    measures the sets of DATA; writes docs/performance.json and tables
-    tools/compare/performance.py --write           writes the tables from docs/performance.json
-    tools/compare/performance.py --check           fails if the tables are others
+    tools/compare/performance.py --measure DATA    measures the sets of DATA; writes docs/performance.json and the table
+    tools/compare/performance.py --write           writes the table from docs/performance.json
+    tools/compare/performance.py --check           fails if the table is another one
 
 DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files; those of tools/compare/shapes.py are made there
 if they are missing. The Python package is to be installed from a wheel (tools/wheel.sh), and pyarrow and numpy.
@@ -34,7 +34,7 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs/performance.json"
-SETS = {"tab": "10 narrow columns", "tok": "512 tokens a row", "img": "images of 8 to 40 KB"}
+SETS = ["tab", "tok", "img"]
 SHAPES = [*SETS, "wide", "ragged", "parallel", "small", "mixed", "text", "hub_images"]
 SHARES = ["10", "25", "100"]
 BATCH, THREADS, TURNS = 256, 2, int(os.environ.get("TURNS", 5))
@@ -241,29 +241,6 @@ def full(figures: dict[str, Any]) -> list[str]:
     return [f"Measured on {figures['date']} ({figures['from']}).", "", *table(head, rows)]
 
 
-def brief(figures: dict[str, Any]) -> list[str]:
-    """The table of README.md."""
-
-    def line(who: str, memory: str, of: Callable[[dict[str, Any]], tuple[float, float]]) -> list[str]:
-        cells = [of(figures["sets"][name]) for name in SETS]
-        share = "({:.2f})".format, lambda ratio: f"({ratio:.5f}".rstrip("0") + ")"
-        return [who, memory, *(f"{short(rate)} {share[ratio < 0.01](ratio)}" for rate, ratio in cells)]
-
-    def loader(share: str) -> list[str]:
-        key = lambda found: (found["memory"][share]["rate"], found["memory"][share]["ratio"])  # noqa: E731
-        return line("**rowdex**", "all data" if share == "100" else f"{share} % of the data", key)
-
-    def cached(found: dict[str, Any]) -> tuple[float, float]:
-        return found["cached row groups"]["rate"], found["cached row groups"]["ratio"]
-
-    rows = [
-        line("`read_row_group` for each row, with a cache", "25 % of the data", cached),
-        *map(loader, SHARES),
-        line("`pyarrow.Table.take`", "all data", lambda found: (found["take"], 1)),
-    ]
-    return table(["", "memory for", *SETS.values()], rows)
-
-
 MARK = "<!-- tools/compare/performance.py --write -->\n"
 
 
@@ -286,10 +263,9 @@ def main() -> None:
         case _:
             sys.exit(__doc__)
     figures = json.loads(FIGURES.read_text())
-    for path, lines in [(ROOT / "docs/performance.md", full(figures)), (ROOT / "README.md", brief(figures))]:
-        there, due = placed(path, MARK, lines)
-        if there == due:
-            continue
+    path = ROOT / "docs/performance.md"
+    there, due = placed(path, MARK, full(figures))
+    if there != due:
         if sys.argv[1] == "--check":
             sys.exit(f"{path.name} has other figures than {FIGURES.name}: run tools/compare/performance.py --write")
         path.write_text(due)

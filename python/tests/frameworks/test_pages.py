@@ -10,10 +10,7 @@ import shlex
 import shutil
 import subprocess
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import rowdex
 
 from ..conftest import REPOSITORY
 from .need import need
@@ -58,33 +55,6 @@ def test_the_programs_of_a_page_run_as_they_are_shown(
         else:
             for line in block.splitlines():
                 run(line)
-
-
-@pytest.mark.skipif(not COMMAND, reason="there is no rowdex command: ROWDEX_COMMAND names it")
-def test_the_commands_of_the_readme_run_as_they_are_shown(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ids = range(20_000)
-    table = {"id": ids, "label": [i % 5 for i in ids], "class": [i % 3 for i in ids]}
-    table |= {"text": ["x" * (i % 400) for i in ids], "lang": ["en" if i % 2 else "de" for i in ids]}
-    rows = pa.table(table | {"tokens": [[i] * (i % 9) for i in ids]})
-    for folder in ("data", "copy"):
-        pathlib.Path(folder).mkdir()
-        pq.write_table(rows, f"{folder}/a.parquet", row_group_size=1000)
-    # What its other programs leave: a list of rows by DuckDB, and a checkpoint.
-    pq.write_table(pa.table({"filename": ["data/a.parquet"] * 9, "file_row_number": range(9)}), "long.parquet")
-    rowdex.build("copy", "copy.rdx")
-    loader = rowdex.Loader(rowdex.Dataset("copy.rdx"), batch_size=2, seed=42, num_replicas=8, rank=0)
-    torch.save({"loader": loader.state_dict()}, "checkpoint.pt")
-    pathlib.Path("copy.rdx").unlink()
-    text = re.sub(r"^duckdb .*?\n(?=rowdex)", "", (REPOSITORY / "README.md").read_text(), flags=re.M | re.S)
-    lines = [line for kind, block in BLOCK.findall(text) if kind == "sh" for line in block.splitlines()]
-    # One waits for the ranks of a job.
-    mine = [line for line in lines if not re.search("://|^rowdex serve", line)]
-    assert mine
-    for line in mine:
-        run(line)
 
 
 NOTEBOOKS = sorted((REPOSITORY / "docs/notebooks").glob("*.py"))

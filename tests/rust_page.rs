@@ -1,5 +1,5 @@
-//! The README's example in Rust is `tests/data/readme.rs`, and it runs. It is a test program of its own, because the
-//! example works in the current folder.
+//! The example of `docs/reference/rust.md` is `tests/data/rust_page.rs`, and it runs. It is a test program of its own,
+//! because the example works in the current folder.
 
 use std::fs;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 
 mod example {
-    include!("data/readme.rs");
+    include!("data/rust_page.rs");
 
     pub(super) fn run() -> rowdex::Result<()> {
         main()
@@ -16,11 +16,11 @@ mod example {
 }
 
 #[test]
-fn the_example_of_the_readme_is_the_one_that_is_tested_and_runs_as_it_is_written() {
+fn the_example_of_the_manual_runs_as_it_is_written() {
     let root = env!("CARGO_MANIFEST_DIR");
-    let readme = fs::read_to_string(format!("{root}/README.md")).unwrap();
-    let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    assert_eq!(shown, fs::read_to_string(format!("{root}/tests/data/readme.rs")).unwrap());
+    let page = fs::read_to_string(format!("{root}/docs/reference/rust.md")).unwrap();
+    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(shown, fs::read_to_string(format!("{root}/tests/data/rust_page.rs")).unwrap());
 
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("data")).unwrap();
