@@ -213,7 +213,6 @@ mod command;
 pub mod dataset;
 pub mod digest;
 pub mod loader;
-mod plans;
 pub mod rewrite;
 pub mod select;
 
@@ -252,8 +251,8 @@ pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
         Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, JoinedLengths,
-        KeptSums, Lengths, MAX_LEN, Measure, Mixed, MixedPart, Order, Overflow, Pack, PackCounts, PackSums, Packed,
-        PackedEpoch, Piece, Ranges, Resized, Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
+        Lengths, MAX_LEN, Measure, Mixed, MixedPart, Order, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch,
+        Piece, Ranges, Resized, Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
     };
     // What the command says of orders, and what it checks of them.
     #[doc(hidden)]
@@ -262,11 +261,10 @@ pub mod order {
 
 /// Which positions are mine. [`rowdex_order::sampler`] says how rows are shared out, and what a state counts.
 pub mod sampler {
-    pub use crate::plans::PlanFolder;
     #[doc(inline)]
     pub use rowdex_order::sampler::{
-        BatchPlan, Batches, DistributedSampler, EpochPlan, PackForecast, PackSpec, Planning, ReplicaLayout, RowIds,
-        Sample, SamplerOptions, Samples, Shard, State, Tail,
+        BatchPlan, Batches, DistributedSampler, EpochPlan, PackForecast, PackSpec, ReplicaLayout, RowIds, Sample,
+        SamplerOptions, Samples, Shard, State, Tail,
     };
     #[doc(hidden)]
     pub use rowdex_order::sampler::{Launch, Launcher, Run};

@@ -19,11 +19,6 @@ ROWS, WORLD, BATCH = 700, 3, 4
 LENGTHS = [row * row % 90 for row in range(ROWS)]
 
 
-@pytest.fixture(autouse=True)
-def no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROWDEX_PLAN_FOLDER", "")
-
-
 @pytest.fixture
 def dataset(tmp_path: pathlib.Path) -> Any:
     table = pa.table({"tokens": [[row] * length for row, length in enumerate(LENGTHS)]})

@@ -13,11 +13,6 @@ from rowdex.order import Explicit, Subset, Weighted
 ROWS = 700
 
 
-@pytest.fixture(autouse=True)
-def no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROWDEX_PLAN_FOLDER", "")
-
-
 @pytest.fixture
 def dataset(tmp_path: pathlib.Path) -> rowdex.Dataset:
     tokens = [[row] * (row * row % 90) for row in range(ROWS)]
@@ -159,21 +154,6 @@ def test_budgets_are_batches_of_whole_rows(dataset: rowdex.Dataset) -> None:
                 assert (len(own) * max(own) if padded else sum(own)) <= 400
                 rows += batch.row_ids
         assert sorted(rows) == [row for row, length in enumerate(lengths) if length > 0]
-
-
-def test_plans_are_kept_for_other_processes(
-    dataset: rowdex.Dataset, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plans = tmp_path / "plans"
-    monkeypatch.setenv("ROWDEX_PLAN_FOLDER", str(plans))
-
-    def batches() -> list[rowdex.reports.SampledBatch]:
-        sampler = rowdex.DistributedSampler(dataset, 2, 0, batch_size=2, pack=rowdex.Pack("tokens", 64))
-        return list(sampler.batches())
-
-    first = batches()
-    assert len(list(plans.iterdir())) == 1
-    assert batches() == first
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, Versioned, out_param, require};
 use super::orders::rowdex_order;
 use super::packs::{pack_spec, rowdex_pack_options, rowdex_pieces};
-use crate::plans::PlanFolder;
 use ::rowdex_order::Partition;
 use ::rowdex_order::sampler::{
     DistributedSampler, EpochPlan, PackSpec, ReplicaLayout, SamplerOptions, Shard, State, Tail,
@@ -95,9 +94,7 @@ pub unsafe extern "C" fn rowdex_sampler_new(
         let options = SamplerOptions { drop_last_batch, rotation, ..SamplerOptions::of(shard, batch_size) };
         let sampler = match pack {
             None => options.sampler(orders)?,
-            Some(pack) => {
-                options.sampler_of_packs(orders, of.lengths(&pack.lengths)?, &pack, &PlanFolder::planning())?
-            }
+            Some(pack) => options.sampler_of_packs(orders, of.lengths(&pack.lengths)?, &pack)?,
         };
         out.write(handle::handle(rowdex_sampler(Snapshot::new(sampler))));
         Ok(())

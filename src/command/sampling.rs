@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use rowdex::index::OrderFile;
 use rowdex::order::{Lengths, Order, OrderSpec, Partition, Recipe, RowLayout};
-use rowdex::sampler::{EpochPlan, PackSpec, PlanFolder, ReplicaLayout, SamplerOptions, State, Tail};
+use rowdex::sampler::{EpochPlan, PackSpec, ReplicaLayout, SamplerOptions, State, Tail};
 use rowdex::{Dataset, DistributedSampler, Index, Shard};
 
 use crate::command::args::named;
@@ -250,9 +250,7 @@ impl SamplingArgs {
         let options = SamplerOptions { drop_last_batch, rotation, ..SamplerOptions::of(self.shard(rank)?, batch_size) };
         let orders = Arc::clone(&chosen.orders);
         let mut sampler = match (&self.dealing.pack, &chosen.lengths) {
-            (Some(pack), Some(lengths)) => {
-                options.sampler_of_packs(orders, Arc::clone(lengths), pack, &PlanFolder::planning())?
-            }
+            (Some(pack), Some(lengths)) => options.sampler_of_packs(orders, Arc::clone(lengths), pack)?,
             _ => options.sampler(orders)?,
         };
         let given = sampler.orders().fingerprint();

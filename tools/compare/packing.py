@@ -256,8 +256,6 @@ def packs(name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         pq.write_table(documents(), folder / "train.parquet", row_group_size=1000)
-        # Packs are planned each time.
-        os.environ["ROWDEX_PLAN_FOLDER"] = ""
         if hasattr(peer, "prepare"):
             peer.prepare(folder)
         times = []

@@ -78,9 +78,7 @@ pub use self::layout::RowLayout;
 pub use self::lengths::{JoinedLengths, Lengths, Measure};
 pub use self::mixed::{Mixed, MixedPart};
 pub use self::outline::{OrderKind, OrderSpec, Outline};
-pub use self::pack::{
-    Algorithm, Cost, Empty, KeptSums, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece,
-};
+pub use self::pack::{Algorithm, Cost, Empty, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece};
 pub use self::recipe::Recipe;
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;

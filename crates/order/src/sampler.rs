@@ -69,7 +69,7 @@ use self::batching::EqualRows;
 pub use self::batching::{Batching, Deal, Rest, Stretch};
 pub use self::forecast::PackForecast;
 pub use self::launch::{Launch, Launcher};
-pub use self::options::{Planning, SamplerOptions};
+pub use self::options::SamplerOptions;
 pub use self::pack_spec::PackSpec;
 pub use self::plan::{Batches, EpochPlan, RowIds, Sample, Samples};
 use self::recent::Recent;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rowdex::index::LengthsOf;
 use rowdex::order::{OrderSpec, Overflow, Pack, Recipe};
-use rowdex::sampler::{PackSpec, Planning, SamplerOptions, Tail};
+use rowdex::sampler::{PackSpec, SamplerOptions, Tail};
 use rowdex::{Dataset, Shard};
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ impl Fill {
         let one = |capacity| {
             let spec = PackSpec::new(lengths, Pack { overflow, ..Pack::of(capacity) });
             let noted = Arc::clone(&noted);
-            let sampler = options.sampler_of_packs(Arc::clone(&orders), noted, &spec, &Planning::default())?;
+            let sampler = options.sampler_of_packs(Arc::clone(&orders), noted, &spec)?;
             let told = sampler.forecast(0, 1)?;
             let (rows_split, rows_dropped) = (told.counts.rows_split, told.counts.rows_dropped);
             Ok(Self { capacity, packs: told.packs, fill: told.fill, rows_split, rows_dropped })

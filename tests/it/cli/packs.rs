@@ -190,35 +190,6 @@ fn what_packs_cannot_be_is_refused_with_what_to_write() {
     place.run("predict train.rdx --pack id:2000 --world-size 100000 --rank 0").fails().complains(&["opened"]);
 }
 
-#[test]
-fn an_epoch_is_planned_once_for_all_that_ask() {
-    let place = place();
-    let run = "predict train.rdx --pack id:2000 --epochs 2 --json";
-    let plans = place.path("plans");
-    let with = |value: &str| {
-        let outcome = place.run_with(run, &[("ROWDEX_PLAN_FOLDER", value)]).succeeds();
-        let mut found: Value = serde_json::from_slice(&outcome.stdout).unwrap();
-        found["seconds_to_plan"] = json!(0);
-        found
-    };
-    let first = with(plans.to_str().unwrap());
-    let files = || fs::read_dir(&plans).unwrap().map(|file| file.unwrap().path()).collect::<Vec<_>>();
-    assert_eq!(files().len(), 2);
-    let of_file = |path: &std::path::Path| fs::metadata(path).unwrap().modified().unwrap();
-    let made: Vec<_> = files().iter().map(|path| of_file(path)).collect();
-    assert_eq!(with(plans.to_str().unwrap()), first);
-    assert_eq!(files().iter().map(|path| of_file(path)).collect::<Vec<_>>(), made);
-    for path in files() {
-        fs::write(path, "damaged").unwrap();
-    }
-    assert_eq!(with(plans.to_str().unwrap()), first);
-    assert!(files().iter().all(|path| fs::read(path).unwrap().len() > 100));
-    // Where nothing can be kept, nothing is, and the packs are the same.
-    for nowhere in ["", place.path("train.rdx").to_str().unwrap()] {
-        assert_eq!(with(nowhere), first);
-    }
-}
-
 /// Row `id` has `id % 4` tags, but for each fifth row, which has none.
 fn tagged() -> (Place, u64) {
     let place = Place::with_data();

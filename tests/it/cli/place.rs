@@ -73,8 +73,6 @@ impl Place {
         command.args(arguments.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
         // The time that views record, so that equal commands write equal bytes.
         command.env("SOURCE_DATE_EPOCH", "1800000000");
-        // Nothing of a test is kept for the user.
-        command.env("ROWDEX_PLAN_FOLDER", "");
         command
     }
 

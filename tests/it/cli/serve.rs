@@ -13,7 +13,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int32Type;
 use rowdex::loader::{LoaderBuilder, Sequencing, Share};
 use rowdex::order::{Global, Lengths};
-use rowdex::sampler::{PackSpec, Planning, SamplerOptions};
+use rowdex::sampler::{PackSpec, SamplerOptions};
 use rowdex::{Batch, Dataset, DistributedSampler, Loader, Shard};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -207,7 +207,7 @@ fn packs_of(
         let orders = Arc::new(Global::new(dataset.len(), 42).unwrap());
         let shard = Shard::new(rank, 2).unwrap().with_tail(spec.default_tail());
         let options = SamplerOptions::of(shard, 4);
-        let sampler = options.sampler_of_packs(orders, Arc::clone(&lengths), &spec, &Planning::default()).unwrap();
+        let sampler = options.sampler_of_packs(orders, Arc::clone(&lengths), &spec).unwrap();
         let builder = Loader::builder(&dataset, sampler).epochs(1);
         let builder = if spec.lengths == "listed" { builder.tokens("tags") } else { builder };
         let found = |batch: rowdex::Result<Batch>| {

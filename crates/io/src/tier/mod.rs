@@ -7,7 +7,6 @@
 
 mod entry;
 mod entry_lock;
-mod made_once;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -31,8 +30,6 @@ use self::room::Room;
 use crate::fs::open;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
-
-pub use self::made_once::made_once;
 
 /// A folder on a local disk that keeps row groups for all processes of a machine, for
 /// `DatasetBuilder::with_disk_tier`.

@@ -13,7 +13,7 @@ mod tests;
 pub use self::block::PackCounts;
 pub use self::cost::Cost;
 pub use self::packed::{Packed, PackedEpoch};
-pub use self::sums::{KeptSums, PackSums};
+pub use self::sums::PackSums;
 use std::fmt;
 use std::str::FromStr;
 

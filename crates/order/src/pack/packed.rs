@@ -6,7 +6,7 @@ use std::thread;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 use super::block::{Block, Seeds};
-use super::sums::{KeptSums, Looked, PackSums, Source};
+use super::sums::{Looked, PackSums, Source};
 use super::{Pack, PackCounts, Piece};
 use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
 
@@ -34,7 +34,6 @@ pub struct Packed {
     /// Rows of a step, for which buckets are cut.
     step: u64,
     threads: usize,
-    kept: Option<Arc<dyn KeptSums>>,
     fingerprint: u64,
     recent: Mutex<Vec<Arc<PackedEpoch>>>,
 }
@@ -68,7 +67,7 @@ impl Packed {
         let [a, b, c, d, e, f, g, h] = pack.parameters();
         let parameters = [orders.fingerprint(), lengths.fingerprint(), a, b, c, d, e, f, g, h];
         let fingerprint = fingerprint(name_of(&pack), Self::VERSION, orders.len(), &parameters);
-        Ok(Self { orders, lengths, pack, step: 1, threads: 1, kept: None, fingerprint, recent: Mutex::default() })
+        Ok(Self { orders, lengths, pack, step: 1, threads: 1, fingerprint, recent: Mutex::default() })
     }
 
     /// The same buckets for steps of so many rows on all ranks. What they are for other steps has another fingerprint;
@@ -77,20 +76,14 @@ impl Packed {
         let parameters = [self.fingerprint, rows];
         let fingerprint = fingerprint("steps of buckets", Self::VERSION, self.orders.len(), &parameters);
         let (orders, lengths) = (Arc::clone(&self.orders), Arc::clone(&self.lengths));
-        let (pack, kept, recent) = (self.pack.in_steps(rows), None, Mutex::default());
-        Self { orders, lengths, pack, step: rows, threads: self.threads, kept, fingerprint, recent }
+        let (pack, recent) = (self.pack.in_steps(rows), Mutex::default());
+        Self { orders, lengths, pack, step: rows, threads: self.threads, fingerprint, recent }
     }
 
     /// The same, with epochs planned by so many threads.
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         Self { threads: threads.max(1), ..self }
-    }
-
-    /// The same, with the sums of epochs kept between processes.
-    #[must_use]
-    pub fn with_kept_sums(self, kept: Arc<dyn KeptSums>) -> Self {
-        Self { kept: Some(kept), ..self }
     }
 
     /// The orders inside.
@@ -125,13 +118,8 @@ impl Packed {
             let sums = PackSums::of_rows(order.len(), &self.pack, (self.fingerprint, epoch));
             return Ok(self.hold(order, sums));
         }
-        let plan = || {
-            let source = Source { order: &*order, lengths: &*self.lengths, pack: &self.pack };
-            PackSums::of(source, self.threads, (self.fingerprint, epoch))
-        };
-        let kept = self.kept.as_ref().map(|kept| kept.sums(self.fingerprint, epoch, &plan)).transpose()?;
-        // Whoever keeps sums may be wrong about whose they are.
-        let sums = kept.filter(|sums| sums.is_of(self.fingerprint, epoch)).map_or_else(plan, Ok)?;
+        let source = Source { order: &*order, lengths: &*self.lengths, pack: &self.pack };
+        let sums = PackSums::of(source, self.threads, (self.fingerprint, epoch))?;
         Ok(self.hold(order, sums))
     }
 

@@ -1,6 +1,5 @@
 //! How many packs, pieces and tokens the blocks of an epoch have, summed up: all that has to be kept to find any pack.
 
-use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -24,17 +23,6 @@ pub struct PackSums {
     /// Packs, pieces and tokens up to the end of each block.
     ends: Vec<[u64; 3]>,
     counts: PackCounts,
-}
-
-/// A place where the sums of epochs are kept between processes.
-pub trait KeptSums: Debug + Send + Sync {
-    /// The sums of an epoch of packed orders with this fingerprint: those that are kept, or else those that `plan`
-    /// makes, which are kept from then on. What cannot be kept is no error.
-    ///
-    /// # Errors
-    ///
-    /// Those of `plan`.
-    fn sums(&self, fingerprint: u64, epoch: u64, plan: &dyn Fn() -> Result<PackSums>) -> Result<PackSums>;
 }
 
 /// What the sums of an epoch are made from.
@@ -149,11 +137,6 @@ impl PackSums {
         let ends = (1..=blocks).map(|block| [end(block), end(block), 0]).collect();
         let counts = PackCounts { packs: len, pieces: len, ..PackCounts::default() };
         Self { fingerprint, epoch, ends, counts }
-    }
-
-    /// Whether they are of an epoch of packed orders with this fingerprint.
-    pub fn is_of(&self, fingerprint: u64, epoch: u64) -> bool {
-        (self.fingerprint, self.epoch) == (fingerprint, epoch)
     }
 
     /// What the epoch comes to. Of buckets the packs and pieces are told alone: see [`PackedEpoch::counts`].

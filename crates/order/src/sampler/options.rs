@@ -1,10 +1,11 @@
 //! Whose batches, of which size: what makes a sampler beside its orders.
 
 use std::sync::Arc;
+use std::thread;
 
 use super::pack_spec::PackSpec;
 use super::{DistributedSampler, Shard, Tail};
-use crate::{KeptSums, Lengths, Order, Packed, Rotated};
+use crate::{Lengths, Order, Packed, Rotated};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Which rank gets which batches of some orders: the value that the command line, C and Python hand over beside a
@@ -20,15 +21,6 @@ pub struct SamplerOptions {
     /// Whether epochs that would all be the same begin elsewhere each time; `None` where that is needed, see
     /// [`DistributedSampler::with_rotation`]. Packs need it where the tail policy drops or repeats some.
     pub rotation: Option<bool>,
-}
-
-/// How epochs of packs are planned. It decides no pack.
-#[derive(Debug, Clone, Default)]
-pub struct Planning {
-    /// By how many threads; 0 for one.
-    pub threads: usize,
-    /// Where the sums are kept between processes. `None` plans anew.
-    pub kept: Option<Arc<dyn KeptSums>>,
 }
 
 impl SamplerOptions {
@@ -52,7 +44,7 @@ impl SamplerOptions {
     }
 
     /// The sampler of batches of packs, which `pack` describes, by the `lengths` of the rows that the orders choose
-    /// from.
+    /// from. All cores plan an epoch.
     ///
     /// # Errors
     ///
@@ -63,7 +55,6 @@ impl SamplerOptions {
         orders: Arc<dyn Order>,
         lengths: Arc<dyn Lengths>,
         pack: &PackSpec,
-        planning: &Planning,
     ) -> Result<DistributedSampler> {
         if orders.outline().pieces.is_some() {
             let message = "packs of positions that are dealt in one piece for each rank (partition contiguous)";
@@ -74,11 +65,7 @@ impl SamplerOptions {
         let rotated = orders.is_same_every_epoch() && self.rotation.unwrap_or(repeats);
         let orders = if rotated { Arc::new(Rotated::new(orders)) } else { orders };
         let packed = Packed::new(orders, lengths, pack.pack).map_err(|error| error.with_column(&*pack.lengths))?;
-        let packed = packed.with_threads(planning.threads);
-        let packed = match &planning.kept {
-            Some(kept) => packed.with_kept_sums(Arc::clone(kept)),
-            None => packed,
-        };
+        let packed = packed.with_threads(thread::available_parallelism().map_or(1, usize::from));
         let sampler = DistributedSampler::of_packs(Arc::new(packed), self.shard, self.batch_size, pack.cost)?;
         Ok(sampler.with_drop_last_batch(self.drop_last_batch))
     }
