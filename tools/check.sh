@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
-# The whole gate: formatting, lints for each choice of features, what it depends on, documentation, tests with the
-# pyarrow oracle and real servers of stores, the C API, the wheel of the Python package, the tests of the package and
-# of the frameworks that it plugs into, the site, and the demo.
+# The gate: formatting, lints for each choice of features, what it depends on, documentation, tests with the pyarrow
+# oracle and real servers of stores, the wheel of the Python package and its tests, the C API, and the demo.
 #
 # Needs a Rust toolchain with rustfmt and clippy and Python 3 with venv, and installs the rest below target/. Without
-# nginx (or root and apt) and npm, the tests of two more stores are left out, and say so; without Chromium, so are the
-# looks at the site. ROWDEX_TORCH=no leaves out
-# PyTorch and the frameworks, ROWDEX_FRAMEWORKS=no the frameworks.
+# nginx (or root and apt) and npm, the tests of two more stores are left out, and say so.
 #
-#   tools/check.sh        what must pass before a change is merged
-#   tools/check.sh long   the same, tests of wrappers, forks, memory and damage with all cases that they know, whether
-#                         it compiles for macOS, and the wheel for aarch64 under qemu
-#   tools/check.sh quick  format, lints and the tests of the packages, while one works: minutes
+#   tools/check.sh             what a change must pass
+#   tools/check.sh frameworks  the package under PyTorch and the frameworks that it plugs into: installs 6.5 GB
+#   tools/check.sh site        the site: its links, and its pages in Chromium, where that is installed or can be
+#   tools/check.sh all         all three; `frameworks site` are two of them
+#   tools/check.sh long        all, with every case that tests of wrappers, forks, memory and damage know, whether it
+#                              compiles for macOS, and the wheel for aarch64 under qemu
+#   tools/check.sh quick       format, lints and the tests of the packages, while one works: minutes
 set -euo pipefail
-quick=
-case "${1:-}" in
-  "") ;;
-  quick) quick=yes ;;
-  # Tests that know more cases than the gate has time for look at this variable.
-  long) export ROWDEX_LONG=1 ROWDEX_STORES_OPS=${ROWDEX_STORES_OPS:-10000} ;;
-  *) sed -n '11,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
-esac
+parts=" ${*:-core} "
+for part in $parts; do
+  case $part in
+    core | frameworks | site | quick) ;;
+    all) parts+="core frameworks site " ;;
+    # Tests that know more cases than the gate has time for look at this variable.
+    long) parts+="core frameworks site "; export ROWDEX_LONG=1 ROWDEX_STORES_OPS=${ROWDEX_STORES_OPS:-10000} ;;
+    *) sed -n '8,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+  esac
+done
+asked() { [[ $parts == *" $1 "* ]]; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if [ -z "${ROWDEX_LONG:-}" ]; then
@@ -35,9 +38,6 @@ export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 export ROWDEX_ORACLE=${ROWDEX_ORACLE:-required}
 export ROWDEX_STORES=${ROWDEX_STORES:-required}
 export ROWDEX_STORES_OPS=${ROWDEX_STORES_OPS:-3000}
-# Most of the frameworks need PyTorch.
-if [ "${ROWDEX_TORCH:-}" = no ]; then ROWDEX_FRAMEWORKS=no; fi
-export ROWDEX_FRAMEWORKS=${ROWDEX_FRAMEWORKS:-required}
 
 started=$SECONDS
 step() { printf '\n== %s  [%d:%02d]\n' "$*" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)); }
@@ -53,99 +53,105 @@ prepare() { # NAME COMMAND...
 ready() { # NAME
   wait "${prepared[$1]}" || { cat "target/prepare/$1.log" >&2; return 1; }
 }
-if [ -z "$quick" ]; then
-  prepare python bash tools/python/setup.sh
-  prepare wheel_tools bash tools/python/wheel_tools.sh
-else
-  ROWDEX_ORACLE=no ROWDEX_STORES=no
-fi
-if [ "$ROWDEX_ORACLE" = required ]; then prepare oracle sh tools/oracle/setup.sh; fi
-if [ "$ROWDEX_STORES" = required ]; then
+if asked core || asked frameworks; then prepare wheel_tools bash tools/python/wheel_tools.sh; fi
+if asked core; then
+  prepare oracle sh tools/oracle/setup.sh
   prepare nginx sh tools/stores/more.sh nginx
   prepare azurite sh tools/stores/more.sh azurite
 fi
+# One after the other, because both go into one environment.
+if asked frameworks; then
+  prepare python env ROWDEX_FRAMEWORKS=required bash tools/python/setup.sh
+elif asked core; then
+  prepare python bash tools/python/setup.sh
+fi
 
-step "format"
-cargo fmt --all --check
+# What frameworks and the site start from is built by the tests already, where those ran.
+export ROWDEX_COMMAND
+ROWDEX_COMMAND=$(realpath -m "${CARGO_TARGET_DIR:-target}/debug/rowdex")
+export ROWDEX_CARGO_PROFILE=${ROWDEX_CARGO_PROFILE:-dev} ROWDEX_CARGO_ARGS=${ROWDEX_CARGO_ARGS:---locked --all-features}
+wheel() {
+  step "the wheel"
+  ready wheel_tools
+  bash tools/wheel.sh target/python-wheel >target/prepare/wheel
+  ROWDEX_WHEEL=$(cat target/prepare/wheel)
+  export ROWDEX_WHEEL
+}
 
-step "what it depends on"
-python3 tools/dependencies.py
+if asked core || asked quick; then
+  step "format"
+  cargo fmt --all --check
 
-step "what is generated: the public API as text, what Python declares of the C API, the pictures, notebooks, figures"
-bash tools/api.sh --check
-rustfmt --check --edition 2024 tools/api/main.rs
-python3 tools/python/declarations.py --check
-python3 -m tools.pictures --check
-python3 -m tools.notebooks --check
-python3 tools/compare/performance.py --check
+  step "what it depends on"
+  python3 tools/dependencies.py
 
-if [ -n "$quick" ]; then
+  step "what is generated: the public API as text, what Python declares of the C API, pictures, notebooks, figures"
+  bash tools/api.sh --check
+  rustfmt --check --edition 2024 tools/api/main.rs
+  python3 tools/python/declarations.py --check
+  python3 -m tools.pictures --check
+  python3 -m tools.notebooks --check
+  python3 tools/compare/performance.py --check
+fi
+
+if asked quick; then
   step "lints"
   cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
   step "tests of the packages, of the command and of the sources themselves"
-  cargo test --locked --workspace --all-features --lib --bins
+  ROWDEX_ORACLE=no ROWDEX_STORES=no cargo test --locked --workspace --all-features --lib --bins
   cargo test --locked --all-features --test it house
-  step "quick checks passed; tools/check.sh runs all"
-  exit
 fi
 
-# All of these share what is compiled of the dependencies, because the tests ask for the features that differ.
-for features in "--all-features" "" "--no-default-features" "--no-default-features --features serde"; do
-  step "lints ${features:-with the default features}"
-  # shellcheck disable=SC2086
-  cargo clippy --locked --workspace --all-targets $features -- -D warnings
-done
+if asked core; then
+  # All of these share what is compiled of the dependencies, because the tests ask for the features that differ.
+  for features in "--all-features" "" "--no-default-features" "--no-default-features --features serde"; do
+    step "lints ${features:-with the default features}"
+    # shellcheck disable=SC2086
+    cargo clippy --locked --workspace --all-targets $features -- -D warnings
+  done
 
-step "the library alone, without what the tests ask for, and the index without Parquet"
-cargo check --locked --lib --no-default-features
-cargo check --locked --lib -p rowdex-index
+  step "the library alone, without what the tests ask for, and the index without Parquet"
+  cargo check --locked --lib --no-default-features
+  cargo check --locked --lib -p rowdex-index
 
-step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --all-features
+  step "documentation"
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --all-features
 
-if [ "$ROWDEX_ORACLE" = required ]; then
-  step "the pyarrow oracle's environment"
+  step "the pyarrow oracle's environment, and the servers of the store tests"
   ready oracle
-fi
-
-if [ "$ROWDEX_STORES" = required ]; then
-  step "the servers of the store tests"
   sh tools/stores/setup.sh
   # These come from other package managers, which a machine may lack: then their tests are left out, and say so.
   if ready nginx && ready azurite; then export ROWDEX_STORES=all; fi
+
+  step "tests"
+  cargo test --locked --workspace --all-features
+
+  step "random, damaged and public files, with all columns left to the parquet crate"
+  ROWDEX_DECODE=parquet cargo test --locked --all-features --test it -- \
+    oracle::random oracle::every_sound oracle::damaged
+
+  wheel
+  # The programs under valgrind leave a core to the tests of the package. It begins behind the wheel, because both build
+  # the same library.
+  prepare capi bash tools/capi.sh
+
+  step "the Python package"
+  ready python
+  bash tools/python.sh -q
+
+  step "the C API"
+  ready capi
+  cat target/prepare/capi.log
+
+  step "the main job"
+  # With the features that are built already.
+  cargo run --locked --quiet --all-features -- demo
 fi
-
-step "tests"
-cargo test --locked --workspace --all-features
-
-step "random, damaged and public files, with all columns left to the parquet crate"
-ROWDEX_DECODE=parquet cargo test --locked --all-features --test it -- oracle::random oracle::every_sound oracle::damaged
-
-step "the wheel"
-ready wheel_tools
-# With the features and the profile that the other checks have built already.
-ROWDEX_CARGO_PROFILE=${ROWDEX_CARGO_PROFILE:-dev} ROWDEX_CARGO_ARGS=${ROWDEX_CARGO_ARGS:---locked --all-features} \
-  bash tools/wheel.sh target/python-wheel >target/prepare/wheel
-ROWDEX_WHEEL=$(cat target/prepare/wheel)
-export ROWDEX_WHEEL
 
 if [ -n "${ROWDEX_LONG:-}" ]; then
   step "lints for macOS"
   bash tools/macos.sh
-fi
 
-# The programs under valgrind leave a core to the tests of the package. It begins behind the wheel, because both build
-# the same library.
-prepare capi bash tools/capi.sh
-
-step "the Python package"
-ready python
-# `rowdex serve`, which the tests above were run with.
-ROWDEX_COMMAND=$(realpath "${CARGO_TARGET_DIR:-target}/debug/rowdex")
-export ROWDEX_COMMAND
-bash tools/python.sh -q
-
-if [ -n "${ROWDEX_LONG:-}" ]; then
   step "the wheel for aarch64"
   if bash tools/python/emulation.sh; then
     # Compiling is most of it, so nothing is optimised.
@@ -157,22 +163,17 @@ if [ -n "${ROWDEX_LONG:-}" ]; then
   fi
 fi
 
-step "the C API"
-ready capi
-cat target/prepare/capi.log
-
-if [ "$ROWDEX_FRAMEWORKS" = required ]; then
-  step "the package under frameworks"
-  bash tools/frameworks.sh -q frameworks
-else
-  printf '\n!! The frameworks are not there: their tests are SKIPPED\n' >&2
+if asked frameworks; then
+  [ -n "${ROWDEX_WHEEL:-}" ] || wheel
+  step "the package under PyTorch and the frameworks"
+  cargo build --locked --quiet --all-features --bin rowdex
+  ready python
+  bash tools/frameworks.sh -q
 fi
 
-step "the site: its links, and its pages in Chromium"
-bash tools/site.sh
+if asked site; then
+  step "the site: its links, and its pages in Chromium"
+  bash tools/site.sh
+fi
 
-step "the main job"
-# With the features that are built already.
-cargo run --locked --quiet --all-features -- demo
-
-step "all checks passed"
+step "passed:$parts"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Makes the environment that the Python package is tested in, with PyTorch. Does nothing if it is there.
+# Makes the environment that the Python package is tested in. Does nothing if it is there.
 #
-# ROWDEX_TORCH       required: fail where PyTorch cannot be installed; no: leave it out; unset: install it if possible.
-# ROWDEX_FRAMEWORKS  required: install the frameworks of frameworks.txt, too, or fail.
+# ROWDEX_FRAMEWORKS  required: install PyTorch and the frameworks of frameworks.txt, too, or fail.
 # ROWDEX_VENV        the environment, made if it is not there. Default: target/python-venv.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -19,20 +18,19 @@ if ! installed requirements.txt; then
   cp tools/python/requirements.txt "$venv/requirements.txt"
 fi
 
-if [ "${ROWDEX_TORCH:-}" != no ] && ! "$python" -c 'import torch, torchdata' 2>/dev/null; then
-  if ! "$python" tools/python/install_torch.py "$torch_version" && [ "${ROWDEX_TORCH:-}" = required ]; then
-    echo "PyTorch cannot be installed, and ROWDEX_TORCH=required" >&2
-    exit 1
-  fi
+[ "${ROWDEX_FRAMEWORKS:-}" = required ] || exit 0
+
+if ! "$python" -c 'import torch, torchdata' 2>/dev/null; then
+  "$python" tools/python/install_torch.py "$torch_version"
 fi
 
-if [ "${ROWDEX_FRAMEWORKS:-}" = required ] && ! installed frameworks.txt; then
+if ! installed frameworks.txt; then
   # The list is complete, so nothing is resolved, and no GPU library comes along.
   "$python" -m pip install --quiet --only-binary :all: --no-deps -r tools/python/frameworks.txt
   cp tools/python/frameworks.txt "$venv/frameworks.txt"
 fi
 
-if [ "${ROWDEX_FRAMEWORKS:-}" = required ] && ! installed peers/peers.txt; then
+if ! installed peers/peers.txt; then
   # Into a folder of their own, because they ask for other versions of packages than the frameworks do.
   rm -rf "$venv/peers"
   "$python" -m pip install --quiet --only-binary :all: --no-deps --target "$venv/peers" -r tools/python/peers.txt
