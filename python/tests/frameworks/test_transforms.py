@@ -21,7 +21,6 @@ import rowdex
 
 from ..conftest import ROWS, run_python
 from .need import need
-from .page import script
 
 WAIT = 60
 
@@ -623,15 +622,6 @@ next(batches)
 """
     done = run_python(program, index, str(threads))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_the_program_of_the_manual_runs(hub: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    need("torch", "PIL")
-    (tmp_path / "data").symlink_to(hub[0])
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(compile(script("Images and tokens"), "docs/frameworks.md", "exec"), names)
-    assert names["images"] == 230 and names["batch"]["image"].shape[1:] == (3, 32, 32)
 
 
 def refusing(*refused: str) -> Any:
