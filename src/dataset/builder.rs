@@ -155,7 +155,8 @@ impl DatasetBuilder {
         };
         let (projection, in_order) = match first_file(&self.index)? {
             Some(file) => {
-                let (pay, save_nothing) = (views_pay(&file), views_save_nothing(&file));
+                let pay = views_pay(&file);
+                let save_nothing = views_save_nothing(&file);
                 let in_order = projection.clone().with_views(|field| pay(field) && !save_nothing(field));
                 (projection.with_views(pay), in_order)
             }

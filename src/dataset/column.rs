@@ -57,7 +57,8 @@ impl<'a> Column<'a> {
         self.reserve(&mut codes)?;
         let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
         let mut classes = Vec::new();
-        let (mut key, mut last) = (Vec::new(), None);
+        let mut key = Vec::new();
+        let mut last = None;
         self.each_value("label", |_, value| {
             value.write(&mut key);
             // Neighbours are often of one class.
@@ -92,7 +93,8 @@ impl<'a> Column<'a> {
     /// type; and those of reading.
     pub fn counts(&self) -> Result<Vec<(Option<Class>, u64)>> {
         let mut known: HashMap<Vec<u8>, (Class, u64)> = HashMap::new();
-        let (mut key, mut nulls) = (Vec::new(), 0);
+        let mut key = Vec::new();
+        let mut nulls = 0;
         self.each_optional("label", |_, value| {
             let Some(value) = value else {
                 nulls += 1;

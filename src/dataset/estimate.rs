@@ -78,7 +78,8 @@ impl Inner {
             .map(|group| scaled(group.decoded_bytes(), group.rows(), group.source_rows()))
             .sum();
         let files = self.settings.index.num_files() as usize;
-        let (mut all, mut chosen) = (0u64, 0u64);
+        let mut all = 0u64;
+        let mut chosen = 0u64;
         for number in (0..files).step_by(files.div_ceil(SAMPLE).max(1)) {
             let Some(metadata) = self.described(number as u32) else { continue };
             for group in 0..metadata.num_row_groups() {

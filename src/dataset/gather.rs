@@ -11,7 +11,7 @@ use rowdex_rows::{self as rows, BatchRow, compact, uncopied};
 
 /// The rows of one call, by row group.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedRows {
     groups: Vec<WantedGroup>,
     /// Places in the caller's order, by row group and then by place.
     places: Vec<u32>,
@@ -22,7 +22,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) struct WantedGroup {
     pub(super) row_group: u32,
-    /// Its part of `Wanted::places`.
+    /// Its part of `WantedRows::places`.
     places: Range<usize>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum GroupRows {
     Rows(RecordBatch, Vec<u32>),
 }
 
-impl Wanted {
+impl WantedRows {
     pub(super) fn locate(rows: &[u64], locate: impl Fn(u64) -> Result<(u32, u32)>) -> Result<Self> {
         if u32::try_from(rows.len()).is_err() {
             return Err(Error::new(

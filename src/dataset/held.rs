@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 
+use super::gather::GroupRows;
 use super::reader::{RowGroupRead, RowGroupReader, Slots};
 use rowdex_base::cache::{Cache, Counters, Weighed};
 use rowdex_base::error::Result;
@@ -17,14 +18,6 @@ pub(super) struct HeldGroups {
     bytes: u64,
     /// Bytes that partial reads of each row group have cost so far.
     spent: Cache<u32, AtomicU64>,
-}
-
-/// Rows of a row group, of the internal types of a projection.
-pub(super) enum Loaded {
-    /// All of them.
-    Whole(Arc<RecordBatch>),
-    /// Those of the slots asked for.
-    Rows(RecordBatch),
 }
 
 impl HeldGroups {
@@ -44,16 +37,21 @@ impl HeldGroups {
 
     /// The rows of these slots, strictly increasing, of a row group that is not held: by themselves, or with all
     /// others.
-    pub(super) fn load(&self, read: RowGroupRead<'_>, slots: &[u32], reader: &dyn RowGroupReader) -> Result<Loaded> {
+    pub(super) fn load(
+        &self,
+        read: RowGroupRead<'_>,
+        slots: Vec<u32>,
+        reader: &dyn RowGroupReader,
+    ) -> Result<GroupRows> {
         let row_group = read.group.entry.index();
         if self.reads_pages(read, slots.len()) {
             let mut rows = WholeBatch::default();
             let bytes =
-                reader.read(RowGroupRead { slots: Slots::Some(slots), keeps: false, ..read }, None, &mut rows)?;
+                reader.read(RowGroupRead { slots: Slots::Some(&slots), keeps: false, ..read }, None, &mut rows)?;
             self.groups.count_miss();
             let spent = self.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
             spent.fetch_add(bytes, Ordering::Relaxed);
-            return rows.into_batch().map(Loaded::Rows);
+            return Ok(GroupRows::Rows(rows.into_batch()?, slots));
         }
         if let Some(spent) = self.spent.get(row_group) {
             // Bought: should it be evicted, renting starts over.
@@ -66,7 +64,7 @@ impl HeldGroups {
             let bytes = value.get_array_memory_size() as u64;
             Ok(Weighed { value, bytes })
         })?;
-        Ok(Loaded::Whole(whole))
+        Ok(GroupRows::Whole(whole))
     }
 
     /// Whether to read just the pages of these rows, rather than decode the row group and keep it.
@@ -80,7 +78,8 @@ impl HeldGroups {
         const FEW: u64 = 8;
         /// Pages are rarely smaller than this many rows.
         const ROWS_PER_PAGE: u64 = 64;
-        let (entry, metadata) = (&read.group.entry, &read.group.file.metadata);
+        let entry = &read.group.entry;
+        let metadata = &read.group.file.metadata;
         if wanted as u64 > FEW.min(entry.rows() / ROWS_PER_PAGE) {
             return false;
         }

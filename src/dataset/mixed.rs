@@ -57,7 +57,8 @@ impl MixedDataset {
         let too_many =
             |what: &str| Error::new(ErrorKind::InvalidArgument, format!("the datasets have too many {what}"));
         let mut starts = Vec::with_capacity(datasets.len() + 1);
-        let (mut rows, mut groups) = (0_u64, 0_u32);
+        let mut rows = 0_u64;
+        let mut groups = 0_u32;
         for dataset in datasets.iter() {
             starts.push(rows);
             rows = rows.checked_add(dataset.len()).filter(|rows| *rows <= MAX_LEN).ok_or_else(|| too_many("rows"))?;
@@ -190,7 +191,8 @@ fn common_schema<'a>(mut schemas: impl Iterator<Item = &'a SchemaRef>) -> Result
         }
         for (ours, theirs) in fields.iter_mut().zip(schema.fields()) {
             if ours.name() != theirs.name() {
-                let (ours, theirs) = (ours.name(), theirs.name());
+                let ours = ours.name();
+                let theirs = theirs.name();
                 return Err(differ(format!("called {ours:?} in dataset 0 and {theirs:?} in dataset {number}"))
                     .with_column(ours.as_str()));
             }

@@ -45,8 +45,8 @@ use rowdex_rows as rows;
 
 use disk_cache::DiskCache;
 use files::FileTable;
-use gather::{GroupRows, Wanted};
-use held::{HeldGroups, Loaded};
+use gather::{GroupRows, WantedRows};
+use held::HeldGroups;
 use reader::{FileReader, RowGroupRead, RowGroupReader};
 
 pub use builder::DatasetBuilder;
@@ -59,7 +59,7 @@ pub(crate) use prefetch::Prefetch;
 pub(crate) use reader::Slots;
 pub use rowdex_base::cache::Counters;
 pub use rowdex_io::tier::{DiskTier, TierCounters};
-pub(crate) use run::{Joined, RunPart};
+pub(crate) use run::{JoinedChunks, RunPart};
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};
 
@@ -195,12 +195,12 @@ impl Dataset {
         let location = self.index().locate(row).ok_or_else(|| self.out_of_range(row))?;
         let slot = location.slot as u32;
         let loaded = match state.held.get(location.row_group) {
-            Some(group) => Loaded::Whole(group),
-            None => self.load(state, location.row_group, &[slot])?,
+            Some(group) => GroupRows::Whole(group),
+            None => self.load(state, location.row_group, vec![slot])?,
         };
         match loaded {
-            Loaded::Whole(group) => gather::gather(&[&group], &[(0, slot)], self.schema()),
-            Loaded::Rows(rows) => self.output_types(&rows),
+            GroupRows::Whole(group) => gather::gather(&[&group], &[(0, slot)], self.schema()),
+            GroupRows::Rows(rows, _) => self.output_types(&rows),
         }
     }
 
@@ -215,7 +215,7 @@ impl Dataset {
     pub fn take(&self, rows: &[u64]) -> Result<RecordBatch> {
         let inner = &*self.inner;
         let state = inner.state()?;
-        let wanted = Wanted::locate(rows, |row| match self.index().locate(row) {
+        let wanted = WantedRows::locate(rows, |row| match self.index().locate(row) {
             Some(location) => Ok((location.row_group, location.slot as u32)),
             None => Err(self.out_of_range(row)),
         })?;
@@ -232,30 +232,25 @@ impl Dataset {
             return wanted.assemble(self.schema(), &held);
         }
         let room = AtomicU64::new(inner.settings.cache_bytes);
-        let piece = |at: usize, loaded: Loaded, slots: Vec<u32>| match loaded {
-            Loaded::Rows(rows) => Ok((at, GroupRows::Rows(rows, slots))),
-            Loaded::Whole(group) => {
-                let bytes = group.get_array_memory_size() as u64;
-                // Row groups that fit in the cache together stay until the end. The others are let go as soon as their
-                // rows are copied out, so that those of a call need not fit in memory together.
-                let fits = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(bytes));
-                match fits {
-                    Ok(_) => Ok((at, GroupRows::Whole(group))),
-                    Err(_) => {
-                        Ok((at, GroupRows::Rows(Self::pick(&group, &slots, self.projection().internal())?, slots)))
-                    }
-                }
+        // Row groups that fit in the cache together stay until the end. The others are let go as soon as their rows are
+        // copied out, so that those of a call need not fit in memory together.
+        let within_room = |at: usize, loaded: GroupRows| {
+            let GroupRows::Whole(group) = &loaded else { return Ok((at, loaded)) };
+            let bytes = group.get_array_memory_size() as u64;
+            let fits = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(bytes));
+            if fits.is_ok() {
+                return Ok((at, loaded));
             }
+            let slots = wanted.distinct_slots(&wanted.groups()[at]);
+            Ok((at, GroupRows::Rows(Self::pick(group, &slots, self.projection().internal())?, slots)))
         };
         let mut pieces = Vec::with_capacity(wanted.groups().len());
         for (at, held) in held {
-            let slots = wanted.distinct_slots(&wanted.groups()[at]);
-            pieces.push(piece(at, Loaded::Whole(held), slots)?);
+            pieces.push(within_room(at, GroupRows::Whole(held))?);
         }
         let load = |(): &mut (), &at: &usize| {
             let group = &wanted.groups()[at];
-            let slots = wanted.distinct_slots(group);
-            piece(at, self.load(state, group.row_group, &slots)?, slots)
+            within_room(at, self.load(state, group.row_group, wanted.distinct_slots(group))?)
         };
         let pool = if missing.len() > 1 { inner.pool(state)? } else { None };
         for piece in pool::each(pool, &missing, || (), load)? {
@@ -323,9 +318,9 @@ impl Dataset {
     }
 
     /// The rows of these slots, strictly increasing, of a row group that is not held.
-    fn load(&self, state: &Unshared, row_group: u32, slots: &[u32]) -> Result<Loaded> {
+    fn load(&self, state: &Unshared, row_group: u32, slots: Vec<u32>) -> Result<GroupRows> {
         let group = &state.files.row_group(row_group)?;
-        let read = RowGroupRead { group, slots: Slots::Some(slots), projection: self.projection(), keeps: true };
+        let read = RowGroupRead { group, slots: Slots::All, projection: self.projection(), keeps: true };
         state.held.load(read, slots, state.reader()).map_err(|error| group.located(error))
     }
 

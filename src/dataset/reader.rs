@@ -156,7 +156,7 @@ impl FileReader {
 impl FileReader {
     /// As [`read`](RowGroupReader::read), with bytes of the file that may be of several row groups.
     pub(super) fn read_from(&self, read: RowGroupRead<'_>, at_hand: &AtHand, sink: &mut dyn RowSink) -> Result<u64> {
-        let bytes = OpenBytes { source: &*self.source, file: &read.group.file, at_hand, read: Cell::new(0) };
+        let bytes = OpenFileBytes { source: &*self.source, file: &read.group.file, at_hand, read: Cell::new(0) };
         let selected = source_rows(&read.group.entry, read.slots);
         self.decodes.fetch_add(1, Ordering::Relaxed);
         // Of a row group of which not all rows are served, the pages of those that are.
@@ -178,7 +178,8 @@ impl FileReader {
         sink: &mut dyn RowSink,
     ) -> Result<bool> {
         let at_hand = AtHand::default();
-        let bytes = OpenBytes { source: &*self.source, file: &first.group.file, at_hand: &at_hand, read: Cell::new(0) };
+        let bytes =
+            OpenFileBytes { source: &*self.source, file: &first.group.file, at_hand: &at_hand, read: Cell::new(0) };
         let decoded = first.decoder(self.max_decoded_bytes).decode_run(row_groups, &bytes, sink);
         self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);
         let Some(decoded) = decoded? else { return Ok(false) };
@@ -205,7 +206,7 @@ impl RowGroupReader for FileReader {
 
 /// The bytes of an open file: those that are in memory already, and others from the source, of the content that was
 /// indexed.
-struct OpenBytes<'a> {
+struct OpenFileBytes<'a> {
     source: &'a dyn Source,
     file: &'a OpenFile,
     at_hand: &'a AtHand,
@@ -213,7 +214,7 @@ struct OpenBytes<'a> {
     read: Cell<u64>,
 }
 
-impl OpenBytes<'_> {
+impl OpenFileBytes<'_> {
     /// The bytes that are in memory, or those that are `read`.
     fn at_hand_or(&self, ranges: &[Range<u64>], read: impl FnOnce() -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
         let bytes = self.at_hand.cut(ranges).map_or_else(read, Ok)?;
@@ -222,7 +223,7 @@ impl OpenBytes<'_> {
     }
 }
 
-impl FileBytes for OpenBytes<'_> {
+impl FileBytes for OpenFileBytes<'_> {
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.at_hand_or(ranges, || self.file.read(self.source, ranges))
     }

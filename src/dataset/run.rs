@@ -38,12 +38,12 @@ impl Dataset {
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let state = self.inner.state()?;
-        let mut watched = Watched { sink, was_given: false, has_failed: false };
+        let mut watched = WatchedSink { sink, was_given: false, has_failed: false };
         let done = match (&state.disk_cache, &prefetch) {
             (None, None) => read_as_one(state, parts, projection, &mut watched),
             _ => Ok(false),
         };
-        let Watched { was_given, has_failed, .. } = watched;
+        let WatchedSink { was_given, has_failed, .. } = watched;
         match done {
             Ok(true) => Ok(()),
             Err(error) if has_failed => Err(error),
@@ -88,7 +88,7 @@ fn read_one_by_one(
         let read = |(group, part)| RowGroupRead { group, slots: RunPart::slots(part), projection, keeps: true };
         groups.iter().zip(parts).map(read)
     };
-    let mut joined = Joined::new(sink);
+    let mut joined = JoinedChunks::new(sink);
     match (&state.disk_cache, prefetch) {
         // The tier has row groups, each for itself.
         (Some(tier), _) => {
@@ -119,13 +119,13 @@ fn read_one_by_one(
 }
 
 /// A sink, and what became of it.
-struct Watched<'a> {
+struct WatchedSink<'a> {
     sink: &'a mut dyn RowSink,
     was_given: bool,
     has_failed: bool,
 }
 
-impl RowSink for Watched<'_> {
+impl RowSink for WatchedSink<'_> {
     fn chunk_rows(&self) -> usize {
         self.sink.chunk_rows()
     }
@@ -154,7 +154,7 @@ fn open<'a>(state: &'a Unshared, parts: &[RunPart]) -> Result<Vec<OpenGroup<'a>>
 }
 
 /// Chunks of several row groups, cut anew as if it were one.
-pub(crate) struct Joined<'a> {
+pub(crate) struct JoinedChunks<'a> {
     sink: &'a mut dyn RowSink,
     chunks: Chunks,
     /// A chunk without rows, for the case that there are none at all.
@@ -162,7 +162,7 @@ pub(crate) struct Joined<'a> {
     given: bool,
 }
 
-impl<'a> Joined<'a> {
+impl<'a> JoinedChunks<'a> {
     pub(crate) fn new(sink: &'a mut dyn RowSink) -> Self {
         let chunks = Chunks::of(sink.chunk_rows());
         Self { sink, chunks, empty: None, given: false }
@@ -182,7 +182,7 @@ impl<'a> Joined<'a> {
     }
 }
 
-impl RowSink for Joined<'_> {
+impl RowSink for JoinedChunks<'_> {
     fn chunk_rows(&self) -> usize {
         self.sink.chunk_rows()
     }

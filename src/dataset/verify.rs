@@ -92,7 +92,8 @@ impl Dataset {
         let state = self.inner.state()?;
         let located = |error: Error| in_file(error, entry.path(), &*self.inner.settings.source);
         state.files.check(entry, level).map_err(located)?;
-        let (mut row_groups, mut rows) = (0, 0);
+        let mut row_groups = 0;
+        let mut rows = 0;
         if level == Staleness::Deep {
             for group in entry.row_groups() {
                 let group = &state.files.row_group(group)?;

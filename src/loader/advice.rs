@@ -153,7 +153,8 @@ impl LoaderBuilder {
         };
         let last = (first + ranks).min(shard.world_size());
         let samplers = (first..last).map(of).collect::<Result<Vec<_>>>()?;
-        let (ranks, memory) = (last - first, self.options.memory.saturating_mul(u64::from(last - first)));
+        let ranks = last - first;
+        let memory = self.options.memory.saturating_mul(u64::from(last - first));
         let together = Self { samplers, ..self.clone() }.memory(memory).predict()?;
         Ok(Some(Advice::of(Means::Share(ranks), &together, ranks)))
     }

@@ -10,7 +10,7 @@ use super::carousel::{Claimed, UnitPart};
 use super::packs::Packs;
 use super::part::Part;
 use super::recovery::Substituted;
-use super::row_table::Near;
+use super::row_table::RowFinder;
 use super::units::Units;
 use super::walk::BatchRange;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -61,7 +61,7 @@ impl Making {
     }
 
     /// Makes the next batches, at most so many, whose rows `near` finds.
-    pub(crate) fn assemble(&mut self, units: &Units, near: Near, most: u64) -> Assembled {
+    pub(crate) fn assemble(&mut self, units: &Units, near: RowFinder, most: u64) -> Assembled {
         let BatchRange { batches: all, .. } = &self.range;
         let now = all.start..all.end.min(all.start.saturating_add(most.max(1)));
         let mut batches = Vec::with_capacity((now.end - now.start) as usize);
@@ -102,9 +102,9 @@ struct Cursor {
 const LOST: Cursor = Cursor { piece: 0, row: 0, end: 0 };
 
 /// Where every row of a segment is, batch by batch.
-struct Located<'a> {
+struct RowPlaces<'a> {
     units: &'a Units,
-    near: Near,
+    near: RowFinder,
     pieces: &'a [Held],
     errors: &'a [(u32, Error)],
     cursors: &'a mut [Cursor],
@@ -123,13 +123,15 @@ fn beginnings(units: &Units, claimed: &Claimed) -> Vec<Cursor> {
     cursors
 }
 
-impl<'a> Located<'a> {
+impl<'a> RowPlaces<'a> {
     /// Adds the rows of a batch. `replaced` are those that the walk put in the place of others; returns these, and the
     /// labels of rows that have some, by their places in the batch.
     fn add(&mut self, rows: &[u64], replaced: &mut &'a [(usize, u64)]) -> Result<Vec<(usize, &'a [u64])>> {
-        let (mut labels, mut at) = (Vec::new(), 0);
+        let mut labels = Vec::new();
+        let mut at = 0;
         while let Some(&asked) = rows.get(at) {
-            let (mut row, mut other) = (asked, None);
+            let mut row = asked;
+            let mut other = None;
             if let [(place, replacing), rest @ ..] = *replaced
                 && *place == self.places.len()
             {
@@ -178,7 +180,7 @@ fn substitute(rows: &mut [u64], served: &[(usize, &[u64])]) -> Vec<Substituted> 
 }
 
 /// A batch before its rows are brought together.
-struct Draft {
+struct BatchDraft {
     /// Its number.
     batch: u64,
     rank: u32,
@@ -188,7 +190,7 @@ struct Draft {
 }
 
 /// Makes these batches of the segment. Returns how many rows they have.
-fn fill(units: &Units, near: Near, now: Range<u64>, making: &mut Making, batches: &mut Vec<Batch>) -> Result<u64> {
+fn fill(units: &Units, near: RowFinder, now: Range<u64>, making: &mut Making, batches: &mut Vec<Batch>) -> Result<u64> {
     let Making { range, claimed, cursors } = making;
     if cursors.is_empty() {
         // Units that are packed and units that are not may be due at once while the plan learns what rows take.
@@ -196,10 +198,11 @@ fn fill(units: &Units, near: Near, now: Range<u64>, making: &mut Making, batches
         *cursors = beginnings(units, claimed);
     }
     let Claimed { pieces, errors, .. } = &*claimed;
-    let mut located = Located { units, near, pieces, errors, cursors, places: Vec::new() };
-    let mut drafts: Vec<Draft> = Vec::with_capacity((now.end - now.start) as usize);
+    let mut located = RowPlaces { units, near, pieces, errors, cursors, places: Vec::new() };
+    let mut drafts: Vec<BatchDraft> = Vec::with_capacity((now.end - now.start) as usize);
     let mut stretches: Vec<(usize, Stretch)> = Vec::new();
-    let (mut error, mut replaced) = (None, &*range.replaced);
+    let mut error = None;
+    let mut replaced = &*range.replaced;
     for batch in now {
         let mut rows = BatchPlan::default();
         let rank = range.all.fill(batch, &mut rows)?;
@@ -210,7 +213,7 @@ fn fill(units: &Units, near: Near, now: Range<u64>, making: &mut Making, batches
                     Some(packing) => (Vec::new(), Some(packing.packs(&mut rows, &labels))),
                     None => (substitute(&mut rows.rows, &labels), None),
                 };
-                drafts.push(Draft { batch, rank, rows, substituted, packs });
+                drafts.push(BatchDraft { batch, rank, rows, substituted, packs });
             }
             Err(why) => {
                 error = Some(why);
@@ -240,7 +243,8 @@ fn fill(units: &Units, near: Near, now: Range<u64>, making: &mut Making, batches
             }
         }
     }
-    let (rows, left) = (places.len(), replaced.len());
+    let rows = places.len();
+    let left = replaced.len();
     range.replaced.drain(..range.replaced.len() - left);
     range.replaced.iter_mut().for_each(|(place, _)| *place -= rows);
     error.map_or(Ok(rows as u64), Err)
@@ -255,18 +259,24 @@ fn whole(units: &Units, held: &[Held], places: &[BatchRow], stretches: &[Stretch
             columns.iter().zip(form.served.fields()).all(|(array, wanted)| array.data_type() == wanted.data_type());
         let schema = if finished { &form.served } else { &form.decoded };
         let records = record_batch(schema, columns, stretch.places.len()).map_err(uncopied)?;
-        Ok(Arc::new(if finished { records } else { units.groups().output(&records)? }))
+        Ok(Arc::new(if finished { records } else { units.output(&records)? }))
     };
     columns.into_iter().zip(stretches).map(whole).collect()
 }
 
 /// The batches of a stretch, whose rows are `whole`.
-fn cut(whole: &Arc<RecordBatch>, drafts: impl Iterator<Item = Draft>, range: &BatchRange, batches: &mut Vec<Batch>) {
+fn cut(
+    whole: &Arc<RecordBatch>,
+    drafts: impl Iterator<Item = BatchDraft>,
+    range: &BatchRange,
+    batches: &mut Vec<Batch>,
+) {
     let mut first = 0;
-    for Draft { batch, rank, rows: BatchPlan { epoch, step, rows, pads, .. }, substituted, packs } in drafts {
+    for BatchDraft { batch, rank, rows: BatchPlan { epoch, step, rows, pads, .. }, substituted, packs } in drafts {
         let count = rows.len();
         let records = if count == whole.num_rows() { (**whole).clone() } else { whole.slice(first, count) };
-        let (steps, part) = (range.all.steps(batch), Part::of(whole, first));
+        let steps = range.all.steps(batch);
+        let part = Part::of(whole, first);
         batches.push(Batch { epoch, step, steps, rank, records, row_ids: rows, pads, substituted, packs, part });
         first += count;
     }
@@ -280,7 +290,7 @@ const MOST_TOGETHER: usize = 16;
 ///
 /// An array for several batches costs hardly more than one for a single batch: what is paid for each column once is
 /// then paid once for all of them, and whoever wants several batches at a time has them in one piece.
-fn join(stretches: &mut Vec<(usize, Stretch)>, places: Range<usize>, located: &Located<'_>) {
+fn join(stretches: &mut Vec<(usize, Stretch)>, places: Range<usize>, located: &RowPlaces<'_>) {
     let together = Together::of(&located.places[places.clone()], located.pieces);
     match stretches.last_mut() {
         Some((batches, last)) if *batches < MOST_TOGETHER && goes_on(last, together) => {

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::groups::listed::ListedGroups;
 use super::groups::{Groups, RowForm, sealed};
 use super::lookahead::Lookahead;
-use super::packing::{Packing, column_of};
+use super::packing::{ServedPacks, column_of};
 use super::predict::{self, Prediction};
 use super::recovery::Fault;
 use super::share::{Server, Share};
@@ -204,7 +203,8 @@ impl LoaderBuilder {
     }
 
     fn made(self, is_server: bool) -> Result<Loader> {
-        let (units, mut options) = (self.units()?, self.options);
+        let units = self.units()?;
+        let mut options = self.options;
         if let Some(share) = self.share {
             let group = share.resolve(is_server, self.dataset.fingerprint(), &units, &self.samplers, &options)?;
             options.group = Some(Arc::new(group));
@@ -223,17 +223,17 @@ impl LoaderBuilder {
         let tokens = packed.and_then(|packed| column_of(packed, self.options.tokens.as_deref()));
         let with = &self.options.with_columns;
         let columns = tokens.map(|name| token_columns(&groups.form().decoded, name, with)).unwrap_or_default();
-        let groups = ListedGroups::of(groups, &columns);
-        let packing = self.packing(&groups.form(), &columns)?;
         let units = match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
             true => Units::each(groups),
             false => Units::joined(groups, self.options.memory),
         };
+        let units = units.with_lists(&columns);
+        let packing = self.packing(units.form(), &columns)?;
         Ok(Arc::new(units.with_packing(packing).sharing_dictionaries(self.options.memory)))
     }
 
     /// What is known of the packs, if samplers have some, with an item for each token in these columns.
-    fn packing(&self, form: &RowForm, columns: &[String]) -> Result<Option<Packing>> {
+    fn packing(&self, form: &RowForm, columns: &[String]) -> Result<Option<ServedPacks>> {
         let Some(sampler) = self.samplers.first() else { return Ok(None) };
         let given = self.options.tokens.as_ref().or(self.options.with_columns.first());
         if let Some(name) = given.filter(|_| columns.is_empty()) {
@@ -252,6 +252,6 @@ impl LoaderBuilder {
             let message = "packs of which rows that cannot be read are replaced by others, which have other lengths";
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use the policy \"fail\" for faults"));
         }
-        Packing::of(sampler, columns, &form.decoded, &form.served)
+        ServedPacks::of(sampler, columns, &form.decoded, &form.served)
     }
 }

@@ -14,12 +14,12 @@ use rowdex_base::stop;
 /// [`Loader::control`](super::Loader::control) and [`Prefetched::control`](super::Prefetched::control).
 #[derive(Debug, Clone, Default)]
 pub struct Control {
-    inner: Arc<Inner>,
+    inner: Arc<ControlState>,
 }
 
 /// No lock is in it: one that another thread held when the process was forked would be held for ever in the child.
 #[derive(Debug, Default)]
-struct Inner {
+struct ControlState {
     closed: AtomicBool,
     /// What delivers, which this does not keep alive, and the process that it is in.
     delivery: ArcSwapOption<(u32, Weak<dyn Watched>)>,

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::cuts::Cut;
-use super::packing::Packing;
-use super::plan::{Extract, Neighbours, Next, Plan, Segment};
-use super::recovery::Placed;
-use super::row_table::Near;
+use super::packing::ServedPacks;
+use super::plan::{Extract, Neighbours, PieceRuns, Plan, PlanAnswer};
+use super::recovery::ResolvedRow;
+use super::row_table::RowFinder;
 use super::walk::{BatchRange, Walk};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -22,12 +21,11 @@ pub(crate) struct Driver {
     pub(crate) plan: Plan,
     walk: Box<dyn Walk>,
     ranges: VecDeque<BatchRange>,
-    runs: Vec<Neighbours>,
-    /// Which of the runs are parts of a row.
-    cuts: Vec<(usize, Cut)>,
-    near: Near,
+    /// Those of a segment, which allocate nothing from one to the next.
+    pieces: PieceRuns,
+    near: RowFinder,
     /// If pieces of rows are served.
-    packing: Option<Arc<Packing>>,
+    packing: Option<Arc<ServedPacks>>,
     error: Option<Error>,
 }
 
@@ -36,34 +34,35 @@ pub(crate) struct Driver {
 pub(crate) enum Planned {
     Walked,
     Extract(Extract),
-    Segment(BatchRange, Segment),
+    /// Batches, and how many rows of which unit they are made of.
+    Segment(BatchRange, Vec<(u32, u32)>),
     End(Option<Error>),
 }
 
 impl Driver {
-    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>, near: Near) -> Self {
-        let (ranges, runs, cuts) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { plan, walk, ranges, runs, cuts, near, packing: None, error: None }
+    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>, near: RowFinder) -> Self {
+        let pieces = PieceRuns::default();
+        Self { plan, walk, ranges: VecDeque::new(), pieces, near, packing: None, error: None }
     }
 
     /// The same of packs, if these are served.
-    pub(crate) fn with_packing(self, packing: Option<&Arc<Packing>>) -> Self {
+    pub(crate) fn with_packing(self, packing: Option<&Arc<ServedPacks>>) -> Self {
         Self { packing: packing.cloned(), ..self }
     }
 
     /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.
-    pub(crate) fn advance(&mut self, resolve: impl Fn(&mut Near, u64) -> Result<Placed>) -> Planned {
+    pub(crate) fn advance(&mut self, resolve: impl Fn(&mut RowFinder, u64) -> Result<ResolvedRow>) -> Planned {
         if self.has_more() {
             self.plan.reopen();
         }
         match self.plan.next(self.may_look()) {
-            Next::Extract(extract) => Planned::Extract(extract),
-            Next::Segment(segment) => match self.ranges.pop_front() {
-                Some(range) => Planned::Segment(range, segment),
+            PlanAnswer::Extract(extract) => Planned::Extract(extract),
+            PlanAnswer::Segment(parts) => match self.ranges.pop_front() {
+                Some(range) => Planned::Segment(range, parts),
                 None => Planned::End(Some(Error::new(ErrorKind::Internal, "a segment that nobody asked for"))),
             },
-            Next::End => Planned::End(self.error.take()),
-            Next::Look => {
+            PlanAnswer::End => Planned::End(self.error.take()),
+            PlanAnswer::Look => {
                 self.look(resolve);
                 Planned::Walked
             }
@@ -80,42 +79,46 @@ impl Driver {
         self.plan.is_ended() && self.error.is_none() && self.walk.has_more()
     }
 
-    fn look(&mut self, resolve: impl Fn(&mut Near, u64) -> Result<Placed>) {
-        let (runs, cuts, near) = (&mut self.runs, &mut self.cuts, &mut self.near);
-        runs.clear();
-        cuts.clear();
-        let (plan, packing) = (&self.plan, self.packing.as_deref());
-        let (mut replaced, mut walked) = (Vec::new(), 0);
+    fn look(&mut self, resolve: impl Fn(&mut RowFinder, u64) -> Result<ResolvedRow>) {
+        let pieces = &mut self.pieces;
+        let near = &mut self.near;
+        pieces.truncate(0);
+        let plan = &self.plan;
+        let packing = self.packing.as_deref();
+        let mut replaced = Vec::new();
+        let mut walked = 0;
         // Where rows differ between units, those of a segment may be much larger than others are.
-        let (mut bytes, most) = (0_u64, plan.segment_bytes().saturating_mul(2));
+        let mut bytes = 0_u64;
+        let most = plan.segment_bytes().saturating_mul(2);
         let range = self.walk.next_range(self.plan.segment_rows(), &mut |batch| {
-            let (rows, before) = (&batch.rows, (runs.len(), cuts.len(), replaced.len()));
-            let cut_of = |place| packing.and_then(|packing| packing.cut_of(batch, place));
+            let rows = &batch.rows;
+            let before = pieces.len();
+            let replaced_before = replaced.len();
+            let tokens_of = |place| packing.and_then(|packing| packing.tokens_of(batch, place));
             let mut at = 0;
             while let Some(&row) = rows.get(at) {
                 let (served, (unit, slot)) = match resolve(near, row) {
                     Ok(placed) => placed,
                     Err(error) => {
-                        runs.truncate(before.0);
-                        cuts.truncate(before.1);
-                        replaced.truncate(before.2);
+                        pieces.truncate(before);
+                        replaced.truncate(replaced_before);
                         return Err(error);
                     }
                 };
                 let mut count = 1;
-                if let Some(cut) = cut_of(at) {
-                    cuts.push((runs.len(), cut));
-                } else if served == row {
+                let tokens = tokens_of(at);
+                if tokens.is_none() && served == row {
                     // What was not lost of a unit is followed by more that is not.
                     let most = near.following(row).min((rows.len() - at) as u64);
-                    let follows = |count: usize| rows[at + count] == row + count as u64 && cut_of(at + count).is_none();
+                    let follows =
+                        |count: usize| rows[at + count] == row + count as u64 && tokens_of(at + count).is_none();
                     while (count as u64) < most && follows(count) {
                         count += 1;
                     }
-                } else {
+                } else if tokens.is_none() {
                     replaced.push((walked + at, served));
                 }
-                runs.push(Neighbours { unit, slot, rows: count as u32 });
+                pieces.push(Neighbours { unit, slot, rows: count as u32 }, tokens);
                 bytes = bytes.saturating_add(plan.bytes_of(unit, count as u64));
                 at += count;
             }
@@ -124,7 +127,7 @@ impl Driver {
         });
         match range {
             Ok(Some(range)) => {
-                self.plan.push(runs, cuts);
+                self.plan.push(&self.pieces);
                 self.ranges.push_back(BatchRange { replaced, ..range });
             }
             Ok(None) => self.plan.end(),

@@ -21,8 +21,8 @@ use super::driver::Driver;
 use super::lookahead::Lookahead;
 use super::plan::Plan;
 use super::recovery::Faults;
-use super::row_table::{Near, RowTable};
-use super::schedule::{Extraction, Limits, Measured, Read, Schedule, Task};
+use super::row_table::{RowFinder, RowTable};
+use super::schedule::{Extraction, Limits, Measurement, Read, Schedule, Task};
 use super::units::Units;
 use super::walk::{BatchRange, Walk};
 use crate::dataset::Prefetch;
@@ -81,11 +81,11 @@ const WORTH_HELP: u64 = 1 << 20;
 /// Threads that work a run off from a given batch on. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineCore>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+struct EngineCore {
     /// For what comes later, and must not keep it alive.
     me: Weak<Self>,
     /// There are no threads: whoever wants a segment works for it.
@@ -106,7 +106,7 @@ struct Shared {
     most_made: u64,
     /// The threads, which help one that decodes when the schedule has nothing for them; `None` if there is no other.
     crew: Option<Arc<Crew>>,
-    progress: Mutex<Progress>,
+    progress: Mutex<EngineProgress>,
     signals: Signals,
 }
 
@@ -123,7 +123,7 @@ struct Signals {
 }
 
 /// Where a run stands.
-struct Progress {
+struct EngineProgress {
     schedule: Schedule,
     /// `None` while the plan is being asked.
     driver: Option<Box<Driver>>,
@@ -149,7 +149,7 @@ struct Ticket {
 
 /// A task with what there is for it.
 enum Work {
-    Plan(Box<Driver>, Vec<Measured>),
+    Plan(Box<Driver>, Vec<Measurement>),
     Read(Read),
     /// The unit if it stayed in memory, and what was read ahead.
     Extract(Extraction, Option<Held>, Option<Prefetch>),
@@ -173,8 +173,8 @@ impl Engine {
         let most_idle = MOST_IDLE.min(plan.largest().max(small)) as usize;
         let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
         let table = RowTable::of(&units).map(Arc::new);
-        let driver = Driver::new(plan, walk, Near::with(table.clone())).with_packing(units.packing());
-        let progress = Progress {
+        let driver = Driver::new(plan, walk, RowFinder::with(table.clone())).with_packing(units.packing());
+        let progress = EngineProgress {
             schedule: Schedule::new(settings.limits(), lookahead),
             driver: Some(Box::new(driver)),
             error: None,
@@ -185,7 +185,7 @@ impl Engine {
             out: BTreeMap::new(),
             stats: LoaderStats::default(),
         };
-        let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared {
+        let shared = Arc::new_cyclic(|me: &Weak<EngineCore>| EngineCore {
             crew: (settings.threads > 1).then(|| Arc::new(Crew::new(WORTH_HELP, wake(Weak::clone(me))))),
             me: Weak::clone(me),
             inline: settings.threads == 0,
@@ -230,7 +230,7 @@ impl Engine {
 }
 
 /// Wakes the threads that wait for something to do.
-fn wake(shared: Weak<Shared>) -> impl Fn() + Send + Sync {
+fn wake(shared: Weak<EngineCore>) -> impl Fn() + Send + Sync {
     move || {
         if let Some(shared) = shared.upgrade() {
             // A thread that has just looked in vain waits once the lock is free, and not before.
@@ -285,7 +285,7 @@ impl Deliver for Engine {
     }
 
     fn watched(&self) -> Weak<dyn Watched> {
-        let watched: Weak<Shared> = Arc::downgrade(&self.shared);
+        let watched: Weak<EngineCore> = Arc::downgrade(&self.shared);
         watched
     }
 
@@ -304,7 +304,7 @@ impl Drop for Engine {
     }
 }
 
-impl Watched for Shared {
+impl Watched for EngineCore {
     /// Ends the threads too, each once it is done with what it has at hand, which is not waited for where it is to come
     /// from a store.
     fn stop(&self) {
@@ -322,8 +322,8 @@ impl Watched for Shared {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+impl EngineCore {
+    fn lock(&self) -> MutexGuard<'_, EngineProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -345,7 +345,11 @@ impl Shared {
     }
 
     /// Does a part of what another thread decodes, or waits for something to do.
-    fn help_or_wait<'a>(&'a self, crew: &Crew, progress: MutexGuard<'a, Progress>) -> MutexGuard<'a, Progress> {
+    fn help_or_wait<'a>(
+        &'a self,
+        crew: &Crew,
+        progress: MutexGuard<'a, EngineProgress>,
+    ) -> MutexGuard<'a, EngineProgress> {
         let Some(job) = crew.find() else {
             let progress = self.signals.work.wait(progress).unwrap_or_else(PoisonError::into_inner);
             crew.back();
@@ -361,7 +365,7 @@ impl Shared {
         progress
     }
 
-    fn pick(&self, progress: &mut Progress) -> Option<Work> {
+    fn pick(&self, progress: &mut EngineProgress) -> Option<Work> {
         Some(match progress.schedule.next()? {
             Task::Plan(measured) => Work::Plan(progress.driver.take()?, measured),
             Task::Read(read) => Work::Read(read),
@@ -394,8 +398,8 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for EngineCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("inline", &self.inline).finish_non_exhaustive()
+        f.debug_struct("EngineCore").field("inline", &self.inline).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,9 @@ use arrow::array::RecordBatch;
 
 use super::carousel::DueRows;
 use super::groups::UnitSize;
-use super::route::{Alone, Facts, Lies, Route, Values, breaks, chunk_rows, columns_at_once, is_sparse, route};
+use super::route::{
+    ChunkValues, DecodesAlone, HeldAs, Route, RouteFacts, breaks, chunk_rows, columns_at_once, is_sparse, route,
+};
 use super::units::{Units, some};
 use crate::dataset::{Prefetch, Slots};
 use rowdex_base::crew;
@@ -58,10 +60,11 @@ impl Serving<'_> {
     }
 }
 
-impl Facts {
+impl RouteFacts {
     /// What is known when so many rows of a unit are due that is not in memory and does not stay.
     pub(crate) fn of(units: &Units, unit: u32, due: usize) -> Self {
-        let (form, facts) = (units.form(), units.unit(unit));
+        let form = units.form();
+        let facts = units.unit(unit);
         Self {
             size: facts.size,
             columns: form.decoded.fields().len(),
@@ -72,14 +75,14 @@ impl Facts {
             breaks: due,
             read: facts.size.rows as usize,
             values: match (form.shares_values, form.chunks_are_own) {
-                (true, _) => Values::Shown,
-                (_, true) => Values::Lie,
-                _ => Values::Mapped,
+                (true, _) => ChunkValues::Shown,
+                (_, true) => ChunkValues::Kept,
+                _ => ChunkValues::Mapped,
             },
             alone: match facts.decodes_due {
-                false => Alone::No,
-                true if units.long_values(unit).are_read_alone => Alone::Read,
-                true => Alone::Decoded,
+                false => DecodesAlone::No,
+                true if units.long_values(unit).are_read_alone => DecodesAlone::Read,
+                true => DecodesAlone::Decoded,
             },
             packs: false,
         }
@@ -97,14 +100,14 @@ pub(crate) fn from_held(
 ) -> Result<Extracted> {
     let began = Instant::now();
     let elsewhere = serving.units.elsewhere();
-    let facts = Facts::of(serving.units, unit, slots.len());
+    let facts = RouteFacts::of(serving.units, unit, slots.len());
     let size = UnitSize { rows: whole.num_rows() as u64, bytes: whole.bytes(), cost: whole.bytes() };
     // In which order packed rows are due does not matter.
     let (held, breaks) = match whole.in_rows() {
-        Some(_) => (Some(Lies::Packed), 0),
-        None => (Some(Lies::Columns), breaks(&slots)),
+        Some(_) => (Some(HeldAs::Packed), 0),
+        None => (Some(HeldAs::Columns), breaks(&slots)),
     };
-    let route = route(&Facts { size, held, stays, breaks, packs: serving.layout.is_some(), ..facts });
+    let route = route(&RouteFacts { size, held, stays, breaks, packs: serving.layout.is_some(), ..facts });
     let pieces = match (route, whole.in_rows(), whole.in_columns()) {
         (Route::Point, ..) => vec![whole.at(slots)?],
         (Route::Repack, Some(packed), _) => Held::repacked(packed, &slots, &serving.units.form().decoded)?,
@@ -127,40 +130,53 @@ pub(crate) fn from_held(
 pub(crate) fn from_file(
     serving: Serving<'_>,
     unit: u32,
-    mut slots: Vec<u32>,
+    slots: Vec<u32>,
     stays: bool,
     lost: &[Range<u32>],
     prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
-    let (units, has_lost, packs) = (serving.units, !lost.is_empty(), serving.layout.is_some());
-    let facts = Facts { stays, has_lost, packs, breaks: breaks(&slots), ..Facts::of(units, unit, slots.len()) };
-    match route(&facts) {
-        Route::StayBesideLost => return beside_lost(serving, unit, slots, lost, prefetch),
-        Route::DecodeDue => return decode_due(serving, unit, &facts, slots, prefetch),
-        _ => {}
-    }
-    let wanted = wanted(units, unit, &mut slots, stays, lost);
-    let facts = match &wanted {
-        Some(read) => Facts { read: read.len(), breaks: breaks(&slots), ..facts },
-        None => facts,
+    let units = serving.units;
+    let mut places = slots;
+    // A unit that stays without rows that are lost has its own slots all the same.
+    let slots = if stays && !lost.is_empty() { places.clone() } else { Vec::new() };
+    let wanted = wanted(units, unit, &mut places, stays, lost);
+    let facts = RouteFacts::of(units, unit, places.len());
+    let facts = RouteFacts {
+        stays,
+        has_lost: !lost.is_empty(),
+        packs: serving.layout.is_some(),
+        breaks: breaks(&places),
+        read: wanted.as_ref().map_or(facts.read, Vec::len),
+        ..facts
     };
-    let read = some(wanted.as_deref());
     let route = route(&facts);
     let columns = columns_at_once(route, &facts).filter(|_| serving.packs_columns_apart(unit));
-    let chunk = Chunk { rows: chunk_rows(route, &facts.of_columns(columns), serving.batch_rows), columns };
+    let chunk = ChunkShape { rows: chunk_rows(route, &facts.of_columns(columns), serving.batch_rows), columns };
+    let read = some(wanted.as_deref());
     let extracted = match (route, serving.layout) {
+        (Route::DecodeDue, _) => return decode_due(serving, unit, &facts, chunk, wanted, places, prefetch),
+        (Route::StayBesideLost, _) => {
+            let whole = read_beside_lost(units, unit, wanted.as_deref(), prefetch)?;
+            let staged_bytes = whole.bytes();
+            keep(serving, unit, whole, slots, staged_bytes)?
+        }
         (Route::StayPacked, Some(layout)) => {
             let (whole, staged_bytes) = read_packed(units, unit, prefetch, Arc::clone(layout), chunk)?;
-            keep(serving, unit, whole, slots, staged_bytes)?
+            keep(serving, unit, whole, places, staged_bytes)?
         }
         (Route::StayPacked | Route::StayInColumns, _) => {
             let whole = Held::columns(read_to_stay(units, unit, prefetch)?, &units.elsewhere());
             let staged_bytes = whole.bytes();
-            keep(serving, unit, whole, slots, staged_bytes)?
+            keep(serving, unit, whole, places, staged_bytes)?
         }
         (route, _) => {
-            let picked = (facts.read, chunk);
-            pick(units, unit, (way(route, serving), slots), picked, read, prefetch)?
+            let began = Instant::now();
+            let due = places.len();
+            let picker = Picker::new(way(route, serving), &places, facts.read, chunk.rows).beside(units.elsewhere());
+            drop(places);
+            let mut picking = Picking { picker, chunk, took: began.elapsed() };
+            units.read(unit, read, prefetch, &mut picking)?;
+            picking.finish(due, facts.read)?
         }
     };
     let decoded_bytes = extracted.decoded_bytes.filter(|_| wanted.is_none());
@@ -169,7 +185,7 @@ pub(crate) fn from_file(
 
 fn way(route: Route, serving: Serving<'_>) -> Way {
     match (route, serving.layout) {
-        (Route::Lie, _) => Way::Lie,
+        (Route::KeepChunks, _) => Way::Lie,
         (Route::Place, Some(layout)) => Way::Place(Arc::clone(layout)),
         _ => Way::Pick,
     }
@@ -207,7 +223,9 @@ pub(crate) fn wanted(
         }
     }
     // The slots that are read, and how many slots before each of them are not.
-    let (mut read, mut skipped, mut skips) = (Vec::new(), 0, Vec::with_capacity(row_groups.len()));
+    let mut read = Vec::new();
+    let mut skipped = 0;
+    let mut skips = Vec::with_capacity(row_groups.len());
     for row_group in row_groups {
         let own = units.slots_of(row_group);
         let reads = due[(row_group - first) as usize] && !lost.contains(&own);
@@ -225,44 +243,19 @@ pub(crate) fn wanted(
     Some(read)
 }
 
-/// Picks due rows on their `way` out of each chunk of so many rows, as all that are read are decoded.
-fn pick(
-    units: &Units,
-    unit: u32,
-    (way, slots): (Way, Vec<u32>),
-    (read_rows, chunk): (usize, Chunk),
-    read: Slots<'_>,
-    prefetch: Option<Prefetch>,
-) -> Result<Extracted> {
-    let began = Instant::now();
-    let due = slots.len();
-    let picker = Picker::new(way, &slots, read_rows, chunk.rows).beside(units.elsewhere());
-    drop(slots);
-    let mut picking = Picking { picker, chunk, took: began.elapsed() };
-    units.read(unit, read, prefetch, &mut picking)?;
-    let began = Instant::now();
-    let picked = picking.picker.finish(due)?;
-    let picking = picking.took + began.elapsed();
-    let chunks = read_rows.div_ceil(chunk.rows);
-    // The chunk behind the one that is picked from.
-    let ahead = crew::current().filter(|_| chunks >= AHEAD_FROM).map_or(0, |_| picked.decoded_bytes / chunks as u64);
-    let (decoded_bytes, staged_bytes) = (Some(picked.decoded_bytes), picked.staged_bytes + ahead);
-    Ok(Extracted { decoded_bytes, staged_bytes, picking, ..Extracted::of_rows(DueRows::of(picked.rows)) })
-}
-
-/// Decodes the rows at these slots alone.
+/// Decodes due rows alone, in the order of `ranks` among those that are `wanted`, or that are slots if nothing is.
 fn decode_due(
     serving: Serving<'_>,
     unit: u32,
-    facts: &Facts,
-    slots: Vec<u32>,
+    facts: &RouteFacts,
+    chunk: ChunkShape,
+    wanted: Option<Vec<u32>>,
+    mut ranks: Vec<u32>,
     prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
     let units = serving.units;
-    let mut ranks = slots;
-    let wanted = distinct(&mut ranks);
-    let rows = chunk_rows(Route::DecodeDue, facts, serving.batch_rows);
-    let mut chunks = Collected::in_chunks(Chunk { rows, columns: None });
+    let wanted = wanted.unwrap_or_else(|| distinct(&mut ranks));
+    let mut chunks = Collected::in_chunks(chunk);
     units.read(unit, Slots::Due(&wanted), prefetch, &mut chunks)?;
     let began = Instant::now();
     let Collected { chunks, own, places_bytes, .. } = chunks;
@@ -276,7 +269,7 @@ fn decode_due(
     let elsewhere = units.elsewhere();
     let mut footprint = ChunkBytes::beside(&elsewhere);
     let staged_bytes: u64 = chunks.iter().map(|chunk| footprint.add(chunk)).sum();
-    let lie = facts.values == Values::Lie && breaks(&ranks) == 0 && rows::show_what_they_keep(&chunks);
+    let lie = facts.values == ChunkValues::Kept && breaks(&ranks) == 0 && rows::show_what_they_keep(&chunks);
     let pieces = match lie {
         true => Held::in_turn(chunks, &elsewhere),
         false => {
@@ -294,17 +287,10 @@ fn keep(serving: Serving<'_>, unit: u32, whole: Held, slots: Vec<u32>, staged_by
     Ok(Extracted { decoded_bytes, staged_bytes, ..from_held(serving, unit, whole, slots, true)? })
 }
 
-/// A unit that stays without the rows that are lost. Each of these has some other row in its place, never due.
-fn beside_lost(
-    serving: Serving<'_>,
-    unit: u32,
-    slots: Vec<u32>,
-    lost: &[Range<u32>],
-    prefetch: Option<Prefetch>,
-) -> Result<Extracted> {
-    let units = serving.units;
-    let sound = wanted(units, unit, &mut slots.clone(), true, lost).unwrap_or_default();
-    let batch = units.read_whole(unit, Slots::Some(&sound), prefetch)?;
+/// Reads the rows of a unit that are not lost. Each of the others has some row in its place, never due.
+fn read_beside_lost(units: &Units, unit: u32, sound: Option<&[u32]>, prefetch: Option<Prefetch>) -> Result<Held> {
+    let batch = units.read_whole(unit, some(sound), prefetch)?;
+    let Some(sound) = sound else { return Ok(Held::columns(batch, &units.elsewhere())) };
     let mut at = 0;
     let filled = (0..units.size(unit).rows as u32).map(|slot| match sound.get(at as usize) == Some(&slot) {
         true => {
@@ -313,18 +299,14 @@ fn beside_lost(
         }
         false => 0,
     });
-    let whole = Held::columns(rows::take(&batch, &filled.collect::<Vec<_>>())?, &units.elsewhere());
-    let staged_bytes = whole.bytes();
-    let (extracted, decodes) =
-        (keep(serving, unit, whole, slots, staged_bytes)?, units.decodes(unit, Slots::Some(&sound)));
-    Ok(Extracted { decoded_bytes: None, decodes, ..extracted })
+    Ok(Held::columns(rows::take(&batch, &filled.collect::<Vec<_>>())?, &units.elsewhere()))
 }
 
 /// Reads a unit into memory of just its size. It is decoded all at once, straight to where it stays, and columns are
 /// copied in which a decoder left much room.
 fn read_to_stay(units: &Units, unit: u32, prefetch: Option<Prefetch>) -> Result<RecordBatch> {
     let form = units.form();
-    let mut chunks = Collected::in_chunks(Chunk { rows: usize::MAX, columns: None });
+    let mut chunks = Collected::in_chunks(ChunkShape { rows: usize::MAX, columns: None });
     units.read(unit, Slots::All, prefetch, &mut chunks)?;
     match <[RecordBatch; 1]>::try_from(chunks.chunks) {
         Ok([only]) if form.chunks_are_own && bytes_of(&only) <= bytes_of_part(&only) / 16 * 17 => Ok(only),
@@ -340,7 +322,7 @@ fn read_packed(
     unit: u32,
     prefetch: Option<Prefetch>,
     layout: Arc<Layout>,
-    chunk: Chunk,
+    chunk: ChunkShape,
 ) -> Result<(Held, u64)> {
     let rows = units.size(unit).rows as usize;
     let mut chunks = Collected { packs: Some((layout, rows)), ..Collected::in_chunks(chunk) };
@@ -356,7 +338,7 @@ fn read_packed(
 
 /// What comes of a unit at once.
 #[derive(Debug, Clone, Copy, Default)]
-struct Chunk {
+struct ChunkShape {
     rows: usize,
     /// How many columns, if rows need not come whole.
     columns: Option<usize>,
@@ -365,7 +347,7 @@ struct Chunk {
 /// All chunks of a unit.
 #[derive(Default)]
 struct Collected {
-    chunk: Chunk,
+    chunk: ChunkShape,
     /// How to pack so many rows, if the first chunk says that it pays.
     packs: Option<(Arc<Layout>, usize)>,
     packer: Option<Packer>,
@@ -379,7 +361,7 @@ struct Collected {
 }
 
 impl Collected {
-    fn in_chunks(chunk: Chunk) -> Self {
+    fn in_chunks(chunk: ChunkShape) -> Self {
         Self { chunk, ..Self::default() }
     }
 }
@@ -428,8 +410,24 @@ impl RowSink for Collected {
 /// Picks the rows that are due out of each chunk, and measures the time that takes.
 struct Picking {
     picker: Picker,
-    chunk: Chunk,
+    chunk: ChunkShape,
     took: Duration,
+}
+
+impl Picking {
+    /// So many due rows, of so many that were read.
+    fn finish(self, due: usize, read: usize) -> Result<Extracted> {
+        let began = Instant::now();
+        let picked = self.picker.finish(due)?;
+        let picking = self.took + began.elapsed();
+        let chunks = read.div_ceil(self.chunk.rows);
+        // The chunk behind the one that is picked from.
+        let ahead =
+            crew::current().filter(|_| chunks >= AHEAD_FROM).map_or(0, |_| picked.decoded_bytes / chunks as u64);
+        let decoded_bytes = Some(picked.decoded_bytes);
+        let staged_bytes = picked.staged_bytes + ahead;
+        Ok(Extracted { decoded_bytes, staged_bytes, picking, ..Extracted::of_rows(DueRows::of(picked.rows)) })
+    }
 }
 
 impl RowSink for Picking {

@@ -10,13 +10,13 @@ use rowdex_order::sampler::BatchPlan;
 
 /// Prefetched row ids by their position, from the first that may still be asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Ids {
+pub(crate) struct PrefetchedIds {
     /// Each with the position of its first id; none is empty.
     pieces: VecDeque<(u64, Arc<Vec<u64>>)>,
     end: u64,
 }
 
-impl Ids {
+impl PrefetchedIds {
     /// The position after the last.
     pub(crate) fn end(&self) -> u64 {
         self.end
@@ -66,23 +66,23 @@ impl Ids {
 }
 
 /// A piece of prefetched row ids, and where in it to begin.
-pub(crate) type Piece = (Arc<Vec<u64>>, usize);
+pub(crate) type IdChunk = (Arc<Vec<u64>>, usize);
 
 /// Walks over what was prefetched so far.
 #[derive(Debug)]
 pub(crate) struct PrefetchedWalk {
     /// What is walked over, and what comes behind it.
-    piece: Piece,
-    pieces: Receiver<Piece>,
+    piece: IdChunk,
+    pieces: Receiver<IdChunk>,
     /// Rows of a batch.
     portion: usize,
 }
 
 impl PrefetchedWalk {
     /// A walk in portions of so many rows, and where to send what it walks over.
-    pub(crate) fn new(portion: usize) -> (Sender<Piece>, Self) {
+    pub(crate) fn new(portion: usize) -> (Sender<IdChunk>, Self) {
         let (prefetch, pieces) = channel();
-        (prefetch, Self { piece: Piece::default(), pieces, portion })
+        (prefetch, Self { piece: IdChunk::default(), pieces, portion })
     }
 
     fn take(&mut self, count: usize) -> Vec<u64> {
@@ -156,12 +156,12 @@ mod tests {
 
     #[test]
     fn ids_are_found_by_position_across_pieces_until_they_are_forgotten() {
-        let mut ids = Ids::default();
+        let mut ids = PrefetchedIds::default();
         for piece in [vec![5, 6, 7], vec![], vec![8], vec![9, 5]] {
             ids.push(Arc::new(piece));
         }
         assert_eq!(ids.end(), 6);
-        let all = |ids: &Ids, from, to| ids.range(from, to).flatten().copied().collect::<Vec<_>>();
+        let all = |ids: &PrefetchedIds, from, to| ids.range(from, to).flatten().copied().collect::<Vec<_>>();
         assert_eq!(all(&ids, 0, 9), [5, 6, 7, 8, 9, 5]);
         assert_eq!(all(&ids, 1, 1), [0; 0]);
         assert_eq!(all(&ids, 2, 5), [7, 8, 9]);

@@ -33,7 +33,7 @@ const PLENTY: u32 = 8;
 
 /// What an extraction found of what was read ahead for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ReadTiming {
     /// It had to wait, although no more could be asked for before.
     Late,
     InTime,
@@ -100,18 +100,18 @@ impl Lookahead {
 
     /// Takes note of what the extraction of this number found, where `next` is the first that is not read ahead yet,
     /// and says whether the reserve has changed.
-    pub(crate) fn note(&mut self, number: u64, found: Found, next: u64, link: Option<Link>) -> bool {
+    pub(crate) fn note(&mut self, number: u64, found: ReadTiming, next: u64, link: Option<Link>) -> bool {
         let before = self.reserve();
         match (found, link) {
             _ if self.chosen => {}
-            (Found::Late, Some(link)) => {
+            (ReadTiming::Late, Some(link)) => {
                 self.plenty = 0;
                 // What was asked for before says nothing of the change.
                 if number >= self.changed_at {
                     self.late(link, next);
                 }
             }
-            (Found::Plenty, _) => {
+            (ReadTiming::Plenty, _) => {
                 self.plenty += 1;
                 if self.plenty == PLENTY {
                     self.bytes = (self.bytes - self.bytes / 8).max(LEAST);
@@ -180,9 +180,9 @@ mod tests {
             ask(now, &mut asked, &mut next, ahead.bytes(0));
             let there = asked.iter().take_while(|read| read.1 <= now).count();
             let found = match (arrived > now, there > asked.len() / 3) {
-                (true, _) => Found::Late,
-                (_, true) => Found::Plenty,
-                _ => Found::InTime,
+                (true, _) => ReadTiming::Late,
+                (_, true) => ReadTiming::Plenty,
+                _ => ReadTiming::InTime,
             };
             now = now.max(arrived) + group as f64 / decoder;
             while arrivals.front().is_some_and(|at| *at <= sent) {
@@ -243,7 +243,8 @@ mod tests {
         let mut local = Lookahead { bytes: 0, share: 0, chosen: true, ..started(1 << 30) };
         for number in 0..40 {
             assert!(
-                !chosen.note(number, Found::Late, number, link) && !local.note(number, Found::Plenty, number, link)
+                !chosen.note(number, ReadTiming::Late, number, link)
+                    && !local.note(number, ReadTiming::Plenty, number, link)
             );
         }
         assert_eq!((chosen.bytes(0), local.bytes(0), local.reserve()), (START, 0, 0));

@@ -39,7 +39,7 @@ mod batch;
 mod builder;
 mod carousel;
 mod control;
-mod cuts;
+mod cutting;
 mod deliver;
 mod driver;
 mod engine;
@@ -52,9 +52,9 @@ mod options;
 mod packing;
 mod packs;
 mod part;
-mod parts;
 #[cfg(feature = "capi")]
 mod peek;
+mod pieces;
 mod plan;
 mod predict;
 mod prefetched;
@@ -196,7 +196,8 @@ impl Loader {
         }
         let least = predict::least_memory(&units);
         if options.memory < least {
-            let (memory, count) = (options.memory, units.groups().count());
+            let memory = options.memory;
+            let count = units.groups().count();
             let message = format!("a memory of {memory} bytes is too little for rows of {count} row groups");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(format!(
                 "give the loader {least} bytes or more: half of it is what is known of row groups"
@@ -204,7 +205,9 @@ impl Loader {
         }
         let place = NextBatch { epoch: first.epoch(), batch: 0 };
         let faults = Arc::new(Faults::new(options.fault, &units)?);
-        let (engine, waiting, error) = (None, VecDeque::new(), None);
+        let engine = None;
+        let waiting = VecDeque::new();
+        let error = None;
         Ok(Self {
             units,
             samplers: samplers.into(),
@@ -251,7 +254,8 @@ impl Loader {
     pub fn steps_left(&self) -> u64 {
         let over = self.options.epochs.is_some_and(|epochs| self.place.epoch >= epochs);
         let Some(sampler) = self.samplers.first().filter(|_| !over) else { return 0 };
-        let (epoch, ranks) = (self.place.epoch, self.samplers.len() as u64);
+        let epoch = self.place.epoch;
+        let ranks = self.samplers.len() as u64;
         sampler.steps_of(epoch).saturating_sub(sampler.first_step(epoch).max(self.place.batch / ranks))
     }
 

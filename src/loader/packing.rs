@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use super::cuts::Cut;
 use super::groups::UnitSize;
 use super::packs::{Packs, Unended};
+use super::pieces::TokenRange;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler};
 use rowdex_order::{Algorithm, Lengths, Measure, Overflow, Pack, Packed, Piece};
@@ -15,11 +15,11 @@ use rowdex_rows::{Held, Numbers, Then, Tokens};
 
 /// What is known of packs.
 #[derive(Debug)]
-pub(crate) struct Packing {
+pub(crate) struct ServedPacks {
     lengths: Arc<dyn Lengths>,
     pack: Pack,
     /// By what the length of a row is compared with what was noted, once it is decoded.
-    measured: Measured,
+    measured: LengthSource,
     /// The tokens among the columns that are served, and what lies beside them.
     tokens: Option<Arc<Tokens>>,
     /// How many pieces there are for each row that has some; of a whole epoch, about.
@@ -28,7 +28,7 @@ pub(crate) struct Packing {
 }
 
 #[derive(Debug)]
-enum Measured {
+enum LengthSource {
     Items(Tokens),
     Numbers(Numbers),
     /// Nothing among the columns says it.
@@ -40,7 +40,7 @@ const ENDS: i64 = i64::MIN;
 /// And one behind which tokens follow that are not served. No token is either.
 const CUT_SHORT: i64 = i64::MIN + 1;
 
-impl Packing {
+impl ServedPacks {
     /// What is known of the packs of a sampler, if it has some, of which these columns have the tokens and what lies
     /// beside them, if any do.
     pub(crate) fn of(
@@ -63,27 +63,28 @@ impl Packing {
         }
         let find = |schema: &SchemaRef| (!columns.is_empty()).then(|| Tokens::find(schema, columns)).transpose();
         let measured = match (find(decoded)?, lengths.measure()) {
-            (Some(tokens), _) => Measured::Items(tokens),
+            (Some(tokens), _) => LengthSource::Items(tokens),
             (None, Some(Measure::Numbers(name))) => {
-                Numbers::find(decoded, name).map_or(Measured::Not, Measured::Numbers)
+                Numbers::find(decoded, name).map_or(LengthSource::Not, LengthSource::Numbers)
             }
-            _ => Measured::Not,
+            _ => LengthSource::Not,
         };
         let (pieces_per_row, pieces_per_pack) = shape(packed, sampler.epoch())?;
-        let (lengths, tokens) = (Arc::clone(lengths), find(served)?.map(Arc::new));
+        let lengths = Arc::clone(lengths);
+        let tokens = find(served)?.map(Arc::new);
         Ok(Some(Self { lengths, pack, measured, tokens, pieces_per_row, pieces_per_pack }))
     }
 
     /// What is due of a row of a batch, unless that is all of it for sure.
     #[inline]
-    pub(crate) fn cut_of(&self, batch: &BatchPlan, place: usize) -> Option<Cut> {
+    pub(crate) fn tokens_of(&self, batch: &BatchPlan, place: usize) -> Option<TokenRange> {
         // A row without tokens is whole.
         let piece = batch.pieces.get(place).filter(|piece| piece.length > 0 && self.tokens.is_some())?;
         let is_part = piece.offset > 0
             || piece.length >= self.pack.longest()
             // Rows are cut where a pack is full.
             || (self.pack.algorithm == Algorithm::Concat && batch.packs.binary_search(&(place + 1)).is_ok());
-        is_part.then_some(Cut { offset: piece.offset, length: piece.length })
+        is_part.then_some(TokenRange { offset: piece.offset, length: piece.length })
     }
 
     /// Units in pieces that are due, rather than in rows.
@@ -99,7 +100,7 @@ impl Packing {
 
     pub(crate) fn tokens(&self) -> Option<&Tokens> {
         match &self.measured {
-            Measured::Items(tokens) => Some(tokens),
+            LengthSource::Items(tokens) => Some(tokens),
             _ => None,
         }
     }
@@ -118,9 +119,9 @@ impl Packing {
             let error = Error::new(ErrorKind::Stale, format!("row {row} has {actual}, and {noted} was noted"))
                 .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]);
             let error = match &self.measured {
-                Measured::Items(tokens) => error.with_column(tokens.name()),
-                Measured::Numbers(numbers) => error.with_column(numbers.name()),
-                Measured::Not => error,
+                LengthSource::Items(tokens) => error.with_column(tokens.name()),
+                LengthSource::Numbers(numbers) => error.with_column(numbers.name()),
+                LengthSource::Not => error,
             };
             (place, error)
         };
@@ -129,7 +130,7 @@ impl Packing {
 
     /// Which of these rows, of so many tokens, have other numbers of items beside them.
     fn unlike(&self, rows: &[u64], tokens: &[Option<u64>], held: &[Held]) -> Result<Vec<(usize, Error)>> {
-        let Measured::Items(items) = &self.measured else { return Ok(Vec::new()) };
+        let LengthSource::Items(items) = &self.measured else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for column in items.beside() {
             let mut lengths = Vec::with_capacity(tokens.len());
@@ -148,29 +149,30 @@ impl Packing {
 
     /// How long rows are, as far as the columns say it.
     fn lengths_of(&self, held: &[Held]) -> Result<Vec<Option<u64>>> {
-        let (mut lengths, mut numbers) = (Vec::new(), Vec::new());
+        let mut lengths = Vec::new();
+        let mut numbers = Vec::new();
         for held in held {
             let batch = columns(held)?;
             let rows = (0..held.num_rows()).map(|row| held.place(row));
             match &self.measured {
-                Measured::Items(tokens) => tokens.column().lengths(batch, rows, &mut lengths)?,
-                Measured::Numbers(column) => column.read(batch, rows, &mut numbers)?,
-                Measured::Not => return Ok(Vec::new()),
+                LengthSource::Items(tokens) => tokens.column().lengths(batch, rows, &mut lengths)?,
+                LengthSource::Numbers(column) => column.read(batch, rows, &mut numbers)?,
+                LengthSource::Not => return Ok(Vec::new()),
             }
         }
         Ok(match &self.measured {
-            Measured::Items(_) => lengths.into_iter().map(Some).collect(),
+            LengthSource::Items(_) => lengths.into_iter().map(Some).collect(),
             _ => numbers.into_iter().map(|number| number.and_then(|number| u64::try_from(number).ok())).collect(),
         })
     }
 
     /// What a part is marked with, behind which items follow in its row, one of each column, or do not.
-    pub(crate) fn mark(&self, row: u64, cut: Cut, behind: Option<Vec<u64>>) -> Result<Vec<u64>> {
+    pub(crate) fn mark(&self, row: u64, tokens: TokenRange, behind: Option<Vec<u64>>) -> Result<Vec<u64>> {
         let Some(mut mark) = behind else { return Ok(vec![ENDS as u64; self.columns()]) };
         let length = self.lengths.length(row)?;
         let served = if self.pack.overflow == Overflow::Truncate { length.min(self.pack.longest()) } else { length };
         if let Some(token) = mark.first_mut() {
-            *token = match cut.offset.saturating_add(cut.length) < served {
+            *token = match tokens.offset.saturating_add(tokens.length) < served {
                 true => (*token as i64).max(CUT_SHORT + 1) as u64,
                 false => CUT_SHORT as u64,
             };
@@ -185,7 +187,8 @@ impl Packing {
 
     /// The packs of a batch. `marks` are those of parts, by the place among the pieces.
     pub(crate) fn packs(&self, plan: &mut BatchPlan, marks: &[(usize, &[u64])]) -> Packs {
-        let (mut unended, mut behind) = (Vec::new(), Vec::new());
+        let mut unended = Vec::new();
+        let mut behind = Vec::new();
         for (place, mark) in marks {
             let [token, beside @ ..] = mark else { continue };
             let then = match *token as i64 {

@@ -31,7 +31,8 @@ impl Loader {
         }
         let Some(first) = self.waiting.front().filter(|batch| batch.epoch == epoch) else { return Ok(None) };
         let full = self.samplers.first().map_or(0, DistributedSampler::batch_size);
-        let (mut rows, mut parts) = (0, 0);
+        let mut rows = 0;
+        let mut parts = 0;
         for batch in &self.waiting {
             let more = batch.row_ids.len();
             let follows = parts == 0
@@ -165,7 +166,9 @@ impl Standing {
 /// Batches that follow each other as one, whose rows are `records`.
 fn join<'a>(first: &Batch, records: RecordBatch, parts: impl Iterator<Item = &'a Batch>) -> Batch {
     let Batch { epoch, step, steps, rank, .. } = *first;
-    let (row_ids, substituted, part) = (Vec::with_capacity(records.num_rows()), Vec::new(), Part::default());
+    let row_ids = Vec::with_capacity(records.num_rows());
+    let substituted = Vec::new();
+    let part = Part::default();
     let packs = None;
     let mut whole = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads: 0, packs, part };
     for part in parts {

@@ -19,7 +19,7 @@
 //!
 //! The plan knows neither files nor threads nor Arrow. It counts in *segments*, runs of batches that are assembled
 //! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment whenever it
-//! asks for one ([`Next::Look`]).
+//! asks for one ([`PlanAnswer::Look`]).
 
 mod ahead;
 mod listing;
@@ -28,14 +28,13 @@ mod tuning;
 
 use std::collections::VecDeque;
 
-use self::ahead::{Ahead, Stair};
+use self::ahead::{Stair, UpcomingSegments};
 use self::listing::Listing;
 pub(crate) use self::listing::fixed;
-pub(crate) use self::told::{Extract, Neighbours, Next, Segment};
+pub(crate) use self::told::{Extract, Neighbours, PieceRuns, PlanAnswer};
 use self::tuning::{Budget, Estimates, LARGE, Totals, Tuned};
-use super::cuts::{Cut, CutList};
 use super::groups::UnitSize;
-use super::slot_list::SlotList;
+use super::pieces::PieceList;
 use rowdex_rows::Cutting;
 
 #[derive(Debug)]
@@ -45,17 +44,15 @@ struct Tracked {
     phase: f64,
     /// How long its horizon is, compared to the others.
     weight: f64,
-    /// Slots that are due and not yet asked for, in order, and how many of them each segment needs.
-    pending: SlotList,
-    marks: VecDeque<Mark>,
-    /// Of which of these rows a part is due.
-    cuts: CutList,
+    /// Pieces that are due and not yet asked for, in order, and how many of them each segment needs.
+    pending: PieceList,
+    marks: VecDeque<SegmentRows>,
     seen: bool,
     stays: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct SegmentRows {
     /// The number of a segment, modulo 2^32.
     segment: u32,
     rows: u32,
@@ -63,7 +60,7 @@ struct Mark {
 
 /// The bytes of rows held, as planned.
 #[derive(Debug, Default)]
-struct Held {
+struct PlannedBytes {
     /// On the carousel.
     waiting: f64,
     /// In units that stay.
@@ -83,8 +80,8 @@ pub(crate) struct Plan {
     estimates: Estimates,
     listing: Listing,
     tuned: Tuned,
-    ahead: Ahead,
-    held: Held,
+    ahead: UpcomingSegments,
+    held: PlannedBytes,
 }
 
 /// By this part of what they may take rows that are held exceed it, as units come due together: an extraction that has
@@ -93,7 +90,7 @@ pub(crate) const SWING: u64 = 8;
 /// Bytes of a row in a batch besides its values: its id, and its place while the batch is made.
 const MADE: f64 = 16.0;
 /// Bytes that a segment has of a unit with rows in it: how many of them are due, and how many were asked for.
-const MARK: f64 = (size_of::<Mark>() + size_of::<(u32, u32)>()) as f64 * 1.25;
+const MARK: f64 = (size_of::<SegmentRows>() + size_of::<(u32, u32)>()) as f64 * 1.25;
 /// Bytes of a row while it is got out of a unit: its slot, and its place in its chunk and among those that are due.
 pub(crate) const PICKED: u64 = 12;
 /// What it takes to decode a unit besides its bytes, in bytes that could be decoded meanwhile.
@@ -112,7 +109,8 @@ impl Plan {
         let mean = sizes.iter().map(|size| size.bytes as f64 * weight(size)).sum::<f64>() / bytes.max(1.0);
         let mut order: Vec<usize> = (0..sizes.len()).collect();
         order.sort_by_key(|&unit| scrambled(seed, unit as u64));
-        let (mut before, mut rank) = (0.0, vec![0.0; sizes.len()]);
+        let mut before = 0.0;
+        let mut rank = vec![0.0; sizes.len()];
         for &unit in &order {
             rank[unit] = (before + sizes[unit].bytes as f64 / 2.0) / bytes.max(1.0);
             before += sizes[unit].bytes as f64;
@@ -121,9 +119,8 @@ impl Plan {
             size: *size,
             phase: phase.clamp(1e-9, 1.0),
             weight: (weight(size) / mean.max(1e-9)).clamp(0.25, 4.0),
-            pending: SlotList::new(size.rows),
+            pending: PieceList::new(size.rows),
             marks: VecDeque::new(),
-            cuts: CutList::default(),
             seen: false,
             stays: false,
         });
@@ -135,8 +132,8 @@ impl Plan {
             estimates: Estimates::default(),
             listing: Listing::new(sizes.iter(), 1),
             tuned: Tuned::default(),
-            ahead: Ahead::default(),
-            held: Held::default(),
+            ahead: UpcomingSegments::default(),
+            held: PlannedBytes::default(),
         };
         plan.tune();
         plan
@@ -157,7 +154,7 @@ impl Plan {
     /// Says that each row of each unit stands for so many, before there is any.
     pub(crate) fn set_scale(&mut self, scale: u64) {
         for unit in &mut self.units {
-            unit.pending = SlotList::new(unit.size.rows.saturating_mul(scale));
+            unit.pending = PieceList::new(unit.size.rows.saturating_mul(scale));
         }
         self.listing = Listing::new(self.units.iter().map(|unit| &unit.size), scale);
         self.tune();
@@ -204,21 +201,16 @@ impl Plan {
         self.listing.most_counted()
     }
 
-    /// Adds a segment of rows. Some of the runs are a row of which a part is due.
-    pub(crate) fn push(&mut self, runs: &[Neighbours], cuts: &[(usize, Cut)]) {
+    /// Adds a segment.
+    pub(crate) fn push(&mut self, pieces: &PieceRuns) {
         let number = self.ahead.next() as u32;
-        let (mut due, mut rows, mut cuts) = (Vec::new(), 0, cuts.iter().peekable());
-        for (place, run) in runs.iter().enumerate() {
-            let cut = cuts.next_if(|(other, _)| *other == place);
+        let mut due = Vec::new();
+        let mut rows = 0;
+        for (run, tokens) in pieces.iter() {
             let Some(state) = self.units.get_mut(run.unit as usize) else { continue };
             rows += u64::from(run.rows);
-            if let Some((_, cut)) = cut {
-                let before = state.cuts.bytes();
-                state.cuts.push(state.pending.len(), *cut);
-                self.listing.replace(before, state.cuts.bytes());
-            }
             let before = state.pending.bytes();
-            state.pending.push(run.slot, run.rows);
+            state.pending.push(run.slot, run.rows, tokens);
             self.listing.replace(before, state.pending.bytes());
             match state.marks.back_mut() {
                 Some(mark) if mark.segment == number => mark.rows += run.rows,
@@ -226,8 +218,8 @@ impl Plan {
                     if last.is_none() {
                         due.push(run.unit);
                     }
-                    self.listing.replace(0, size_of::<Mark>());
-                    state.marks.push_back(Mark { segment: number, rows: run.rows });
+                    self.listing.replace(0, size_of::<SegmentRows>());
+                    state.marks.push_back(SegmentRows { segment: number, rows: run.rows });
                 }
             }
         }
@@ -306,27 +298,27 @@ impl Plan {
 
     /// What to do next. Unless it `may_look` further, what is known so far must do for the extractions that the oldest
     /// segment needs.
-    pub(crate) fn next(&mut self, may_look: bool) -> Next {
+    pub(crate) fn next(&mut self, may_look: bool) -> PlanAnswer {
         loop {
             let Some(oldest) = self.ahead.oldest() else {
-                return if self.ahead.ended { Next::End } else { Next::Look };
+                return if self.ahead.ended { PlanAnswer::End } else { PlanAnswer::Look };
             };
             if oldest.stair.is_none() {
                 self.arrive();
                 continue;
             }
             let Some(&unit) = oldest.due.last() else {
-                let Some(oldest) = self.ahead.pass() else { return Next::End };
+                let Some(oldest) = self.ahead.pass() else { return PlanAnswer::End };
                 self.held.waiting -= oldest.held;
                 self.listing.replace(oldest.parts.len() * size_of::<(u32, u32)>(), 0);
-                return Next::Segment(Segment { parts: oldest.parts });
+                return PlanAnswer::Segment(oldest.parts);
             };
             let until = self.until(unit, oldest.start);
             let is_known = self.ahead.walked() >= until || self.ahead.ended || self.listing.fills(self.tuned.lists);
             if may_look && !is_known {
-                return Next::Look;
+                return PlanAnswer::Look;
             }
-            return Next::Extract(self.extract(unit, until));
+            return PlanAnswer::Extract(self.extract(unit, until));
         }
     }
 
@@ -380,7 +372,8 @@ impl Plan {
         let state = &mut self.units[unit as usize];
         let bytes_of = state.size.bytes as f64 * self.estimates.kept.value / (state.size.rows as f64).max(1.0);
         let bytes_of = if keep { self.budget.cutting.beside(bytes_of) } else { bytes_of };
-        let (mut rows, mut taken) = (0usize, 0usize);
+        let mut rows = 0usize;
+        let mut taken = 0usize;
         for mark in &state.marks {
             let Some(segment) = self.ahead.numbered(mark.segment) else { break };
             let bytes = f64::from(mark.rows) * bytes_of;
@@ -394,14 +387,11 @@ impl Plan {
             taken += 1;
         }
         state.marks.drain(..taken);
-        let before = state.cuts.bytes();
-        let cuts = state.cuts.split_front(rows);
-        self.listing.replace(before, state.cuts.bytes());
         let before = state.pending.bytes();
-        let slots = state.pending.split_front(rows);
+        let due = state.pending.split_front(rows);
         let freed = before.saturating_sub(state.pending.bytes());
         self.listing.replace(before, state.pending.bytes());
-        self.listing.replace(taken * size_of::<Mark>(), taken * size_of::<(u32, u32)>());
+        self.listing.replace(taken * size_of::<SegmentRows>(), taken * size_of::<(u32, u32)>());
         if let Some(next) = state.marks.front()
             && let Some(segment) = self.ahead.numbered(next.segment)
         {
@@ -409,7 +399,8 @@ impl Plan {
         }
         let bytes = rows as f64 * bytes_of;
         let whole = state.size.bytes.max(state.size.cost) as f64 * self.estimates.decoded.value;
-        let (decode, of_rows) = (!state.stays, state.size.rows);
+        let decode = !state.stays;
+        let of_rows = state.size.rows;
         let was = if state.stays { whole } else { 0.0 };
         self.held.staying += if keep { whole } else { 0.0 } - was;
         (state.seen, state.stays) = (true, keep);
@@ -420,7 +411,7 @@ impl Plan {
             self.tune();
         }
         let estimate = (bytes / self.estimates.kept.value) as u64;
-        Extract { unit, slots, cuts, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
+        Extract { unit, due, keep, decode, of_rows, estimate, bytes: bytes as u64, whole: whole as u64 }
     }
 }
 

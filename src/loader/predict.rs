@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::driver::{Driver, Planned};
-use super::groups::{Fetch, Reads, UnitSize};
+use super::groups::{FetchCost, Reads, UnitSize};
 use super::plan::{Extract, Plan, fixed};
 use super::recovery::out_of_range;
-use super::route::{Facts, Route, route};
-use super::row_table::Near;
+use super::route::{Route, RouteFacts, route};
+use super::row_table::RowFinder;
 use super::schedule::excess;
 use super::units::Units;
 use super::walk::Epochs;
@@ -75,8 +75,12 @@ pub(crate) fn predict(
     }
     let due: HashSet<u32> = batch.rows.iter().filter_map(|&row| units.locate(row)).map(|(unit, _)| unit).collect();
     let decoded = due.iter().map(|unit| units.decodes(*unit, Slots::All)).sum();
-    let (units, least_memory) = (u64::from(units.count()), least_memory(units));
-    Ok(Prediction { first_batch_decodes: decoded, units, least_memory, ..told })
+    Ok(Prediction {
+        first_batch_decodes: decoded,
+        units: u64::from(units.count()),
+        least_memory: least_memory(units),
+        ..told
+    })
 }
 
 /// The least memory for a loader of these units: as much for rows as for what is known of units.
@@ -92,27 +96,30 @@ fn simulate(
     threads: usize,
 ) -> Result<Prediction> {
     let sizes = units.due_sizes();
-    let batch = units.rows_of_batch(first);
     let rows: u64 = sizes.iter().map(|size| size.rows).sum();
     let scale = (rows / ROWS).min(rows / (sizes.len() as u64 * GROUP_ROWS).max(1)).max(1);
-    let scaled: Vec<UnitSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
-    let places = units.places_bytes();
-    let fewer = scaled.iter().map(|size| size.rows).sum();
     // Of these orders alone a shorter one is known to behave alike: one of rows, which stand for pieces, too. What a
     // block moves of them is as good as moved by the order itself.
     let name = first.packed().map_or_else(|| first.given().name(), |packed| packed.orders().name());
-    let orders: Option<Arc<dyn Order>> = match name {
-        "global" if scale > 1 => Some(Arc::new(Global::new(fewer, 0)?)),
-        "sequential" if scale > 1 => Some(Arc::new(Sequential::new(fewer)?)),
-        _ => None,
+    let scale = if matches!(name, "global" | "sequential") { scale } else { 1 };
+    let sizes: Vec<UnitSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
+    let memory = memory / scale;
+    let batch = (units.rows_of_batch(first) / scale).max(1);
+    let run = Simulation { units, sizes: &sizes, scale, memory, threads };
+    let plan = |orders: &dyn Order| {
+        let mut plan = Plan::new(&sizes, memory, batch, orders.fingerprint()).with_cutting(units.cutting());
+        plan.set_scale(scale);
+        plan.set_aside(units.places_bytes() / scale);
+        plan
     };
-    let Some(orders) = orders else {
-        let mut plan = Plan::new(&sizes, memory, batch, first.orders().fingerprint()).with_cutting(units.cutting());
-        plan.set_aside(places);
-        let run = Simulation { units, sizes: &sizes, scale: 1, memory, threads };
-        return run.of(plan, samplers, |row| units.locate(row));
+    if scale == 1 {
+        return run.of(plan(&**first.orders()), samplers, |row| units.locate(row));
+    }
+    let fewer = sizes.iter().map(|size| size.rows).sum();
+    let orders: Arc<dyn Order> = match name {
+        "global" => Arc::new(Global::new(fewer, 0)?),
+        _ => Arc::new(Sequential::new(fewer)?),
     };
-    let batch = (batch / scale).max(1);
     let sampler = |like: &DistributedSampler| {
         let shard = like.shard();
         // No rows are opened, and the fewer rows need not divide evenly.
@@ -120,22 +127,18 @@ fn simulate(
         DistributedSampler::new(Arc::clone(&orders), shard.with_tail(tail), batch as usize)
     };
     let samplers = samplers.iter().map(sampler).collect::<Result<Vec<_>>>()?.into();
-    let mut ends = Vec::with_capacity(scaled.len());
+    let mut ends = Vec::with_capacity(sizes.len());
     let mut end = 0;
-    for size in &scaled {
+    for size in &sizes {
         end += size.rows;
         ends.push(end);
     }
     let locate = |row: u64| {
         let unit = ends.partition_point(|end| *end <= row);
-        let start = ends.get(unit)? - scaled.get(unit)?.rows;
+        let start = ends.get(unit)? - sizes.get(unit)?.rows;
         Some((unit as u32, (row - start) as u32))
     };
-    let mut plan = Plan::new(&scaled, memory / scale, batch, orders.fingerprint()).with_cutting(units.cutting());
-    plan.set_scale(scale);
-    plan.set_aside(places / scale);
-    let run = Simulation { units, sizes: &scaled, scale, memory: memory / scale, threads };
-    run.of(plan, &samplers, locate)
+    run.of(plan(&*orders), &samplers, locate)
 }
 
 fn scaled(size: &UnitSize, scale: u64) -> UnitSize {
@@ -153,14 +156,14 @@ struct Simulation<'a> {
 
 /// What it took so far.
 #[derive(Debug, Clone, Copy, Default)]
-struct Cost {
+struct FetchTotal {
     decodes: u64,
     bytes: u64,
     requests: f64,
 }
 
-impl Cost {
-    fn add(&mut self, fetch: Fetch) {
+impl FetchTotal {
+    fn add(&mut self, fetch: FetchCost) {
         self.decodes += fetch.row_groups;
         self.bytes = self.bytes.saturating_add(fetch.bytes);
         self.requests += fetch.requests;
@@ -168,7 +171,7 @@ impl Cost {
 }
 
 /// Decodes, bytes and requests of each of these epochs, from what it took up to the beginning of each.
-fn an_epoch(epochs: &[Cost], first: usize, end: usize) -> (f64, u64, u64) {
+fn an_epoch(epochs: &[FetchTotal], first: usize, end: usize) -> (f64, u64, u64) {
     let (Some(before), Some(after)) = (epochs.get(first), epochs.get(end)) else { return (0.0, 0, 0) };
     let count = end.saturating_sub(first).max(1) as u64;
     let decodes = (after.decodes - before.decodes) as f64 / count as f64;
@@ -186,13 +189,15 @@ impl Simulation<'_> {
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-        let mut driver = Driver::new(plan, Box::new(walk), Near::default()).with_packing(self.units.packing());
-        let resolve = |_: &mut Near, row| match locate(row) {
+        let mut driver = Driver::new(plan, Box::new(walk), RowFinder::default()).with_packing(self.units.packing());
+        let resolve = |_: &mut RowFinder, row| match locate(row) {
             Some(place) => Ok((row, place)),
             None => Err(out_of_range(row)),
         };
-        let (mut cost, mut epochs) = (Cost::default(), vec![Cost::default()]);
-        let (mut positioned, mut met) = (HashSet::new(), HashSet::new());
+        let mut cost = FetchTotal::default();
+        let mut epochs = vec![FetchTotal::default()];
+        let mut positioned = HashSet::new();
+        let mut met = HashSet::new();
         loop {
             match driver.advance(resolve) {
                 Planned::Walked => {}
@@ -237,17 +242,18 @@ impl Simulation<'_> {
     }
 
     /// What is read for an extraction, decided as the engine decides. Of the units `met` some rows were decoded alone.
-    fn read(&self, extract: Extract, met: &mut HashSet<u32>) -> Fetch {
-        let (unit, sparse) = (extract.unit, extract.is_sparse());
+    fn read(&self, extract: Extract, met: &mut HashSet<u32>) -> FetchCost {
+        let unit = extract.unit;
+        let sparse = extract.is_sparse();
         let row_groups = self.units.row_groups(unit);
-        let due = extract.slots.len() as u64 * self.scale;
-        if !extract.keep && route(&Facts::of(self.units, unit, due as usize)) == Route::DecodeDue {
+        let due = extract.due.len() as u64 * self.scale;
+        if !extract.keep && route(&RouteFacts::of(self.units, unit, due as usize)) == Route::DecodeDue {
             return self.units.fetch(unit, if met.insert(unit) { Reads::All } else { Reads::Due(due) });
         }
         if !sparse && (extract.keep || row_groups.len() == 1) {
             return self.units.fetch(unit, Reads::All);
         }
-        let mut slots = extract.slots.to_vec();
+        let mut slots = extract.due.slots.to_vec();
         slots.sort_unstable();
         slots.dedup();
         let rows = slots.len() as u64;

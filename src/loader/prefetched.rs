@@ -11,7 +11,7 @@ use super::control::Control;
 use super::deliver::{Deliver, Owned};
 use super::engine::{Engine, Settings};
 use super::groups::dataset::DatasetGroups;
-use super::id_feed::{Ids, Piece, PrefetchedWalk};
+use super::id_feed::{IdChunk, PrefetchedIds, PrefetchedWalk};
 use super::recovery::Faults;
 use super::units::Units;
 use super::{LoaderStats, Options};
@@ -81,7 +81,7 @@ impl PrefetchedBuilder {
             dataset,
             options,
             portion: None,
-            ids: Ids::default(),
+            ids: PrefetchedIds::default(),
             prefetch: None,
             engine: None,
             control: Control::default(),
@@ -126,13 +126,13 @@ pub struct Prefetched {
     options: Options,
     /// Rows of the first call that followed: rows are put together in such portions.
     portion: Option<usize>,
-    ids: Ids,
+    ids: PrefetchedIds,
     /// To the walk of the engine.
-    prefetch: Option<Sender<Piece>>,
+    prefetch: Option<Sender<IdChunk>>,
     engine: Option<Owned<Engine>>,
     control: Control,
     /// What was got from the engine and not taken: the positions from `head` up to `pulled`.
-    window: VecDeque<Held>,
+    window: VecDeque<WindowRows>,
     /// The position that comes next.
     head: u64,
     pulled: u64,
@@ -141,7 +141,7 @@ pub struct Prefetched {
 
 /// Rows at consecutive positions.
 #[derive(Debug)]
-struct Held {
+struct WindowRows {
     /// `None` if they could not be had.
     batch: Option<RecordBatch>,
     rows: usize,
@@ -251,7 +251,7 @@ impl Prefetched {
 
     fn hold(&mut self, rows: usize, batch: Option<RecordBatch>) {
         if rows > 0 {
-            self.window.push_back(Held { batch, rows, taken: 0 });
+            self.window.push_back(WindowRows { batch, rows, taken: 0 });
             self.pulled += rows as u64;
         }
     }

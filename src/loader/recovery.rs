@@ -23,7 +23,7 @@ use arrow::array::RecordBatch;
 
 use super::carousel::DueRows;
 use super::extract::{Extracted, Serving, from_file, from_held, wanted};
-use super::row_table::Near;
+use super::row_table::RowFinder;
 use super::slot_list::SlotList;
 use super::units::{Units, some};
 use crate::dataset::Prefetch;
@@ -72,7 +72,7 @@ pub struct Substituted {
 }
 
 /// A row, and the unit and slot that it is in.
-pub(crate) type Placed = (u64, (u32, u32));
+pub(crate) type ResolvedRow = (u64, (u32, u32));
 
 /// What is known to be lost. Never waits, so that a row group found lost by one thread does not hold up the others.
 #[derive(Debug, Default)]
@@ -135,7 +135,7 @@ impl Faults {
     }
 
     /// The row to serve for `row`, and its place: itself, unless it is known to be lost.
-    pub(crate) fn resolve(&self, row: u64, near: &mut Near, units: &Units) -> Result<Placed> {
+    pub(crate) fn resolve(&self, row: u64, near: &mut RowFinder, units: &Units) -> Result<ResolvedRow> {
         let place = near.locate(row, units).ok_or_else(|| out_of_range(row))?;
         match &self.circle {
             Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error_at(place, units) {
@@ -147,7 +147,7 @@ impl Faults {
     }
 
     /// The next row in the circle that is not known to be lost.
-    fn next(&self, row: u64, circle: &dyn EpochOrder, units: &Units) -> Option<Placed> {
+    fn next(&self, row: u64, circle: &dyn EpochOrder, units: &Units) -> Option<ResolvedRow> {
         let len = circle.len();
         if self.rows_lost.load(Ordering::Relaxed) >= len {
             return None;
@@ -217,7 +217,9 @@ impl<'a> Recovery<'a> {
         held: Option<Held>,
         prefetch: Option<Prefetch>,
     ) -> Result<Extracted> {
-        let (serving, is_held, slots) = (self.serving, held.is_some(), due.to_vec());
+        let serving = self.serving;
+        let is_held = held.is_some();
+        let slots = due.to_vec();
         let row_groups = serving.units.row_groups(unit);
         let is_joined = row_groups.len() > 1;
         let lost = self.faults.lost_slots(unit, serving.units);
@@ -314,10 +316,10 @@ impl<'a> Recovery<'a> {
     fn replace(&mut self, unit: u32, slots: &[u32], stays: bool) -> Result<Extracted> {
         let units = self.serving.units;
         let first = units.unit(unit).first_row;
-        let mut found = Found::default();
+        let mut found = StandIns::default();
         let rows = loop {
-            let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), &mut Near::default(), units);
-            let rows = slots.iter().map(resolve).collect::<Result<Vec<Placed>>>()?;
+            let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), &mut RowFinder::default(), units);
+            let rows = slots.iter().map(resolve).collect::<Result<Vec<ResolvedRow>>>()?;
             if self.fetch(&rows, &mut found)? {
                 break rows;
             }
@@ -332,7 +334,7 @@ impl<'a> Recovery<'a> {
     }
 
     /// Gets what was not found yet. `false` if a row among them turns out to be lost, too.
-    pub(super) fn fetch(&mut self, rows: &[Placed], found: &mut Found) -> Result<bool> {
+    pub(super) fn fetch(&mut self, rows: &[ResolvedRow], found: &mut StandIns) -> Result<bool> {
         let mut due: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (_, (unit, slot)) in rows.iter().filter(|(_, place)| !found.at.contains_key(place)) {
             due.entry(*unit).or_default().push(*slot);
@@ -380,7 +382,7 @@ impl<'a> Recovery<'a> {
 
 /// Rows that stand in for others.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct StandIns {
     parts: Vec<RecordBatch>,
     /// Which part has a unit's slot, and where.
     at: HashMap<(u32, u32), BatchRow>,

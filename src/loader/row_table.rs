@@ -39,7 +39,8 @@ impl RowTable {
     }
 
     fn from_starts(starts: Vec<u64>) -> Self {
-        let (count, end) = (starts.len().saturating_sub(1), starts.last().copied().unwrap_or_default());
+        let count = starts.len().saturating_sub(1);
+        let end = starts.last().copied().unwrap_or_default();
         let runs = count.max(1).next_power_of_two() as u64;
         let shift = (end / runs).checked_ilog2().map_or(0, |log| log + 1);
         let mut guide = Vec::new();
@@ -60,7 +61,8 @@ impl RowTable {
             return None;
         }
         let run = (row >> self.shift) as usize;
-        let (first, last) = (*self.guide.get(run)? as usize, *self.guide.get(run + 1)? as usize);
+        let first = *self.guide.get(run)? as usize;
+        let last = *self.guide.get(run + 1)? as usize;
         let behind = self.starts.get(first + 1..=last)?.partition_point(|start| *start <= row);
         let unit = first + behind;
         Some((unit as u32, (row - self.starts.get(unit)?) as u32))
@@ -69,7 +71,7 @@ impl RowTable {
 
 /// Where the last row was. Rows that follow each other are found in a step, however many units there are.
 #[derive(Debug, Default)]
-pub(crate) struct Near {
+pub(crate) struct RowFinder {
     table: Option<Arc<RowTable>>,
     unit: u32,
     first: u64,
@@ -78,7 +80,7 @@ pub(crate) struct Near {
     next: u64,
 }
 
-impl Near {
+impl RowFinder {
     /// Finds units by the table, if there is one.
     pub(crate) fn with(table: Option<Arc<RowTable>>) -> Self {
         Self { table, ..Self::default() }

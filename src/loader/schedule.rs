@@ -12,8 +12,8 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub(crate) use self::told::{Extracted, Extraction, Limits, Measured, Outlook, Read, Step, Task};
-use super::lookahead::{Found, Lookahead};
+pub(crate) use self::told::{Extraction, ExtractionOutcome, Limits, Measurement, Outlook, PlanStep, Read, Task};
+use super::lookahead::{Lookahead, ReadTiming};
 use super::plan::{Extract, PICKED, SWING};
 use rowdex_io::source::Link;
 
@@ -33,23 +33,23 @@ pub(crate) fn excess(largest: u64, memory: u64, threads: usize) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Schedule {
     limits: Limits,
-    memory: Memory,
+    memory: BytesInUse,
     planning: Planning,
-    reads: Reads,
+    reads: ReadsAhead,
     extractions: Extractions,
     segments: Segments,
     /// How much of a decoded row group is in memory at once, beside the rows that are kept of it: little where chunks
     /// come and go, all of it where the rows are views of its pages.
-    staged: Part,
+    staged: SmoothedRatio,
     /// What is read of a row group, and its open pages.
-    read: Part,
+    read: SmoothedRatio,
     /// Extractions and assemblies that are under way.
     running: usize,
 }
 
 /// Bytes in memory, and of what.
 #[derive(Debug, Default)]
-struct Memory {
+struct BytesInUse {
     /// Rows on the carousel, row groups that stay decoded, batches that wait, where long values lie, what is shared.
     held: u64,
     /// Dictionaries that units share.
@@ -63,7 +63,7 @@ struct Memory {
     peak: u64,
 }
 
-impl Memory {
+impl BytesInUse {
     fn total(&self) -> u64 {
         self.held + self.in_flight + self.read_ahead + self.listing + self.planned
     }
@@ -78,12 +78,12 @@ struct Planning {
     under_way: bool,
     ended: bool,
     /// What was measured since the plan was last asked.
-    measured: Vec<Measured>,
+    measured: Vec<Measurement>,
     outlook: Outlook,
 }
 
 #[derive(Debug)]
-struct Reads {
+struct ReadsAhead {
     lookahead: Lookahead,
     /// The first extraction for which it was not decided yet whether to read ahead.
     next: u64,
@@ -135,18 +135,19 @@ struct Segments {
 
 impl Schedule {
     pub(crate) fn new(limits: Limits, lookahead: Lookahead) -> Self {
-        let (under_way, expansion) = (BTreeMap::new(), (0, 0));
-        let reads = Reads { lookahead, next: 0, starting: None, under_way, late: None, expansion };
+        let under_way = BTreeMap::new();
+        let expansion = (0, 0);
+        let reads = ReadsAhead { lookahead, next: 0, starting: None, under_way, late: None, expansion };
         let planning = Planning { outlook: Outlook { segments_ready: 1, ..Outlook::default() }, ..Planning::default() };
         Self {
             limits,
-            memory: Memory::default(),
+            memory: BytesInUse::default(),
             planning,
             reads,
             extractions: Extractions::default(),
             segments: Segments::default(),
-            staged: Part(1.0),
-            read: Part(READ),
+            staged: SmoothedRatio(1.0),
+            read: SmoothedRatio(READ),
             running: 0,
         }
     }
@@ -294,7 +295,7 @@ impl Schedule {
             let kept_before = |(other, before): &&(u64, Extract)| other < number && before.unit == unit && before.keep;
             if !(held || planned.iter().any(|planned| kept_before(&planned))) {
                 self.reads.starting = Some(*number);
-                let slots = extract.is_sparse().then(|| extract.slots.to_vec());
+                let slots = extract.is_sparse().then(|| extract.due.slots.to_vec());
                 return Some(Read { number: *number, unit, slots, whole: extract.whole });
             }
         }
@@ -309,7 +310,7 @@ impl Schedule {
         if self.reads.starting == Some(*number) {
             return None;
         }
-        let picked = PICKED * extract.slots.len() as u64;
+        let picked = PICKED * extract.due.len() as u64;
         let needs = extract.bytes
             + picked
             + match stayed {
@@ -343,7 +344,7 @@ impl Schedule {
             // of any row group do.
             self.memory.read_ahead -= bytes;
         }
-        self.memory.planned -= extract.slots.bytes() as u64;
+        self.memory.planned -= extract.due.bytes() as u64;
         self.memory.in_flight += needs;
         self.memory.note_peak();
         if !stayed {
@@ -365,33 +366,33 @@ impl Schedule {
     }
 
     /// What an extraction finds of what was read ahead.
-    fn found(&self, number: u64) -> Found {
-        let Some((own, _)) = self.reads.under_way.get(&number) else { return Found::InTime };
+    fn found(&self, number: u64) -> ReadTiming {
+        let Some((own, _)) = self.reads.under_way.get(&number) else { return ReadTiming::InTime };
         if self.reads.late == Some(number) {
-            return Found::Late;
+            return ReadTiming::Late;
         }
         let others = self.reads.under_way.iter().filter(|(other, (_, arrived))| **other != number && *arrived);
         let arrived: u64 = others.map(|(_, (bytes, _))| bytes).sum();
-        if arrived > (self.memory.read_ahead - own) / 3 { Found::Plenty } else { Found::InTime }
+        if arrived > (self.memory.read_ahead - own) / 3 { ReadTiming::Plenty } else { ReadTiming::InTime }
     }
 
     /// The plan took a step.
-    pub(crate) fn planned(&mut self, step: Step, outlook: Outlook) {
+    pub(crate) fn planned(&mut self, step: PlanStep, outlook: Outlook) {
         (self.planning.under_way, self.planning.outlook) = (false, outlook);
         self.memory.listing = outlook.listing;
         match step {
-            Step::Walked => {}
-            Step::Extract(extract) => {
-                self.memory.planned += extract.slots.bytes() as u64;
+            PlanStep::Walked => {}
+            PlanStep::Extract(extract) => {
+                self.memory.planned += extract.due.bytes() as u64;
                 self.extractions.planned.push_back((self.extractions.next, extract));
                 self.extractions.next += 1;
             }
-            Step::Segment { epoch } => {
+            PlanStep::Segment { epoch } => {
                 self.segments.planned.push_back(self.extractions.next);
                 self.segments.epochs.push_back(epoch);
                 self.segments.next += 1;
             }
-            Step::End => self.planning.ended = true,
+            PlanStep::End => self.planning.ended = true,
         }
         self.memory.note_peak();
     }
@@ -422,18 +423,18 @@ impl Schedule {
     }
 
     /// An extraction is done, over a link that was measured meanwhile.
-    pub(crate) fn extracted(&mut self, extraction: &Extraction, done: Extracted, link: Option<Link>) {
+    pub(crate) fn extracted(&mut self, extraction: &Extraction, done: ExtractionOutcome, link: Option<Link>) {
         /// Of the bytes of the largest row group, those with such a part tell what is read of it.
         const LIKE: u64 = 4;
         let Extraction { number, extract, stayed, needs, found } = extraction;
         if self.reads.lookahead.note(*number, *found, self.reads.next, link) {
             let memory = self.limits.memory - self.reads.lookahead.reserve();
-            self.planning.measured.push(Measured::Memory(memory.saturating_sub(self.memory.shared)));
+            self.planning.measured.push(Measurement::Memory(memory.saturating_sub(self.memory.shared)));
         }
         if let more @ 1.. = done.shared.saturating_sub(self.memory.shared) {
             self.memory.held += more;
             self.memory.shared += more;
-            self.planning.measured.push(Measured::Shared(more));
+            self.planning.measured.push(Measurement::Shared(more));
         }
         self.running -= 1;
         self.memory.in_flight -= needs;
@@ -451,12 +452,12 @@ impl Schedule {
             self.memory.held = self.memory.held + done.places - before;
         }
         if let Some((estimate, real)) = done.decoded {
-            self.planning.measured.push(Measured::Decoded(estimate, real));
+            self.planning.measured.push(Measurement::Decoded(estimate, real));
         }
         if let Some(rows) = done.rows {
             if !extract.keep {
                 // Short extractions from row groups that stay would say more of allocations than of rows.
-                self.planning.measured.push(Measured::Kept(extract.estimate, rows));
+                self.planning.measured.push(Measurement::Kept(extract.estimate, rows));
             }
             if !stayed && !extract.keep {
                 self.staged.add(done.staged, extract.whole);
@@ -513,9 +514,9 @@ const READ: f64 = 1.5;
 
 /// A part of a decoded row group's bytes, as it is measured.
 #[derive(Debug)]
-struct Part(f64);
+struct SmoothedRatio(f64);
 
-impl Part {
+impl SmoothedRatio {
     fn of(&self, whole: u64) -> u64 {
         (whole as f64 * self.0) as u64
     }

@@ -25,7 +25,7 @@ pub(crate) struct SlotList {
     /// The last slot that was added there, and how many of those at its end follow each other.
     last: u32,
     streak: u32,
-    parts: VecDeque<Part>,
+    parts: VecDeque<SlotPart>,
     /// Slots taken of the first part.
     taken: usize,
     rows: usize,
@@ -34,7 +34,7 @@ pub(crate) struct SlotList {
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+enum SlotPart {
     Run { start: u32, rows: u32 },
     Each(Vec<u8>),
 }
@@ -64,7 +64,7 @@ impl SlotList {
 
     /// Bytes of memory that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.tail.capacity() + self.parts.capacity() * size_of::<Part>()
+        self.bytes + self.tail.capacity() + self.parts.capacity() * size_of::<SlotPart>()
     }
 
     /// Adds slots that follow each other.
@@ -89,7 +89,7 @@ impl SlotList {
             self.push_run(slot - (RUN - 1), RUN);
             return;
         }
-        if let (true, Some(Part::Run { start, rows })) = (self.tail.is_empty(), self.parts.back_mut())
+        if let (true, Some(SlotPart::Run { start, rows })) = (self.tail.is_empty(), self.parts.back_mut())
             && start.checked_add(*rows) == Some(slot)
         {
             *rows += 1;
@@ -109,10 +109,10 @@ impl SlotList {
         self.streak = 0;
         self.rows += rows as usize;
         match self.parts.back_mut() {
-            Some(Part::Run { start: first, rows: before }) if first.checked_add(*before) == Some(start) => {
+            Some(SlotPart::Run { start: first, rows: before }) if first.checked_add(*before) == Some(start) => {
                 *before += rows
             }
-            _ => self.parts.push_back(Part::Run { start, rows }),
+            _ => self.parts.push_back(SlotPart::Run { start, rows }),
         }
     }
 
@@ -120,7 +120,7 @@ impl SlotList {
         self.streak = 0;
         if !self.tail.is_empty() {
             self.bytes += self.tail.capacity();
-            self.parts.push_back(Part::Each(std::mem::take(&mut self.tail)));
+            self.parts.push_back(SlotPart::Each(std::mem::take(&mut self.tail)));
         }
     }
 
@@ -133,14 +133,15 @@ impl SlotList {
                 self.end_tail();
             }
             let Some(part) = self.parts.front_mut() else { break };
-            let (capacity, left) = (part.capacity(), part.rows(width) - self.taken);
+            let capacity = part.capacity();
+            let left = part.rows(width) - self.taken;
             let count = left.min(rows - front.rows);
             let moved = match part {
-                Part::Run { start, .. } => Part::Run { start: *start + self.taken as u32, rows: count as u32 },
-                Part::Each(bytes) if count == left && self.taken == 0 => Part::Each(std::mem::take(bytes)),
-                Part::Each(bytes) => {
+                SlotPart::Run { start, .. } => SlotPart::Run { start: *start + self.taken as u32, rows: count as u32 },
+                SlotPart::Each(bytes) if count == left && self.taken == 0 => SlotPart::Each(std::mem::take(bytes)),
+                SlotPart::Each(bytes) => {
                     let taken = bytes.get(self.taken * width..(self.taken + count) * width);
-                    Part::Each(taken.unwrap_or_default().to_vec())
+                    SlotPart::Each(taken.unwrap_or_default().to_vec())
                 }
             };
             front.bytes += moved.capacity();
@@ -165,8 +166,8 @@ impl SlotList {
         let mut slots = Vec::with_capacity(self.rows);
         for part in &self.parts {
             match part {
-                Part::Run { start, rows } => slots.extend(*start..start.saturating_add(*rows)),
-                Part::Each(bytes) => self.read(bytes, &mut slots),
+                SlotPart::Run { start, rows } => slots.extend(*start..start.saturating_add(*rows)),
+                SlotPart::Each(bytes) => self.read(bytes, &mut slots),
             }
         }
         self.read(&self.tail, &mut slots);
@@ -184,7 +185,7 @@ impl SlotList {
     }
 }
 
-impl Part {
+impl SlotPart {
     fn rows(&self, width: usize) -> usize {
         match self {
             Self::Run { rows, .. } => *rows as usize,

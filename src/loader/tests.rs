@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 use self::plans::Cut;
 use super::extract::Serving;
-use super::groups::{Fetch, Groups, Reads, RowForm, Unit, UnitSize};
-use super::recovery::{Found, Recovery};
+use super::groups::{FetchCost, Groups, Reads, RowForm, Unit, UnitSize};
+use super::recovery::{Recovery, StandIns};
 use super::*;
 use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
@@ -133,10 +133,10 @@ impl Groups for Fake {
         Unit { size, first_row, decodes_due: false, reads_columns_apart: false }
     }
 
-    fn fetch(&self, row_group: u32, reads: Reads) -> Fetch {
+    fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost {
         let rows = self.unit(row_group).size.rows;
         let bytes = if let Reads::Some(rows, _) = reads { rows } else { rows };
-        Fetch { bytes, row_groups: 1, ..Fetch::default() }
+        FetchCost { bytes, row_groups: 1, ..FetchCost::default() }
     }
 
     fn locate(&self, row: u64) -> Option<(u32, u32)> {
@@ -1195,7 +1195,7 @@ fn rows_that_are_lost_after_they_were_chosen_as_substitutes_are_chosen_anew() {
     faults.lose(2, Error::new(ErrorKind::InvalidParquet, "damaged"), &units).unwrap();
     let whole = |_| None;
     let serving = Serving { units: &units, batch_rows: 1, layout: None };
-    let (mut recovery, mut found) = (Recovery::new(serving, &faults, &whole), Found::default());
+    let (mut recovery, mut found) = (Recovery::new(serving, &faults, &whole), StandIns::default());
     assert!(!recovery.fetch(&chosen, &mut found).unwrap());
     assert_eq!(recovery.decodes, 0);
     let others: Vec<_> = (0..10).map(|row| (row, units.locate(row).unwrap())).collect();

@@ -9,14 +9,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 
-use super::groups::{Fetch, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
-use super::packing::Packing;
+use super::groups::{FetchCost, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
+use super::packing::ServedPacks;
 use super::route::has_long_values;
 use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::DistributedSampler;
-use rowdex_parquet::{RowSink, WholeBatch};
+use rowdex_parquet::{RowSink, WholeBatch, finish};
 use rowdex_rows::{self as rows, Cutting, Dictionaries, Elsewhere, Layout, Sharing};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
@@ -31,17 +32,20 @@ const UNIT_ROWS: u64 = 1 << 20;
 pub(crate) struct Units {
     groups: Arc<dyn Groups>,
     form: RowForm,
+    /// Whether tokens come in lists of offsets, whatever lists they are in the files: a part of a list of a fixed size
+    /// is none of that size.
+    lists: bool,
     /// Those that several units have, if columns have some.
     dictionaries: Option<Dictionaries>,
     /// `None` if each row group is a unit.
-    joined: Option<Joined>,
+    joined: Option<JoinedGroups>,
     /// If pieces of rows are served.
-    packing: Option<Arc<Packing>>,
+    packing: Option<Arc<ServedPacks>>,
 }
 
 /// Which row groups were joined.
 #[derive(Debug, Default)]
-struct Joined {
+struct JoinedGroups {
     /// The first row group of each unit, and the number of all row groups.
     starts: Vec<u32>,
     /// The unit of each row group.
@@ -54,7 +58,7 @@ struct Joined {
 impl Units {
     /// Each row group as a unit.
     pub(crate) fn each(groups: Arc<dyn Groups>) -> Self {
-        Self { form: groups.form(), groups, dictionaries: None, joined: None, packing: None }
+        Self { form: groups.form(), groups, lists: false, dictionaries: None, joined: None, packing: None }
     }
 
     /// Joins small row groups for a loader with so much memory.
@@ -68,6 +72,17 @@ impl Units {
         Self { dictionaries, ..self }
     }
 
+    /// The same with lists of offsets in these columns, which are names or paths.
+    pub(crate) fn with_lists(self, columns: &[String]) -> Self {
+        match (rows::listed(&self.form.decoded, columns), rows::listed(&self.form.served, columns)) {
+            (Some(decoded), Some(served)) => {
+                let form = RowForm { decoded, served, ..self.form };
+                Self { form, lists: true, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// What counts with all units rather than with one.
     pub(crate) fn elsewhere(&self) -> Elsewhere {
         self.dictionaries.as_ref().map_or_else(Elsewhere::default, Dictionaries::elsewhere)
@@ -79,18 +94,18 @@ impl Units {
     }
 
     /// The same, of which pieces are served.
-    pub(crate) fn with_packing(self, packing: Option<Packing>) -> Self {
+    pub(crate) fn with_packing(self, packing: Option<ServedPacks>) -> Self {
         Self { packing: packing.map(Arc::new), ..self }
     }
 
     /// What is known of packs, if pieces are served.
-    pub(crate) fn packing(&self) -> Option<&Arc<Packing>> {
+    pub(crate) fn packing(&self) -> Option<&Arc<ServedPacks>> {
         self.packing.as_ref()
     }
 
     /// Joins row groups to units of at most so many decoded bytes.
     pub(super) fn joined_up_to(groups: Arc<dyn Groups>, most: u64) -> Self {
-        let mut joined = Joined::default();
+        let mut joined = JoinedGroups::default();
         for row_group in 0..groups.count() {
             let own = groups.unit(row_group).size;
             let fits = |unit: &&mut UnitSize| {
@@ -151,6 +166,14 @@ impl Units {
         }
     }
 
+    /// Brings rows to the types that are served.
+    pub(crate) fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        match self.lists && !self.form.shares_values {
+            true => rows::compact(finish(batch, &self.form.served)?).map_err(rows::uncopied),
+            false => self.groups.output(batch),
+        }
+    }
+
     /// What is known of a unit.
     pub(crate) fn unit(&self, unit: u32) -> Unit {
         let Some(joined) = &self.joined else { return self.groups.unit(unit) };
@@ -189,7 +212,7 @@ impl Units {
 
     /// About how many rows, or pieces of rows, a batch of a sampler has.
     pub(crate) fn rows_of_batch(&self, sampler: &DistributedSampler) -> u64 {
-        let of = |packing: &Arc<Packing>| packing.pieces_of(sampler.batch_size());
+        let of = |packing: &Arc<ServedPacks>| packing.pieces_of(sampler.batch_size());
         self.packing.as_ref().map_or_else(|| sampler.batch_size(), of).min(sampler.orders().len()).max(1)
     }
 
@@ -239,7 +262,7 @@ impl Units {
     }
 
     /// About what is read to decode rows of a unit.
-    pub(crate) fn fetch(&self, unit: u32, reads: Reads) -> Fetch {
+    pub(crate) fn fetch(&self, unit: u32, reads: Reads) -> FetchCost {
         let row_groups = self.row_groups(unit);
         if row_groups.len() == 1 {
             return self.groups.fetch(row_groups.start, reads);
@@ -266,11 +289,11 @@ impl Units {
         prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
     ) -> Result<()> {
-        let Some(dictionaries) = &self.dictionaries else { return self.read_unit(unit, slots, prefetch, sink) };
-        self.read_unit(unit, slots, prefetch, &mut SharingSink { sharing: dictionaries.of_unit(unit), sink })
-    }
-
-    fn read_unit(&self, unit: u32, slots: Slots<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+        let lists = self.lists.then_some(&self.form.decoded);
+        let sharing = self.dictionaries.as_ref().map(|dictionaries| dictionaries.of_unit(unit));
+        let mut changing = UnitSink { lists, sharing, sink };
+        let sink: &mut dyn RowSink =
+            if lists.is_some() || changing.sharing.is_some() { &mut changing } else { changing.sink };
         let row_groups = self.row_groups(unit);
         if row_groups.len() == 1 {
             return self.groups.read(row_groups.start, slots, prefetch, sink);
@@ -291,7 +314,8 @@ impl Units {
     /// As [`read_whole`](Self::read_whole), of the rows of one row group.
     pub(crate) fn read_alone(&self, row_group: u32) -> Result<RecordBatch> {
         let mut whole = WholeBatch::default();
-        self.groups.read(row_group, Slots::All, None, &mut whole)?;
+        let lists = self.lists.then_some(&self.form.decoded);
+        self.groups.read(row_group, Slots::All, None, &mut UnitSink { lists, sharing: None, sink: &mut whole })?;
         whole.into_batch()
     }
 
@@ -336,13 +360,16 @@ impl Units {
     }
 }
 
-/// A sink of rows whose dictionaries are shared.
-struct SharingSink<'a> {
-    sharing: Sharing<'a>,
+/// A sink of rows that are brought to the form in which a unit has them.
+struct UnitSink<'a> {
+    /// The schema with lists of offsets, if there are other ones in the files.
+    lists: Option<&'a SchemaRef>,
+    /// If dictionaries are shared.
+    sharing: Option<Sharing<'a>>,
     sink: &'a mut dyn RowSink,
 }
 
-impl RowSink for SharingSink<'_> {
+impl RowSink for UnitSink<'_> {
     fn chunk_rows(&self) -> usize {
         self.sink.chunk_rows()
     }
@@ -364,7 +391,14 @@ impl RowSink for SharingSink<'_> {
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        self.sink.take(self.sharing.share(chunk)?)
+        let chunk = match self.lists {
+            Some(schema) => rows::to_lists(&chunk, schema)?,
+            None => chunk,
+        };
+        self.sink.take(match &mut self.sharing {
+            Some(sharing) => sharing.share(chunk)?,
+            None => chunk,
+        })
     }
 }
 

@@ -160,7 +160,8 @@ impl Walk for Epochs {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let Some(plans) = self.plans()? else { return Ok(None) };
         let first = self.next;
-        let (mut rows, mut goes_on) = (0, true);
+        let mut rows = 0;
+        let mut goes_on = true;
         while goes_on && self.next < plans.count() && (self.next == first || rows < target) {
             let filled = filled(|| plans.fill(self.next, &mut self.batch));
             goes_on = match filled.and_then(|_| each(&self.batch)) {

@@ -47,7 +47,8 @@ impl<'a> RowsWriter<'a> {
     /// Rows that come in one piece are cut into chunks of so many.
     pub(super) fn new(maker: Maker<'a, Kept>, chunk_rows: usize) -> Self {
         let dictionaries = DictionaryTracker::new(false);
-        let (options, context) = (IpcWriteOptions::default(), IpcWriteContext::default());
+        let options = IpcWriteOptions::default();
+        let context = IpcWriteContext::default();
         Self { maker, chunk_rows, dictionaries, options, context, table: Vec::new() }
     }
 
@@ -141,9 +142,11 @@ fn parse_messages(payload: &Bytes) -> Result<(Vec<RecordBatch>, u64), ArrowError
     let places: Vec<usize> = integers.map(|bytes| u64::from_le_bytes(*bytes) as usize).collect();
     let mut decoder = StreamDecoder::new().with_require_alignment(true);
     let mut batches = Vec::with_capacity(chunks);
-    let (mut at, mut copied) = (0, 0);
+    let mut at = 0;
+    let mut copied = 0;
     for place in places.chunks_exact(2) {
-        let (start, stop) = (place[0], place[1]);
+        let start = place[0];
+        let stop = place[1];
         if start < at || stop < start || stop > end {
             return Err(wrong());
         }

@@ -126,7 +126,8 @@ impl<'a> Pruner<'a> {
         let statistics = self.statistics(group, &homes)?;
         let statistics = statistics.as_ref().as_ref()?;
         let bytes = Counted { reader: &state.reader, file: &group.file };
-        let (metadata, rows) = (&group.file.metadata, group.entry.source_rows());
+        let metadata = &group.file.metadata;
+        let rows = group.entry.source_rows();
         let mut starts = vec![0];
         let mut known: Vec<Vec<(u32, Bounds)>> = Vec::with_capacity(terms.len());
         for ((_, data_type), home) in terms.iter().zip(&homes) {

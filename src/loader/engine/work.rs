@@ -5,21 +5,21 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{Shared, Ticket};
+use super::{EngineCore, Ticket};
 use crate::dataset::Prefetch;
 use crate::loader::assemble::Making;
 use crate::loader::carousel::DueRows;
+use crate::loader::cutting;
 use crate::loader::driver::{Driver, Planned};
 use crate::loader::extract::{self, Serving};
-use crate::loader::parts;
 use crate::loader::recovery::{Recovery, caught, panicked};
-use crate::loader::row_table::Near;
-use crate::loader::schedule::{Extracted, Extraction, Measured, Outlook, Read, Step};
+use crate::loader::row_table::RowFinder;
+use crate::loader::schedule::{Extraction, ExtractionOutcome, Measurement, Outlook, PlanStep, Read};
 use crate::loader::units::some;
 use rowdex_base::{buffers, crew};
 use rowdex_rows::Held;
 
-impl Shared {
+impl EngineCore {
     pub(super) fn start_reads(&self) {
         loop {
             let read = self.lock().schedule.next_read();
@@ -33,7 +33,8 @@ impl Shared {
         let start = || self.units.prefetch(read.unit, some(slots.as_deref()));
         let prefetch = catch_unwind(AssertUnwindSafe(start)).unwrap_or(None);
         if let Some(prefetch) = &prefetch {
-            let (me, number) = (Weak::clone(&self.me), read.number);
+            let me = Weak::clone(&self.me);
+            let number = read.number;
             prefetch.when_arrived(move || {
                 if let Some(shared) = me.upgrade() {
                     shared.lock().schedule.arrived(number);
@@ -53,15 +54,15 @@ impl Shared {
         self.signals.work.notify_all();
     }
 
-    pub(super) fn plan(&self, mut driver: Box<Driver>, measured: &[Measured]) {
+    pub(super) fn plan(&self, mut driver: Box<Driver>, measured: &[Measurement]) {
         let began = Instant::now();
         let planned = catch_unwind(AssertUnwindSafe(|| {
             for measured in measured {
                 match *measured {
-                    Measured::Kept(estimate, real) => driver.plan.measure_kept(estimate, real),
-                    Measured::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
-                    Measured::Memory(bytes) => driver.plan.set_memory(bytes),
-                    Measured::Shared(bytes) => driver.plan.take_off(bytes),
+                    Measurement::Kept(estimate, real) => driver.plan.measure_kept(estimate, real),
+                    Measurement::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
+                    Measurement::Memory(bytes) => driver.plan.set_memory(bytes),
+                    Measurement::Shared(bytes) => driver.plan.take_off(bytes),
                 }
             }
             driver.advance(|near, row| self.faults.resolve(row, near, &self.units))
@@ -77,19 +78,19 @@ impl Shared {
         let mut progress = self.lock();
         progress.stats.planning += began.elapsed();
         let step = match planned {
-            Planned::Walked => Step::Walked,
-            Planned::Extract(extract) => Step::Extract(extract),
-            Planned::Segment(range, segment) => {
+            Planned::Walked => PlanStep::Walked,
+            Planned::Extract(extract) => PlanStep::Extract(extract),
+            Planned::Segment(range, parts) => {
                 let epoch = range.epoch;
-                progress.tickets.push_back(Ticket { range, parts: segment.parts });
-                Step::Segment { epoch }
+                progress.tickets.push_back(Ticket { range, parts });
+                PlanStep::Segment { epoch }
             }
             // What comes later is prefetched under this lock, so it is seen here or there.
-            Planned::End(None) if driver.has_more() => Step::Walked,
+            Planned::End(None) if driver.has_more() => PlanStep::Walked,
             Planned::End(error) => {
                 progress.error = error;
                 self.signals.ready.notify_all();
-                Step::End
+                PlanStep::End
             }
         };
         progress.schedule.planned(step, outlook);
@@ -98,9 +99,10 @@ impl Shared {
     }
 
     pub(super) fn extract(&self, mut extraction: Extraction, held: Option<Held>, prefetch: Option<Prefetch>) {
-        let slots = std::mem::take(&mut extraction.extract.slots);
-        let cuts = std::mem::take(&mut extraction.extract.cuts);
-        let (unit, keep, was_held) = (extraction.extract.unit, extraction.extract.keep, held.is_some());
+        let due = std::mem::take(&mut extraction.extract.due);
+        let unit = extraction.extract.unit;
+        let keep = extraction.extract.keep;
+        let was_held = held.is_some();
         let ahead = prefetch.as_ref().map_or(0, Prefetch::bytes);
         let began = Instant::now();
         let (extracted, decodes) = {
@@ -111,18 +113,19 @@ impl Shared {
             let mut recovery = Recovery::new(serving, &self.faults, &whole);
             // Whatever panics, a thread that ends here would be waited for for ever.
             let extracted = caught(self.units.row_groups(unit).start, || {
-                parts::extract(&mut recovery, &self.units, unit, (&slots, &cuts), keep, (held, prefetch))
+                cutting::extract(&mut recovery, &self.units, unit, &due, keep, held, prefetch)
             });
             (extracted, recovery.decodes)
         };
-        let (took, link) = (began.elapsed(), self.units.groups().link());
+        let took = began.elapsed();
+        let link = self.units.groups().link();
         let mut progress = self.lock();
         progress.stats.decodes += decodes;
         progress.stats.extractions += 1;
         // Other threads may use some at the same time, so this is about the truth.
         let read = ahead + self.buffers.most_lent() as u64;
         let shared = self.units.dictionary_bytes();
-        let mut done = Extracted { decodes, read, shared, ..Extracted::default() };
+        let mut done = ExtractionOutcome { decodes, read, shared, ..ExtractionOutcome::default() };
         let (rows, stays) = match extracted {
             Ok(brought) => {
                 progress.stats.extracting += brought.picking;
@@ -134,7 +137,7 @@ impl Shared {
                 done.places = brought.places_bytes;
                 (brought.rows, brought.stays)
             }
-            Err(error) => (DueRows::failed(error, slots.len()), None),
+            Err(error) => (DueRows::failed(error, due.len()), None),
         };
         progress.schedule.extracted(&extraction, done, link);
         if !(was_held && keep) {
@@ -150,7 +153,7 @@ impl Shared {
         let most = self.most_made.checked_div(self.made.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
         let make = || {
             buffers::making_batches(&self.batches, || {
-                let near = Near::with(self.table.clone());
+                let near = RowFinder::with(self.table.clone());
                 making.assemble(&self.units, near, most)
             })
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Fields, Schema};
 
-use super::{Fetch, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
+use super::{FetchCost, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use crate::dataset::{Dataset, Prefetch, RunPart, Slots};
 use rowdex_base::error::{Error, Result};
 use rowdex_base::once::Once;
@@ -52,7 +52,8 @@ impl DatasetGroups {
         let nested = projection.internal().fields().iter().filter(|field| field.data_type().is_nested());
         let nested = Schema::new(nested.cloned().collect::<Fields>());
         let has_strings_below = nested.flattened_fields().iter().any(|field| view_of(field.data_type()).is_some());
-        let (costs, requests) = (Once::new(), Mutex::default());
+        let costs = Once::new();
+        let requests = Mutex::default();
         Self { dataset, projection, views, chosen, long, has_strings_below, costs, requests }
     }
 
@@ -158,8 +159,8 @@ impl Groups for DatasetGroups {
         Some(Arc::new(Self::decoding(self.dataset.clone(), projection.clone(), false)))
     }
 
-    fn fetch(&self, row_group: u32, reads: Reads) -> Fetch {
-        let Some(cost) = self.cost(row_group) else { return Fetch::default() };
+    fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost {
+        let Some(cost) = self.cost(row_group) else { return FetchCost::default() };
         // Rows that the index leaves out are taken to lie anywhere.
         let entry = self.dataset.index().row_group(row_group);
         let (served, all) = entry.map_or((0, 0), |entry| (entry.rows(), entry.source_rows()));
@@ -170,19 +171,19 @@ impl Groups for DatasetGroups {
                 Reads::Due(rows) if self.unit(row_group).decodes_due => cost.of_due(rows),
                 _ => bytes,
             };
-            return Fetch { bytes, row_groups: 1, ..Fetch::default() };
+            return FetchCost { bytes, row_groups: 1, ..FetchCost::default() };
         }
         if rows == all {
-            return Fetch { bytes, requests: self.dataset.requests(&[cost], None), positions: 0, row_groups: 1 };
+            return FetchCost { bytes, requests: self.dataset.requests(&[cost], None), positions: 0, row_groups: 1 };
         }
-        Fetch { bytes, requests: self.requests(cost, rows, runs), positions: 1, row_groups: 1 }
+        FetchCost { bytes, requests: self.requests(cost, rows, runs), positions: 1, row_groups: 1 }
     }
 
-    fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
+    fn fetch_run(&self, row_groups: &[u32]) -> FetchCost {
         let costs: Vec<&ReadCost> = row_groups.iter().filter_map(|row_group| self.cost(*row_group)).collect();
         let bytes = costs.iter().map(|cost| cost.bytes).fold(0, u64::saturating_add);
         let requests = self.dataset.requests(&costs, None);
-        Fetch { bytes, requests, positions: 0, row_groups: row_groups.len() as u64 }
+        FetchCost { bytes, requests, positions: 0, row_groups: row_groups.len() as u64 }
     }
 
     fn opening_requests(&self) -> u64 {

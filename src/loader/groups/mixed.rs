@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Fields, Schema, SchemaRef};
 
-use super::{DatasetGroups, Fetch, Groups, LongValues, Reads, RowForm, Unit};
+use super::{DatasetGroups, FetchCost, Groups, LongValues, Reads, RowForm, Unit};
 use crate::dataset::{Dataset, MixedDataset, Prefetch, RunPart, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::source::Link;
@@ -149,11 +149,11 @@ impl Groups for MixedGroups {
         self.dataset.output_types(batch)
     }
 
-    fn fetch(&self, row_group: u32, reads: Reads) -> Fetch {
+    fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost {
         self.told(row_group, |part, own| part.fetch(own, reads))
     }
 
-    fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
+    fn fetch_run(&self, row_groups: &[u32]) -> FetchCost {
         let own = |row_group: &u32| self.part(*row_group).map_or(0, |(_, _, own)| own);
         let own = row_groups.iter().map(own).collect::<Vec<_>>();
         self.told(row_groups.first().copied().unwrap_or_default(), |part, _| part.fetch_run(&own))

@@ -7,14 +7,13 @@ use arrow::datatypes::SchemaRef;
 
 use self::dataset::DatasetGroups;
 use self::mixed::MixedGroups;
-use crate::dataset::{Dataset, Joined, MixedDataset, Prefetch, RunPart, Slots};
+use crate::dataset::{Dataset, JoinedChunks, MixedDataset, Prefetch, RunPart, Slots};
 use rowdex_base::error::{Error, Result};
 use rowdex_index::Index;
 use rowdex_io::source::Link;
 use rowdex_parquet::RowSink;
 
 pub(super) mod dataset;
-pub(super) mod listed;
 mod mixed;
 
 /// How large a unit is.
@@ -76,7 +75,7 @@ pub(crate) enum Reads {
 
 /// What reading costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Fetch {
+pub(crate) struct FetchCost {
     pub(crate) bytes: u64,
     /// Of a store, on average; 0 for local files.
     pub(crate) requests: f64,
@@ -129,12 +128,12 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     }
 
     /// About what is read to decode rows of a row group.
-    fn fetch(&self, row_group: u32, reads: Reads) -> Fetch;
+    fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost;
 
     /// What is read to decode all rows of these row groups together.
-    fn fetch_run(&self, row_groups: &[u32]) -> Fetch {
+    fn fetch_run(&self, row_groups: &[u32]) -> FetchCost {
         let each = row_groups.iter().map(|row_group| self.fetch(*row_group, Reads::All));
-        each.fold(Fetch::default(), |all, one| Fetch {
+        each.fold(FetchCost::default(), |all, one| FetchCost {
             bytes: all.bytes.saturating_add(one.bytes),
             requests: all.requests + one.requests,
             positions: all.positions + one.positions,
@@ -154,7 +153,7 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// As [`read`](Self::read), of several row groups one after the other.
     fn read_run(&self, parts: &[RunPart], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         drop(prefetch);
-        let mut joined = Joined::new(sink);
+        let mut joined = JoinedChunks::new(sink);
         for RunPart { row_group, slots } in parts {
             self.read(*row_group, slots.as_deref().map_or(Slots::All, Slots::Some), None, &mut joined)?;
         }
@@ -186,19 +185,19 @@ pub(super) mod sealed {
 
     /// The row groups of a dataset, which are nobody's business but the loader's.
     #[derive(Debug)]
-    pub struct Opened(pub(in crate::loader) Arc<dyn Groups>);
+    pub struct OpenedGroups(pub(in crate::loader) Arc<dyn Groups>);
 
     pub trait RowGroups: std::fmt::Debug + Send + Sync {
         /// With `views`, strings and binary are served as such.
-        fn row_groups(&self, views: bool) -> Opened;
+        fn row_groups(&self, views: bool) -> OpenedGroups;
 
         /// Which rows these are: the fingerprints of the indexes, and what they call the columns of the files.
         fn fingerprint(&self) -> u64;
     }
 
     impl RowGroups for Dataset {
-        fn row_groups(&self, views: bool) -> Opened {
-            Opened(Arc::new(DatasetGroups::new(self.clone(), views)))
+        fn row_groups(&self, views: bool) -> OpenedGroups {
+            OpenedGroups(Arc::new(DatasetGroups::new(self.clone(), views)))
         }
 
         fn fingerprint(&self) -> u64 {
@@ -207,8 +206,8 @@ pub(super) mod sealed {
     }
 
     impl RowGroups for MixedDataset {
-        fn row_groups(&self, views: bool) -> Opened {
-            Opened(Arc::new(MixedGroups::new(self.clone(), views)))
+        fn row_groups(&self, views: bool) -> OpenedGroups {
+            OpenedGroups(Arc::new(MixedGroups::new(self.clone(), views)))
         }
 
         fn fingerprint(&self) -> u64 {

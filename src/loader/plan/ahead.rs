@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 #[derive(Debug)]
-pub(super) struct Upcoming {
+pub(super) struct UpcomingSegment {
     /// How many rows come before it.
     pub(super) start: u64,
     pub(super) rows: u64,
@@ -34,8 +34,8 @@ impl Stair {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
-    segments: VecDeque<Upcoming>,
+pub(super) struct UpcomingSegments {
+    segments: VecDeque<UpcomingSegment>,
     /// The number of the oldest of them.
     first: u64,
     /// The rows of all segments so far.
@@ -44,7 +44,7 @@ pub(super) struct Ahead {
     pub(super) ended: bool,
 }
 
-impl Ahead {
+impl UpcomingSegments {
     /// The number of the segment that comes next.
     pub(super) fn next(&self) -> u64 {
         self.first + self.segments.len() as u64
@@ -57,27 +57,27 @@ impl Ahead {
 
     pub(super) fn push(&mut self, rows: u64, due: Vec<u32>) {
         let start = self.walked;
-        self.segments.push_back(Upcoming { start, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
+        self.segments.push_back(UpcomingSegment { start, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
         self.walked += rows;
     }
 
-    pub(super) fn oldest(&self) -> Option<&Upcoming> {
+    pub(super) fn oldest(&self) -> Option<&UpcomingSegment> {
         self.segments.front()
     }
 
-    pub(super) fn oldest_mut(&mut self) -> Option<&mut Upcoming> {
+    pub(super) fn oldest_mut(&mut self) -> Option<&mut UpcomingSegment> {
         self.segments.front_mut()
     }
 
     /// Takes the oldest away.
-    pub(super) fn pass(&mut self) -> Option<Upcoming> {
+    pub(super) fn pass(&mut self) -> Option<UpcomingSegment> {
         let oldest = self.segments.pop_front()?;
         self.first += 1;
         Some(oldest)
     }
 
     /// The segment with this number, modulo 2^32.
-    pub(super) fn numbered(&mut self, number: u32) -> Option<&mut Upcoming> {
+    pub(super) fn numbered(&mut self, number: u32) -> Option<&mut UpcomingSegment> {
         self.segments.get_mut(number.wrapping_sub(self.first as u32) as usize)
     }
 }

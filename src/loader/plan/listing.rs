@@ -29,7 +29,9 @@ pub(super) struct Listing {
 impl Listing {
     /// The lists of units of these sizes, each row of which stands for so many.
     pub(super) fn new<'a>(sizes: impl ExactSizeIterator<Item = &'a UnitSize>, scale: u64) -> Self {
-        let (units, mut slots, mut rows) = (sizes.len() as u64, 0.0, 0);
+        let units = sizes.len() as u64;
+        let mut slots = 0.0;
+        let mut rows = 0;
         for size in sizes {
             slots += f64::from(slot_list::width(size.rows.saturating_mul(scale))) * size.rows as f64;
             rows += size.rows;

@@ -31,32 +31,36 @@ fn run(mut plan: Plan, sizes: &[UnitSize], orders: &dyn Order, batch: u64, epoch
     let mut order = orders.epoch(0).unwrap();
     loop {
         match plan.next(true) {
-            Next::Look if epoch == epochs => plan.end(),
-            Next::Look => {
+            PlanAnswer::Look if epoch == epochs => plan.end(),
+            PlanAnswer::Look => {
                 let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
                 let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
                 at += rows.len() as u64;
-                plan.push(&one_by_one(&rows), &[]);
+                plan.push(&one_by_one(&rows));
                 if at == len {
                     (at, epoch) = (0, epoch + 1);
                     order = orders.epoch(epoch).unwrap();
                 }
             }
-            Next::Extract(extract) => (decodes, extractions) = (decodes + u32::from(extract.decode), extractions + 1),
-            Next::Segment(segment) => {
-                served += segment.parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
+            PlanAnswer::Extract(extract) => {
+                (decodes, extractions) = (decodes + u32::from(extract.decode), extractions + 1)
+            }
+            PlanAnswer::Segment(parts) => {
+                served += parts.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
                 if served == len {
                     counts.push(f64::from(decodes) / sizes.len() as f64);
                     (served, decodes) = (0, 0);
                 }
             }
-            Next::End => return Outcome { decodes: counts, extractions, peak: plan.peak() },
+            PlanAnswer::End => return Outcome { decodes: counts, extractions, peak: plan.peak() },
         }
     }
 }
 
-fn one_by_one(places: &[(u32, u32)]) -> Vec<Neighbours> {
-    places.iter().map(|&(unit, slot)| Neighbours { unit, slot, rows: 1 }).collect()
+fn one_by_one(places: &[(u32, u32)]) -> PieceRuns {
+    let mut pieces = PieceRuns::default();
+    places.iter().for_each(|&(unit, slot)| pieces.push(Neighbours { unit, slot, rows: 1 }, None));
+    pieces
 }
 
 fn even(units: usize, rows: u64) -> Vec<UnitSize> {
@@ -174,11 +178,11 @@ fn the_first_batch_asks_for_no_group_but_its_own() {
     let mut asked = 0;
     loop {
         match plan.next(true) {
-            Next::Look => {
+            PlanAnswer::Look => {
                 let rows: Vec<_> = (0..plan.segment_rows()).map(|i| ((i * 7 % 64) as u32, 0)).collect();
-                plan.push(&one_by_one(&rows), &[]);
+                plan.push(&one_by_one(&rows));
             }
-            Next::Extract(_) => asked += 1,
+            PlanAnswer::Extract(_) => asked += 1,
             _ => break,
         }
     }

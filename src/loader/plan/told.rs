@@ -1,18 +1,18 @@
 //! What a plan is told, and what it says.
 
-use super::SlotList;
-use crate::loader::cuts::Cut;
+use crate::loader::pieces::{PieceList, TokenRange};
 use crate::loader::route::is_sparse;
 
 /// What to do next.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum PlanAnswer {
     /// Walk the order further: [`Plan::push`](super::Plan::push) a segment, or [`Plan::end`](super::Plan::end).
     Look,
     /// Get rows of a unit.
     Extract(Extract),
-    /// Everything that the oldest segment needs was asked for by the extractions so far.
-    Segment(Segment),
+    /// Everything that the oldest segment needs was asked for by the extractions so far: how many rows of which unit it
+    /// is made of, every unit once.
+    Segment(Vec<(u32, u32)>),
     /// There is nothing more to do.
     End,
 }
@@ -21,10 +21,8 @@ pub(crate) enum Next {
 #[derive(Debug, Default)]
 pub(crate) struct Extract {
     pub(crate) unit: u32,
-    /// The slots in the order in which they are due. A slot that is due twice is there twice.
-    pub(crate) slots: SlotList,
-    /// Of which of these a part is due, by their places among them.
-    pub(crate) cuts: Vec<(usize, Cut)>,
+    /// The pieces in the order in which they are due. One that is due twice is there twice.
+    pub(crate) due: PieceList,
     /// Whether the unit stays decoded after that.
     pub(crate) keep: bool,
     /// Whether the unit must be decoded for it, not being one that stayed.
@@ -40,13 +38,6 @@ pub(crate) struct Extract {
     pub(crate) whole: u64,
 }
 
-/// One segment whose rows were all asked for.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    /// How many rows of which unit it is made of; every unit once.
-    pub(crate) parts: Vec<(u32, u32)>,
-}
-
 /// Rows of one unit that follow each other in it and in the order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Neighbours {
@@ -55,9 +46,44 @@ pub(crate) struct Neighbours {
     pub(crate) rows: u32,
 }
 
+/// Pieces of a segment in their order: rows that are neighbours, and tokens of rows.
+#[derive(Debug, Default)]
+pub(crate) struct PieceRuns {
+    runs: Vec<Neighbours>,
+    /// The runs that are tokens of one row, by their places.
+    parts: Vec<(usize, TokenRange)>,
+}
+
+impl PieceRuns {
+    pub(crate) fn push(&mut self, run: Neighbours, tokens: Option<TokenRange>) {
+        self.parts.extend(tokens.map(|tokens| (self.runs.len(), tokens)));
+        self.runs.push(run);
+    }
+
+    /// How many runs.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Leaves so many runs.
+    pub(crate) fn truncate(&mut self, runs: usize) {
+        self.runs.truncate(runs);
+        self.parts.truncate(self.parts.partition_point(|(place, _)| *place < runs));
+    }
+
+    /// The runs, with the tokens of those that are no whole rows.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Neighbours, Option<TokenRange>)> {
+        let mut parts = self.parts.iter().peekable();
+        self.runs.iter().enumerate().map(move |(place, run)| {
+            let tokens = parts.next_if(|(other, _)| *other == place).map(|(_, tokens)| *tokens);
+            (run, tokens)
+        })
+    }
+}
+
 impl Extract {
     /// Whether only the wanted rows are to be decoded.
     pub(crate) fn is_sparse(&self) -> bool {
-        !self.keep && is_sparse(self.slots.len(), self.of_rows)
+        !self.keep && is_sparse(self.due.len(), self.of_rows)
     }
 }

@@ -142,7 +142,8 @@ impl Tuned {
             let share = (1.0 - stay).max(1e-9);
             let rest = free - if stay > 0.0 { stay * (all + short * (beside - listed)) } else { 0.0 };
             // Of each row of the horizon, what is held of it and what is known of it, on average.
-            let (held, known) = (share * row / 2.0, (1.0 + stay) * listed / 2.0);
+            let held = share * row / 2.0;
+            let known = (1.0 + stay) * listed / 2.0;
             // What it takes to get rows out of the largest unit, if that is more than the unit itself.
             let picked = PICKED as f64 * totals.most_rows / rows;
             let counted = (rest / held).min((rest + spare) / (held + known));

@@ -9,7 +9,7 @@ use super::*;
 use crate::loader::driver::{Driver, Planned};
 use crate::loader::groups::UnitSize;
 use crate::loader::plan::Plan;
-use crate::loader::row_table::Near;
+use crate::loader::row_table::RowFinder;
 use crate::loader::walk::Epochs;
 use rowdex_order::sampler::{DistributedSampler, Shard};
 use rowdex_order::{Global, Order, Sequential};
@@ -137,7 +137,7 @@ impl World {
             }
             Task::Extract(extraction) => {
                 let Extraction { number, extract, stayed, needs, .. } = &extraction;
-                let rows = extract.slots.len() as u64 * ROW;
+                let rows = extract.due.len() as u64 * ROW;
                 let whole = self.rows_of(extract.unit) * ROW;
                 let stays = extract.keep.then_some(whole);
                 let decoded = (!stayed && !extract.is_sparse()).then_some((whole, whole));
@@ -148,8 +148,16 @@ impl World {
                     self.held += places;
                 }
                 let read = if whole < 1 << 20 { 8 << 20 } else { (whole as f64 * self.read) as u64 };
-                let came =
-                    Extracted { decodes, rows: Some(rows), stays, decoded, staged: whole / 8, read, places, shared: 0 };
+                let came = ExtractionOutcome {
+                    decodes,
+                    rows: Some(rows),
+                    stays,
+                    decoded,
+                    staged: whole / 8,
+                    read,
+                    places,
+                    shared: 0,
+                };
                 self.schedule.extracted(&extraction, came, None);
                 self.set_aside -= needs;
                 self.held += rows;
@@ -191,20 +199,20 @@ impl World {
             largest: driver.plan.largest(),
         };
         let step = match step {
-            Planned::Walked => Step::Walked,
+            Planned::Walked => PlanStep::Walked,
             Planned::Extract(extract) => {
-                self.slots.insert(self.extractions.len() as u64, extract.slots.bytes() as u64);
+                self.slots.insert(self.extractions.len() as u64, extract.due.bytes() as u64);
                 self.extractions.push(extract.unit);
-                Step::Extract(extract)
+                PlanStep::Extract(extract)
             }
-            Planned::Segment(span, segment) => {
-                self.segments.insert(self.planned, segment.parts);
+            Planned::Segment(span, parts) => {
+                self.segments.insert(self.planned, parts);
                 self.planned += 1;
-                Step::Segment { epoch: span.epoch }
+                PlanStep::Segment { epoch: span.epoch }
             }
             Planned::End(error) => {
                 assert!(error.is_none());
-                Step::End
+                PlanStep::End
             }
         };
         self.schedule.planned(step, outlook);
@@ -312,7 +320,8 @@ impl Made<'_> {
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), batch).unwrap();
         let mut plan = Plan::new(&units, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
         plan.set_aside((0..sizes.len()).map(|unit| places(sizes, unit)).sum());
-        let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), Near::default());
+        let driver =
+            Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), RowFinder::default());
         World {
             schedule: Schedule::new(limits, lookahead),
             driver: Some(driver),

@@ -1,6 +1,6 @@
 //! What a schedule is told, and what it says.
 
-use crate::loader::lookahead::Found;
+use crate::loader::lookahead::ReadTiming;
 use crate::loader::plan::Extract;
 
 /// What a schedule has to keep to.
@@ -25,7 +25,7 @@ pub(crate) struct Limits {
 pub(crate) enum Task {
     /// Tell the plan what was measured, then ask it for its next step: [`Schedule::planned`](super::Schedule::planned)
     /// comes of it.
-    Plan(Vec<Measured>),
+    Plan(Vec<Measurement>),
     /// Start reading: [`Schedule::read_started`](super::Schedule::read_started).
     Read(Read),
     /// Get rows of a row group: [`Schedule::extracted`](super::Schedule::extracted).
@@ -37,7 +37,7 @@ pub(crate) enum Task {
 
 /// What the plan is to know.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Measured {
+pub(crate) enum Measurement {
     /// Bytes of rows that are kept, estimated and real.
     Kept(u64, u64),
     /// Bytes of a row group as it is decoded, estimated and real.
@@ -50,7 +50,7 @@ pub(crate) enum Measured {
 
 /// What the plan came to.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum PlanStep {
     Walked,
     Extract(Extract),
     Segment {
@@ -95,12 +95,12 @@ pub(crate) struct Extraction {
     pub(crate) stayed: bool,
     /// The memory that is set aside for it.
     pub(super) needs: u64,
-    pub(super) found: Found,
+    pub(super) found: ReadTiming,
 }
 
 /// What came of an extraction.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Extracted {
+pub(crate) struct ExtractionOutcome {
     /// Row groups that were decoded for it.
     pub(crate) decodes: u64,
     /// Bytes of the rows that it brought; none if it failed.

@@ -1,15 +1,15 @@
-//! Parts of rows, got out of a unit beside whole rows.
+//! Pieces of rows, cut out of the rows that are got out of a unit.
 //!
-//! A row that is due several times, each time with another part of it, is got out once. What waits are its parts, each
-//! in memory of its own: so rows that are long take no more memory than what is due of them.
+//! A row that is due several times, each time with other tokens, is got out once. What waits are its parts, each in
+//! memory of its own: so rows that are long take no more memory than what is due of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use super::carousel::DueRows;
-use super::cuts::Cut;
 use super::extract::Extracted;
-use super::packing::{Packing, columns};
+use super::packing::{ServedPacks, columns};
+use super::pieces::{PieceList, TokenRange};
 use super::recovery::Recovery;
 use super::slot_list::SlotList;
 use super::units::Units;
@@ -20,27 +20,29 @@ use rowdex_rows::{Held, Part};
 /// Parts with about so many tokens are let go of together.
 const TOKENS_TOGETHER: u64 = 16 << 10;
 
-/// Gets the due rows out of a unit, those with a cut in part.
+/// Gets the due pieces out of a unit.
 pub(crate) fn extract(
     recovery: &mut Recovery<'_>,
     units: &Units,
     unit: u32,
-    (due, cuts): (&SlotList, &[(usize, Cut)]),
+    due: &PieceList,
     stays: bool,
-    (held, prefetch): (Option<Held>, Option<Prefetch>),
+    held: Option<Held>,
+    prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
-    let Some(packing) = units.packing() else { return recovery.extract(unit, due, stays, held, prefetch) };
+    let Some(packing) = units.packing() else { return recovery.extract(unit, &due.slots, stays, held, prefetch) };
     let rows = units.size(unit).rows;
-    let mut got = Got::apart(due.to_vec(), cuts);
+    let mut got = Got::apart(due);
     let mut extracted = recovery.extract(unit, &SlotList::of(rows, &got.slots), stays, held, prefetch)?;
-    if extracted.rows.is_short() && !cuts.is_empty() {
+    if extracted.rows.is_short() && due.parts().len() > 0 {
         // Some of the unit cannot be read, and what comes before that must still be there.
-        got = Got::in_turn(due.to_vec());
+        got = Got::in_turn(due.slots.to_vec());
         extracted = recovery.extract(unit, &SlotList::of(rows, &got.slots), stays, None, None)?;
     }
     let is_shared = extracted.stays.is_some();
-    let (began, rows) = (Instant::now(), std::mem::take(&mut extracted.rows));
-    extracted.rows = Cutting { units, unit, packing, cuts, got }.due_rows(rows, is_shared)?;
+    let began = Instant::now();
+    let rows = std::mem::take(&mut extracted.rows);
+    extracted.rows = PieceCutter { units, unit, packing, due, got }.due_rows(rows, is_shared)?;
     extracted.picking += began.elapsed();
     Ok(extracted)
 }
@@ -56,13 +58,17 @@ struct Got {
 
 impl Got {
     /// Whole rows, and then each row once of which parts are due.
-    fn apart(due: Vec<u32>, cuts: &[(usize, Cut)]) -> Self {
-        if cuts.is_empty() {
+    fn apart(pieces: &PieceList) -> Self {
+        let due = pieces.slots.to_vec();
+        if pieces.parts().len() == 0 {
             return Self::in_turn(due);
         }
-        let (whole, mut next, mut known) = (due.len() - cuts.len(), 0, HashMap::new());
-        let (mut slots, mut parts) = (Vec::with_capacity(due.len()), Vec::new());
-        let mut cut = cuts.iter().peekable();
+        let whole = due.len() - pieces.parts().len();
+        let mut next = 0;
+        let mut known = HashMap::new();
+        let mut slots = Vec::with_capacity(due.len());
+        let mut parts = Vec::new();
+        let mut cut = pieces.parts().peekable();
         let places = due.iter().enumerate().map(|(place, slot)| {
             if cut.next_if(|(at, _)| *at == place).is_some() {
                 return *known.entry(*slot).or_insert_with(|| {
@@ -84,15 +90,16 @@ impl Got {
     }
 }
 
-struct Cutting<'a> {
+/// Makes the due pieces out of the rows that were got.
+struct PieceCutter<'a> {
     units: &'a Units,
     unit: u32,
-    packing: &'a Packing,
-    cuts: &'a [(usize, Cut)],
+    packing: &'a ServedPacks,
+    due: &'a PieceList,
     got: Got,
 }
 
-impl Cutting<'_> {
+impl PieceCutter<'_> {
     /// What is due, of the rows that were got, up to the first that cannot be served.
     fn due_rows(&self, rows: DueRows, is_shared: bool) -> Result<DueRows> {
         let (held, mut error) = rows.into_parts();
@@ -113,7 +120,8 @@ impl Cutting<'_> {
                 served = first;
             }
         }
-        let (whole, parts) = (self.whole_rows(&held, is_shared)?, self.parts(&held, served)?);
+        let whole = self.whole_rows(&held, is_shared)?;
+        let parts = self.parts(&held, served)?;
         let due = DueRows::of(self.in_order(whole.into(), parts.into(), served)?);
         match (self.got.places.len() - served, error) {
             (0, _) => Ok(due),
@@ -150,7 +158,7 @@ impl Cutting<'_> {
 
     /// The parts that are due among the first rows, so many, with what comes behind each.
     fn parts(&self, held: &[Held], served: usize) -> Result<Vec<Held>> {
-        let cuts: Vec<&(usize, Cut)> = self.cuts.iter().take_while(|(at, _)| *at < served).collect();
+        let cuts: Vec<(usize, TokenRange)> = self.due.parts().take_while(|(at, _)| *at < served).collect();
         let Some(tokens) = self.packing.tokens().filter(|_| !cuts.is_empty()) else { return Ok(Vec::new()) };
         let batches = held.iter().map(columns).collect::<Result<Vec<_>>>()?;
         let cutter = tokens.cutter(&batches)?;
@@ -161,20 +169,23 @@ impl Cutting<'_> {
                 Some(*end)
             })
             .collect();
-        let part = |at: usize, cut: Cut| {
+        let part = |at: usize, tokens: TokenRange| {
             let place = *self.got.places.get(at)?;
             let number = ends.partition_point(|end| *end <= place);
             let own = held.get(number)?;
             let row = own.place(place - (ends.get(number)? - own.num_rows()));
-            Some(Part { place: (number as u32, row), offset: cut.offset, length: cut.length })
+            Some(Part { place: (number as u32, row), offset: tokens.offset, length: tokens.length })
         };
         let first = self.units.unit(self.unit).first_row;
-        let (mut pieces, mut parts, mut marked, mut sum) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut pieces = Vec::new();
+        let mut parts = Vec::new();
+        let mut marked = Vec::new();
+        let mut sum = 0;
         let last = cuts.len() - 1;
         for (number, (at, cut)) in cuts.into_iter().enumerate() {
-            let part = part(*at, *cut).ok_or_else(|| Error::new(ErrorKind::Internal, "a part of no row"))?;
-            let slot = self.got.places.get(*at).and_then(|place| self.got.slots.get(*place)).copied();
-            marked.push((first + u64::from(slot.unwrap_or_default()), *cut));
+            let part = part(at, cut).ok_or_else(|| Error::new(ErrorKind::Internal, "a part of no row"))?;
+            let slot = self.got.places.get(at).and_then(|place| self.got.slots.get(*place)).copied();
+            marked.push((first + u64::from(slot.unwrap_or_default()), cut));
             parts.push(part);
             sum += cut.length;
             if sum >= TOKENS_TOGETHER || number == last {
@@ -192,9 +203,11 @@ impl Cutting<'_> {
 
     /// The first due rows, so many, in the order in which they are due.
     fn in_order(&self, whole: VecDeque<Held>, parts: VecDeque<Held>, served: usize) -> Result<VecDeque<Held>> {
-        let (mut whole, mut parts) = (Front(whole), Front(parts));
-        let (mut ordered, mut at) = (VecDeque::new(), 0);
-        let mut cuts = self.cuts.iter().map(|(at, _)| *at).take_while(|at| *at < served).peekable();
+        let mut whole = Front(whole);
+        let mut parts = Front(parts);
+        let mut ordered = VecDeque::new();
+        let mut at = 0;
+        let mut cuts = self.due.parts().map(|(at, _)| at).take_while(|at| *at < served).peekable();
         while let Some(first) = cuts.next() {
             whole.give(first - at, &mut ordered)?;
             at = first + 1;
