@@ -999,7 +999,7 @@ typedef struct rowdex_column_buffer {
   uint8_t *validity;
 } rowdex_column_buffer;
 
-// What becomes of the digest of a dataset's rows. All zeros: it is told.
+// What the rows of a dataset are compared with. All zeros: with nothing, and their digest is told.
 typedef struct rowdex_digest_options {
   // sizeof(rowdex_digest_options)
   size_t struct_size;
@@ -1009,12 +1009,6 @@ typedef struct rowdex_digest_options {
   const struct rowdex_order *order;
   // The epoch of the order.
   uint64_t epoch;
-  // 1 notes the digest in the index that the dataset was opened with, and reads only rows that have none there. 2
-  // tells the digest that is noted there, over whatever columns, and reads nothing; ROWDEX_STATUS_NOT_FOUND if none
-  // is, or not of all rows. 3 removes it. Then `other` is NULL.
-  uint64_t note;
-  // How the object store is talked to that the index is in. NULL: the defaults.
-  const struct rowdex_store_options *store;
   // Is told rows that were read, rows to read, and 0. NULL: nobody is told.
   rowdex_progress progress;
   // The first argument of progress.

@@ -37,7 +37,7 @@ from .store import StoreOptions
 from .tier import DiskTier
 
 from . import order  # isort: skip
-from .digest import noted_digest, rows_digest, same_rows  # isort: skip
+from .digest import rows_digest, same_rows  # isort: skip
 from .views import count, select  # isort: skip
 from .rewriting import shuffle  # isort: skip
 from . import reports as _reports  # isort: skip  # noqa: F401
@@ -74,7 +74,6 @@ __all__ = [
     "StoreOptions",
     "build",
     "count",
-    "noted_digest",
     "order",
     "rows_digest",
     "same_rows",

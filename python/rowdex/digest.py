@@ -7,13 +7,13 @@ from typing import NamedTuple, Union
 
 from . import native
 from .dataset import Dataset
-from .errors import Error, NotFoundError
+from .errors import Error
 from .index import Index, Path
 from .native.library import Handle, exception_of, library, seed_number, waiting
 from .order import Context, Order, open_order
 from .progress import Progress, told
 from .spec import epoch_number
-from .store import StoreOptions, store_pointer
+from .store import StoreOptions
 
 Source = Union[Dataset, Index, Path]
 
@@ -32,17 +32,13 @@ class SameRows(NamedTuple):
         return self.difference is None
 
 
-def rows_digest(
-    dataset: Source, *, note: bool = False, store: StoreOptions | None = None, progress: Progress = None
-) -> str:
+def rows_digest(dataset: Source, *, store: StoreOptions | None = None, progress: Progress = None) -> str:
     """The digest of all rows over the columns that ``dataset`` serves, as 32 hexadecimal digits: 128 bits a row, added
     up modulo 2^128. It depends on the values, and not on the order of the rows, on files, row groups or encodings;
     ``docs/digests.md`` specifies it. Reads and decodes these columns once.
 
     Args:
         dataset: A dataset, or an index for all of its columns.
-        note: Keeps the digest in the index file, for :func:`noted_digest`. Row groups that have one there over these
-            columns are not read.
         store: How the object store is talked to that the index is in.
         progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
             ``False`` never. A function is called with rows read, rows to read, and 0.
@@ -50,21 +46,7 @@ def rows_digest(
     Raises:
         SchemaError: for a column of a type that has no digest.
     """
-    opened = _opened(dataset, store)
-    options = native.DigestOptions(note=int(note), store=store_pointer(store or opened._arguments.get("store")))
-    return _digest(_digested(opened, options, progress)[0])
-
-
-def noted_digest(index: Source) -> str | None:
-    """The digest that is noted in an index, to name what a job trains on; ``None`` if none is, or not of all rows."""
-    opened = _opened(index, None)
-    options = native.DigestOptions(note=2, store=store_pointer(opened._arguments.get("store")))
-    try:
-        return _digest(_digested(opened, options, False)[0])
-    except NotFoundError as error:
-        if error.file is not None:
-            raise
-        return None
+    return _digest(_digested(_opened(dataset, store), native.DigestOptions(), progress)[0])
 
 
 def same_rows(
@@ -133,4 +115,4 @@ def _digest(info: native.DigestInfo) -> str:
     return f"{info.high:016x}{info.low:016x}"
 
 
-__all__ = ["SameRows", "noted_digest", "rows_digest", "same_rows"]
+__all__ = ["SameRows", "rows_digest", "same_rows"]

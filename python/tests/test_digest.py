@@ -90,25 +90,6 @@ def test_public_files_have_the_digests_of_pyarrows_values(tmp_path: pathlib.Path
     assert compared > 35
 
 
-def test_a_digest_is_noted_in_the_index_and_taken_over_by_an_update(tmp_path: pathlib.Path) -> None:
-    table = pa.table({"a": range(1000), "b": [str(number) for number in range(1000)]})
-    index = written([table.slice(0, 500)], tmp_path / "data", row_group_size=100)
-    opened = rowdex.Dataset(index)
-    assert rowdex.noted_digest(index) is None is rowdex.noted_digest(opened)
-    said: list[tuple[int, int, int]] = []
-    digest = rowdex.rows_digest(index, note=True, progress=lambda *rows: said.append(rows))
-    assert digest == rowdex.noted_digest(index) == hexadecimal(row_digests.of_table(table.slice(0, 500)))
-    assert rowdex.noted_digest(opened) == digest, "it is told as it is noted now"
-    with pytest.raises(rowdex.errors.NotFoundError, match=r"none\.rdx"):
-        rowdex.noted_digest(tmp_path / "none.rdx")
-    assert said[-1] == (500, 500, 0)
-    before = rowdex.Index(index).fingerprint
-    pq.write_table(table.slice(500), tmp_path / "data/1.parquet", row_group_size=100)
-    rowdex.build(tmp_path / "data", index, update=True)
-    assert rowdex.noted_digest(index) == hexadecimal(row_digests.of_table(table))
-    assert rowdex.Index(index).fingerprint != before
-
-
 def test_an_order_is_proven_and_a_row_that_breaks_it_is_named(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     index = folder / "train.rdx"
     table = pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("*.parquet"))])

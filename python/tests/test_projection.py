@@ -206,10 +206,6 @@ def test_the_command_serves_fields(made: tuple[pathlib.Path, pathlib.Path]) -> N
     found = run("image.path", "label")
     assert found.returncode == 0 and '"path":"1.jpg"' in found.stdout.replace(" ", ""), found
     assert "bytes" not in found.stdout
-    noted = subprocess.run(
-        [COMMAND, "digest", str(index), "--note", "--columns", "image.path"], capture_output=True, text=True, timeout=60
-    )
-    assert noted.returncode != 0 and "noted over whole columns" in noted.stderr, noted
     for path, told in (("image.byts", 'did you mean "image.bytes"?'), ("image.thumb", "image.bytes, image.path")):
         refused = run(path)
         assert refused.returncode == 1 and path in refused.stderr and told in refused.stderr, refused

@@ -4,7 +4,6 @@
 //! with what the footers hold. What stays per file is its path and 72 bytes, per row group 24 bytes.
 
 mod difference;
-mod digests;
 mod discover;
 mod footers;
 mod found;

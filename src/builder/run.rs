@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::digests;
 use super::footers::Footers;
 use super::found::Found;
 use super::lengths::{self, KnownRows};
@@ -100,9 +99,6 @@ impl IndexBuilder {
     ) -> Result<BuildReport> {
         let (mut report, known) = self.write(out, output, found, old)?;
         self.note_lengths(out, found, old, &known, &mut report)?;
-        if let Some(length) = digests::carry(out, &known)? {
-            report.index_bytes = length;
-        }
         Ok(report)
     }
 

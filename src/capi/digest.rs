@@ -1,4 +1,4 @@
-//! Digests of the rows of a dataset: alone, noted, and compared with those of another.
+//! Digests of the rows of a dataset: alone, and compared with those of another.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -10,13 +10,9 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, require};
 use super::orders::rowdex_order;
 use super::progress::{Progress, rowdex_progress};
-use super::store::{rowdex_store_options, store_options};
-use crate::dataset::Dataset;
-use crate::digest::{self, DigestProgress, RowsDigest, SameRows};
-use ::rowdex_io::source::StoreOptions;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use crate::digest::{DigestProgress, RowsDigest, SameRows};
 
-/// What becomes of the digest of a dataset's rows. All zeros: it is told.
+/// What the rows of a dataset are compared with. All zeros: with nothing, and their digest is told.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_digest_options {
@@ -28,12 +24,6 @@ pub struct rowdex_digest_options {
     pub order: *const rowdex_order,
     /// The epoch of the order.
     pub epoch: u64,
-    /// 1 notes the digest in the index that the dataset was opened with, and reads only rows that have none there. 2
-    /// tells the digest that is noted there, over whatever columns, and reads nothing; ROWDEX_STATUS_NOT_FOUND if none
-    /// is, or not of all rows. 3 removes it. Then `other` is NULL.
-    pub note: u64,
-    /// How the object store is talked to that the index is in. NULL: the defaults.
-    pub store: *const rowdex_store_options,
     /// Is told rows that were read, rows to read, and 0. NULL: nobody is told.
     pub progress: rowdex_progress,
     /// The first argument of progress.
@@ -92,18 +82,14 @@ pub unsafe extern "C" fn rowdex_dataset_digest(
         let out = unsafe { handle::optional_struct_out(info, "info") }?;
         // SAFETY: as above.
         let (other, order) = unsafe { (options.other.as_ref(), options.order.as_ref()) };
-        if other.is_none() && order.is_some() || other.is_some() && options.note != 0 {
-            return Err(handle::invalid("an order is for a comparison with another dataset, and noting is for none"));
+        if other.is_none() && order.is_some() {
+            return Err(handle::invalid("an order is for a comparison with another dataset"));
         }
         handle::refuse_unused([("options.epoch", options.epoch != 0, order.is_some())], "rows without an order")?;
         let told = Told::new(Progress::new(options.progress, options.progress_userdata));
         let tell = |progress: DigestProgress| told.tell(progress);
         let (found, problem) = match other {
-            None => {
-                // SAFETY: as above.
-                let store = unsafe { store_options(options.store, "options.store") }?;
-                (noted(dataset, options.note, &store, &tell)?, None)
-            }
+            None => (alone(&dataset.rows_digest(&tell)?), None),
             Some(other) => {
                 let mut same = SameRows::new(dataset, other.one()?);
                 if let Some(order) = order {
@@ -128,22 +114,6 @@ pub unsafe extern "C" fn rowdex_dataset_digest(
             difference.write(rowdex_error::several(problem.iter().map(rowdex_error::new)));
         }
         Ok(())
-    })
-}
-
-fn noted(
-    dataset: &Dataset,
-    note: u64,
-    store: &StoreOptions,
-    tell: &(dyn Fn(DigestProgress) + Sync),
-) -> Result<rowdex_digest_info> {
-    let none = || Error::new(ErrorKind::NotFound, "no digest of all rows is noted in the index");
-    Ok(match note {
-        0 => alone(&dataset.rows_digest(tell)?),
-        1 => alone(&dataset.note_digest(store, tell)?),
-        2 => alone(&digest::noted(&digest::reopened(dataset.index(), store)?)?.ok_or_else(none)?),
-        3 => digest::remove(dataset.index(), store).map(|()| rowdex_digest_info::default())?,
-        _ => return Err(handle::invalid("options.note is 0 to 3")),
     })
 }
 

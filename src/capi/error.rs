@@ -130,7 +130,6 @@ fn field(remedy: Remedy) -> &'static str {
         Remedy::ListedRows => "`rows_file`",
         Remedy::Sample => "`sample`",
         Remedy::Lengths => "`rowdex_lengths_note`",
-        Remedy::Digest => "`rowdex_dataset_digest`",
         // The header has no field for a remedy that is newer than it.
         _ => "",
     }

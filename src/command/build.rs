@@ -7,13 +7,12 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
+use rowdex::IndexBuilder;
 use rowdex::index::builder::{BuildReport, SchemaMode};
 use rowdex::source::StoreOptions;
-use rowdex::{Index, IndexBuilder};
 use serde_json::{Value, json};
 
 use crate::command::args::{JsonArg, named};
-use crate::command::digest;
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
 use crate::command::progress::Progress;
@@ -166,10 +165,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
         });
     let report = builder.build(&args.output);
     bar.finish();
-    let mut report = report?;
-    if args.update && digest::complete(&args.output)? {
-        report.index_bytes = Index::open(&args.output)?.size_bytes();
-    }
+    let report = report?;
     if report.repeated_files > 0 {
         complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
     }

@@ -5,7 +5,6 @@ use clap::{Parser, Subcommand};
 use crate::command::build::BuildArgs;
 use crate::command::count::CountArgs;
 use crate::command::demo::DemoArgs;
-use crate::command::digest::DigestArgs;
 use crate::command::epoch::EpochArgs;
 use crate::command::get::GetArgs;
 use crate::command::ids::IdsArgs;
@@ -55,8 +54,6 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Note in an index how long its rows are, in tokens or whatever else, and show it.
     Lengths(LengthsArgs),
-    /// Say the digest of the rows, in any order, and note it in the index.
-    Digest(DigestArgs),
     /// Check an index, and the files it is of.
     Verify(VerifyArgs),
     /// Say in which file, row group and row a row id is.

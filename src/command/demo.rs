@@ -12,7 +12,7 @@ use rowdex::sampler::Tail;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard};
 
 use crate::command::carousel::Carousel;
-use crate::command::epoch::{self, Reading, Report};
+use crate::command::epoch::{self, Extent, Reading, Report};
 use crate::command::failure::Failure;
 use crate::command::row_choice::RowChoiceArgs;
 use crate::command::sampling::{BatchArg, DealingArgs, Rank, SamplingArgs};
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
     ))?;
     let carousel =
         Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail, tokens: Vec::new() };
-    let report = epoch::read(&dataset, &PLAN, BATCH, Reading::Carousel(carousel), None, None)?;
+    let report = epoch::read(&dataset, &PLAN, BATCH, Reading::Carousel(carousel), Extent::default())?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 

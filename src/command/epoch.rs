@@ -15,7 +15,7 @@ use crate::command::output;
 use crate::command::sampling::{BatchArg, SamplingArgs};
 use crate::command::state_arg;
 
-pub(crate) use reading::{Reading, read};
+pub(crate) use reading::{Extent, Reading, read};
 pub(crate) use report::Report;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
@@ -52,6 +52,10 @@ pub(crate) struct EpochArgs {
     /// Stop after this many steps, even in the middle of an epoch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
+
+    /// Tell a digest of the values that each rank is served, in any order: the same as `verify --rows` tells of them.
+    #[arg(long)]
+    digest: bool,
 
     /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row
     /// groups used last.
@@ -91,7 +95,8 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
         Reader::Lru => (args.carousel.open(index, carousel.memory)?, Reading::Lru),
         Reader::Carousel => (args.carousel.open(index, 0)?, Reading::Carousel(carousel)),
     };
-    let report = read(&dataset, &sampling, batch, reading, args.resume.as_ref(), args.steps);
+    let extent = Extent { resume: args.resume.as_ref(), steps: args.steps, digests: args.digest };
+    let report = read(&dataset, &sampling, batch, reading, extent);
     if let Some(fault) = dataset.tier_fault() {
         complain(fault);
     }

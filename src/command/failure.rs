@@ -68,7 +68,6 @@ pub(crate) fn option(remedy: Remedy) -> &'static str {
         Remedy::ListedRows => "`rowdex select --rows`",
         Remedy::Sample => "`--sample`",
         Remedy::Lengths => "`rowdex lengths`",
-        Remedy::Digest => "`rowdex digest`",
         // Of the library alone, which is of the same version.
         _ => "",
     }

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::digest::{noted, noted_columns};
 use rowdex::index::RootKind;
 use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
 
 use crate::command::args::{IndexArg, JsonArg};
-use crate::command::digest;
 use crate::command::failure::Failure;
 use crate::command::lengths;
 use crate::command::output;
@@ -53,7 +51,6 @@ fn as_json(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Fai
         "schema": index.schema().fields().iter().map(columns).collect::<Vec<_>>(),
         "fingerprint": format!("{:016x}", index.fingerprint()),
         "lengths": lengths::as_json(index)?,
-        "digest": noted(index)?.as_ref().map(digest::as_json),
         "build": build_info(index),
     }))
 }
@@ -86,13 +83,6 @@ fn as_text(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Fai
         lines.push(("renamed", renames.collect::<Vec<_>>().join(", ")));
     }
     lines.push(("fingerprint", format!("{:016x}", index.fingerprint())));
-    match noted(index)? {
-        Some(known) => lines.push(("digest", digest::line(&known))),
-        None if noted_columns(index)?.is_some() => {
-            lines.push(("digest", "not of all rows: `rowdex digest --note`".to_owned()))
-        }
-        None => {}
-    }
     match view_of::record(index) {
         Some(_) => lines.extend(view_of::lines(index)),
         None => lines.push(("built by", index.build_info().to_owned())),

@@ -12,7 +12,6 @@ mod condition;
 mod count;
 mod demo;
 mod demo_data;
-mod digest;
 mod epoch;
 mod failure;
 mod get;
@@ -32,7 +31,6 @@ mod row_choice;
 mod sampling;
 mod select;
 mod serve;
-mod served_digest;
 mod shuffle;
 mod signals;
 mod size;
@@ -82,7 +80,6 @@ fn run(command: &Command, given: &ArgMatches, program: &str) -> Result<(), Failu
         Command::Count(args) => count::run(args),
         Command::Info(args) => info::run(args),
         Command::Lengths(args) => lengths::run(args),
-        Command::Digest(args) => digest::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Locate(args) => locate::run(args),
         Command::Get(args) => get::run(args),

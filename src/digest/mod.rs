@@ -4,7 +4,6 @@
 
 mod cells;
 mod first;
-mod note;
 mod report;
 mod same;
 mod scan;
@@ -13,17 +12,15 @@ mod tests;
 
 use std::fmt;
 
-#[cfg(feature = "capi")]
-pub(crate) use self::note::reopened;
-pub use self::note::{complete, noted, noted_columns, remove};
 pub use self::report::{RowDifference, RowPlace, SameRowsReport};
 pub use self::same::SameRows;
 pub use rowdex_rows::DigestColumn;
+#[doc(hidden)]
+pub use rowdex_rows::RowDigests;
 
 use self::scan::{Done, Scan, sum};
 use crate::dataset::Dataset;
 use rowdex_base::error::Result;
-use rowdex_rows::RowDigests;
 
 /// The digest of some rows in any order: the sum, modulo 2^128, of a digest of 128 bits for each row.
 ///
@@ -56,11 +53,6 @@ pub struct DigestProgress {
     pub rows_done: u64,
     /// Rows to read. It grows where a difference has to be found.
     pub rows: u64,
-}
-
-/// The columns that a dataset serves, as digests know them.
-fn columns_of(dataset: &Dataset) -> Result<Vec<DigestColumn>> {
-    Ok(RowDigests::new(dataset.projection().internal())?.into_columns())
 }
 
 impl Dataset {

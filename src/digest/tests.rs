@@ -1,6 +1,6 @@
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once};
 
 use arrow::array::{ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::compute::{concat_batches, take_record_batch};
@@ -10,10 +10,9 @@ use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
 use super::*;
-use crate::builder::{IndexBuilder, LengthsBuilder};
+use crate::builder::IndexBuilder;
 use rowdex_base::error::ErrorKind;
 use rowdex_index::Index;
-use rowdex_io::source::StoreOptions;
 use rowdex_order::{EpochOrder, Explicit, Global, Order, Sequential};
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
@@ -204,102 +203,4 @@ fn an_unreadable_row_group_is_named() {
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(before).unwrap();
     let error = one.rows_digest(&|_| ()).unwrap_err();
     assert_eq!((error.file(), error.row_group()), (Some("0.parquet"), Some(0)), "{error}");
-}
-
-fn note(folder: &TempDir, columns: &[&str]) -> RowsDigest {
-    let dataset = Dataset::builder(index_of(folder)).with_columns(columns.iter().copied()).open().unwrap();
-    dataset.note_digest(&StoreOptions::default(), &|_| ()).unwrap()
-}
-
-fn index_of(folder: &TempDir) -> Index {
-    Index::open(folder.path().join("i.rdx")).unwrap()
-}
-
-#[test]
-fn a_digest_is_noted_and_an_update_reads_the_rows_of_new_files_alone() {
-    let all = rows(3000);
-    let (folder, dataset) = dataset(&[all.slice(0, 1000), all.slice(1000, 1000)], 300);
-    assert_eq!(noted(&index_of(&folder)).unwrap(), None);
-    let digest = note(&folder, &["text", "id"]);
-    assert_eq!(digest, dataset.rows_digest(&|_| ()).unwrap());
-    let index = index_of(&folder);
-    assert_eq!(noted(&index).unwrap().as_ref(), Some(&digest));
-    assert_eq!(index.fingerprint(), dataset.index().fingerprint());
-    let columns = vec!["id".to_owned(), "text".to_owned()];
-    assert_eq!(noted_columns(&index).unwrap(), Some((columns.clone(), 0)));
-
-    // A file is added in front of one that is there: rows have other ids, and digests go with them.
-    write(&folder.path().join("01.parquet"), &all.slice(2000, 1000), 300);
-    let updated = |folder: &TempDir| {
-        let path = folder.path().join("i.rdx");
-        IndexBuilder::new([folder.path()]).with_update(true).build(path).unwrap();
-    };
-    updated(&folder);
-    let index = index_of(&folder);
-    assert_eq!((noted(&index).unwrap(), noted_columns(&index).unwrap()), (None, Some((columns, 1000))));
-    // The other files are not read: they are not even there any more.
-    let hidden = TempDir::new().unwrap();
-    for name in ["0.parquet", "1.parquet"] {
-        std::fs::rename(folder.path().join(name), hidden.path().join(name)).unwrap();
-    }
-    let digest = note(&folder, &["text", "id"]);
-    for name in ["0.parquet", "1.parquet"] {
-        std::fs::rename(hidden.path().join(name), folder.path().join(name)).unwrap();
-    }
-    let fresh = Dataset::open(folder.path().join("i.rdx")).unwrap();
-    assert_eq!(digest, fresh.rows_digest(&|_| ()).unwrap());
-    assert_eq!(noted(&index_of(&folder)).unwrap(), Some(digest.clone()));
-
-    // Over other columns it is another digest, in the place of the first.
-    let ids = note(&folder, &["id"]);
-    assert_ne!(ids.sum, digest.sum);
-    assert_eq!(noted(&index_of(&folder)).unwrap(), Some(ids));
-    remove(&index_of(&folder), &StoreOptions::default()).unwrap();
-    assert_eq!(noted(&index_of(&folder)).unwrap(), None);
-}
-
-#[test]
-fn a_view_has_a_digest_of_its_own() {
-    let (folder, dataset) = dataset(&[rows(1000)], 300);
-    let whole = note(&folder, &["text", "id"]);
-    let base = index_of(&folder);
-    let path = folder.path().join("v.rdx");
-    // All of two row groups, a part of one, and nothing of the last.
-    let kept = rowdex_order::IdSet::from_ids(1000, (0..650).collect::<Vec<_>>()).unwrap();
-    crate::Select::new(base).kept(kept, "the first").write(&path).unwrap();
-    let view = Index::open(&path).unwrap();
-    assert_eq!((noted(&view).unwrap(), noted_columns(&view).unwrap().unwrap().1), (None, 50));
-    let digest = Dataset::open(&path).unwrap().note_digest(&StoreOptions::default(), &|_| ()).unwrap();
-    assert_eq!(digest, Dataset::open(&path).unwrap().rows_digest(&|_| ()).unwrap());
-    assert_eq!(digest.rows, 650);
-    assert_ne!(digest.sum, whole.sum);
-    assert!(dataset.rows_digest(&|_| ()).unwrap() == whole);
-}
-
-#[test]
-fn whoever_writes_an_index_undoes_nothing_that_was_written_meanwhile() {
-    let ids = |count| batch(vec![("id", Arc::new(Int64Array::from_iter_values(0..count)))]);
-    let (folder, dataset) = dataset(&[ids(1000), ids(500)], 300);
-    let path = folder.path().join("i.rdx");
-    let lengths = |name: &str| LengthsBuilder::new(&path).with_column("id").with_given(name, vec![7; 1500]);
-    // Notes lengths of another name as soon as something is read.
-    let meanwhile = |name: &'static str| {
-        let (path, first) = (path.clone(), Once::new());
-        move || first.call_once(|| drop(LengthsBuilder::new(&path).with_given(name, vec![7; 1500]).write().unwrap()))
-    };
-
-    let noting = meanwhile("a");
-    let digest = dataset.note_digest(&StoreOptions::default(), &|_| noting()).unwrap();
-    assert_eq!(noted(&index_of(&folder)).unwrap(), Some(digest));
-    assert_eq!(index_of(&folder).lengths_columns().unwrap(), ["a"]);
-
-    let (noting, again) = (meanwhile("b"), meanwhile("c"));
-    let update = IndexBuilder::new([folder.path()]).with_update(true).with_progress(move |_| noting()).build(&path);
-    let counted = lengths("d").with_progress(move |_| again()).write();
-    for error in [update.unwrap_err(), counted.unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
-    }
-    assert_eq!(index_of(&folder).lengths_columns().unwrap(), ["a", "b", "c"]);
-    lengths("d").write().unwrap();
-    assert_eq!(index_of(&folder).lengths_columns().unwrap(), ["a", "b", "c", "d", "id"]);
 }

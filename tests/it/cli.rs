@@ -10,7 +10,6 @@ mod formats;
 mod ids;
 mod killed;
 mod lengths;
-mod options;
 mod orders;
 mod packs;
 mod place;

@@ -29,13 +29,11 @@ pub enum Remedy {
     Sample,
     /// Noting, or removing, how long rows are.
     Lengths,
-    /// Noting, or removing, the digest of the rows.
-    Digest,
 }
 
 impl Remedy {
     /// All of them; their places are their numbers in messages, so new ones go to the end.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Overwrite,
         Self::Update,
         Self::NoFooters,
@@ -46,7 +44,6 @@ impl Remedy {
         Self::ListedRows,
         Self::Sample,
         Self::Lengths,
-        Self::Digest,
     ];
 
     /// What it is called in Rust.
@@ -62,7 +59,6 @@ impl Remedy {
             Self::ListedRows => "`Select::rows`",
             Self::Sample => "`Select::sample`",
             Self::Lengths => "`LengthsBuilder`",
-            Self::Digest => "`Dataset::note_digest`",
         }
     }
 }

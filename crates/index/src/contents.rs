@@ -75,7 +75,6 @@ pub(super) struct Unread {
     /// Stored footers, compressed.
     pub(super) footers: IndexBytes,
     pub(super) lengths: IndexBytes,
-    pub(super) digests: IndexBytes,
 }
 
 /// One record for each row group, and the containers that they point into.
@@ -128,7 +127,7 @@ impl Contents {
             schema,
             renames,
             origin: Origin { root, build_info },
-            unread: Unread { footers, lengths: envelope.stored(id::LENGTHS), digests: envelope.stored(id::DIGESTS) },
+            unread: Unread { footers, lengths: envelope.stored(id::LENGTHS) },
         })
     }
 

@@ -20,7 +20,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89RDX\r\n\x1a\n";
 pub(crate) const MAJOR: u16 = 1;
 /// The minor version of an index that has lengths.
 const MINOR_LENGTHS: u16 = 1;
-/// The minor version of an index that has digests.
+/// The minor version of an index that has digests of rows, which are passed over and no longer written.
 const MINOR_DIGESTS: u16 = 2;
 pub(crate) const ALIGNMENT: u64 = 64;
 /// Keeps the search for a section, and for a repeated one, short whatever the file says.

@@ -9,7 +9,6 @@
 
 pub mod build_info;
 mod contents;
-mod digests;
 mod entries;
 mod fingerprint;
 mod format;
@@ -50,7 +49,6 @@ use rowdex_io::source::{ObjectSource, StoreOptions};
 use rowdex_order::RowLayout;
 use rowdex_projection::Renames;
 
-pub use self::digests::{NotedDigests, add_digests, known_digests, with_digests};
 pub use self::entries::{FileEntry, RowGroupEntry};
 pub use self::lengths::{LengthsOf, LengthsWriter, NewLengths, RowLengths, without_lengths};
 pub use self::order_file::OrderFile;
@@ -334,8 +332,7 @@ impl Index {
             envelope.check_deferred()?;
             Contents::parse(&envelope)?;
             (0..self.num_files()).try_for_each(|file| self.footer(file).map(drop))?;
-            self.verify_lengths()?;
-            self.noted_digests().map(drop)
+            self.verify_lengths()
         };
         check().map_err(|error| self.name(error))
     }

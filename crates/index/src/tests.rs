@@ -171,6 +171,21 @@ fn assert_forgery_is_refused(message: &str, forge: impl FnOnce(&mut Forgery)) {
 }
 
 #[test]
+fn a_section_of_digests_is_passed_over() {
+    let plain = Index::from_bytes(full_sample()).unwrap();
+    let envelope = format::Envelope::parse(&plain.inner.bytes).unwrap();
+    let mut out = sections::SectionWriter::resume(std::io::Cursor::new(full_sample()), &envelope).unwrap();
+    out.begin().unwrap();
+    out.write(b"whatever they are").unwrap();
+    out.end(id::DIGESTS, format::DEFERRED, 1);
+    let bytes = out.close().unwrap().into_inner();
+    let index = Index::from_bytes(bytes.clone()).unwrap();
+    index.verify().unwrap();
+    assert_eq!((index.fingerprint(), index.len()), (plain.fingerprint(), plain.len()));
+    assert_eq!(Forgery::new(bytes).header().minor.get(), 2);
+}
+
+#[test]
 fn what_was_written_is_read_back() {
     let index = Index::from_bytes(full_sample()).unwrap();
     index.verify().unwrap();

@@ -6,7 +6,6 @@
 use std::io::{Seek, SeekFrom};
 use std::ops::Range;
 
-use super::digests::{add_digests, known_digests};
 use super::lengths::{LengthsWriter, NewLengths, RowLengths};
 use super::output::Output;
 use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
@@ -188,7 +187,6 @@ pub fn write(out: &mut Output, base: &Index, rows: &IdSet, root: &Root, build_in
         build_info,
     };
     let out = copy_lengths(writer.finish(&summary)?, base, rows)?;
-    copy_digests(out, base)?;
     out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))
 }
 
@@ -225,15 +223,6 @@ fn copy_lengths<'a>(out: &'a mut Output, base: &Index, rows: &IdSet) -> Result<&
     }
     push(&mut waiting)?;
     writer.finish()
-}
-
-/// Adds the digests that the base has of row groups of which the view serves the same rows.
-fn copy_digests(out: &mut Output, base: &Index) -> Result<()> {
-    let Some(known) = base.noted_digests()? else { return Ok(()) };
-    let view = out.read_back()?;
-    let first = |group: &RowGroupEntry<'_>| Some((base, &known, base.row_group(group.index())?.first_row()));
-    let digests = known_digests(&view, &known.columns, first);
-    if digests.says_something(&view) { add_digests(out, &view, &digests).map(drop) } else { Ok(()) }
 }
 
 /// Adds rows of a row group, which are numbered with 32 bits where only some are served.

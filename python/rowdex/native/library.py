@@ -59,7 +59,7 @@ def errors_of(several: Handle) -> Iterator[Any]:
 
 # What a hint names by the fields of C.
 _ARGUMENTS = {
-    "rowdex_dataset_digest": "rowdex.rows_digest(note=True)", "rowdex_lengths_note": "Index.note_lengths()",
+    "rowdex_lengths_note": "Index.note_lengths()",
     "no_footers": "footers=False", "no_partitions": "partitions=False", "overwrite": "overwrite=True", "root": "root=",
     "rows_file": "rows=", "sample": "sample=", "schema_mode": "schema_mode='union'", "slice": "slice=",
     "update": "update=True",

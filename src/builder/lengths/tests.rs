@@ -1,6 +1,6 @@
 use std::fs::{self, File};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use arrow::array::{
     Array, ArrayRef, FixedSizeListArray, Float32Array, Int64Array, LargeListArray, ListArray, RecordBatch, StructArray,
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::IndexBuilder;
 use crate::select::Select;
+use rowdex_base::error::ErrorKind;
 use rowdex_order::IdSet;
 
 /// Lengths of rows `from..from + count`; every fifth row is null, and some are empty.
@@ -174,6 +175,29 @@ fn lengths_are_noted_with_the_build_or_later_with_any_number_of_threads_to_the_s
     assert_eq!(Index::open(&path).unwrap().lengths_columns().unwrap(), ["tokens"]);
     LengthsBuilder::new(&path).without("tokens").write().unwrap();
     assert_eq!(fs::read(&path).unwrap().len() as u64, plain.size_bytes());
+}
+
+#[test]
+fn what_was_written_to_the_index_meanwhile_is_not_undone() {
+    let folder = TempDir::new().unwrap();
+    data(folder.path());
+    build(folder.path(), &[]);
+    let path = folder.path().join("train.rdx");
+    let given = vec![7; 160];
+    // Notes lengths of another name as soon as something is read.
+    let meanwhile = |name: &'static str| {
+        let (path, given, first) = (path.clone(), given.clone(), Once::new());
+        move || {
+            first.call_once(|| drop(LengthsBuilder::new(&path).with_given(name, given.clone()).write().unwrap()));
+        }
+    };
+    let (noting, again) = (meanwhile("a"), meanwhile("b"));
+    let update = IndexBuilder::new([folder.path().join("data")]).with_update(true).with_progress(move |_| noting());
+    let counted = LengthsBuilder::new(&path).with_column("tokens").with_progress(move |_| again());
+    for error in [update.build(&path).unwrap_err(), counted.write().unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+    }
+    assert_eq!(Index::open(&path).unwrap().lengths_columns().unwrap(), ["a", "b"]);
 }
 
 #[test]

@@ -9,8 +9,6 @@ use crate::capi::handle::{self, Versioned};
 use crate::capi::option::{Count, count};
 use crate::capi::progress::{Progress, rowdex_progress};
 use crate::capi::store::{rowdex_store_options, store_options};
-use crate::digest;
-use ::rowdex_index::Index;
 use rowdex_base::error::Result;
 
 /// Is told one way in which files differ from the schema that is served. The text is gone when the call returns.
@@ -190,14 +188,7 @@ pub unsafe extern "C" fn rowdex_index_build(
             // SAFETY: as above.
             false => Some(unsafe { handle::struct_out(report, "report") }?),
         };
-        let mut built = builder.build(output)?;
-        if options.update != 0 {
-            // SAFETY: as above.
-            let store = unsafe { store_options(options.store, "options.store") }?;
-            if digest::complete(output, None, &store, &|_| ())? {
-                built.index_bytes = Index::open_with(output, &store)?.size_bytes();
-            }
-        }
+        let built = builder.build(output)?;
         if let Some(report) = report {
             report.write(built.into());
         }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use rowdex::dataset::Counters;
+use rowdex::digest::RowDigests;
 use rowdex::sampler::{BatchPlan, EpochPlan, RowIds, State};
 use rowdex::{Batch, Dataset, DistributedSampler, Loader};
 use xxhash_rust::xxh3::Xxh3Default;
@@ -15,7 +16,6 @@ use crate::command::failure::Failure;
 use crate::command::output;
 use crate::command::progress;
 use crate::command::sampling::{BatchArg, SamplingArgs, first_of_each};
-use crate::command::served_digest::Digest;
 
 /// What fetches the rows of a step.
 #[derive(Debug, Clone)]
@@ -26,22 +26,31 @@ pub(crate) enum Reading {
     Carousel(Carousel),
 }
 
-/// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order; from
-/// `resume` on if there is such a state, and so many steps at most.
+/// Which part of the epochs is read, and whether the values are digested.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Extent<'a> {
+    /// From this state on.
+    pub(crate) resume: Option<&'a State>,
+    /// So many steps at most.
+    pub(crate) steps: Option<u64>,
+    pub(crate) digests: bool,
+}
+
+/// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order.
 pub(crate) fn read(
     dataset: &Dataset,
     sampling: &SamplingArgs,
     batch_size: BatchArg,
     reading: Reading,
-    resume: Option<&State>,
-    most_steps: Option<u64>,
+    extent: Extent<'_>,
 ) -> Result<Report, Failure> {
     let chosen = sampling.choose(dataset)?;
     let mut samplers = sampling.samplers(&chosen, batch_size)?;
-    if let Some(state) = resume {
+    if let Some(state) = extent.resume {
         samplers.iter_mut().try_for_each(|sampler| sampler.resume(state))?;
     }
-    let ranks: Vec<RankState> = samplers.into_iter().map(RankState::new).collect();
+    let digests = extent.digests.then(|| RowDigests::new(dataset.schema())).transpose()?;
+    let ranks: Vec<RankState> = samplers.into_iter().map(|sampler| RankState::new(sampler, digests.clone())).collect();
     let first = ranks.first().map_or(sampling.epoch, |rank| rank.sampler.epoch());
     let end = first.checked_add(sampling.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
     let mut walk = Walk {
@@ -53,7 +62,7 @@ pub(crate) fn read(
         state: ranks.first().map(|rank| rank.sampler.state()),
         first: first_of_each(ranks.iter().map(|rank| rank.sampler.shard())),
         ranks,
-        left: most_steps.unwrap_or(u64::MAX),
+        left: extent.steps.unwrap_or(u64::MAX),
         substituted: 0,
         peak_held_bytes: 0,
         counted: dataset.counters(),
@@ -62,7 +71,7 @@ pub(crate) fn read(
     let (before, started) = (walk.counted, Instant::now());
     let (mut epochs, mut total_served) = (Vec::new(), 0);
     for epoch in first..end {
-        epochs.push(walk.epoch(epoch, &mut bar, if most_steps.is_some() { 1 } else { end - epoch })?);
+        epochs.push(walk.epoch(epoch, &mut bar, if extent.steps.is_some() { 1 } else { end - epoch })?);
         total_served += walk.served.count;
         if walk.left == 0 {
             break;
@@ -236,19 +245,22 @@ struct RankState {
     steps: u64,
     samples: u64,
     pads: u64,
-    digest: Digest,
+    /// Of the values, if they are asked for, and their sum.
+    digests: Option<RowDigests>,
+    digest: u128,
     row_ids: Xxh3Default,
 }
 
 impl RankState {
-    fn new(sampler: DistributedSampler) -> Self {
+    fn new(sampler: DistributedSampler, digests: Option<RowDigests>) -> Self {
         Self {
             rank: sampler.shard().rank(),
             sampler,
             steps: 0,
             samples: 0,
             pads: 0,
-            digest: Digest::new(),
+            digests,
+            digest: 0,
             row_ids: Xxh3Default::new(),
         }
     }
@@ -264,11 +276,17 @@ impl RankState {
         for row in &batch.rows {
             self.row_ids.update(&row.to_le_bytes());
         }
-        self.digest.add(batch.first, batch.stride, &batch.rows, values)
+        if let Some(digests) = &mut self.digests {
+            let mut found = Vec::new();
+            digests.add(values, &mut found)?;
+            self.digest = found.into_iter().fold(self.digest, u128::wrapping_add);
+        }
+        Ok(())
     }
 
     fn report(&self) -> RankReport {
         let &Self { rank, steps, samples, pads, .. } = self;
-        RankReport { rank, steps, samples, pads, digest: self.digest.finish(), row_ids_digest: self.row_ids.digest() }
+        let digest = self.digests.is_some().then_some(self.digest);
+        RankReport { rank, steps, samples, pads, digest, row_ids_digest: self.row_ids.digest() }
     }
 }

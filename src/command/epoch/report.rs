@@ -43,7 +43,8 @@ pub(crate) struct RankReport {
     pub(crate) steps: u64,
     pub(crate) samples: u64,
     pub(crate) pads: u64,
-    pub(crate) digest: u64,
+    /// Of the rows, in any order, if it was asked for: the sum of their digests.
+    pub(crate) digest: Option<u128>,
     /// Of the row ids alone, as `rowdex prove` computes it.
     pub(crate) row_ids_digest: u64,
 }
@@ -95,7 +96,7 @@ impl Report {
                 "steps": rank.steps,
                 "samples": rank.samples,
                 "pads": rank.pads,
-                "digest": format!("{:016x}", rank.digest),
+                "rows_digest": rank.digest.map(|digest| format!("{digest:032x}")),
                 "row_ids_digest": format!("{:016x}", rank.row_ids_digest),
             })
         };
@@ -150,14 +151,17 @@ impl Report {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let mut ranks =
-            vec![["rank", "steps", "samples", "pads", "row ids digest", "values digest"].map(str::to_owned).to_vec()];
+        let mut ranks = vec![["rank", "steps", "samples", "pads", "row ids digest"].map(str::to_owned).to_vec()];
+        if let (Some(head), true) = (ranks.first_mut(), self.ranks.iter().any(|rank| rank.digest.is_some())) {
+            head.push("rows digest".to_owned());
+        }
         ranks.extend(self.ranks.iter().map(|rank| {
             let counts =
                 [rank.rank.to_string(), rank.steps.to_string(), rank.samples.to_string(), rank.pads.to_string()];
             counts
                 .into_iter()
-                .chain([rank.row_ids_digest, rank.digest].map(|digest| format!("{digest:016x}")))
+                .chain([format!("{:016x}", rank.row_ids_digest)])
+                .chain(rank.digest.map(|digest| format!("{digest:032x}")))
                 .collect()
         }));
         let mut epochs = vec![["epoch", "seconds", "rows/s", "decodes", "passes", "read"].map(str::to_owned).to_vec()];

@@ -22,20 +22,20 @@ fn damage(place: &Place, file: &str, row_group: usize) {
 }
 
 fn digests(report: &Value) -> Vec<&Value> {
-    report["ranks"].as_array().unwrap().iter().map(|rank| &rank["digest"]).collect()
+    report["ranks"].as_array().unwrap().iter().map(|rank| &rank["rows_digest"]).collect()
 }
 
 #[test]
 fn a_damaged_row_group_ends_the_run_unless_its_rows_are_substituted() {
     let place = Place::with_index();
-    let sound = place.json("epoch train.rdx --world-size 3 --tail uneven --batch-size 16");
+    let sound = place.json("epoch train.rdx --digest --world-size 3 --tail uneven --batch-size 16");
     // Rows 594 to 690: the third row group of the fourth file.
     damage(&place, "data/part-3.parquet", 2);
-    place.run("epoch train.rdx").fails().complains(&["part-3.parquet", "row group 2"]);
+    place.run("epoch train.rdx --digest").fails().complains(&["part-3.parquet", "row group 2"]);
 
     let run = |options: &str| {
         let outcome = place.run(&format!(
-            "epoch train.rdx --world-size 3 --tail uneven --batch-size 16 --epochs 2 --on-fault substitute --json \
+            "epoch train.rdx --digest --world-size 3 --tail uneven --batch-size 16 --epochs 2 --on-fault substitute --json \
              {options}"
         ));
         outcome.succeeds().complains(&["part-3.parquet", "row group 2", "194 rows served in the place of"]).json()
@@ -64,7 +64,8 @@ fn a_rank_alone_is_served_the_substitutes_that_it_is_served_among_all() {
     damage(&place, "data/part-0.parquet", 0);
     damage(&place, "data/part-3.parquet", 4);
     let run = |options: &str| {
-        let arguments = format!("epoch train.rdx --world-size 4 --epochs 2 --on-fault substitute --json {options}");
+        let arguments =
+            format!("epoch train.rdx --digest --world-size 4 --epochs 2 --on-fault substitute --json {options}");
         place.run(&arguments).succeeds().json()
     };
     let all = run("");
@@ -78,12 +79,12 @@ fn a_rank_alone_is_served_the_substitutes_that_it_is_served_among_all() {
 fn a_missing_file_is_substituted_and_nothing_at_all_is_an_error() {
     let place = Place::with_index();
     fs::remove_file(place.path("data/part-0.parquet")).unwrap();
-    let report = place.run("epoch train.rdx --on-fault substitute --json").succeeds().json();
+    let report = place.run("epoch train.rdx --digest --on-fault substitute --json").succeeds().json();
     assert_eq!((&report["substituted"], &report["coverage"]["served"]), (&json!(400), &json!(ROWS)));
     fs::remove_dir_all(place.path("data")).unwrap();
-    place.run("epoch train.rdx --on-fault substitute").fails().complains(&["no row can be read"]);
+    place.run("epoch train.rdx --digest --on-fault substitute").fails().complains(&["no row can be read"]);
     place
-        .run("epoch train.rdx --on-fault substitute --loader lru")
+        .run("epoch train.rdx --digest --on-fault substitute --loader lru")
         .exits_with_usage()
         .complains(&["--loader carousel"]);
 }

@@ -38,7 +38,7 @@ fn every_order_in_every_partition_serves_every_row() {
                 json!({"served": 1004, "distinct": ROWS, "repeated": 1, "missing": 0}),
                 "{options}"
             );
-            digests.push(report["ranks"][0]["digest"].to_string());
+            digests.push(report["ranks"][0]["row_ids_digest"].to_string());
         }
     }
     let count = digests.len();
@@ -71,7 +71,7 @@ fn an_order_file_is_served_as_it_is() {
     let digest = |options: &str| {
         let report =
             place.json(&format!("epoch train.rdx --world-size 2 --batch-size 32 --epochs 2 --tail uneven {options}"));
-        report["ranks"].as_array().unwrap().iter().map(|rank| rank["digest"].to_string()).collect::<Vec<_>>()
+        report["ranks"].as_array().unwrap().iter().map(|rank| rank["row_ids_digest"].to_string()).collect::<Vec<_>>()
     };
     assert_eq!(digest("--order-file all.bin --permutation"), digest("--order sequential"));
     write_order(&place, "some.bin", [7, 7, 1002, 0]);

@@ -66,7 +66,7 @@ fn what_is_predicted_comes_true() {
         // A prediction does not depend on the number of threads.
         let told =
             place.json(&format!("predict train.rdx {} --ranks-per-node {ranks}", what.replace("--threads 0", "")));
-        let real = place.json(&format!("epoch train.rdx {what} --epochs 4"));
+        let real = place.json(&format!("epoch train.rdx --digest {what} --epochs 4"));
         let steady = |name: &str| {
             let epochs = &real["epochs"].as_array().unwrap()[1..3];
             epochs.iter().map(|epoch| number(&epoch[name])).sum::<f64>() / 2.0
@@ -108,17 +108,17 @@ fn what_is_predicted_comes_true_for_words_that_repeat() {
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         place.run("build data -o train.rdx --force").succeeds();
-        let whole = place.json("epoch train.rdx --memory 150% --epochs 4");
+        let whole = place.json("epoch train.rdx --digest --memory 150% --epochs 4");
         for memory in ["10%", "25%"] {
             let told = place.json(&format!("predict train.rdx --memory {memory}"));
-            let real = place.json(&format!("epoch train.rdx --memory {memory} --epochs 4"));
+            let real = place.json(&format!("epoch train.rdx --digest --memory {memory} --epochs 4"));
             // Words are held once for all rows that show them, as they are when decoded.
             let steady = (number(&real["epochs"][1]["decodes"]) + number(&real["epochs"][2]["decodes"])) / 2.0;
             near(&told["decodes"], steady, 2.0, &format!("--memory {memory} {compression}: decodes"));
             // Threads on a busy machine bring in a chunk more or less.
             let held = number(&real["peak_held_bytes"]);
             near(&told["peak_held_bytes"], held, held * 0.1, &format!("--memory {memory}: peak"));
-            assert_eq!(real["ranks"][0]["digest"], whole["ranks"][0]["digest"], "--memory {memory}");
+            assert_eq!(real["ranks"][0]["rows_digest"], whole["ranks"][0]["rows_digest"], "--memory {memory}");
         }
     }
 }
@@ -151,12 +151,12 @@ fn images() -> Place {
 fn long_values_that_are_not_compressed_are_read_about_once_however_often_their_row_groups_are() {
     let place = images();
     let all = number(&place.json("info train.rdx")["data_bytes"]);
-    let whole = place.json("epoch train.rdx --memory 150% --epochs 8");
+    let whole = place.json("epoch train.rdx --digest --memory 150% --epochs 8");
     for memory in ["15%", "25%", "50%"] {
         let what = format!("--memory {memory}");
         let told = place.json(&format!("predict train.rdx {what}"));
-        let real = place.json(&format!("epoch train.rdx {what} --epochs 8"));
-        assert_eq!(real["ranks"][0]["digest"], whole["ranks"][0]["digest"], "{what}");
+        let real = place.json(&format!("epoch train.rdx --digest {what} --epochs 8"));
+        assert_eq!(real["ranks"][0]["rows_digest"], whole["ranks"][0]["rows_digest"], "{what}");
         let steady = &real["epochs"][1];
         // How far threads have read over the end of an epoch differs from one to the next.
         let read = (1..7).map(|epoch| number(&real["epochs"][epoch]["bytes_read"])).sum::<f64>() / 6.0;

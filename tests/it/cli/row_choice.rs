@@ -131,7 +131,7 @@ fn epochs_of_another_size_go_on_where_the_one_before_stopped() {
     let place = Place::with_index();
     let digest = |options: &str| {
         let report = place.json(&format!("epoch train.rdx --batch-size 59 {options}"));
-        (report["ranks"][0]["digest"].as_str().unwrap().to_owned(), report["coverage"]["distinct"].clone())
+        (report["ranks"][0]["row_ids_digest"].as_str().unwrap().to_owned(), report["coverage"]["distinct"].clone())
     };
     assert_eq!(digest(&format!("--epoch-size {ROWS}")), digest(""));
     assert_eq!(digest("--epoch-size 100").1, json!(100));
@@ -167,8 +167,8 @@ fn what_ranks_get_does_not_depend_on_the_loader() {
     fs::write(place.path("bad.txt"), "100..300").unwrap();
     for options in ["--balance class", "--weights weight", "--skip bad.txt --split train --epoch-size 450"] {
         let digests = ["carousel", "lru"].map(|loader| {
-            let report = epoch(&place, &format!("{options} --epochs 2 --memory 20% --loader {loader}"));
-            report["ranks"].as_array().unwrap().iter().map(|rank| rank["digest"].clone()).collect::<Vec<_>>()
+            let report = epoch(&place, &format!("{options} --digest --epochs 2 --memory 20% --loader {loader}"));
+            report["ranks"].as_array().unwrap().iter().map(|rank| rank["rows_digest"].clone()).collect::<Vec<_>>()
         });
         assert_eq!(digests[0], digests[1], "{options}");
     }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::place::{FILES, Place, ROWS, rows_from};
+use super::place::{Place, ROWS, rows_from};
 
 /// The rows of [`Place::with_index`] in other files below `other`, in another order.
 fn rearranged(place: &Place) {
@@ -94,40 +94,4 @@ fn an_option_of_the_other_proof_is_refused_and_so_is_an_order_of_another_dataset
         place.run(&format!("prove {options}")).exits_with_usage().complains(&[said]);
     }
     place.run("prove --same-rows data nowhere.rdx").fails().complains(&["nowhere.rdx"]);
-}
-
-#[test]
-fn a_digest_is_noted_shown_taken_over_and_compared() {
-    let place = Place::with_index();
-    let read = place.json("digest train.rdx");
-    assert_eq!(place.json("info train.rdx")["digest"], Value::Null);
-    assert_eq!(place.json("digest train.rdx --note"), read);
-    assert_eq!(place.json("info train.rdx")["digest"], read);
-    let text = place.run("info train.rdx").succeeds().text();
-    assert!(text.contains(read["rows_digest"].as_str().unwrap()), "{text}");
-    assert_eq!(read["rows"], json!(FILES.iter().sum::<usize>()));
-    assert_eq!(place.json("digest train.rdx --columns id")["columns"], json!([{"name": "id", "kind": "int"}]));
-
-    // An update goes on with the digest.
-    place.write("data/part-9.parquet", &rows_from(ROWS, 70));
-    place.run("build data -o train.rdx --update").succeeds();
-    let noted = place.json("info train.rdx")["digest"].clone();
-    assert_eq!((&noted["rows"], &noted), (&json!(ROWS + 70), &place.json("digest train.rdx")));
-
-    // Values that changed below an index that does not look are told.
-    place.write("data/part-9.parquet", &rows_from(ROWS + 1, 70));
-    place.run("build data -o fresh.rdx").succeeds();
-    let fresh = place.json("digest fresh.rdx");
-    assert_ne!(fresh["rows_digest"], noted["rows_digest"]);
-    place.run("digest train.rdx").fails().complains(&["part-9.parquet"]);
-    place.run("digest train.rdx --remove").succeeds();
-    assert_eq!(place.json("info train.rdx")["digest"], Value::Null);
-}
-
-#[test]
-fn a_note_that_fails_leaves_the_index_as_it_was() {
-    let place = Place::with_index();
-    let before = fs::read(place.path("train.rdx")).unwrap();
-    place.run("digest train.rdx --note --columns nothing").fails();
-    assert_eq!(fs::read(place.path("train.rdx")).unwrap(), before);
 }

@@ -107,38 +107,6 @@ fn share(job: &str, ranks: u32) -> Share {
     Share::machine().job(job).name("loader 0").ranks(ranks)
 }
 
-/// What `serve` of these arguments does to a rank that has all defaults and chooses the memory, the threads, how far
-/// ranks drift apart, and that they go on without one that dies. Processes are called P.
-pub(super) fn observe(place: &Place, arguments: &str) -> String {
-    let job = job();
-    let arguments = arguments.replace("JOB", &job);
-    let serving = match Serving::start(place, &arguments) {
-        Ok(serving) => serving,
-        Err(complaint) => return complaint,
-    };
-    let world = arguments.split("--world-size ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    let world = world.filter(|world| *world > 2).unwrap_or(1);
-    let index = place.path(arguments.split(' ').nth(1).unwrap());
-    let process = serving.process();
-    in_time(move || {
-        let dataset = Dataset::open(index).unwrap();
-        let share = share(&job, 1).drift(32).fail_on_death(false);
-        let loader = Loader::builder(&dataset, sampler(&dataset, 0, world, 256, 0)).memory(1 << 30).threads(2);
-        let mut loader = loader.share(share).build().unwrap();
-        let first = match loader.try_next() {
-            Ok(batch) => format!("{:?}", batch.unwrap().row_ids),
-            Err(error) => error.to_string(),
-        };
-        drop(serving);
-        // Who has met it notices.
-        let then = loader.by_ref().take(1000).find_map(Result::err).map_or("goes on".to_owned(), |e| e.to_string());
-        let own = format!("process {}", std::process::id());
-        // The longer one first, as the other may be the beginning of it.
-        let [one, other] = if process.len() > own.len() { [&process, &own] } else { [&own, &process] };
-        format!("{first}\n{then}").replace(one, "P").replace(other, "P")
-    })
-}
-
 /// What each rank gets from so many epochs.
 fn served(place: &Place, loader: impl Fn(LoaderBuilder) -> LoaderBuilder + Sync, ranks: u32) -> Vec<Vec<Batch>> {
     let dataset = Dataset::open(place.path("train.rdx")).unwrap();

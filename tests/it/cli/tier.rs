@@ -13,16 +13,16 @@ fn groups() -> u64 {
 }
 
 fn digest(report: &Value) -> &Value {
-    &report["ranks"][0]["digest"]
+    &report["ranks"][0]["rows_digest"]
 }
 
-const EPOCH: &str = "epoch train.rdx --memory 10% --epochs 3 --json";
+const EPOCH: &str = "epoch train.rdx --digest --memory 10% --epochs 3 --json";
 const TIER: &str = "--cache-dir tier --cache-disk 100MiB";
 
 #[test]
 fn two_processes_at_once_decode_each_row_group_once_between_them() {
     let place = Place::with_index();
-    let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
+    let expected = place.json("epoch train.rdx --digest --memory 10% --epochs 3");
     assert!(expected["decodes"].as_u64().unwrap() > 2 * groups(), "otherwise nothing is shown");
     let start = || {
         let mut command = place.command(&format!("{EPOCH} {TIER}"));
@@ -61,7 +61,7 @@ fn two_processes_at_once_decode_each_row_group_once_between_them() {
 #[test]
 fn a_process_that_is_stopped_while_it_makes_entries_does_not_stop_the_others() {
     let place = Place::with_index();
-    let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
+    let expected = place.json("epoch train.rdx --digest --memory 10% --epochs 3");
     // As long as a lock is held, its entry is being made.
     place.run(&format!("{EPOCH} {TIER}")).succeeds();
     let entry = fs::read_dir(place.path("tier")).unwrap().next().unwrap().unwrap().path();
@@ -76,7 +76,7 @@ fn a_process_that_is_stopped_while_it_makes_entries_does_not_stop_the_others() {
 #[test]
 fn a_folder_that_cannot_be_written_to_is_told_once_and_the_rows_are_served() {
     let place = Place::with_index();
-    let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
+    let expected = place.json("epoch train.rdx --digest --memory 10% --epochs 3");
     let told = |place: &Place, arguments: &str| {
         let outcome = place.run(arguments).succeeds().complains(&["disk tier", "train.rdx/tier"]);
         let told = outcome.stderr.lines().filter(|line| line.contains("disk tier"));
@@ -93,7 +93,7 @@ fn a_folder_that_cannot_be_written_to_is_told_once_and_the_rows_are_served() {
 #[test]
 fn a_full_disk_is_told_once_and_the_rows_are_served() {
     let place = Place::with_index();
-    let expected = place.json("epoch train.rdx --memory 10% --epochs 3");
+    let expected = place.json("epoch train.rdx --digest --memory 10% --epochs 3");
     // No file may be longer than a few blocks, which a write sees as it sees a full disk.
     let program = env!("CARGO_BIN_EXE_rowdex");
     let script = format!("trap '' XFSZ; ulimit -f 1; exec {program} {EPOCH} {TIER}");
@@ -112,12 +112,12 @@ fn a_full_disk_is_told_once_and_the_rows_are_served() {
 fn a_tier_needs_a_folder_and_a_size_and_files_that_are_compared() {
     let place = Place::with_index();
     for arguments in ["--cache-dir tier", "--cache-disk 1GiB"] {
-        place.run(&format!("epoch train.rdx {arguments}")).exits_with_usage();
+        place.run(&format!("epoch train.rdx --digest {arguments}")).exits_with_usage();
     }
-    place.run(&format!("epoch train.rdx --staleness off {TIER}")).fails().complains(&["tier", "stat"]);
+    place.run(&format!("epoch train.rdx --digest --staleness off {TIER}")).fails().complains(&["tier", "stat"]);
     assert!(!place.path("tier").exists());
-    let report = place.json("epoch train.rdx --memory 10% --cache-dir tier --cache-disk 300%");
+    let report = place.json("epoch train.rdx --digest --memory 10% --cache-dir tier --cache-disk 300%");
     assert_eq!((&report["tier"]["writes"], &report["coverage"]["served"]), (&groups().into(), &ROWS.into()));
-    let text = place.run(&format!("epoch train.rdx {TIER}")).succeeds().text();
+    let text = place.run(&format!("epoch train.rdx --digest {TIER}")).succeeds().text();
     assert!(text.contains("from the disk tier"), "{text}");
 }
