@@ -12,7 +12,9 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rowdex::Index;
-use rowdex::index::synthetic;
+
+#[path = "../tests/it/synthetic.rs"]
+mod synthetic;
 
 /// Looks up rows at random, each drawn with what the one before found where they are `CHAINED`.
 fn random_lookups<const CHAINED: bool>(index: &Index) -> impl FnMut() -> u64 {

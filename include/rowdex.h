@@ -1264,7 +1264,7 @@ typedef struct rowdex_advice {
   double blocks_passes;
   // Bytes read with that order.
   uint64_t blocks_bytes_read;
-  // 1: writing the rows anew in a random order (`rowdex shuffle`), and then the order "sequential".
+  // 1: writing the rows anew in a random order (`rowdex rewrite`), and then the order "sequential".
   uint64_t rewrite;
   // Passes over what was written so.
   double rewrite_passes;

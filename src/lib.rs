@@ -229,8 +229,6 @@ pub mod error {
 
 /// Where a row is: the index file, and looking rows up in it.
 pub mod index {
-    #[doc(hidden)]
-    pub use rowdex_index::synthetic;
     pub use rowdex_index::{
         FileEntry, Index, LengthsOf, ListedRows, Location, OrderFile, Root, RootKind, RowGroupEntry, RowLengths,
         RowSet, Runs,

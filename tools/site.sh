@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the site of docs/ below target/site/html, and fails at every link, anchor or name that leads nowhere. Then
 # looks at all pages in Chromium, where that is installed or can be: errors in the console, the search, dark and light,
-# and whether a phone must scroll sideways; and so at a page of `rowdex report`.
+# and whether a phone must scroll sideways; and so at a page of `rowdex info --html`.
 #
 #   tools/site.sh           builds and looks
 #   tools/site.sh build     builds
@@ -42,7 +42,7 @@ if [ -z "$rowdex" ]; then
 fi
 rm -rf target/site/report && mkdir -p target/site/report
 "$rowdex" demo --keep target/site/report/demo >/dev/null
-"$rowdex" lengths target/site/report/demo/train.rdx --column embedding >/dev/null
-"$rowdex" report target/site/report/demo/train.rdx -o target/site/report/report.html --memory 10%
+"$rowdex" build target/site/report/demo/data -o target/site/report/demo/train.rdx --update --lengths embedding >/dev/null
+"$rowdex" info target/site/report/demo/train.rdx --html target/site/report/report.html --memory 10%
 timeout 1200 "$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)" \
   target/site/report/report.html

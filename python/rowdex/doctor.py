@@ -115,7 +115,7 @@ def _index(report: Report, path: str | os.PathLike[str]) -> None:
     report.facts.update(index=where, rows=len(index), files=len(files), row_groups=groups, data_bytes=data)
     if groups > 100 and data // groups < MIB:
         says = f"row groups have {data // groups} bytes on average, and small ones cost several times more a row"
-        report.findings.append(Finding("slow", says, "write the data with larger row groups, or `rowdex shuffle` it"))
+        report.findings.append(Finding("slow", says, "write the data with larger row groups, or `rowdex rewrite` it"))
     if "://" in where or "://" in index.root:
         return
     root = os.path.normpath(os.path.join(os.path.dirname(where), index.root))

@@ -1,4 +1,4 @@
-"""Writing rows anew, as Parquet files in another order: what ``rowdex shuffle`` does."""
+"""Writing rows anew, as Parquet files in another order: what ``rowdex rewrite`` does."""
 
 from __future__ import annotations
 

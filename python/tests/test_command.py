@@ -19,7 +19,7 @@ from .conftest import ROWS
 COMMAND = os.environ.get("ROWDEX_COMMAND", "")
 HERE = [sys.executable, "-m", "rowdex"]
 # One epoch after the other.
-ENDLESS = ["--len", "1000000", "--order", "global"]
+ENDLESS = ["--epochs", "1000000000"]
 
 pytestmark = pytest.mark.skipif(
     not hasattr(library, "rowdex_command") and not os.environ.get("ROWDEX_WHEEL"),
@@ -35,8 +35,8 @@ def test_the_command_of_the_package_says_what_the_program_says(index: str) -> No
     cases = [
         ["--version"],
         ["info", index, "--json"],
-        ["get", index, "7", "2", "--format", "json"],
-        ["ids", index, "--world-size", "3", "--rank", "1", "--limit", "20"],
+        ["get", index, "7", "2"],
+        ["trace", index, "--world-size", "3", "--rank", "1", "--limit", "20"],
         ["get", index, str(ROWS)],
         ["get", "--help"],
         ["get", index, "x"],
@@ -74,8 +74,8 @@ def test_arguments_need_not_be_texts(folder: pathlib.Path, tmp_path: pathlib.Pat
     assert json.loads(run("info", path, "--json").stdout)["rows"] == ROWS
 
 
-def test_whoever_reads_no_more_ends_the_command_without_a_word() -> None:
-    with subprocess.Popen([*HERE, "ids", *ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def test_whoever_reads_no_more_ends_the_command_without_a_word(index: str) -> None:
+    with subprocess.Popen([*HERE, "trace", index, "--seed", "1", *ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         assert process.stdout.readline()
         process.stdout.close()
@@ -84,8 +84,8 @@ def test_whoever_reads_no_more_ends_the_command_without_a_word() -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_command_as_it_ends_any_program(ending: signal.Signals) -> None:
-    with subprocess.Popen([*HERE, "ids", *ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def test_a_signal_ends_the_command_as_it_ends_any_program(index: str, ending: signal.Signals) -> None:
+    with subprocess.Popen([*HERE, "trace", index, "--seed", "1", *ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         # It is at work, and waits for nobody who reads.
         assert process.stdout.readline()

@@ -89,7 +89,7 @@ def test_what_is_told_of_packs_is_what_all_ranks_are_served(dataset: Any, tail: 
 def test_the_command_tells_the_same(dataset: Any, tail: Any) -> None:
     arguments = ["--world-size", str(WORLD), "--batch-size", str(BATCH), "--seed", "3", "--tail", tail, "--json"]
     done = subprocess.run(
-        [COMMAND, "predict", str(dataset.index.path), "--pack", CASES[tail][1], *arguments],
+        [COMMAND, "estimate", str(dataset.index.path), "--pack", CASES[tail][1], *arguments],
         capture_output=True, check=True, timeout=60,
     )  # fmt: skip
     told = loaders_of(dataset, tail)[0].predict().packs

@@ -200,7 +200,7 @@ def test_the_command_serves_fields(made: tuple[pathlib.Path, pathlib.Path]) -> N
     _, index = made
 
     def run(*columns: str) -> subprocess.CompletedProcess[str]:
-        given = [COMMAND, "get", str(index), "1", "--columns", ",".join(columns), "--format", "json"]
+        given = [COMMAND, "get", str(index), "1", "--columns", ",".join(columns)]
         return subprocess.run(given, capture_output=True, text=True, timeout=60)
 
     found = run("image.path", "label")

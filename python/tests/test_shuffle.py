@@ -120,7 +120,7 @@ def test_the_command_writes_the_very_same_files(large: pathlib.Path, tmp_path: p
         ours, theirs = tmp_path / f"ours-{number}", tmp_path / f"theirs-{number}"
         report = rowdex.shuffle(large / "train.rdx", ours, **options)
         done = subprocess.run(
-            [COMMAND, "shuffle", str(large / "train.rdx"), "-o", str(theirs), "--json", *arguments],
+            [COMMAND, "rewrite", str(large / "train.rdx"), "-o", str(theirs), "--json", *arguments],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert data_files(ours) == data_files(theirs) and (ours / "_rewrite.json").read_bytes() == (
@@ -442,11 +442,11 @@ def test_types_that_the_encoder_lacks_are_written_as_types_that_others_read(tmp_
     index = tmp_path / "train.rdx"
     rowdex.build(tmp_path / "data", index)
     rowdex.shuffle(index, tmp_path / "out", order="sequential")
-    got = [COMMAND, "get", str(index), "0..400", "--output", str(tmp_path / "got.parquet")]
+    got = [COMMAND, "get", str(index), "0..400", "--output", str(tmp_path / "got.arrow")]
     subprocess.run(got, check=True, timeout=60)
     with rowdex.Dataset(tmp_path / "out" / "index.rdx") as dataset:
         own = pa.table(dataset.take(range(400)))
-    for found in (own, read(tmp_path / "out"), pq.read_table(tmp_path / "got.parquet")):
+    for found in (own, read(tmp_path / "out"), pa.ipc.open_file(tmp_path / "got.arrow").read_all()):
         assert found.column("code").to_pylist() == words
         assert found.column("digit").to_pylist() == digits.to_pylist()
         assert found.column("digits").to_pylist() == [[digit] for digit in digits.to_pylist()]

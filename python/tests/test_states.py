@@ -29,7 +29,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def rows_of_step(index: str, state: str, step: int, rank: int) -> list[int]:
-    told = run("where", index, "--state", state, "--step", str(step), "--rank", str(rank), "--json")
+    told = run("trace", index, "--state", state, "--step", str(step), "--rank", str(rank), "--json")
     assert told.returncode == 0, told.stderr
     return [at["row_id"] for at in json.loads(told.stdout)]
 
@@ -73,7 +73,7 @@ def test_a_compressed_checkpoint_is_refused_with_what_to_do(index: str, tmp_path
     with zipfile.ZipFile(tmp_path / "checkpoint.zip", "w", zipfile.ZIP_DEFLATED) as file:
         loader = rowdex.Loader(rowdex.Dataset(index, columns=["id"]), batch_size=32)
         file.writestr("state.json", json.dumps(loader.state_dict()) * 2)
-    told = run("where", index, "--state", str(tmp_path / "checkpoint.zip"), "--step", "0")
+    told = run("trace", index, "--state", str(tmp_path / "checkpoint.zip"), "--step", "0")
     assert told.returncode == 2 and "no state" in told.stderr and "state_dict()" in told.stderr
 
 
@@ -105,11 +105,11 @@ def test_samplers_of_every_make_say_what_they_are(index: str) -> None:
 def test_a_sampler_of_single_rows_leaves_the_batch_size_to_be_given(index: str) -> None:
     sampler = rowdex.DistributedSampler(rowdex.Dataset(index), 2, 1, seed=5)
     state = sampler.state_dict()["state"]
-    told = run("where", index, "--state", state, "--step", "3", "--rank", "1", "--json")
+    told = run("trace", index, "--state", state, "--step", "3", "--rank", "1", "--json")
     assert told.returncode == 2 and "--batch-size" in told.stderr
-    told = run("where", index, "--state", state, "--step", "3", "--rank", "1", "--json", "--batch-size", "10")
+    told = run("trace", index, "--state", state, "--step", "3", "--rank", "1", "--json", "--batch-size", "10")
     assert [at["row_id"] for at in json.loads(told.stdout)] == list(sampler)[30:40]
-    told = run("ids", index, "--state", state, "--rank", "1")
+    told = run("trace", index, "--state", state, "--rank", "1")
     sampler.set_epoch(0)
     assert [int(line) for line in told.stdout.split()] == list(sampler)
 

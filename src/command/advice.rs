@@ -11,7 +11,7 @@ pub(crate) fn line(advice: &Advice) -> String {
     match means {
         Means::Memory(bytes) => format!("more memory: {then} with --memory {}MiB", bytes >> 20),
         Means::Blocks(k) => format!("a more local order: {then} with --order blocks({k})"),
-        Means::Rewrite => format!("rows written anew in random order (rowdex shuffle): {then} with --order sequential"),
+        Means::Rewrite => format!("rows written anew in random order (rowdex rewrite): {then} with --order sequential"),
         Means::Share(ranks) => {
             format!(
                 "one loader for {ranks} ranks, with the memory of all: {then} for each with --ranks-per-node {ranks}"

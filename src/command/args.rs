@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use rowdex::dataset::{DatasetBuilder, DiskTier, Staleness};
+use rowdex::dataset::{DatasetBuilder, DiskTier};
 use rowdex::{Dataset, Index};
 
 use crate::command::failure::Failure;
@@ -47,15 +47,6 @@ pub(crate) struct FilesArgs {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     columns: Option<Vec<String>>,
 
-    /// How closely to compare each file with what was indexed.
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "stat",
-        value_parser = named::<Staleness>(LEVELS)
-    )]
-    staleness: Staleness,
-
     #[command(flatten)]
     root: RootArg,
 }
@@ -72,7 +63,7 @@ pub(crate) struct DataArgs {
 
 impl FilesArgs {
     pub(crate) fn builder(&self, index: Index) -> DatasetBuilder {
-        let mut builder = Dataset::builder(index).with_staleness(self.staleness);
+        let mut builder = Dataset::builder(index);
         if let Some(columns) = &self.columns {
             builder = builder.with_columns(columns);
         }
@@ -103,21 +94,22 @@ impl DataArgs {
 /// Where row groups are kept on disk.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TierArgs {
-    /// Keep row groups in this folder on a local disk, for all processes of this machine: each is fetched and decoded
-    /// once between them.
-    #[arg(long, value_name = "DIR", requires = "cache_disk")]
-    pub(crate) cache_dir: Option<PathBuf>,
+    /// Keep row groups in this folder on a local disk, for all processes of this machine, so that each is fetched and
+    /// decoded once between them; at most so much of them: bytes, a size like 500GiB, or a share like 100% of the
+    /// chosen columns when decoded.
+    #[arg(long, value_name = "DIR=SIZE", value_parser = disk_cache)]
+    disk_cache: Option<(PathBuf, Memory)>,
+}
 
-    /// Keep at most this much in --cache-dir: bytes, a size like 500GiB, or a share like 100% of the chosen columns
-    /// when decoded.
-    #[arg(long, value_name = "SIZE", requires = "cache_dir")]
-    pub(crate) cache_disk: Option<Memory>,
+fn disk_cache(text: &str) -> Result<(PathBuf, Memory), String> {
+    let (folder, size) = text.rsplit_once('=').ok_or_else(|| format!("{text:?} has no size: write DIR=500GiB"))?;
+    Ok((folder.into(), size.parse()?))
 }
 
 impl TierArgs {
     /// The same dataset, with the tier that was asked for.
     pub(crate) fn open(&self, builder: DatasetBuilder) -> Result<Dataset, Failure> {
-        let (Some(folder), Some(size)) = (&self.cache_dir, self.cache_disk) else { return Ok(builder.open()?) };
+        let Some((folder, size)) = &self.disk_cache else { return Ok(builder.open()?) };
         let decoded = match size {
             Memory::Bytes(_) => 0,
             Memory::Share(_) => builder.clone().open()?.decoded_bytes(),
@@ -131,18 +123,16 @@ impl TierArgs {
 pub(crate) struct RowsArg {
     /// Row ids, and ranges of them: 10..20 is 10 to 19.
     #[arg(required = true, value_name = "ROW")]
-    rows: Vec<RowIds>,
+    pub(crate) rows: Vec<RowIds>,
 }
 
-impl RowsArg {
-    /// The row ids in the order asked; all of them are checked before the first is given out, so that a typing error
-    /// does not show after a gigabyte of output.
-    pub(crate) fn ids(&self, index: &Index) -> Result<impl Iterator<Item = u64>, Failure> {
-        let last = self.rows.iter().map(|ids| ids.0.end.saturating_sub(1));
-        match last.filter(|&row| row >= index.len()).max() {
-            None => Ok(self.rows.iter().flat_map(|ids| ids.0.clone())),
-            Some(row) => Err(out_of_range(row, index)),
-        }
+/// The row ids in the order asked; all of them are checked before the first is given out, so that a typing error does
+/// not show after a gigabyte of output.
+pub(crate) fn checked(rows: &[RowIds], index: &Index) -> Result<impl Iterator<Item = u64>, Failure> {
+    let last = rows.iter().map(|ids| ids.0.end.saturating_sub(1));
+    match last.filter(|&row| row >= index.len()).max() {
+        None => Ok(rows.iter().flat_map(|ids| ids.0.clone())),
+        Some(row) => Err(out_of_range(row, index)),
     }
 }
 
@@ -160,7 +150,7 @@ pub(crate) fn out_of_range(row: u64, index: &Index) -> Failure {
 
 /// One row id or a range of them.
 #[derive(Debug, Clone)]
-struct RowIds(Range<u64>);
+pub(crate) struct RowIds(Range<u64>);
 
 impl FromStr for RowIds {
     type Err = String;

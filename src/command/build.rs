@@ -7,9 +7,8 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::IndexBuilder;
-use rowdex::index::builder::{BuildReport, SchemaMode};
-use rowdex::source::StoreOptions;
+use rowdex::index::builder::{BuildReport, LengthsBuilder, SchemaMode};
+use rowdex::{Index, IndexBuilder};
 use serde_json::{Value, json};
 
 use crate::command::args::{JsonArg, named};
@@ -23,7 +22,8 @@ Examples:
   rowdex build data/ -o train.rdx
   rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
   rowdex build data/ -o train.rdx --update
-  rowdex build data/ -o train.rdx --lengths tokens
+  rowdex build data/ -o train.rdx --lengths tokens                      how long rows are, by a column
+  rowdex build data/ -o train.rdx --update --lengths words=lengths.csv  or by a list, for an index that is there
   rowdex build data/ -o train.rdx --schema union --rename content=text
   rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
   rowdex build hf://datasets/owner/name@main -o train.rdx
@@ -42,10 +42,10 @@ pub(crate) struct BuildArgs {
 
     /// Replace the index if there is one.
     #[arg(long)]
-    force: bool,
+    overwrite: bool,
 
     /// Go on from the index if there is one: leading files that have not changed keep their row ids, the others follow.
-    #[arg(long, conflicts_with_all = ["force", "rows"])]
+    #[arg(long, conflicts_with_all = ["overwrite", "rows"])]
     update: bool,
 
     /// Store paths relative to this directory instead of to the deepest one that contains all files.
@@ -86,21 +86,22 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     parts: Vec<PathBuf>,
 
-    /// Note how long rows are by these columns, of lists or of integers, as `lengths --column` does.
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    /// Note how long rows are, by the items of a column of lists, or by a column of integers; `a.b` is field b of
+    /// column a, and null and empty lists have the length 0. NAME=LIST takes them from a list: Parquet, CSV or Arrow
+    /// with the columns row_id and length, or that names rows by file as for `select --rows`, of every row once.
+    #[arg(long, value_name = "COLUMN|NAME=LIST", value_delimiter = ',')]
     lengths: Vec<String>,
 
     /// Read footers with this many threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 
-    /// Send at most this many requests to a store at once.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    concurrency: u16,
-
     #[command(flatten)]
     json: JsonArg,
 }
+
+/// The column of a list that has the lengths.
+const LENGTH: &str = "length";
 
 /// Ways in which files differ that are written as text.
 const DIFFERENCES_SHOWN: usize = 20;
@@ -165,7 +166,12 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
         });
     let report = builder.build(&args.output);
     bar.finish();
-    let report = report?;
+    let mut report = report?;
+    let given = args.lengths.iter().filter_map(|name| name.split_once('='));
+    for (name, list) in given {
+        let lengths = Index::open(&args.output)?.read_lengths(list, LENGTH)?;
+        report.index_bytes = LengthsBuilder::new(&args.output).with_given(name, lengths).write()?.index_bytes;
+    }
     if report.repeated_files > 0 {
         complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
     }
@@ -225,11 +231,10 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
         .with_footers(!args.no_footers)
         .with_partitions(!args.no_partitions)
         .with_renames(args.rename.iter().map(|Rename { old, new }| (old, new)))
-        .with_overwrite(args.force)
+        .with_overwrite(args.overwrite)
         .with_update(args.update)
         .with_parts(&args.parts)
-        .with_lengths(&args.lengths)
-        .with_store_options(StoreOptions::new().with_concurrency(usize::from(args.concurrency)));
+        .with_lengths(args.lengths.iter().filter(|name| !name.contains('=')));
     if let Some(root) = &args.root {
         builder = builder.with_root(root);
     }

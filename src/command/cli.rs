@@ -3,23 +3,16 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::build::BuildArgs;
-use crate::command::count::CountArgs;
 use crate::command::demo::DemoArgs;
 use crate::command::epoch::EpochArgs;
+use crate::command::estimate::EstimateArgs;
 use crate::command::get::GetArgs;
-use crate::command::ids::IdsArgs;
 use crate::command::info::InfoArgs;
-use crate::command::lengths::LengthsArgs;
-use crate::command::locate::LocateArgs;
-use crate::command::predict::PredictArgs;
-use crate::command::prove::ProveArgs;
-use crate::command::quality::QualityArgs;
-use crate::command::report::ReportArgs;
+use crate::command::rewrite::RewriteArgs;
 use crate::command::select::SelectArgs;
 use crate::command::serve::ServeArgs;
-use crate::command::shuffle::ShuffleArgs;
+use crate::command::trace::TraceArgs;
 use crate::command::verify::VerifyArgs;
-use crate::command::where_cmd::WhereArgs;
 
 /// Parquet files as a map-style dataset for distributed training.
 ///
@@ -38,50 +31,32 @@ Examples:
   rowdex build data/ -o train.rdx
   rowdex get train.rdx 0 41 99
   rowdex epoch train.rdx --world-size 8 --batch-size 256
-  rowdex predict train.rdx --world-size 8 --memory 4GiB
+  rowdex estimate train.rdx --world-size 8 --memory 4GiB
 
 Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 called wrongly.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Index Parquet files.
+    /// Index Parquet files, with the lengths of their rows if they are wanted.
     Build(BuildArgs),
-    /// Choose rows of an index, and write them as another index of the same files.
-    Select(SelectArgs),
-    /// Count rows: those that meet a condition, and those of each class.
-    Count(CountArgs),
-    /// Say what is in an index.
+    /// Say what is in an index, and where its rows are; or write a page about it.
     Info(InfoArgs),
-    /// Note in an index how long its rows are, in tokens or whatever else, and show it.
-    Lengths(LengthsArgs),
-    /// Check an index, and the files it is of.
-    Verify(VerifyArgs),
-    /// Say in which file, row group and row a row id is.
-    Locate(LocateArgs),
     /// Fetch rows by their ids, in the order asked.
     Get(GetArgs),
+    /// Choose rows of an index, and write them as another index of the same files; or count them.
+    Select(SelectArgs),
     /// Read whole epochs as the ranks of a training job would, and report what each rank got.
     Epoch(EpochArgs),
+    /// Say what an epoch would cost within a memory budget, from the index alone.
+    Estimate(EstimateArgs),
+    /// Say which rows a step of a run has, which steps have a row, or which rows a rank is dealt.
+    Trace(TraceArgs),
+    /// Write the rows anew as Parquet files, in an order that is read at full speed ever after.
+    Rewrite(RewriteArgs),
     /// Read for the ranks of a training job on this machine, in a process of its own.
     Serve(ServeArgs),
-    /// Write the rows anew as Parquet files, in an order that is read at full speed ever after.
-    Shuffle(ShuffleArgs),
-    /// Say what an epoch would cost within a memory budget, from the index alone.
-    Predict(PredictArgs),
-    /// What `predict` was called.
-    #[command(hide = true)]
-    Plan(PredictArgs),
-    /// Write the row ids that a rank is dealt, one a line.
-    Ids(IdsArgs),
-    /// Go through all that every rank is dealt, and show that shards are equal, disjoint and complete; or show that two
-    /// datasets have the same rows.
-    Prove(ProveArgs),
-    /// Say which rows a step of a run has, or which steps have a row.
-    Where(WhereArgs),
-    /// Compare orders: how far they shuffle, and what their batches are made of.
-    Quality(QualityArgs),
-    /// Write a page about indexes, from them alone: sizes, columns, costs, shards, and what is odd.
-    Report(ReportArgs),
+    /// Check an index and its files, what all ranks are dealt, or that two datasets have the same rows.
+    Verify(VerifyArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
 }

@@ -6,14 +6,14 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::Fault;
-use rowdex::order::{OrderSpec, Partition};
 use rowdex::sampler::ReplicaLayout;
 use rowdex::sampler::Tail;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard};
 
 use crate::command::carousel::Carousel;
-use crate::command::epoch::{self, Extent, Reading, Report};
+use crate::command::epoch::{self, Extent, Report};
 use crate::command::failure::Failure;
+use crate::command::order_arg::OrderArg;
 use crate::command::row_choice::RowChoiceArgs;
 use crate::command::sampling::{BatchArg, DealingArgs, Rank, SamplingArgs};
 use crate::command::{demo_data, output};
@@ -22,18 +22,13 @@ use crate::command::{demo_data, output};
 /// some pads, because that is where loaders go wrong.
 const PLAN: SamplingArgs = SamplingArgs {
     dealing: DealingArgs {
-        order: OrderSpec::Global,
-        order_file: None,
-        permutation: false,
-        partition: Partition::Strided,
+        order: OrderArg::GLOBAL,
         seed: 42,
-        replicas: 1,
-        replica_layout: ReplicaLayout::Consecutive,
+        replication: (1, ReplicaLayout::Consecutive),
         tail: Some(Tail::Wrap),
         pack: None,
         row_choice: RowChoiceArgs::ALL,
     },
-    no_rotate: false,
     epoch: 0,
     epochs: 2,
     world_size: 4,
@@ -80,9 +75,8 @@ pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
         "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
         PLAN.world_size, PLAN.epochs, BATCH.batch_size
     ))?;
-    let carousel =
-        Carousel { memory: MEMORY, threads: 2, read_concurrency: None, fault: Fault::Fail, tokens: Vec::new() };
-    let report = epoch::read(&dataset, &PLAN, BATCH, Reading::Carousel(carousel), Extent::default())?;
+    let carousel = Carousel { memory: MEMORY, threads: 2, fault: Fault::Fail };
+    let report = epoch::read(&dataset, &PLAN, BATCH, &carousel, Extent::default())?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 

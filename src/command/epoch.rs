@@ -4,8 +4,7 @@ mod reading;
 mod report;
 mod served;
 
-use clap::{ArgMatches, Args, ValueEnum};
-use rowdex::loader::Fault;
+use clap::{ArgMatches, Args};
 use rowdex::sampler::State;
 
 use crate::command::args::{IndexArg, JsonArg};
@@ -15,7 +14,7 @@ use crate::command::output;
 use crate::command::sampling::{BatchArg, SamplingArgs};
 use crate::command::state_arg;
 
-pub(crate) use reading::{Extent, Reading, read};
+pub(crate) use reading::{Extent, read};
 pub(crate) use report::Report;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
@@ -28,10 +27,10 @@ Examples:
   rowdex epoch train.rdx --world-size 8 --rank 3 --epochs 2 --memory 25% --json
   rowdex epoch train.rdx --order sequential --tail uneven --columns label,text
   rowdex epoch train.rdx --pack tokens:8192 --world-size 8 --batch-size 2
-  rowdex epoch train.rdx --skip bad.txt --split train --split-by user --balance label --epoch-size 1000000
+  rowdex epoch train.rdx --skip bad.txt --split train,by=user --order balanced:label --epoch-size 1000000
 
-First --skip and --split leave rows out. Then --order, --weights or --balance orders the rows that are left. Then
---epoch-size ends an epoch. --weights and --balance exclude each other and --order.
+First --skip, --split and --where leave rows out. Then --order orders the rows that are left. Then --epoch-size ends an
+epoch.
 
 With --pack, tokens are counted: served, lost by cause, and places of packs that are filled up.")]
 pub(crate) struct EpochArgs {
@@ -57,22 +56,11 @@ pub(crate) struct EpochArgs {
     #[arg(long)]
     digest: bool,
 
-    /// What reads the rows: `carousel` looks ahead in the order and keeps the rows that are due, `lru` keeps the row
-    /// groups used last.
-    #[arg(long, value_enum, default_value_t = Reader::Carousel)]
-    loader: Reader,
-
     #[command(flatten)]
     carousel: CarouselArgs,
 
     #[command(flatten)]
     json: JsonArg,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Reader {
-    Carousel,
-    Lru,
 }
 
 pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
@@ -82,32 +70,18 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
     }
     let index = args.index.open()?;
     let carousel = args.carousel.carousel(&index)?;
-    let (dataset, reading) = match args.loader {
-        Reader::Lru if carousel.fault != Fault::Fail => {
-            return Err(Failure::usage("only the carousel substitutes rows that cannot be read (`--loader carousel`)"));
-        }
-        Reader::Lru if carousel.read_concurrency.is_some() => {
-            return Err(Failure::usage("only the carousel reads ahead: leave out --read-concurrency, or --loader lru"));
-        }
-        Reader::Lru if sampling.dealing.pack.is_some() => {
-            return Err(Failure::usage("only the carousel serves packs: leave out --pack, or --loader lru"));
-        }
-        Reader::Lru => (args.carousel.open(index, carousel.memory)?, Reading::Lru),
-        Reader::Carousel => (args.carousel.open(index, 0)?, Reading::Carousel(carousel)),
-    };
+    let dataset = args.carousel.open(index, 0)?;
     let extent = Extent { resume: args.resume.as_ref(), steps: args.steps, digests: args.digest };
-    let report = read(&dataset, &sampling, batch, reading, extent);
+    let report = read(&dataset, &sampling, batch, &carousel, extent);
     if let Some(fault) = dataset.tier_fault() {
         complain(fault);
     }
     let report = report?;
     let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
     if most > MANY_PASSES {
-        let helps = match args.loader {
-            Reader::Carousel => "`rowdex predict` says what would help",
-            Reader::Lru => "the loader `carousel` decodes them less often",
-        };
-        complain(format!("row groups were decoded {most:.0} times each in an epoch; {helps}"));
+        complain(format!(
+            "row groups were decoded {most:.0} times each in an epoch; `rowdex estimate` says what would help"
+        ));
     }
     for lost in &report.lost {
         complain(format!("row group {} cannot be read: {}", lost.row_group, said(&lost.error)));

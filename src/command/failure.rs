@@ -58,7 +58,7 @@ pub(crate) fn said(error: &rowdex::Error) -> String {
 /// What a remedy is called here, as a hint names it.
 pub(crate) fn option(remedy: Remedy) -> &'static str {
     match remedy {
-        Remedy::Overwrite => "`--force`",
+        Remedy::Overwrite => "`--overwrite`",
         Remedy::Update => "`rowdex build --update`",
         Remedy::NoFooters => "`--no-footers`",
         Remedy::NoPartitions => "`--no-partitions`",
@@ -67,7 +67,7 @@ pub(crate) fn option(remedy: Remedy) -> &'static str {
         Remedy::Root => "`--root`",
         Remedy::ListedRows => "`rowdex select --rows`",
         Remedy::Sample => "`--sample`",
-        Remedy::Lengths => "`rowdex lengths`",
+        Remedy::Lengths => "`rowdex build --lengths`",
         // Of the library alone, which is of the same version.
         _ => "",
     }

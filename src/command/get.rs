@@ -1,6 +1,6 @@
-//! `rowdex get`: rows by their ids, in one of several formats.
+//! `rowdex get`: rows by their ids, as JSON or Arrow.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,14 +10,10 @@ use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use arrow::json::writer::JsonArray;
-use arrow::util::pretty::pretty_format_batches_with_schema;
-use clap::{Args, ValueEnum};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
+use clap::Args;
 use rowdex::{Dataset, Error, ErrorKind, Index};
 
-use crate::command::args::{DataArgs, IndexArg, RowsArg, TierArgs};
+use crate::command::args::{DataArgs, IndexArg, RowsArg, TierArgs, checked};
 use crate::command::failure::{Failure, complain};
 use crate::command::output::Sink;
 
@@ -29,8 +25,10 @@ const PIECE_ROWS: u64 = 8192;
 #[command(after_help = "\
 Examples:
   rowdex get train.rdx 0 41 99 --columns label,text
-  rowdex get train.rdx 1000..2000 --output rows.parquet
-  rowdex get train.rdx 7 --format json")]
+  rowdex get train.rdx 1000..2000 --output rows.arrow
+
+Rows are written as JSON, with null in the place of NaN and infinities, which JSON cannot say; to a file that is called
+.arrow as an Arrow IPC file, with the values of dictionaries in their place.")]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -38,19 +36,13 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     rows: RowsArg,
 
-    /// How to write the rows [default: by the extension of --output, else table]. `arrow` is an Arrow IPC file, with
-    /// the values of dictionaries in their place, because such a file has one dictionary for all of its rows. `json`
-    /// has null in the place of NaN and infinities, which JSON cannot say.
-    #[arg(long, value_enum)]
-    format: Option<Format>,
-
     /// Write to this file instead of to stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
     /// Replace the file if there is one.
     #[arg(long, requires = "output")]
-    force: bool,
+    overwrite: bool,
 
     #[command(flatten)]
     data: DataArgs,
@@ -59,35 +51,33 @@ pub(crate) struct GetArgs {
     tier: TierArgs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Table,
-    Json,
-    Csv,
-    Arrow,
-    Parquet,
-}
-
 pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
-    let format = args.format.unwrap_or_else(|| by_extension(args.output.as_deref()));
+    let output = args.output.as_deref();
+    let arrow = output.and_then(Path::extension).is_some_and(|end| end.eq_ignore_ascii_case("arrow"));
     let index = args.index.open()?;
-    let rows = args.rows.ids(&index)?;
+    let rows = checked(&args.rows.rows, &index)?;
     let dataset = args.tier.open(args.data.builder(index.clone(), None))?;
-    check(format, dataset.schema())?;
+    if !arrow {
+        check(dataset.schema())?;
+    }
     let mut sink = match &args.output {
-        Some(path) if args.force && is_read(path, &index) => {
+        Some(path) if args.overwrite && is_read(path, &index) => {
             return Err(Error::new(ErrorKind::InvalidArgument, "the rows would replace what they are read from")
                 .with_file(path.display().to_string())
                 .with_hint("name another file for them")
                 .into());
         }
-        Some(path) => Sink::file(path, args.force)?,
+        Some(path) => Sink::file(path, args.overwrite)?,
         None => Sink::stdout(),
     };
-    if matches!(format, Format::Arrow | Format::Parquet) && !sink.is_file() && io::stdout().is_terminal() {
-        return Err(Failure::new("a terminal cannot show this format; use --output FILE, or send stdout elsewhere"));
-    }
-    let written = write(format, pieces(&dataset, rows), dataset.schema(), &mut sink);
+    let written = match arrow {
+        true => ipc(pieces(&dataset, rows), dataset.schema(), &mut sink),
+        false => json(pieces(&dataset, rows), &mut sink),
+    };
+    let written = written.map_err(|stop| match stop {
+        Stop::Read(error) => error.into(),
+        Stop::Write(message) => sink.failure(message),
+    });
     if let Some(fault) = dataset.tier_fault() {
         complain(fault);
     }
@@ -103,32 +93,14 @@ fn is_read(path: &Path, index: &Index) -> bool {
     is_index || index.files().any(|file| file.size() == size && path.ends_with(file.path()))
 }
 
-fn by_extension(output: Option<&Path>) -> Format {
-    let extension = output.and_then(Path::extension).map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    match extension.as_deref() {
-        Some("json") => Format::Json,
-        Some("csv") => Format::Csv,
-        Some("arrow" | "feather" | "ipc") => Format::Arrow,
-        Some("parquet" | "parq" | "pq") => Format::Parquet,
-        _ => Format::Table,
-    }
-}
-
-/// Refuses what a format has no way to say before anything is read.
-fn check(format: Format, schema: &Schema) -> Result<(), Failure> {
-    let (name, other, unfit): (_, _, fn(&DataType) -> bool) = match format {
-        Format::Csv => ("CSV", "json", DataType::is_nested),
-        Format::Json => ("JSON", "arrow", has_keys_that_are_no_text),
-        Format::Table | Format::Arrow | Format::Parquet => return Ok(()),
-    };
-    match schema.fields().iter().find(|field| unfit(field.data_type())) {
+/// Refuses what JSON has no way to say before anything is read.
+fn check(schema: &Schema) -> Result<(), Failure> {
+    match schema.fields().iter().find(|field| has_keys_that_are_no_text(field.data_type())) {
         None => Ok(()),
-        Some(field) => {
-            Err(Error::new(ErrorKind::InvalidArgument, format!("{name} cannot hold a {}", field.data_type()))
-                .with_column(field.name())
-                .with_hint(format!("choose other columns (`--columns`) or another format (`--format {other}`)"))
-                .into())
-        }
+        Some(field) => Err(Error::new(ErrorKind::InvalidArgument, format!("JSON cannot hold a {}", field.data_type()))
+            .with_column(field.name())
+            .with_hint("choose other columns (`--columns`), or write an Arrow file (`--output rows.arrow`)")
+            .into()),
     }
 }
 
@@ -161,28 +133,6 @@ fn pieces(dataset: &Dataset, mut rows: impl Iterator<Item = u64>) -> impl Iterat
     })
 }
 
-type Batches<'a> = dyn Iterator<Item = rowdex::Result<RecordBatch>> + 'a;
-
-fn write(
-    format: Format,
-    mut pieces: impl Iterator<Item = rowdex::Result<RecordBatch>>,
-    schema: &arrow::datatypes::SchemaRef,
-    sink: &mut Sink,
-) -> Result<(), Failure> {
-    let pieces: &mut Batches<'_> = &mut pieces;
-    let written = match format {
-        Format::Table => table(pieces, schema, sink),
-        Format::Json => json(pieces, sink),
-        Format::Csv => csv(pieces, sink),
-        Format::Arrow => ipc(pieces, schema, sink),
-        Format::Parquet => parquet(pieces, schema, sink),
-    };
-    written.map_err(|stop| match stop {
-        Stop::Read(error) => error.into(),
-        Stop::Write(message) => sink.failure(message),
-    })
-}
-
 /// Why writing stopped: the rows could not be read, or the format or the sink did not take them.
 enum Stop {
     Read(Error),
@@ -201,25 +151,13 @@ impl From<ArrowError> for Stop {
     }
 }
 
-impl From<parquet::errors::ParquetError> for Stop {
-    fn from(error: parquet::errors::ParquetError) -> Self {
-        Self::Write(format!("cannot write the rows in this format: {error}"))
-    }
-}
-
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         Self::Write(error.to_string())
     }
 }
 
-fn table(pieces: &mut Batches<'_>, schema: &arrow::datatypes::SchemaRef, sink: &mut Sink) -> Result<(), Stop> {
-    let batches = pieces.collect::<rowdex::Result<Vec<_>>>()?;
-    let table = pretty_format_batches_with_schema(schema.clone(), &batches)?;
-    Ok(writeln!(sink, "{table}")?)
-}
-
-fn json(pieces: &mut Batches<'_>, sink: &mut Sink) -> Result<(), Stop> {
+fn json(pieces: impl Iterator<Item = rowdex::Result<RecordBatch>>, sink: &mut Sink) -> Result<(), Stop> {
     let mut writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(&mut *sink);
     for piece in pieces {
         writer.write(&piece?)?;
@@ -228,15 +166,11 @@ fn json(pieces: &mut Batches<'_>, sink: &mut Sink) -> Result<(), Stop> {
     Ok(writeln!(sink)?)
 }
 
-fn csv(pieces: &mut Batches<'_>, sink: &mut Sink) -> Result<(), Stop> {
-    let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(sink);
-    for piece in pieces {
-        writer.write(&piece?)?;
-    }
-    Ok(())
-}
-
-fn ipc(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(), Stop> {
+fn ipc(
+    pieces: impl Iterator<Item = rowdex::Result<RecordBatch>>,
+    schema: &Schema,
+    sink: &mut Sink,
+) -> Result<(), Stop> {
     // Dictionaries of batches differ, and a file has one.
     let plain = spelled(schema);
     let mut writer = FileWriter::try_new(sink, &plain)?;
@@ -246,61 +180,21 @@ fn ipc(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(),
     Ok(writer.finish()?)
 }
 
-fn parquet(pieces: &mut Batches<'_>, schema: &Schema, sink: &mut Sink) -> Result<(), Stop> {
-    let stored = |data_type: &DataType| match data_type {
-        // The crate takes one digit from 64 bits alone.
-        DataType::Decimal32(1, scale) => Some(DataType::Decimal64(1, *scale)),
-        // It writes days that are counted in milliseconds as integers.
-        DataType::Date64 => Some(DataType::Date32),
-        _ => None,
-    };
-    let spelled = spelled(schema);
-    let plain = with_types(schema, |data_type| match data_type {
-        DataType::Dictionary(_, values) => stored(values),
-        other => stored(other),
-    });
-    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(Default::default())).build();
-    let mut writer = ArrowWriter::try_new(sink, Arc::clone(&plain), Some(properties))?;
-    for piece in pieces {
-        let piece = piece?;
-        let brought = brought_to(&piece, &plain)?;
-        for ((column, brought), field) in piece.columns().iter().zip(brought.columns()).zip(spelled.fields()) {
-            let as_spelled = |column| cast(column, field.data_type());
-            if column.data_type() != brought.data_type()
-                && as_spelled(brought)?.as_ref() != as_spelled(column)?.as_ref()
-            {
-                return Err(Stop::Write("a date has a time of day, which Parquet lacks; write another format".into()));
-            }
-        }
-        writer.write(&brought)?;
-    }
-    writer.close()?;
-    Ok(())
-}
-
-/// The schema with the values of dictionaries in their place.
+/// The schema with the values of dictionaries in their place, at any depth.
 fn spelled(schema: &Schema) -> SchemaRef {
-    with_types(schema, |data_type| match data_type {
-        DataType::Dictionary(_, values) => Some(values.as_ref().clone()),
-        _ => None,
-    })
-}
-
-/// The schema with other types for some, at any depth.
-fn with_types(schema: &Schema, other: impl Fn(&DataType) -> Option<DataType> + Copy) -> SchemaRef {
-    fn field_with(field: &FieldRef, other: impl Fn(&DataType) -> Option<DataType> + Copy) -> FieldRef {
-        let below = |field| field_with(field, other);
+    fn plain(field: &FieldRef) -> FieldRef {
         let data_type = match field.data_type() {
-            DataType::List(item) => DataType::List(below(item)),
-            DataType::LargeList(item) => DataType::LargeList(below(item)),
-            DataType::FixedSizeList(item, size) => DataType::FixedSizeList(below(item), *size),
-            DataType::Struct(parts) => DataType::Struct(parts.iter().map(below).collect()),
-            DataType::Map(entries, sorted) => DataType::Map(below(entries), *sorted),
-            leaf => other(leaf).unwrap_or_else(|| leaf.clone()),
+            DataType::List(item) => DataType::List(plain(item)),
+            DataType::LargeList(item) => DataType::LargeList(plain(item)),
+            DataType::FixedSizeList(item, size) => DataType::FixedSizeList(plain(item), *size),
+            DataType::Struct(parts) => DataType::Struct(parts.iter().map(plain).collect()),
+            DataType::Map(entries, sorted) => DataType::Map(plain(entries), *sorted),
+            DataType::Dictionary(_, values) => values.as_ref().clone(),
+            leaf => leaf.clone(),
         };
         Arc::new(field.as_ref().clone().with_data_type(data_type))
     }
-    let fields: Fields = schema.fields().iter().map(|field| field_with(field, other)).collect();
+    let fields: Fields = schema.fields().iter().map(plain).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 

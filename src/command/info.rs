@@ -1,23 +1,58 @@
-//! `rowdex info`: what is in an index.
+//! `rowdex info`: what is in an index, where its rows are, and a page about it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
+use rowdex::dataset::Class;
 use rowdex::index::RootKind;
 use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
 
-use crate::command::args::{IndexArg, JsonArg};
+use crate::command::args::{IndexArg, JsonArg, RowIds, checked};
 use crate::command::failure::Failure;
 use crate::command::lengths;
 use crate::command::output;
+use crate::command::report;
+use crate::command::size::Memory;
 use crate::command::view_of;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rowdex info train.rdx
+  rowdex info train.rdx --row 41 99 1000..1010     in which file, row group and row these are
+  rowdex info train.rdx --by label                 how many rows each class has
+  rowdex info train.rdx --html report.html         sizes, columns, costs, shards, and what is odd, as a page")]
 pub(crate) struct InfoArgs {
     #[command(flatten)]
     index: IndexArg,
+
+    /// Say where these row ids are, and ranges of them: 10..20 is 10 to 19.
+    #[arg(long, value_name = "ROW", num_args = 1.., conflicts_with_all = ["by", "html"])]
+    row: Vec<RowIds>,
+
+    /// Count the rows of each class: rows with equal values in this column are one. It has integers, booleans,
+    /// dates, strings or binary.
+    #[arg(long, value_name = "COLUMN", conflicts_with = "html")]
+    by: Option<String>,
+
+    /// With --by: find the data below this directory or URL, instead of where it was when the index was built.
+    #[arg(long, value_name = "DIR", requires = "by")]
+    root: Option<PathBuf>,
+
+    /// Write a page about the index, from it alone; it needs no network and no other file.
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
+
+    /// With --html: what a loader may hold, bytes, a size like 4GiB, or a share like 25% when decoded.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "html")]
+    memory: Memory,
+
+    /// Replace the page if there is one.
+    #[arg(long, requires = "html")]
+    overwrite: bool,
 
     #[command(flatten)]
     json: JsonArg,
@@ -25,9 +60,72 @@ pub(crate) struct InfoArgs {
 
 pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
+    let json = args.json.json;
+    if let Some(column) = &args.by {
+        return classes(args, index, column);
+    }
+    if !args.row.is_empty() {
+        return rows(&args.row, &index, json);
+    }
+    if let Some(path) = &args.html {
+        return report::write(&index, path, args.overwrite, args.memory, json);
+    }
     let decoded_bytes = Dataset::builder(index.clone()).open()?.decoded_bytes();
     let data_bytes: u64 = index.files().map(|file| file.size()).sum();
-    if args.json.json { as_json(&index, decoded_bytes, data_bytes) } else { as_text(&index, decoded_bytes, data_bytes) }
+    if json { as_json(&index, decoded_bytes, data_bytes) } else { as_text(&index, decoded_bytes, data_bytes) }
+}
+
+/// A place in the files, by the names that lists of rows have.
+pub(crate) struct Located<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) row_group: u32,
+    pub(crate) row: u64,
+}
+
+pub(crate) fn locate(index: &Index, row_id: u64) -> Option<Located<'_>> {
+    let location = index.locate(row_id)?;
+    let file = index.file(location.file)?.path();
+    Some(Located { file, row_group: location.ordinal, row: location.row })
+}
+
+fn rows(ids: &[RowIds], index: &Index, json: bool) -> Result<(), Failure> {
+    let located = checked(ids, index)?.filter_map(|row_id| Some((row_id, locate(index, row_id)?)));
+    if json {
+        let located = located
+            .map(|(row_id, at)| json!({"row_id": row_id, "file": at.file, "row_group": at.row_group, "row": at.row}));
+        return output::print_json(&located.collect());
+    }
+    let mut table = vec![["row_id", "row_group", "row", "file"].map(str::to_owned).to_vec()];
+    table.extend(located.map(|(row_id, at)| {
+        vec![row_id.to_string(), at.row_group.to_string(), at.row.to_string(), at.file.to_owned()]
+    }));
+    output::print(&output::columns(&table))
+}
+
+fn classes(args: &InfoArgs, index: Index, column: &str) -> Result<(), Failure> {
+    let rows = index.len();
+    let mut builder = Dataset::builder(index).with_cache_bytes(0);
+    if let Some(root) = &args.root {
+        builder = builder.with_root(root);
+    }
+    let counts = builder.open()?.column(column).counts()?;
+    if args.json.json {
+        let class = |class: &Option<Class>| match class {
+            Some(Class::Bool(bool)) => json!(bool),
+            Some(Class::Int(int)) => i64::try_from(*int).map_or_else(|_| json!(int.to_string()), |int| json!(int)),
+            Some(other) => json!(other.to_string()),
+            None => Value::Null,
+        };
+        let counts: Vec<_> = counts.iter().map(|(of, count)| json!({"value": class(of), "rows": count})).collect();
+        return output::print_json(&json!({"rows": rows, "counts": counts}));
+    }
+    let mut table = vec![["rows", "share", "value"].map(str::to_owned).to_vec()];
+    for (class, count) in counts {
+        let share = format!("{:.2}%", 100.0 * count as f64 / rows.max(1) as f64);
+        let class = class.map_or_else(|| "null".to_owned(), |class| class.to_string());
+        table.push(vec![count.to_string(), share, class.escape_debug().to_string()]);
+    }
+    output::print(&output::columns(&table))
 }
 
 fn as_json(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Failure> {

@@ -1,111 +1,12 @@
-//! `rowdex lengths`: how long rows are, noted in the index and shown.
+//! How long the rows of an index are, as `rowdex info` shows it.
 
-use std::path::PathBuf;
-
-use clap::Args;
 use indicatif::HumanCount;
 use rowdex::Index;
-use rowdex::index::builder::LengthsBuilder;
 use rowdex::index::{LengthsOf, RowLengths};
 use rowdex::order::Lengths;
 use serde_json::{Value, json};
 
-use crate::command::args::{IndexArg, JsonArg, RootArg};
 use crate::command::failure::Failure;
-use crate::command::output;
-use crate::command::progress::Progress;
-
-/// The column of a list that has the lengths.
-const LENGTH: &str = "length";
-
-/// Characters of the longest bar.
-const WIDTH: u64 = 40;
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  rowdex lengths train.rdx --column tokens             the items of a column of lists, or the numbers of a column
-  rowdex lengths train.rdx --from lengths.parquet --name words
-  rowdex lengths train.rdx                             what is noted
-
-A list has the columns row_id and length, or names rows by file as for `select --rows`.")]
-pub(crate) struct LengthsArgs {
-    #[command(flatten)]
-    index: IndexArg,
-
-    /// Note the lengths by these columns: items of lists, or integers; `a.b` is field b of column a. Null and empty
-    /// lists have the length 0.
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    column: Vec<String>,
-
-    /// Note the lengths in this list: Parquet, CSV or Arrow, with one row for each row of the index, in any order.
-    #[arg(long, value_name = "FILE", requires = "name")]
-    from: Option<PathBuf>,
-
-    /// What to call the lengths in the list.
-    #[arg(long, requires = "from")]
-    name: Option<String>,
-
-    /// Remove the lengths of this name.
-    #[arg(long, value_name = "NAME")]
-    remove: Vec<String>,
-
-    #[command(flatten)]
-    root: RootArg,
-
-    /// Count with this many threads [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
-
-    #[command(flatten)]
-    json: JsonArg,
-}
-
-pub(crate) fn run(args: &LengthsArgs) -> Result<(), Failure> {
-    let mut index = args.index.open()?;
-    if !args.column.is_empty() || args.from.is_some() || !args.remove.is_empty() {
-        note(args, &index)?;
-        index = args.index.open()?;
-    } else if args.root.root.is_some() || args.threads.is_some() {
-        return Err(Failure::usage(
-            "--root and --threads are for --column, --from and --remove; give one of them, or leave them out",
-        ));
-    }
-    if args.json.json {
-        return output::print_json(&json!({"rows": index.len(), "lengths": as_json(&index)?}));
-    }
-    match as_text(&index)? {
-        text if text.is_empty() => output::print("no lengths are noted\n"),
-        text => output::print(&text),
-    }
-}
-
-fn note(args: &LengthsArgs, index: &Index) -> Result<(), Failure> {
-    let bar = Progress::new("counting lengths", index.len());
-    let mut builder = LengthsBuilder::new(&args.index.index).with_progress({
-        let bar = bar.clone();
-        move |progress| bar.set_position(progress.rows)
-    });
-    for column in &args.column {
-        builder = builder.with_column(column);
-    }
-    if let (Some(list), Some(name)) = (&args.from, &args.name) {
-        builder = builder.with_given(name, index.read_lengths(list, LENGTH)?);
-    }
-    for name in &args.remove {
-        builder = builder.without(name);
-    }
-    if let Some(root) = &args.root.root {
-        builder = builder.with_root(root);
-    }
-    if let Some(threads) = args.threads {
-        builder = builder.with_threads(usize::from(threads));
-    }
-    let written = builder.write();
-    bar.finish();
-    written?;
-    Ok(())
-}
 
 /// All lengths of an index, as numbers.
 pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
@@ -128,7 +29,7 @@ pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
     index.lengths_columns()?.into_iter().map(one).collect()
 }
 
-/// All lengths of an index, as charts; nothing where none are noted.
+/// All lengths of an index, a line each; nothing where none are noted.
 pub(crate) fn as_text(index: &Index) -> Result<String, Failure> {
     let one = |name: &str| {
         let lengths = index.lengths(name)?;
@@ -140,15 +41,13 @@ pub(crate) fn as_text(index: &Index) -> Result<String, Failure> {
         };
         let quantiles = QUANTILES.map(|(share, called)| format!("{called} {}", HumanCount(counts.quantile(share))));
         Ok(format!(
-            "lengths by {name}: {what}\n  {} in all, {:.1} a row; {}\n{}",
+            "lengths by {name}: {what}\n  {} in all, {:.1} a row; {}\n",
             HumanCount(lengths.sum()),
             counts.mean(lengths.sum()),
-            quantiles.join(", "),
-            chart(&counts.bars())
+            quantiles.join(", ")
         ))
     };
-    let each: Vec<String> = index.lengths_columns()?.into_iter().map(one).collect::<Result<_, Failure>>()?;
-    Ok(each.join("\n"))
+    index.lengths_columns()?.into_iter().map(one).collect()
 }
 
 /// Which shares of the rows are told, and what they are called.
@@ -261,26 +160,6 @@ impl Bar {
     }
 }
 
-/// Bars of blocks, an eighth of one being the smallest.
-fn chart(bars: &[Bar]) -> String {
-    let most = bars.iter().map(|bar| bar.rows).max().unwrap_or_default();
-    let label = |bar: &Bar| match bar.from == bar.to {
-        true => HumanCount(bar.from).to_string(),
-        false => format!("{} - {}", HumanCount(bar.from), HumanCount(bar.to)),
-    };
-    let cells: Vec<Vec<String>> =
-        bars.iter().map(|bar| vec![format!("  {}", label(bar)), HumanCount(bar.rows).to_string()]).collect();
-    let lines = output::columns(&cells);
-    let line = |(line, bar): (&str, &Bar)| format!("{line}  {}\n", blocks(bar.rows, most));
-    lines.lines().zip(bars).map(line).collect()
-}
-
-fn blocks(rows: u64, most: u64) -> String {
-    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = (u128::from(rows) * u128::from(WIDTH) * 8).div_ceil(u128::from(most.max(1))) as usize;
-    format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,9 +199,5 @@ mod tests {
         let bars = counts(&[0, 0, 1, 2, 3, 9, 9, 9]).bars();
         let told: Vec<_> = bars.iter().map(|bar| (bar.from, bar.to, bar.rows)).collect();
         assert_eq!(told, [(0, 0, 2), (1, 1, 1), (2, 3, 2), (4, 7, 0), (8, 15, 3)]);
-        let chart = chart(&bars);
-        assert_eq!(chart.lines().count(), 5);
-        assert!(chart.contains(&"█".repeat(40)) && chart.contains("4 - 7  0"), "{chart}");
-        assert_eq!((blocks(1, 1000), blocks(0, 10), blocks(5, 10)), ("▏".into(), String::new(), "█".repeat(20)));
     }
 }

@@ -9,36 +9,32 @@ mod build;
 mod carousel;
 mod cli;
 mod condition;
-mod count;
 mod demo;
 mod demo_data;
 mod epoch;
+mod estimate;
+mod estimate_line;
+mod estimate_packs;
 mod failure;
 mod get;
-mod ids;
 mod info;
 mod lengths;
-mod locate;
+mod order_arg;
 mod output;
-mod predict;
-mod predict_line;
-mod predict_packs;
 mod progress;
-mod prove;
-mod quality;
 mod report;
+mod rewrite;
 mod row_choice;
 mod sampling;
 mod select;
 mod serve;
-mod shuffle;
 mod signals;
 mod size;
-mod split_args;
+mod split_arg;
 mod state_arg;
+mod trace;
 mod verify;
 mod view_of;
-mod where_cmd;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -76,26 +72,15 @@ fn parsed(arguments: &[OsString]) -> Result<(Cli, ArgMatches), clap::Error> {
 fn run(command: &Command, given: &ArgMatches, program: &str) -> Result<(), Failure> {
     match command {
         Command::Build(args) => build::run(args),
-        Command::Select(args) => select::run(args),
-        Command::Count(args) => count::run(args),
         Command::Info(args) => info::run(args),
-        Command::Lengths(args) => lengths::run(args),
-        Command::Verify(args) => verify::run(args),
-        Command::Locate(args) => locate::run(args),
         Command::Get(args) => get::run(args),
+        Command::Select(args) => select::run(args),
         Command::Epoch(args) => epoch::run(args, given),
+        Command::Estimate(args) => estimate::run(args, given),
+        Command::Trace(args) => trace::run(args, given),
+        Command::Rewrite(args) => rewrite::run(args),
         Command::Serve(args) => serve::run(args),
-        Command::Shuffle(args) => shuffle::run(args),
-        Command::Predict(args) => predict::run(args, given),
-        Command::Plan(args) => {
-            failure::complain("`plan` is called `predict` now");
-            predict::run(args, given)
-        }
-        Command::Ids(args) => ids::run(args, given),
-        Command::Prove(args) => prove::run(args, given),
-        Command::Where(args) => where_cmd::run(args, given),
-        Command::Quality(args) => quality::run(args),
-        Command::Report(args) => report::run(args),
+        Command::Verify(args) => verify::run(args, given),
         Command::Demo(args) => demo::run(args, program),
     }
 }

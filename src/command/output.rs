@@ -132,10 +132,6 @@ impl Sink {
         self.commit()
     }
 
-    pub(crate) fn is_file(&self) -> bool {
-        matches!(self.target, Target::File { .. })
-    }
-
     /// The failure of a writer: the error that this sink gave it, if it did, or what the writer says.
     pub(crate) fn failure(&mut self, said: impl ToString) -> Failure {
         match (self.error.take(), &self.target) {

@@ -1,17 +1,18 @@
 //! Which rows are served at all, and how often, as it is asked for on the command line.
 //!
-//! One order of things: `--skip`, `--split` and `--where` leave rows out; an order over the rows that are left
-//! (`--order`, `--weights` or `--balance`) says which comes where; `--epoch-size` says after how many an epoch ends.
+//! One order of things: `--skip`, `--split` and `--where` leave rows out; `--order` says which of the rows that are
+//! left comes where; `--epoch-size` says after how many an epoch ends.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use rowdex::order::{IdSet, OrderSpec, Recipe};
+use rowdex::order::{IdSet, Recipe};
 use rowdex::{Dataset, Index};
 
 use crate::command::condition::ConditionArgs;
 use crate::command::failure::Failure;
-use crate::command::split_args::SplitArgs;
+use crate::command::order_arg::OrderKindArg;
+use crate::command::split_arg::SplitArg;
 
 /// Which rows, and how often.
 #[derive(Debug, Clone, Args)]
@@ -24,79 +25,39 @@ pub(crate) struct RowChoiceArgs {
     #[command(flatten)]
     condition: ConditionArgs,
 
-    #[command(flatten)]
-    split: SplitArgs,
+    /// Only this side of a split by hash, `train` or `validation`, and then with commas `fraction=F` of the rows for
+    /// validation (0.1), `seed=S` for another split, `by=COLUMN` for rows with equal values on one side. A row keeps
+    /// its side when files are appended.
+    #[arg(long, value_name = "SIDE")]
+    split: Option<SplitArg>,
 
-    /// Draw rows in proportion to the weights in this column, with replacement, instead of following an order.
-    #[arg(long, value_name = "COLUMN", conflicts_with_all = ["order", "balance"])]
-    weights: Option<String>,
-
-    /// Take the weights from the column of this list instead of the data: a table of rows in CSV or Parquet (see
-    /// `rowdex select --help`), or a folder of these. Every row that is served needs a weight there.
-    #[arg(long, value_name = "LIST", requires = "weights")]
-    weights_from: Option<PathBuf>,
-
-    /// Draw no row twice in an epoch, which then ends with the last row that has a weight unless --epoch-size ends it
-    /// before.
-    #[arg(long, requires = "weights")]
-    pub(crate) without_replacement: bool,
-
-    /// Serve all classes equally often: rows with equal values in this column are one. Rows of small classes repeat.
-    #[arg(long, value_name = "COLUMN", conflicts_with = "order")]
-    balance: Option<String>,
-
-    /// End an epoch after so many rows over all ranks. The next one goes on where it stopped, or draws anew with
-    /// --weights [default: as many as there are rows].
+    /// End an epoch after so many rows over all ranks. The next one goes on where it stopped, or draws anew where rows
+    /// are drawn by weight [default: as many as there are rows].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) epoch_size: Option<u64>,
 }
 
 impl RowChoiceArgs {
     /// All rows, as the order has them.
-    pub(crate) const ALL: Self = Self {
-        skip: None,
-        condition: ConditionArgs::NONE,
-        split: SplitArgs::NONE,
-        weights: None,
-        weights_from: None,
-        without_replacement: false,
-        balance: None,
-        epoch_size: None,
-    };
+    pub(crate) const ALL: Self = Self { skip: None, condition: ConditionArgs::NONE, split: None, epoch_size: None };
 
-    /// Whether values of a column decide how often a row comes.
-    pub(crate) fn draws(&self) -> bool {
-        self.weights.is_some() || self.balance.is_some()
-    }
-
-    /// Whether values of a column decide.
-    fn reads_columns(&self) -> bool {
-        let draws = self.draws() && self.weights_from.is_none();
-        draws || self.split.reads_column() || !self.condition.is_empty()
-    }
-
-    /// What to order where nothing is known but the number of rows.
-    pub(crate) fn recipe_without_index(&self, order: OrderSpec) -> Result<Recipe<'static>, Failure> {
-        if self.draws()
-            || self.reads_columns()
-            || self.skip.is_some()
-            || !self.split.is_empty()
-            || self.epoch_size.is_some()
-        {
-            return Err(Failure::usage("rows can be chosen, weighted or balanced only with an index"));
-        }
-        Ok(Recipe::new(order))
+    /// Whether some rows may be left out.
+    fn leaves_out(&self) -> bool {
+        self.skip.is_some() || self.split.is_some() || !self.condition.is_empty()
     }
 
     /// What to order, and how many rows there are to serve; columns are read from `dataset`.
     pub(crate) fn recipe(
         &self,
-        order: OrderSpec,
+        order: &OrderKindArg,
         index: &Index,
         dataset: impl FnOnce() -> Result<Dataset, Failure>,
     ) -> Result<(Recipe<'static>, u64), Failure> {
         self.condition.check()?;
-        let dataset = if self.reads_columns() { Some(dataset()?) } else { None };
+        let reads_columns = !self.condition.is_empty()
+            || self.split.as_ref().is_some_and(SplitArg::reads_column)
+            || matches!(order, OrderKindArg::Balanced(_) | OrderKindArg::Weighted { from: None, .. });
+        let dataset = if reads_columns { Some(dataset()?) } else { None };
         let kept = self.kept(index, dataset.as_ref())?;
         let rows = kept.as_ref().map_or(index.len(), IdSet::len);
         if rows == 0 && !index.is_empty() {
@@ -110,16 +71,26 @@ impl RowChoiceArgs {
                 None => column,
             })
         };
-        let recipe = match (&self.weights, &self.balance) {
-            (Some(name), _) => {
-                let weights = match &self.weights_from {
+        let recipe = match order {
+            OrderKindArg::Named(order) => Recipe::new(*order),
+            OrderKindArg::Listed(path) => {
+                if self.leaves_out() || self.epoch_size.is_some() {
+                    return Err(Failure::usage("a file of row ids is all that is served: leave out other choices"));
+                }
+                let name = path.display().to_string();
+                let file = rowdex::index::OrderFile::open(path).map_err(|error| error.with_file(name.clone()))?;
+                return Ok((Recipe::explicit_le_bytes(file).with_file(name), rows));
+            }
+            OrderKindArg::Weighted { column: name, from, once } => {
+                let weights = match from {
                     Some(list) => index.read_weights(list, name, kept.as_ref())?,
                     None => column(name)?.weights()?,
                 };
-                Recipe::weighted(weights).with_column(name).with_replacement(!self.without_replacement)
+                Recipe::weighted(weights).with_column(name).with_replacement(!once)
             }
-            (None, Some(name)) => Recipe::balanced(column(name)?.labels()?.codes().to_vec()).with_column(name),
-            (None, None) => Recipe::new(order),
+            OrderKindArg::Balanced(name) => {
+                Recipe::balanced(column(name)?.labels()?.codes().to_vec()).with_column(name)
+            }
         };
         let recipe = match kept {
             Some(kept) => recipe.with_kept(kept),
@@ -134,8 +105,8 @@ impl RowChoiceArgs {
             Some(list) => Some(index.listed_rows(list)?.complement()?),
             None => None,
         };
-        if let Some(rows) = self.split.rows(index, dataset, kept.as_ref())? {
-            kept = Some(rows);
+        if let Some(split) = &self.split {
+            kept = Some(split.rows(index, dataset, kept.as_ref())?);
         }
         // Last, because it reads what is left.
         if let Some(dataset) = dataset

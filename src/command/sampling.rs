@@ -2,18 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
-use rowdex::index::OrderFile;
-use rowdex::order::{Lengths, Order, OrderSpec, Partition, Recipe, RowLayout};
+use rowdex::order::{Lengths, Order};
 use rowdex::sampler::{EpochPlan, PackSpec, ReplicaLayout, SamplerOptions, State, Tail};
 use rowdex::{Dataset, DistributedSampler, Index, Shard};
 
 use crate::command::args::named;
 use crate::command::failure::{Failure, said};
+use crate::command::order_arg::OrderArg;
 use crate::command::row_choice::RowChoiceArgs;
 
 /// More ranks than this in one process would take gigabytes just to be counted.
@@ -24,48 +23,21 @@ const MOST_RANKS: u32 = 1 << 16;
 pub(crate) struct DealingArgs {
     /// The order of the rows before they are dealt to the ranks: `sequential` takes them as they lie, `global` shuffles
     /// all among all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time (`blocks:all`
-    /// for all), `torch` is PyTorch's own shuffle.
+    /// for all), `torch` is PyTorch's own shuffle. `weighted:COLUMN` draws rows in proportion to a column, or
+    /// `weighted:COLUMN,from=LIST` to that of a list; with `,once` no row comes twice in an epoch. `balanced:COLUMN`
+    /// serves all classes equally often. `file:FILE` serves the row ids in a file, little-endian 64-bit integers. With
+    /// `,contiguous` at the end each rank takes one consecutive piece, instead of positions in turn.
     #[arg(long, value_name = "ORDER", default_value = "global")]
-    pub(crate) order: OrderSpec,
-
-    /// Serve the row ids in this file in its order, in every epoch: little-endian 64-bit integers and nothing else.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["order", "seed", "skip", "split", "weights", "balance", "epoch_size"]
-    )]
-    pub(crate) order_file: Option<PathBuf>,
-
-    /// Refuse an order file that does not list every row exactly once.
-    #[arg(long, requires = "order_file")]
-    pub(crate) permutation: bool,
-
-    /// How positions are dealt to the ranks: `strided` in turn, `contiguous` in one consecutive piece for each rank, so
-    /// that with `blocks(K)` and `sequential` every row group is read by about one rank.
-    #[arg(
-        long,
-        value_name = "PARTITION",
-        default_value = "strided",
-        value_parser = named::<Partition>(&["strided", "contiguous"])
-    )]
-    pub(crate) partition: Partition,
+    pub(crate) order: OrderArg,
 
     /// The seed of the shuffle, the same on all ranks.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
 
-    /// How many ranks get the same rows, as those of a model-parallel group must.
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) replicas: u32,
-
-    /// Which ranks form a group: `consecutive` (0 and 1, 2 and 3) or `strided` (0 and 2, 1 and 3).
-    #[arg(
-        long,
-        value_name = "LAYOUT",
-        default_value = "consecutive",
-        value_parser = named::<ReplicaLayout>(&["consecutive", "strided"])
-    )]
-    pub(crate) replica_layout: ReplicaLayout,
+    /// How many ranks get the same rows, as those of a model-parallel group must: `2` for ranks 0 and 1, 2 and 3, or
+    /// `2,strided` for 0 and 2, 1 and 3 of four.
+    #[arg(long, value_name = "K", default_value = "1", value_parser = replication)]
+    pub(crate) replication: (u32, ReplicaLayout),
 
     /// What becomes of rows, or packs, that do not divide evenly among the ranks: `wrap` (the default) repeats the
     /// first ones, `drop` leaves them out, `uneven` gives some ranks one more, `error` refuses; `even` (the default of
@@ -89,11 +61,6 @@ pub(crate) struct DealingArgs {
 pub(crate) struct SamplingArgs {
     #[command(flatten)]
     pub(crate) dealing: DealingArgs,
-
-    /// Begin an order that never changes with the same row in every epoch, even if the tail then drops or repeats the
-    /// same rows each time.
-    #[arg(long)]
-    pub(crate) no_rotate: bool,
 
     /// The first epoch to run.
     #[arg(long, value_name = "E", default_value_t = 0)]
@@ -128,6 +95,13 @@ pub(crate) struct BatchArg {
     pub(crate) batch_size: usize,
 }
 
+fn replication(text: &str) -> Result<(u32, ReplicaLayout), String> {
+    let (replicas, layout) = text.split_once(',').unwrap_or((text, "consecutive"));
+    let replicas = replicas.parse().ok().filter(|replicas| *replicas > 0);
+    let replicas = replicas.ok_or_else(|| format!("{text:?} does not begin with a number from 1 on"))?;
+    Ok((replicas, layout.parse().map_err(|error: rowdex::Error| said(&error))?))
+}
+
 fn packing(text: &str) -> Result<PackSpec, String> {
     text.parse().map_err(|error| said(&error))
 }
@@ -157,8 +131,7 @@ impl DealingArgs {
     /// For so many ranks, from epoch 0 on.
     pub(crate) fn among(self, world_size: u32) -> SamplingArgs {
         let rank = Rank::All;
-        let (run, drop_last_batch) = (None, false);
-        SamplingArgs { dealing: self, no_rotate: false, epoch: 0, epochs: 1, world_size, rank, run, drop_last_batch }
+        SamplingArgs { dealing: self, epoch: 0, epochs: 1, world_size, rank, run: None, drop_last_batch: false }
     }
 }
 
@@ -180,42 +153,19 @@ impl SamplingArgs {
         index: &Index,
         dataset: impl FnOnce() -> Result<Dataset, Failure>,
     ) -> Result<Chosen, Failure> {
-        let (recipe, rows) = match &self.dealing.order_file {
-            Some(path) => (self.listed(path)?, index.len()),
-            None => self.dealing.row_choice.recipe(self.dealing.order, index, dataset)?,
-        };
-        let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;
-        let chosen = self.made(recipe, &index.layout(), rows)?;
-        Ok(Chosen { lengths: lengths.map(|lengths| Arc::new(lengths) as _), ..chosen })
-    }
-
-    /// The orders over so many rows in one row group, of which nothing else is known.
-    fn orders_over(&self, rows: u64) -> Result<Chosen, Failure> {
-        if self.dealing.pack.is_some() {
-            return Err(Failure::usage("--pack and --len: packs go by the lengths that an index has; name an index"));
-        }
-        let recipe = match &self.dealing.order_file {
-            Some(path) => self.listed(path)?,
-            None => self.dealing.row_choice.recipe_without_index(self.dealing.order)?,
-        };
-        self.made(recipe, &RowLayout::of_rows(rows), rows)
-    }
-
-    fn listed(&self, path: &Path) -> Result<Recipe<'static>, Failure> {
-        let file = OrderFile::open(path).map_err(|error| error.with_file(path.display().to_string()))?;
-        let recipe = Recipe::explicit_le_bytes(file).with_file(path.display().to_string());
-        Ok(recipe.with_permutation(self.dealing.permutation))
-    }
-
-    fn made(&self, recipe: Recipe<'_>, layout: &RowLayout, rows: u64) -> Result<Chosen, Failure> {
+        let dealing = &self.dealing;
+        let (recipe, rows) = dealing.row_choice.recipe(&dealing.order.kind, index, dataset)?;
         // The shard of whichever rank: all agree on how many shards there are.
-        let recipe = recipe.with_partition(self.dealing.partition, self.shard(0)?.count()).with_seed(self.dealing.seed);
-        Ok(Chosen { orders: recipe.orders(layout)?, rows, name: recipe.to_string(), lengths: None })
+        let recipe = recipe.with_partition(dealing.order.partition, self.shard(0)?.count()).with_seed(dealing.seed);
+        let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;
+        let lengths = lengths.map(|lengths| Arc::new(lengths) as _);
+        Ok(Chosen { orders: recipe.orders(&index.layout())?, rows, name: recipe.to_string(), lengths })
     }
 
     fn shard(&self, rank: u32) -> Result<Shard, Failure> {
         let shard = Shard::new(rank, self.world_size).map_err(Failure::usage)?.with_tail(self.dealing.tail());
-        shard.with_replicas(self.dealing.replicas, self.dealing.replica_layout).map_err(Failure::usage)
+        let (replicas, layout) = self.dealing.replication;
+        shard.with_replicas(replicas, layout).map_err(Failure::usage)
     }
 
     /// The ranks that are asked for.
@@ -245,15 +195,13 @@ impl SamplingArgs {
 
     /// The sampler of a rank, at the first epoch: the only place where the command makes one from its arguments.
     pub(crate) fn sampler(&self, chosen: &Chosen, rank: u32, batch_size: usize) -> Result<DistributedSampler, Failure> {
-        let rotation = self.no_rotate.then_some(false);
         let drop_last_batch = self.drop_last_batch;
-        let options = SamplerOptions { drop_last_batch, rotation, ..SamplerOptions::of(self.shard(rank)?, batch_size) };
+        let options = SamplerOptions { drop_last_batch, ..SamplerOptions::of(self.shard(rank)?, batch_size) };
         let orders = Arc::clone(&chosen.orders);
         let mut sampler = match (&self.dealing.pack, &chosen.lengths) {
             (Some(pack), Some(lengths)) => options.sampler_of_packs(orders, Arc::clone(lengths), pack)?,
             _ => options.sampler(orders)?,
         };
-        let given = sampler.orders().fingerprint();
         let Some(state) = &self.run else {
             sampler.set_epoch(self.epoch);
             return Ok(sampler);
@@ -261,11 +209,6 @@ impl SamplingArgs {
         // What others served of the epoch before these ranks took over, nobody can tell by this state.
         let start = state.run.map_or(0, |run| run.start);
         sampler.resume(&State { consumed: start, ..*state })?;
-        if self.no_rotate && sampler.orders().fingerprint() != given {
-            return Err(Failure::usage(
-                "--no-rotate, and the --state of a run whose epochs begin elsewhere each time: leave out one of them",
-            ));
-        }
         // Another epoch and back would be whole.
         if start == 0 {
             sampler.set_epoch(self.epoch);
@@ -284,43 +227,6 @@ impl SamplingArgs {
     pub(crate) fn epochs(&self) -> Result<Range<u64>, Failure> {
         let end = self.epoch.checked_add(self.epochs);
         Ok(self.epoch..end.ok_or_else(|| Failure::usage("there is no epoch after 2^64 - 1"))?)
-    }
-}
-
-/// The rows to deal out: those of an index, or nothing but their number.
-#[derive(Debug, Clone, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct RowsOfArgs {
-    /// An index that `rowdex build` wrote.
-    #[arg(value_name = "INDEX")]
-    index: Option<PathBuf>,
-
-    /// So many rows, in one row group, without an index.
-    #[arg(long, value_name = "N")]
-    len: Option<u64>,
-}
-
-impl RowsOfArgs {
-    pub(crate) fn is_index(&self) -> bool {
-        self.index.is_some()
-    }
-
-    pub(crate) fn is_given(&self) -> bool {
-        self.index.is_some() || self.len.is_some()
-    }
-
-    /// The orders to follow, and how many rows there are, chosen or not.
-    pub(crate) fn orders(&self, sampling: &SamplingArgs) -> Result<(Chosen, u64), Failure> {
-        match &self.index {
-            Some(path) => {
-                let index = Index::open(path)?;
-                Ok((sampling.orders(&index)?, index.len()))
-            }
-            None => {
-                let len = self.len.unwrap_or_default();
-                Ok((sampling.orders_over(len)?, len))
-            }
-        }
     }
 }
 

@@ -17,22 +17,21 @@ use crate::command::condition::ConditionArgs;
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
 use crate::command::size::Share;
-use crate::command::split_args::SplitArgs;
+use crate::command::split_arg::SplitArg;
 
 /// What an update takes from the view.
-const CHOICES: [&str; 12] = [
+const CHOICES: [&str; 11] = [
     "output",
-    "force",
+    "overwrite",
     "conditions",
     "rows",
     "skip",
-    "and",
-    "or",
-    "not",
+    "intersect",
+    "union",
+    "exclude",
     "sample",
     "split",
-    "split_fraction",
-    "split_seed",
+    "dry_run",
 ];
 
 #[derive(Debug, Args)]
@@ -40,19 +39,20 @@ const CHOICES: [&str; 12] = [
   rowdex select train.rdx --where "lang = 'en' and length(text) > 200" -o english.rdx
   rowdex select train.rdx --skip bad.csv -o clean.rdx
   rowdex select train.rdx --rows duckdb.parquet --sample 10% -o small.rdx
-  rowdex select clean.rdx --and english.rdx --not seen.rdx -o next.rdx
-  rowdex select train.rdx --split validation --split-by user -o validation.rdx
+  rowdex select train.rdx --where "lang = 'en'" --dry-run                how many are there?
+  rowdex select clean.rdx --intersect english.rdx --exclude seen.rdx -o next.rdx
+  rowdex select train.rdx --split validation,by=user -o validation.rdx
   rowdex build data/ -o train.rdx --update && rowdex select --update english.rdx
 
 The result is an index of the same files, for every other command; no data is copied. All choices leave rows out of
-INDEX; only --or adds rows, to what the others leave. Conditions come last, and read what the others leave."#)]
+INDEX; only --union adds rows, to what the others leave. Conditions come last, and read what the others leave."#)]
 pub(crate) struct SelectArgs {
     /// The index to choose rows of, a file or a URL; with --update, the base of the view [default: as recorded].
     #[arg(value_name = "INDEX", required_unless_present = "update")]
     index: Option<PathBuf>,
 
     /// The index to write, a file or a URL.
-    #[arg(short, long, value_name = "FILE", required_unless_present = "update")]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["update", "dry_run"])]
     output: Option<PathBuf>,
 
     /// Bring this view up to date with its base: rows of unchanged files stay as they were chosen, and the recorded
@@ -62,7 +62,11 @@ pub(crate) struct SelectArgs {
 
     /// Replace the output if there is one.
     #[arg(long)]
-    force: bool,
+    overwrite: bool,
+
+    /// Say how many rows are left, and write nothing.
+    #[arg(long, conflicts_with_all = ["output", "overwrite"])]
+    dry_run: bool,
 
     #[command(flatten)]
     condition: ConditionArgs,
@@ -84,27 +88,26 @@ pub(crate) struct SelectArgs {
 
     /// Keep only rows that this index of the same files serves, too.
     #[arg(long, value_name = "INDEX")]
-    and: Vec<PathBuf>,
+    intersect: Vec<PathBuf>,
 
     /// Add the rows of this index of the same files to what all other choices leave.
     #[arg(long, value_name = "INDEX")]
-    or: Vec<PathBuf>,
+    union: Vec<PathBuf>,
 
     /// Leave out the rows that this index of the same files serves.
     #[arg(long, value_name = "INDEX")]
-    not: Vec<PathBuf>,
+    exclude: Vec<PathBuf>,
 
     /// Keep a sample of so many of the rows, 1% or 0.01, by a hash: rows keep their places in it when files are
-    /// appended, and a larger sample has all rows of a smaller one.
-    #[arg(long, value_name = "SHARE")]
-    sample: Option<Share>,
+    /// appended, and a larger sample has all rows of a smaller one. `1%,seed=S` is another one.
+    #[arg(long, value_name = "SHARE", value_parser = sample)]
+    sample: Option<(Share, u64)>,
 
-    /// Another sample for another seed.
-    #[arg(long, value_name = "S", default_value_t = 0, requires = "sample")]
-    sample_seed: u64,
-
-    #[command(flatten)]
-    split: SplitArgs,
+    /// Keep one side of a split by hash, `train` or `validation`, and then with commas `fraction=F` of the rows for
+    /// validation (0.1), `seed=S` for another split, `by=COLUMN` for rows with equal values on one side. A row keeps
+    /// its side when files are appended.
+    #[arg(long, value_name = "SIDE")]
+    split: Option<SplitArg>,
 
     #[command(flatten)]
     root: RootArg,
@@ -116,17 +119,26 @@ pub(crate) struct SelectArgs {
     json: JsonArg,
 }
 
+fn sample(text: &str) -> Result<(Share, u64), String> {
+    let Some((share, seed)) = text.split_once(",seed=") else { return Ok((text.parse()?, 0)) };
+    Ok((share.parse()?, seed.parse().map_err(|_| format!("{seed:?} is no seed"))?))
+}
+
 pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     let started = Instant::now();
     args.condition.check()?;
     if args.explain && args.condition.is_empty() && args.update.is_none() {
         return Err(Failure::usage("--explain says how a condition was decided: give --where, too"));
     }
-    let (base, output) = places(args)?;
+    // What is counted alone is written to a folder that goes again.
+    let folder = args.dry_run.then(tempfile::tempdir).transpose();
+    let folder = folder.map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
+    let counted = folder.as_ref().map(|folder| folder.path().join("counted.rdx"));
+    let (base, output) = places(args, counted.as_deref())?;
     let report = write(args, select(args, &base)?, output)?;
     if args.json.json {
         let told = json!({
-            "output": output.display().to_string(),
+            "output": (!args.dry_run).then(|| output.display().to_string()),
             "rows": report.rows,
             "base_rows": report.base_rows,
             "source_rows": report.source_rows,
@@ -157,13 +169,18 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
         Some(_) => format!("{} kept from the view before\n", output::counted(report.kept_files, "file")),
         None => String::new(),
     };
-    output::print(&format!(
-        "{}: {} of {}, {}\n{kept}",
-        output.display(),
-        output::counted(report.rows, "row"),
-        HumanCount(report.base_rows),
-        HumanBytes(report.index_bytes)
-    ))?;
+    let told = output::counted(report.rows, "row");
+    if args.dry_run {
+        output::print(&format!("{told} of {}\n", HumanCount(report.base_rows)))?;
+    } else {
+        output::print(&format!(
+            "{}: {} of {}, {}\n{kept}",
+            output.display(),
+            told,
+            HumanCount(report.base_rows),
+            HumanBytes(report.index_bytes)
+        ))?;
+    }
     #[cfg(feature = "filter")]
     if let (Some(filter), true) = (&report.filter, args.explain) {
         output::print(&condition::explained(filter))?;
@@ -172,14 +189,14 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
 }
 
 /// The base, and where the view goes.
-fn places(args: &SelectArgs) -> Result<(Index, &Path), Failure> {
+fn places<'a>(args: &'a SelectArgs, counted: Option<&'a Path>) -> Result<(Index, &'a Path), Failure> {
     let missing = || Failure::usage("name an index, and with -o the index to write");
     Ok(match (&args.update, &args.index) {
         (Some(view), Some(base)) => (Index::open(base)?, view),
         (Some(view), None) => (Index::open(view)?.open_base(&StoreOptions::default())?, view),
         (None, base) => {
             let base = base.as_ref().ok_or_else(missing)?;
-            (Index::open(base)?, args.output.as_deref().ok_or_else(missing)?)
+            (Index::open(base)?, args.output.as_deref().or(counted).ok_or_else(missing)?)
         }
     })
 }
@@ -209,7 +226,8 @@ fn times(count: u64, done: &str) -> String {
 }
 
 fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {
-    let mut select = Select::new(base.clone()).with_overwrite(args.force).with_store_options(StoreOptions::default());
+    let mut select =
+        Select::new(base.clone()).with_overwrite(args.overwrite).with_store_options(StoreOptions::default());
     // As in other builds that are to be repeated bit for bit.
     if let Ok(seconds) = std::env::var("SOURCE_DATE_EPOCH") {
         let time = seconds.parse().ok().and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
@@ -227,17 +245,20 @@ fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {
     for list in &args.skip {
         select = select.skip(list);
     }
-    for view in &args.and {
+    for view in &args.intersect {
         select = select.and(Index::open(view)?);
     }
-    for view in &args.not {
+    for view in &args.exclude {
         select = select.not(Index::open(view)?);
     }
-    for view in &args.or {
+    for view in &args.union {
         select = select.or(Index::open(view)?);
     }
-    if let Some(Share(fraction)) = args.sample {
-        select = select.sample(fraction, args.sample_seed);
+    if let Some((Share(fraction), seed)) = args.sample {
+        select = select.sample(fraction, seed);
     }
-    args.split.choose(select)
+    Ok(match &args.split {
+        Some(split) => split.choose(select),
+        None => select,
+    })
 }

@@ -72,6 +72,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     drop_last_batch: bool,
 
+    /// With --pack: the column that has the tokens, or the path of a field of a struct, `doc.tokens`, and after it those
+    /// with an item for each token, `tokens,weights` [default: the one whose items were counted for the lengths].
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', requires = "pack")]
+    tokens: Vec<String>,
+
     #[command(flatten)]
     carousel: CarouselArgs,
 }
@@ -95,12 +100,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(name) = &args.name {
         share = share.name(name);
     }
+    share = share.fail_on_death(args.on_death == OnDeath::Fail);
     if let Some(steps) = args.drift {
         share = share.drift(steps as usize);
     }
-    share = share.fail_on_death(args.on_death == OnDeath::Fail);
 
-    let server = carousel.builder(&dataset, sampler).share(share).serve()?;
+    let loader = carousel.builder(&dataset, sampler).share(share);
+    let loader = match args.tokens.split_first() {
+        Some((tokens, beside)) => loader.tokens(tokens).with_columns(beside),
+        None => loader,
+    };
+    let server = loader.serve()?;
     output::print(&format!(
         "serving {} to {} of job {}, order {}, memory {}, {}; process {}\n",
         output::counted(chosen.rows, "row"),

@@ -13,6 +13,7 @@ use rowdex::sampler::{Run, State};
 use rowdex::{Error, ErrorKind};
 
 use crate::command::failure::{Failure, complain, said};
+use crate::command::order_arg::{OrderArg, OrderKindArg};
 use crate::command::sampling::{BatchArg, DealingArgs, SamplingArgs};
 
 /// What every state begins with.
@@ -28,8 +29,8 @@ const PIECE: usize = 4 << 20;
 pub(crate) struct StateArg {
     /// Ask about the run with this state, which says order, seed, tail, ranks, batch size and epoch: the line
     /// `rowdex-state-v2:...`, or a checkpoint that has it, such as JSON or what torch.save() wrote of a state_dict().
-    /// Options that say something else are refused, but for --epoch. Give --skip, --split, --where, --weights,
-    /// --balance or --order-file as the run had them.
+    /// Options that say something else are refused, but for --epoch. Give --skip, --split and --where, and an
+    /// --order of weights, classes or a file, as the run had them.
     #[arg(long, value_name = "STATE", value_parser = read)]
     state: Option<State>,
 }
@@ -127,10 +128,11 @@ impl StateArg {
     /// Tells which run is asked about where the command line says neither by a state nor by options.
     pub(crate) fn tell_what_is_assumed(&self, sampling: &SamplingArgs, batch: Option<&BatchArg>, given: &ArgMatches) {
         let told = Told { given, going_on: false };
-        if self.state.is_some() || told.has("seed") || told.has("order_file") {
+        if self.state.is_some() || told.has("seed") || matches!(sampling.dealing.order.kind, OrderKindArg::Listed(_)) {
             return;
         }
-        let seed = (sampling.dealing.order != OrderSpec::Sequential).then(|| "--seed 0".to_owned());
+        let seed =
+            (sampling.dealing.order.kind != OrderKindArg::Named(OrderSpec::Sequential)).then(|| "--seed 0".to_owned());
         let ranks = (!told.has("world_size")).then(|| format!("--world-size {}", sampling.world_size));
         let batch = batch.filter(|_| !told.has("batch_size")).map(|batch| format!("--batch-size {}", batch.batch_size));
         let assumed: Vec<String> = [seed, ranks, batch].into_iter().flatten().collect();
@@ -202,19 +204,31 @@ impl Told<'_> {
     fn dealing(&self, sampling: &mut SamplingArgs, run: &Run) -> Result<(), Failure> {
         self.settle_dealt("world_size", &mut sampling.world_size, run.world_size)?;
         let dealing = &mut sampling.dealing;
-        self.settle_dealt("replicas", &mut dealing.replicas, run.replicas)?;
-        self.settle_dealt("replica_layout", &mut dealing.replica_layout, run.replica_layout)?;
+        let replication = (run.replicas, run.replica_layout);
+        let differs = self.has("replication") && dealing.replication != replication;
+        if differs && !self.going_on {
+            let text = |(replicas, layout)| format!("--replication {replicas},{layout}");
+            return Err(disagree(text(dealing.replication), text(replication)));
+        }
+        if !differs {
+            dealing.replication = replication;
+        }
         let mut tail = dealing.tail();
         self.settle_dealt("tail", &mut tail, run.tail)?;
         dealing.tail = Some(tail);
         self.packing(dealing, run)?;
-        let shards = sampling.world_size / dealing.replicas.max(1);
+        let shards = sampling.world_size / dealing.replication.0.max(1);
         let partition = match run.order.pieces {
             None => Partition::Strided,
             Some(pieces) if pieces == shards => Partition::Contiguous,
             Some(pieces) => return Err(cannot(&format!("an order in pieces for {pieces} shards, dealt to {shards}"))),
         };
-        self.settle("partition", &mut dealing.partition, partition)
+        if self.has("order") && dealing.order.partition != partition {
+            let of_run = OrderArg { partition, ..dealing.order.clone() };
+            return Err(disagree(format!("--order {}", dealing.order), format!("--order {of_run}")));
+        }
+        dealing.order.partition = partition;
+        Ok(())
     }
 
     /// A state says that a run had packs and by which cost they were dealt, and has a fingerprint of how they are made.
@@ -266,44 +280,46 @@ impl Told<'_> {
     }
 
     fn order(&self, sampling: &mut SamplingArgs, order: &Outline) -> Result<(), Failure> {
+        let given = self.has("order");
         let dealing = &mut sampling.dealing;
-        let needed = |what: &str, option: &str, more: &str| {
-            let others = ["order", "order_file", "weights", "balance"].into_iter().filter(|other| *other != option);
-            if let Some(other) = others.into_iter().find(|other| self.has(other)) {
-                return Err(disagree(format!("--{}", other.replace('_', "-")), what.to_owned()));
-            }
-            if self.has(option) {
-                return Ok(());
-            }
-            let option = option.replace('_', "-");
-            Err(Failure::usage(format!("the --state is of {what}, which it cannot carry: give --{option}{more}, too")))
+        let text = format!("--order {}", dealing.order);
+        let needed = |what: &str, form: &str| match given {
+            true => Err(disagree(text.clone(), what.to_owned())),
+            false => Err(Failure::usage(format!(
+                "the --state is of {what}, which it cannot carry: give --order {form}, too"
+            ))),
         };
-        match order.kind {
-            OrderKind::Named(of_run) => {
-                let other = ["order_file", "weights", "balance"].into_iter().find(|other| self.has(other));
-                if let Some(other) = other {
-                    return Err(disagree(format!("--{}", other.replace('_', "-")), format!("--order {of_run}")));
+        match (order.kind, &mut dealing.order.kind) {
+            (OrderKind::Named(of_run), kind) => {
+                let same = match kind {
+                    // As many row groups as there are, or more, are all of them.
+                    OrderKindArg::Named(OrderSpec::Blocks(given)) => {
+                        matches!(of_run, OrderSpec::Blocks(k) if *given >= k)
+                    }
+                    OrderKindArg::Named(given) => *given == of_run,
+                    _ => false,
+                };
+                if given && !same {
+                    return Err(disagree(text, format!("--order {of_run}")));
                 }
-                // As many row groups as there are, or more, are all of them.
-                let as_many =
-                    matches!((dealing.order, of_run), (OrderSpec::Blocks(given), OrderSpec::Blocks(k)) if given > k);
-                if !(self.has("order") && as_many) {
-                    self.settle("order", &mut dealing.order, of_run)?;
+                if !given {
+                    *kind = OrderKindArg::Named(of_run);
                 }
             }
-            OrderKind::Explicit if order.kept || order.size.is_some() => {
+            (OrderKind::Explicit, _) if order.kept || order.size.is_some() => {
                 return Err(cannot("a list of row ids for some of the rows, or in epochs of another size"));
             }
-            OrderKind::Explicit => needed("a list of row ids", "order_file", " FILE with the list")?,
-            OrderKind::Weighted { replacement } => {
-                needed("rows drawn by weight", "weights", " COLUMN (and --weights-from)")?;
-                if dealing.row_choice.without_replacement && replacement {
-                    return Err(disagree("--without-replacement".to_owned(), "rows that may come again".to_owned()));
+            (OrderKind::Explicit, OrderKindArg::Listed(_)) | (OrderKind::Balanced, OrderKindArg::Balanced(_)) => {}
+            (OrderKind::Weighted { replacement }, OrderKindArg::Weighted { once, .. }) => {
+                if *once && replacement {
+                    return Err(disagree(text, "rows that may come again".to_owned()));
                 }
-                dealing.row_choice.without_replacement = !replacement;
+                *once = !replacement;
             }
-            OrderKind::Balanced => needed("classes that come by proportion", "balance", " COLUMN")?,
-            OrderKind::Mixed => return Err(cannot("a mixture of datasets")),
+            (OrderKind::Explicit, _) => needed("a list of row ids", "file:FILE")?,
+            (OrderKind::Weighted { .. }, _) => needed("rows drawn by weight", "weighted:COLUMN")?,
+            (OrderKind::Balanced, _) => needed("classes that come by proportion", "balanced:COLUMN")?,
+            (OrderKind::Mixed, _) => return Err(cannot("a mixture of datasets")),
             _ => return Err(cannot("an order of another make")),
         }
         match order.seed {

@@ -28,7 +28,7 @@ pub enum Means {
     Memory(u64),
     /// The order `blocks(k)` of this `k`: rows are shuffled within windows of `k` row groups.
     Blocks(u64),
-    /// Writing the rows anew in a random order, and reading them in that of the files: `rowdex shuffle`, and the order
+    /// Writing the rows anew in a random order, and reading them in that of the files: `rowdex rewrite`, and the order
     /// `sequential`.
     Rewrite,
     /// [Sharing](LoaderBuilder::share) one loader among so many ranks of a machine, with the memory of all of them.

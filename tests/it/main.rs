@@ -18,3 +18,5 @@ mod pruned;
 mod renamed;
 #[cfg(all(feature = "cli", feature = "object-store"))]
 mod stores;
+#[cfg(feature = "cli")]
+mod synthetic;

@@ -1,4 +1,4 @@
-//! How much memory `rowdex shuffle` takes.
+//! How much memory `rowdex rewrite` takes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ const CASES: [Case; 4] = [
 fn shuffled(index: &Path, memory: u64) -> (u64, u64) {
     let output = index.with_file_name("output");
     let mut command = Command::new(env!("CARGO_BIN_EXE_rowdex"));
-    command.arg("shuffle").arg(index).arg("-o").arg(&output).args([
+    command.arg("rewrite").arg(index).arg("-o").arg(&output).args([
         "--json",
         &format!("--memory={memory}"),
         &format!("--threads={THREADS}"),

@@ -3,7 +3,7 @@
 
 Three programs take turns over the same files, each in a process of its own, with the same memory, threads and codec:
 
-    rowdex    `rowdex shuffle --seed 42`
+    rowdex    `rowdex rewrite --seed 42`
     duckdb    `COPY (SELECT * FROM … ORDER BY random()) TO …`, with `memory_limit` and `temp_directory`
     pyarrow   reads the row groups one by one and encodes them again, without shuffling: there is no memory to give it
 
@@ -156,7 +156,7 @@ class Bench:
         if program == "duckdb":
             options = [f"{memory}MiB", threads, {"none": "uncompressed"}.get(codec, codec), str(self.scratch)]
             return [sys.executable, "-c", DUCKDB, str(self.source / "*.parquet"), to, *options]
-        shuffle = [self.given.rowdex, "shuffle", str(self.index), "-o", str(self.output), "--seed", "42"]
+        shuffle = [self.given.rowdex, "rewrite", str(self.index), "-o", str(self.output), "--seed", "42"]
         return [*shuffle, "--memory", f"{memory}MiB", "--threads", threads, "--compression", codec]
 
     def turn(self, program: str) -> Turn:

@@ -23,8 +23,6 @@ mod rows;
 pub mod schema;
 mod sections;
 mod stored;
-#[doc(hidden)]
-pub mod synthetic;
 #[cfg(test)]
 mod tests;
 pub mod view;

@@ -33,7 +33,7 @@ class Advice(NamedTuple):
     """One way for a loader to decode less."""
 
     means: str
-    """``"memory"``; ``"blocks"``, which is ``order="blocks(k)"``; ``"rewrite"``, which is ``rowdex shuffle`` and then
+    """``"memory"``; ``"blocks"``, which is ``order="blocks(k)"``; ``"rewrite"``, which is ``rowdex rewrite`` and then
     ``order="sequential"``; or ``"share"``, which is ``share="machine"``."""
     value: int
     """Bytes of memory; the ``k`` of blocks; ranks that share, with the memory of all of them; 1 for ``"rewrite"``."""
@@ -46,7 +46,7 @@ class Advice(NamedTuple):
         what = {
             "memory": f"memory={self.value}",
             "blocks": f"order='blocks({self.value})'",
-            "rewrite": "rowdex shuffle, and then order='sequential'",
+            "rewrite": "rowdex rewrite, and then order='sequential'",
             "share": f"share='machine' for {self.value} ranks, with the memory of all",
         }
         return f"{what[self.means]}: {self.passes:.1f} passes and {self.bytes_read / 1e6:,.0f} MB an epoch"

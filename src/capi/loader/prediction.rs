@@ -105,7 +105,7 @@ pub struct rowdex_advice {
     pub blocks_passes: f64,
     /// Bytes read with that order.
     pub blocks_bytes_read: u64,
-    /// 1: writing the rows anew in a random order (`rowdex shuffle`), and then the order "sequential".
+    /// 1: writing the rows anew in a random order (`rowdex rewrite`), and then the order "sequential".
     pub rewrite: u64,
     /// Passes over what was written so.
     pub rewrite_passes: f64,

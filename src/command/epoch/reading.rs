@@ -17,15 +17,6 @@ use crate::command::output;
 use crate::command::progress;
 use crate::command::sampling::{BatchArg, SamplingArgs, first_of_each};
 
-/// What fetches the rows of a step.
-#[derive(Debug, Clone)]
-pub(crate) enum Reading {
-    /// `Dataset::take`, with the dataset's own cache.
-    Lru,
-    /// The loader, within this many bytes.
-    Carousel(Carousel),
-}
-
 /// Which part of the epochs is read, and whether the values are digested.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent<'a> {
@@ -41,7 +32,7 @@ pub(crate) fn read(
     dataset: &Dataset,
     sampling: &SamplingArgs,
     batch_size: BatchArg,
-    reading: Reading,
+    carousel: &Carousel,
     extent: Extent<'_>,
 ) -> Result<Report, Failure> {
     let chosen = sampling.choose(dataset)?;
@@ -56,7 +47,7 @@ pub(crate) fn read(
     let mut walk = Walk {
         dataset,
         groups: dataset.index().row_groups().filter(|group| group.rows() > 0).count(),
-        loader: loader(dataset, &ranks, end, reading)?,
+        loader: loader(dataset, &ranks, end, carousel)?,
         served: Served::new(dataset.len(), chosen.rows)?,
         tokens: None,
         state: ranks.first().map(|rank| rank.sampler.state()),
@@ -188,15 +179,12 @@ impl Walk<'_> {
 
     /// Reads a batch, whose rows become those that were served.
     fn add(&mut self, rank: usize, batch: &mut BatchPlan) -> Result<(), Failure> {
-        let values = match &mut self.loader {
-            Some(loader) => {
-                let served = next(loader, &batch.rows)?;
-                self.substituted += served.substituted.len() as u64;
-                batch.rows = served.row_ids;
-                served.records
-            }
-            None => self.dataset.take(&batch.rows)?,
-        };
+        let Some(loader) = &mut self.loader else { return Ok(()) };
+        let served = next(loader, &batch.rows)?;
+        self.peak_held_bytes = self.peak_held_bytes.max(loader.stats().peak_bytes);
+        self.substituted += served.substituted.len() as u64;
+        batch.rows = served.row_ids;
+        let values = served.records;
         if let Some(rank) = self.ranks.get_mut(rank) {
             rank.add(batch, &values)?;
         }
@@ -204,18 +192,12 @@ impl Walk<'_> {
         if let Some(tokens) = self.tokens.as_mut().filter(|_| self.first.get(rank).copied().unwrap_or(false)) {
             tokens.add(batch);
         }
-        let held = match &self.loader {
-            Some(loader) => loader.stats().peak_bytes,
-            None => self.dataset.counters().held_bytes,
-        };
-        self.peak_held_bytes = self.peak_held_bytes.max(held);
         Ok(())
     }
 }
 
-/// A loader for all of these ranks; `None` where there are none, or for another way of reading.
-fn loader(dataset: &Dataset, ranks: &[RankState], end: u64, reading: Reading) -> Result<Option<Loader>, Failure> {
-    let Reading::Carousel(carousel) = reading else { return Ok(None) };
+/// A loader for all of these ranks; `None` where there are none.
+fn loader(dataset: &Dataset, ranks: &[RankState], end: u64, carousel: &Carousel) -> Result<Option<Loader>, Failure> {
     let Some((first, others)) = ranks.split_first() else { return Ok(None) };
     let loader = carousel.builder(dataset, first.sampler.clone());
     Ok(Some(loader.and_ranks(others.iter().map(|rank| rank.sampler.clone())).epochs(end).build()?))

@@ -45,7 +45,7 @@ pub(crate) struct RankReport {
     pub(crate) pads: u64,
     /// Of the rows, in any order, if it was asked for: the sum of their digests.
     pub(crate) digest: Option<u128>,
-    /// Of the row ids alone, as `rowdex prove` computes it.
+    /// Of the row ids alone, as `rowdex verify --shards` computes it.
     pub(crate) row_ids_digest: u64,
 }
 
@@ -194,7 +194,7 @@ impl Report {
         };
         let shared = match self.ranks.len() {
             0 | 1 => String::new(),
-            ranks => format!(", by {ranks} ranks on one loader (`rowdex predict --ranks-per-node {ranks}`)"),
+            ranks => format!(", by {ranks} ranks on one loader (`rowdex estimate --ranks-per-node {ranks}`)"),
         };
         let state = self.state.map(|state| format!("to go on: --resume {state}\n")).unwrap_or_default();
         format!(

@@ -38,23 +38,6 @@ fn framed<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, right: f64, top: f64) -
         .build_cartesian_2d(0.0..right, 0.0..top)?)
 }
 
-/// How many things there are from one number to another, by bars whose numbers double.
-pub(super) fn bars(bars: &[(u64, u64, u64)], name: &str, label: fn(u64) -> String) -> Result<String, Failure> {
-    let most = bars.iter().map(|bar| bar.2).max().unwrap_or_default().max(1);
-    drawn(|area| {
-        let mut chart = framed(area, bars.len().max(1) as f64, most as f64 * 1.05)?;
-        let mut mesh = chart.configure_mesh();
-        let from = |at: &f64| bars.get(at.round() as usize).map_or_else(String::new, |bar| label(bar.0));
-        mesh.light_line_style(TRANSPARENT).disable_x_mesh().x_labels(bars.len().clamp(1, 8)).y_labels(5).x_desc(name);
-        mesh.x_label_formatter(&from).y_label_formatter(&|count| tick(*count)).draw()?;
-        let rectangle = |(at, bar): (usize, &(u64, u64, u64))| {
-            Rectangle::new([(at as f64 + 0.05, 0.0), (at as f64 + 0.95, bar.2 as f64)], MARK.filled())
-        };
-        chart.draw_series(bars.iter().enumerate().map(rectangle))?;
-        Ok(())
-    })
-}
-
 /// Passes over memory, with today's budget and the knee marked.
 pub(super) fn curve(costs: &Costs, decoded: u64) -> Result<String, Failure> {
     let most = costs.curve.iter().map(|point| point.passes).fold(1.0, f64::max);
@@ -78,16 +61,4 @@ pub(super) fn curve(costs: &Costs, decoded: u64) -> Result<String, Failure> {
         chart.draw_series(here.map(|place| TriangleMarker::new(place, 9, OTHER.filled())))?;
         Ok(())
     })
-}
-
-/// How many rows have which length.
-pub(super) fn lengths(histogram: &serde_json::Value) -> Result<String, Failure> {
-    let number = |bar: &serde_json::Value, name: &str| bar[name].as_u64().unwrap_or_default();
-    let found: Vec<(u64, u64, u64)> = histogram
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|bar| (number(bar, "from"), number(bar, "to"), number(bar, "rows")))
-        .collect();
-    bars(&found, "length, from", |length| tick(length as f64))
 }

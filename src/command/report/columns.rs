@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader};
 use rowdex::{Error, ErrorKind, Index};
-use serde_json::{Value, json};
 
 use crate::command::failure::Failure;
 
@@ -79,25 +78,5 @@ impl Columns {
     /// All bytes of the column chunks that were looked at.
     pub(super) fn stored(&self) -> u64 {
         self.columns.iter().map(|column| column.stored).sum()
-    }
-
-    pub(super) fn to_json(&self) -> Value {
-        let column = |column: &Column| {
-            json!({
-                "name": column.name,
-                "type": column.kind,
-                "stored_bytes": column.stored,
-                "unpacked_bytes": column.unpacked,
-                "codecs": column.codecs,
-                "dictionary": column.has_dictionary,
-            })
-        };
-        json!({
-            "sampled_files": self.sampled_files,
-            "chunks": self.chunks,
-            "without_page_index": self.without_page_index,
-            "without_statistics": self.without_statistics,
-            "columns": self.columns.iter().map(column).collect::<Vec<_>>(),
-        })
     }
 }

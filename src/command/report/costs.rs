@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use rowdex::loader::{Advice, LoaderBuilder, Prediction};
+use rowdex::loader::{LoaderBuilder, Prediction};
 use rowdex::order::quality::{Quality, measure};
 use rowdex::order::{Order, OrderSpec, Recipe};
 use rowdex::{Dataset, DistributedSampler, Loader, Shard};
-use serde_json::{Value, json};
 
-use super::ReportArgs;
-use crate::command::advice;
 use crate::command::failure::Failure;
+use crate::command::size::Memory;
+
+/// What a job is asked about: a global order, dealt to so many ranks.
+pub(super) const BATCH_SIZE: usize = 256;
+const WORLD_SIZES: [u32; 3] = [1, 8, 64];
 
 /// Shares of the decoded bytes that the curve is drawn through.
 const SHARES: [u64; 9] = [2, 5, 10, 15, 25, 35, 50, 75, 100];
@@ -29,8 +31,6 @@ pub(super) fn walks(dataset: &Dataset) -> bool {
 
 /// What loaders would do.
 pub(super) struct Costs {
-    pub(super) order: String,
-    pub(super) batch_size: usize,
     /// What was asked for: one loader of one rank.
     pub(super) memory: u64,
     pub(super) here: Option<Point>,
@@ -60,24 +60,21 @@ pub(super) struct Shards {
     pub(super) pads: u64,
     /// What a rank does with a loader of its own; none where it would take long to tell.
     pub(super) alone: Option<Point>,
-    /// What would let it decode less, best first.
-    pub(super) advice: Vec<Advice>,
 }
 
 /// What is asked, of one dataset.
 struct Question<'a> {
-    args: &'a ReportArgs,
     dataset: &'a Dataset,
 }
 
 impl Question<'_> {
     fn orders(&self) -> Result<Arc<dyn Order>, Failure> {
-        Ok(Recipe::new(self.args.order).orders(&self.dataset.index().layout())?)
+        Ok(Recipe::new(OrderSpec::Global).orders(&self.dataset.index().layout())?)
     }
 
     /// Of the first rank.
     fn sampler(&self, world_size: u32) -> Result<DistributedSampler, Failure> {
-        Ok(DistributedSampler::new(self.orders()?, Shard::new(0, world_size)?, self.args.batch.batch_size)?)
+        Ok(DistributedSampler::new(self.orders()?, Shard::new(0, world_size)?, BATCH_SIZE)?)
     }
 
     fn loader(&self, world_size: u32, memory: u64) -> Result<LoaderBuilder, Failure> {
@@ -95,7 +92,7 @@ impl Question<'_> {
         if walks(self.dataset) {
             return Ok(Some(self.at(1, memory)?));
         }
-        if self.args.order != OrderSpec::Global || self.dataset.is_empty() {
+        if self.dataset.is_empty() {
             return Ok(None);
         }
         let share = (memory as f64 / self.dataset.decoded_bytes().max(1) as f64).clamp(f64::MIN_POSITIVE, 1.0);
@@ -114,12 +111,10 @@ impl Question<'_> {
             let sampler = self.sampler(world_size)?;
             let (rows, shard) = (self.dataset.len(), sampler.shard());
             let pads = shard.total_samples(rows)?.saturating_sub(rows);
-            let tells = walks(self.dataset);
-            let alone = if tells { Some(self.at(world_size, memory)?) } else { None };
-            let advice = if tells { self.loader(world_size, memory)?.advise()? } else { Vec::new() };
-            Ok(Shards { world_size, samples: shard.samples(rows)?, steps: sampler.steps(), pads, alone, advice })
+            let alone = if walks(self.dataset) { Some(self.at(world_size, memory)?) } else { None };
+            Ok(Shards { world_size, samples: shard.samples(rows)?, steps: sampler.steps(), pads, alone })
         };
-        self.args.world_size.iter().map(one).collect()
+        WORLD_SIZES.iter().map(one).collect()
     }
 
     fn quality(&self) -> Result<Option<Quality>, Failure> {
@@ -128,63 +123,23 @@ impl Question<'_> {
         }
         let groups: Vec<u64> = self.dataset.index().row_groups().map(|group| group.rows()).collect();
         let order = self.orders()?.epoch(0)?;
-        Ok(Some(measure(&*order, self.args.batch.batch_size as u64, &groups, None)?))
+        Ok(Some(measure(&*order, BATCH_SIZE as u64, &groups, None)?))
     }
 }
 
 impl Costs {
-    pub(super) fn of(args: &ReportArgs, dataset: &Dataset) -> Result<Self, Failure> {
-        let question = Question { args, dataset };
-        let memory = args.memory.bytes(dataset.decoded_bytes());
+    pub(super) fn of(memory: Memory, dataset: &Dataset) -> Result<Self, Failure> {
+        let question = Question { dataset };
+        let memory = memory.bytes(dataset.decoded_bytes());
         let curve = question.curve()?;
         let knee = curve.iter().find(|point| point.passes <= FEW_PASSES).copied();
         Ok(Self {
-            order: args.order.to_string(),
-            batch_size: args.batch.batch_size,
             shards: question.shards(memory)?,
             quality: question.quality()?,
             here: question.point(memory)?,
             memory,
             curve,
             knee,
-        })
-    }
-
-    pub(super) fn to_json(&self) -> Value {
-        let point = |point: &Point| {
-            let told = point.told.as_ref();
-            json!({
-                "memory": point.memory,
-                "passes": point.passes,
-                "by_law": told.is_none(),
-                "bytes_read": told.map(|told| told.bytes_read),
-                "requests": told.map(|told| told.requests),
-                "peak_held_bytes": told.map(|told| told.peak_bytes),
-            })
-        };
-        let shards = |one: &Shards| {
-            json!({
-                "world_size": one.world_size,
-                "samples": one.samples,
-                "steps": one.steps,
-                "pads": one.pads,
-                "alone": one.alone.as_ref().map(point),
-                "advice": one.advice.iter().map(advice::as_json).collect::<Vec<_>>(),
-            })
-        };
-        json!({
-            "order": self.order,
-            "batch_size": self.batch_size,
-            "here": self.here.as_ref().map(point),
-            "curve": self.curve.iter().map(point).collect::<Vec<_>>(),
-            "knee": self.knee.as_ref().map(point),
-            "shards": self.shards.iter().map(shards).collect::<Vec<_>>(),
-            "quality": self.quality.as_ref().map(|quality| json!({
-                "displacement": quality.displacement,
-                "row_correlation": quality.row_correlation,
-                "groups": quality.groups.distinct,
-                "expected_groups": quality.groups.expected_distinct,
-            })),
         })
     }
 }

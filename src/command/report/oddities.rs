@@ -52,19 +52,19 @@ fn groups(facts: &Facts, costs: &Costs, add: &mut impl FnMut(String, &str)) {
                 HumanCount(rows.median),
                 HumanBytes(bytes.median)
             ),
-            "write the files anew with larger ones: rowdex shuffle, with --order sequential to keep the order",
+            "write the files anew with larger ones: rowdex rewrite, with --order sequential to keep the order",
         );
     }
     if bytes.most / 4 > costs.memory {
         add(
             format!("the largest row group has {} decoded", HumanBytes(bytes.most)),
-            "give memory for four of them at least, or write the files anew with smaller ones (rowdex shuffle)",
+            "give memory for four of them at least, or write the files anew with smaller ones (rowdex rewrite)",
         );
     }
     if bytes.median > 0 && bytes.most / bytes.median >= SKEW {
         add(
             format!("the largest row group has {} times as many bytes as the median", bytes.most / bytes.median),
-            "write the files anew with row groups of one size (rowdex shuffle); shards are equal all the same",
+            "write the files anew with row groups of one size (rowdex rewrite); shards are equal all the same",
         );
     }
     if rows.least == 0 && facts.source_rows == facts.rows {
@@ -83,7 +83,7 @@ fn footers(facts: &Facts, columns: &Columns, add: &mut impl FnMut(String, &str))
     if columns.without_page_index > 0 {
         add(
             format!("{} of the column chunks have no page index", share(columns.without_page_index)),
-            "write the files anew with it (rowdex shuffle): without it, a single row costs its row group",
+            "write the files anew with it (rowdex rewrite): without it, a single row costs its row group",
         );
     }
     if columns.without_statistics > 0 {

@@ -1,40 +1,32 @@
 //! The page: HTML with its style and its charts in it.
 
-use std::fmt::Write;
-
 use indicatif::{HumanBytes, HumanCount};
 
-use super::costs::{Point, Shards};
+use super::costs::{BATCH_SIZE, Point, Shards};
 use super::facts::{Facts, Spread};
-use super::fills::Fill;
-use super::{Lengths, Part, charts};
-use crate::command::advice;
+use super::{IndexPage, charts};
 use crate::command::failure::Failure;
-use crate::command::output::{counted, tick};
+use crate::command::output::counted;
 
 /// The most columns of data that the page lists; the others are told together.
 const MOST_COLUMNS: usize = 40;
 
 const STYLE: &str = include_str!("style.css");
 
-pub(super) fn page(parts: &[Part]) -> Result<String, Failure> {
-    let names: Vec<String> = parts.iter().map(|part| escape(&part.name)).collect();
-    let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
-         <title>rowdex report: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
-        names.join(", ")
-    );
-    for part in parts {
-        html += &section(part)?;
-    }
-    let _ =
-        write!(html, "<footer>rowdex {}, from the index alone</footer>\n</body>\n</html>\n", env!("CARGO_PKG_VERSION"));
-    Ok(html)
+pub(super) fn page(told: &IndexPage) -> Result<String, Failure> {
+    let head = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+                <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+                <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n";
+    let name = escape(&told.name);
+    let section = section(told)?;
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(format!(
+        "{head}<title>rowdex: {name}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{section}\
+         <footer>rowdex {version}, from the index alone</footer>\n</body>\n</html>\n"
+    ))
 }
 
-fn section(part: &Part) -> Result<String, Failure> {
+fn section(part: &IndexPage) -> Result<String, Failure> {
     let facts = &part.facts;
     let mut html = format!("<h1>{}</h1>\n<p>{}.", escape(&part.name), escape(&facts.summary()));
     if let Some(chosen) = facts.chosen() {
@@ -48,17 +40,17 @@ fn section(part: &Part) -> Result<String, Failure> {
             part.odd.iter().map(|one| format!("<dt>{}</dt><dd>{}</dd>\n", escape(&one.what), escape(&one.remedy)));
         html += &format!("<dl>\n{}</dl>\n", items.collect::<String>());
     }
-    html += &sizes(facts)?;
+    html += &sizes(facts);
     html += &columns(part);
     html += &memory(part)?;
     html += &shards(part);
-    for lengths in &part.lengths {
-        html += &length(lengths)?;
+    if !part.lengths.is_empty() {
+        html += &format!("<h2>Lengths of rows</h2>\n<pre>{}</pre>\n", escape(&part.lengths));
     }
     Ok(html)
 }
 
-fn sizes(facts: &Facts) -> Result<String, Failure> {
+fn sizes(facts: &Facts) -> String {
     let bytes: fn(u64) -> String = |bytes| HumanBytes(bytes).to_string();
     let count: fn(u64) -> String = |count| HumanCount(count).to_string();
     let row = |name: &str, spread: &Spread, say: fn(u64) -> String| {
@@ -70,18 +62,10 @@ fn sizes(facts: &Facts) -> Result<String, Failure> {
         row("rows of a row group", &facts.group_rows, count),
         row("bytes of a row group, decoded", &facts.group_bytes, bytes),
     ];
-    let short: fn(u64) -> String = |number| tick(number as f64);
-    let mut html = "<h2>Files and row groups</h2>\n".to_owned();
-    html += &table(&["", "least", "median", "most"], &rows);
-    html += "<div class=\"charts\">\n";
-    html += &figure("Row groups by their rows", &charts::bars(&facts.group_rows.bars, "rows, from", short)?);
-    html += &figure("Row groups by their decoded bytes", &charts::bars(&facts.group_bytes.bars, "bytes, from", short)?);
-    html += &figure("Files by their rows", &charts::bars(&facts.file_rows.bars, "rows, from", short)?);
-    html += &figure("Files by their bytes", &charts::bars(&facts.file_bytes.bars, "bytes, from", short)?);
-    Ok(html + "</div>\n")
+    "<h2>Files and row groups</h2>\n".to_owned() + &table(&["", "least", "median", "most"], &rows)
 }
 
-fn columns(part: &Part) -> String {
+fn columns(part: &IndexPage) -> String {
     let found = &part.columns;
     if found.columns.is_empty() {
         return String::new();
@@ -115,16 +99,15 @@ fn columns(part: &Part) -> String {
     html + &table(&["column", "type", "stored", "share", "unpacked", "codec", "dictionary"], &rows)
 }
 
-fn memory(part: &Part) -> Result<String, Failure> {
+fn memory(part: &IndexPage) -> Result<String, Failure> {
     let costs = &part.costs;
-    let order = escape(&costs.order);
-    let mut html = format!("<h2>Memory and passes</h2>\n<p>A pass decodes every row group once. Order {order}");
+    let mut html = "<h2>Memory and passes</h2>\n<p>A pass decodes every row group once. Order global".to_owned();
     let Some(here) = &costs.here else {
-        return Ok(html + ": not told for so many rows. <code>rowdex predict</code> does it.</p>\n");
+        return Ok(html + ": not told for so many rows. <code>rowdex estimate</code> does it.</p>\n");
     };
-    html += &format!(", batches of {}, a loader of one rank.", costs.batch_size);
+    html += &format!(", batches of {BATCH_SIZE}, a loader of one rank.");
     if here.told.is_none() {
-        html += " Of so many rows the passes are what the law of a global order says; <code>rowdex predict</code> \
+        html += " Of so many rows the passes are what the law of a global order says; <code>rowdex estimate</code> \
                  walks the order.";
     }
     html += &format!(
@@ -160,11 +143,11 @@ fn memory(part: &Part) -> Result<String, Failure> {
     Ok(html + &table(&["memory", "passes", "bytes read", "requests", "held at most"], &rows))
 }
 
-fn shards(part: &Part) -> String {
+fn shards(part: &IndexPage) -> String {
     let costs = &part.costs;
     let mut html = format!(
         "<h2>Shards and steps</h2>\n<p>Batches of {}; every rank takes as many steps, and has a loader with {}.</p>\n",
-        costs.batch_size,
+        BATCH_SIZE,
         HumanBytes(costs.memory)
     );
     let row = |shards: &Shards| {
@@ -181,14 +164,9 @@ fn shards(part: &Part) -> String {
     let rows: Vec<Vec<String>> = costs.shards.iter().map(row).collect();
     let head = ["ranks", "rows of a rank", "steps", "rows served twice, and marked", "passes of a rank", "it reads"];
     html += &table(&head, &rows);
-    for Shards { world_size, advice: all, .. } in costs.shards.iter().filter(|shards| !shards.advice.is_empty()) {
-        let ranks = if *world_size == 1 { "one rank".to_owned() } else { format!("each of {world_size} ranks") };
-        let items: String = all.iter().map(|one| format!("<li>{}</li>\n", escape(&advice::line(one)))).collect();
-        html += &format!("<h3>What would change it for {ranks}, best first</h3>\n<ul>\n{items}</ul>\n");
-    }
-    html += &format!("<h2>How random the order is</h2>\n<p>Order {}, beside chance.", escape(&costs.order));
+    html += "<h2>How random the order is</h2>\n<p>Order global, beside chance.";
     let Some(quality) = &costs.quality else {
-        return html + " Not measured for so many rows: <code>rowdex quality</code> does it.</p>\n";
+        return html + " Not measured for so many rows.</p>\n";
     };
     let drift = quality.row_correlation.map_or("-".to_owned(), |drift| format!("{drift:.3}"));
     let rows = [
@@ -205,37 +183,6 @@ fn shards(part: &Part) -> String {
         ],
     ];
     html + "</p>\n" + &table(&["", "found", "chance"], &rows)
-}
-
-fn length(lengths: &Lengths) -> Result<String, Failure> {
-    let Lengths { told: lengths, fills } = lengths;
-    let name = lengths["name"].as_str().unwrap_or_default();
-    let number = |value: &serde_json::Value| HumanCount(value.as_u64().unwrap_or_default()).to_string();
-    let (sum, longest) = (&lengths["sum"], lengths["longest"].as_u64().unwrap_or_default());
-    let mean = lengths["mean"].as_f64().unwrap_or_default();
-    let mut html = format!("<h2>Lengths by {}</h2>\n<p>{} in all, {mean:.1} a row.", escape(name), number(sum));
-    if longest > 0 {
-        let full = mean * 100.0 / longest as f64;
-        html += &format!(" Sequences that are padded to the longest ({longest}) are {full:.0} % full.");
-    }
-    html += "</p>\n<div class=\"charts\">\n";
-    html += &figure("Rows by their length", &charts::lengths(&lengths["histogram"])?);
-    html += "</div>\n";
-    if fills.is_empty() {
-        return Ok(html);
-    }
-    let row = |one: &Fill| {
-        vec![
-            HumanCount(one.capacity).to_string(),
-            HumanCount(one.packs).to_string(),
-            format!("{:.2} %", one.fill * 100.0),
-            HumanCount(one.rows_split).to_string(),
-            HumanCount(one.rows_dropped).to_string(),
-        ]
-    };
-    html += "<p>Packed instead, for one rank:</p>\n";
-    let rows: Vec<Vec<String>> = fills.iter().map(row).collect();
-    Ok(html + &table(&["tokens of a pack", "packs", "full", "rows split", "rows left out"], &rows))
 }
 
 fn figure(title: &str, svg: &str) -> String {

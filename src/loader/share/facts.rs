@@ -48,22 +48,21 @@ pub(super) fn advice(fact: &Fact, rank: &str) -> String {
         "tokens" => "name the columns with the tokens of packs and with an item for each in both, or in neither \
                      (`--tokens` of `rowdex serve`)"
             .to_owned(),
-        "order" => "give both the same order and seed (`--order` and `--seed` of `rowdex serve`), the same partition \
-                    (`--partition`), and the same choice of rows"
+        "order" => "give both the same order, partition and seed (`--order` and `--seed` of `rowdex serve`), and the \
+                    same choice of rows"
             .to_owned(),
         "batch size" => exact(format!("--batch-size {rank}")),
         "drop_last_batch" if rank == "true" => exact("--drop-last-batch".to_owned()),
         "drop_last_batch" => "start `rowdex serve` without `--drop-last-batch`, or make the loader like it".to_owned(),
         "world size" => exact(format!("--world-size {rank}")),
         "tail" => exact(format!("--tail {}", rank.to_lowercase())),
-        "replicas" => exact(format!("--replicas {}", rank.to_lowercase().replace(' ', " --replica-layout "))),
+        "replicas" => exact(format!("--replication {}", rank.to_lowercase().replace(' ', ","))),
         "cost of packs" => "deal the packs of both by the same cost, or of neither by one".to_owned(),
-        "on_fault" if rank == "Fail" => exact("--on-fault fail".to_owned()),
-        "on_fault" => exact(format!("--on-fault substitute --fault-seed {digits}")),
+        "on_fault" if rank == "Fail" => exact("--on-error raise".to_owned()),
+        "on_fault" => exact(format!("--on-error substitute:{digits}")),
         "number of ranks on this machine" => exact(format!("--ranks {rank}")),
         "memory" => own("--memory"),
         "threads" => own("--threads"),
-        "read_concurrency" => own("--read-concurrency"),
         "drift" => own("--drift"),
         "failing on the death of a rank" if rank == "true" => exact("--on-death fail".to_owned()),
         "failing on the death of a rank" => exact("--on-death continue".to_owned()),

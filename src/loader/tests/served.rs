@@ -125,9 +125,9 @@ fn a_server_refuses_what_differs_and_says_which_option_to_give() {
         refused(sampler(&other, 1, 2, 4, Tail::Wrap), plain(1), ["its order is global", "--seed"]);
         let replicas = Shard::new(1, 2).unwrap().with_replicas(2, ReplicaLayout::Strided).unwrap();
         let replicas = DistributedSampler::new(Arc::clone(&orders), replicas, 4).unwrap();
-        refused(replicas, plain(1), ["its replicas is 2", "--replicas 2 --replica-layout strided"]);
+        refused(replicas, plain(1), ["its replicas is 2", "--replication 2,strided"]);
         let fault = Fault::Substitute { seed: 61 };
-        refused(own(), Options { fault, ..plain(1) }, ["on_fault is Substitute", "substitute --fault-seed 61"]);
+        refused(own(), Options { fault, ..plain(1) }, ["on_fault is Substitute", "substitute:61"]);
         refused_by(&share.clone().ranks(1), own(), plain(1), ["number of ranks on this machine is 1", "--ranks 1"]);
         // Its own, where they were chosen.
         let given = |memory, threads| Given { memory, threads };
@@ -137,7 +137,7 @@ fn a_server_refuses_what_differs_and_says_which_option_to_give() {
         refused(own(), threads, ["its threads is 5, and not 3", "--threads 5"]);
         refused(own(), Options { read_ahead: Some(9), ..plain(1) }, ["read_ahead is 9", "leave it out"]);
         let reads = Options { read_concurrency: Some(9), ..plain(1) };
-        refused(own(), reads, ["read_concurrency is 9", "--read-concurrency 9"]);
+        refused(own(), reads, ["read_concurrency is 9", "leave it out"]);
         refused_by(&share.clone().drift(9), own(), plain(1), ["drift is 9", "--drift 9"]);
         let fails = share.clone().fail_on_death(true);
         refused_by(&fails, own(), plain(1), ["death of a rank is true", "--on-death fail"]);

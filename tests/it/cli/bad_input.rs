@@ -59,17 +59,17 @@ fn an_output_that_is_no_file_is_refused_even_if_it_may_be_replaced_and_a_link_st
     std::os::unix::fs::symlink("socket", place.path("link")).unwrap();
     std::os::unix::fs::symlink("socket", place.path("page.html")).unwrap();
     for output in ["socket", "link"] {
-        for force in ["", " --force"] {
-            for run in ["build data", "select train.rdx --sample 50%", "get train.rdx 0 --format json"] {
+        for force in ["", " --overwrite"] {
+            for run in ["build data", "select train.rdx --sample 50%", "get train.rdx 0"] {
                 refused(&place, &format!("{run} -o {output}{force}"), &[output, "a device, a pipe or a socket"]);
             }
         }
     }
-    refused(&place, "report train.rdx -o page.html --force", &["page.html", "a device, a pipe or a socket"]);
-    for (run, name) in [("build data", "new.rdx"), ("get train.rdx 0 --format json", "new.json")] {
+    refused(&place, "info train.rdx --html page.html --overwrite", &["page.html", "a device, a pipe or a socket"]);
+    for (run, name) in [("build data", "new.rdx"), ("get train.rdx 0", "new.json")] {
         fs::write(place.path(name), "old").unwrap();
         std::os::unix::fs::symlink(name, place.path("to_new")).unwrap();
-        place.run(&format!("{run} -o to_new --force")).succeeds();
+        place.run(&format!("{run} -o to_new --overwrite")).succeeds();
         assert!(place.path("to_new").is_symlink() && fs::read(place.path(name)).unwrap() != b"old", "{run}");
         fs::remove_file(place.path("to_new")).unwrap();
     }
@@ -137,7 +137,7 @@ fn an_index_that_is_here_and_not_there_is_named() {
 
 #[test]
 fn files_that_vanished_or_changed_are_noticed() {
-    let commands = ["get train.rdx 0", "epoch train.rdx", "verify train.rdx", "verify train.rdx --level deep"];
+    let commands = ["get train.rdx 0", "epoch train.rdx", "verify train.rdx", "verify train.rdx --check deep"];
     let again = "build the index again";
     let place = Place::with_index();
     let first = place.path("data/part-0.parquet");
@@ -150,7 +150,7 @@ fn files_that_vanished_or_changed_are_noticed() {
         fs::remove_file(&first).unwrap();
         refused(&place, command, &["part-0.parquet", "vanished since the index was built", "root"]);
     }
-    let unchecked = format!("{} --staleness off", commands[0]);
+    let unchecked = format!("{} --check off", commands[0]);
     fs::write(&first, &whole[..whole.len() / 2]).unwrap();
     refused(&place, &unchecked, &["part-0.parquet"]);
     fs::write(&first, &whole).unwrap();
@@ -161,9 +161,9 @@ fn files_that_vanished_or_changed_are_noticed() {
 fn an_index_that_is_not_one_or_is_damaged_is_named() {
     let place = Place::with_index();
     let good = fs::read(place.path("train.rdx")).unwrap();
-    let commands = ["info", "verify", "locate", "get", "epoch"];
+    let commands = ["info", "verify", "get", "epoch"];
     let call = |command: &str| match command {
-        "locate" | "get" => format!("{command} bad.rdx 0"),
+        "get" => format!("{command} bad.rdx 0"),
         _ => format!("{command} bad.rdx"),
     };
     let mut bad = vec![Vec::new(), b"not an index".repeat(20), good[..good.len() - 1].to_vec(), good[..40].to_vec()];
@@ -174,7 +174,7 @@ fn an_index_that_is_not_one_or_is_damaged_is_named() {
     }
     for bytes in bad {
         fs::write(place.path("bad.rdx"), bytes).unwrap();
-        // The stored footers are read and checked when they are needed, which `locate` never does.
+        // The stored footers are read and checked when they are needed, which `info` never does.
         for command in commands {
             let outcome = place.run(&call(command));
             match command {
@@ -198,16 +198,16 @@ fn arguments_that_do_not_fit_the_dataset_are_refused() {
     let place = Place::with_index();
     refused(&place, "get train.rdx 1003", &["train.rdx", "1003", "0 to 1002"]);
     refused(&place, "get train.rdx 0 18446744073709551614", &["18446744073709551614", "0 to 1002"]);
-    refused(&place, "get train.rdx 1000..1004 --output rows.csv", &["1003"]);
-    refused(&place, "locate train.rdx 1003", &["1003", "0 to 1002"]);
+    refused(&place, "get train.rdx 1000..1004 --output rows.arrow", &["1003"]);
+    refused(&place, "info train.rdx --row 1003", &["1003", "0 to 1002"]);
     refused(&place, "get train.rdx 0 --columns id,labl", &["labl", "label"]);
     refused(&place, "epoch train.rdx --columns nothing", &["nothing"]);
     for (arguments, words) in [
         ("--batch-size 0", ["--batch-size", "from 1 on"]),
         ("--world-size 4 --rank 4", ["rank 4", "world of 4"]),
         ("--world-size 0", ["--world-size", "1.."]),
-        ("--replicas 0", ["--replicas", "1.."]),
-        ("--world-size 4 --replicas 3", ["3", "divide"]),
+        ("--replication 0", ["--replication", "from 1 on"]),
+        ("--world-size 4 --replication 3", ["3", "divide"]),
         ("--world-size 4294967295", ["--rank", "4294967295"]),
     ] {
         place.run(&format!("epoch train.rdx {arguments}")).exits_with_usage().complains(&words);
@@ -222,21 +222,20 @@ fn a_folder_is_no_place_for_an_output() {
     fs::create_dir_all(place.path("out.svg")).unwrap();
     for command in [
         "build data -o data",
-        "build data -o data --force",
+        "build data -o data --overwrite",
         "select train.rdx --sample 50% -o data",
         "get train.rdx 0 --output data",
     ] {
         refused(&place, command, &["data", "a folder, where"]);
     }
     refused(&place, "build data -o data", &["data/train.rdx"]);
-    refused(&place, "quality train.rdx --plot out.svg", &["out.svg", "a folder, where"]);
 }
 
 #[test]
 fn a_file_that_is_named_twice_is_told() {
     let place = Place::with_index();
     let named = |data: &str, files: &str| {
-        let outcome = place.run(&format!("build {data} -o train.rdx --force --json")).succeeds();
+        let outcome = place.run(&format!("build {data} -o train.rdx --overwrite --json")).succeeds();
         assert_eq!(outcome.json()["rows"], 1003, "{data}");
         let told = if files == "0" {
             String::new()

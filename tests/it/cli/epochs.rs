@@ -68,16 +68,9 @@ fn digests_do_not_depend_on_threads_or_memory() {
             ))
         };
         let report = run("");
-        for loader in ["carousel", "lru"] {
-            for options in ["--threads 1", "--threads 2", "--memory 25%", "--memory 0", "--memory 10KiB --threads 2"] {
-                let report_of = run(&format!("--loader {loader} {options}"));
-                assert_eq!(digests(&report_of), digests(&report), "{order} {loader} {options}");
-            }
+        for options in ["--threads 1", "--threads 2", "--memory 25%", "--memory 0", "--memory 10KiB --threads 2"] {
+            assert_eq!(digests(&run(options)), digests(&report), "{order} {options}");
         }
-        let held = run("--loader lru --memory 25%")["peak_held_bytes"].as_u64().unwrap();
-        let decoded = place.json("info train.rdx")["decoded_bytes"].as_u64().unwrap();
-        assert!(held > 0 && held <= decoded / 4, "{held} of {decoded}");
-        assert_eq!(run("--loader lru --memory 0")["peak_held_bytes"], json!(0));
     }
 }
 
@@ -128,10 +121,10 @@ fn every_tail_does_what_it_says() {
 #[test]
 fn replicas_are_served_the_same() {
     let place = Place::with_index();
-    let report = place.json("epoch train.rdx --digest --world-size 4 --replicas 2");
+    let report = place.json("epoch train.rdx --digest --world-size 4 --replication 2");
     let digests = digests(&report);
     assert!(digests[0] == digests[1] && digests[2] == digests[3] && digests[0] != digests[2]);
-    let strided = place.json("epoch train.rdx --digest --world-size 4 --replicas 2 --replica-layout strided");
+    let strided = place.json("epoch train.rdx --digest --world-size 4 --replication 2,strided");
     assert_eq!(strided["ranks"][2]["rows_digest"], report["ranks"][1]["rows_digest"]);
 }
 
@@ -184,20 +177,18 @@ fn the_table_for_people_has_the_same_numbers() {
 fn a_run_that_was_stopped_goes_on_from_its_state() {
     let place = Place::with_index();
     let run = |options: &str| place.json(&format!("epoch train.rdx --digest --batch-size 20 {options}"));
-    for loader in ["carousel", "lru"] {
-        let first = run(&format!("--world-size 2 --steps 30 --epochs 2 --loader {loader}"));
-        // 26 steps make an epoch of 502 samples, so it stopped in the second.
-        assert_eq!((&first["steps"], first["epochs"].as_array().unwrap().len()), (&json!(4), 2));
-        let state = first["state"].as_str().unwrap();
-        assert!(state.contains(":1:160:"), "{state}");
-        let rest = run(&format!("--world-size 3 --resume {state} --loader {loader}"));
-        assert_eq!(rest["epochs"][0]["epoch"], json!(1));
-        let pads = sum(&rest, "pads");
-        assert_eq!(rest["coverage"]["distinct"], json!(ROWS - 160));
-        assert_eq!(sum(&rest, "samples"), (ROWS - 160) as u64 + pads);
-        let again = run(&format!("--world-size 3 --resume {state} --threads 1 --memory 10%"));
-        assert_eq!(digests(&again), digests(&rest));
-    }
+    let first = run("--world-size 2 --steps 30 --epochs 2");
+    // 26 steps make an epoch of 502 samples, so it stopped in the second.
+    assert_eq!((&first["steps"], first["epochs"].as_array().unwrap().len()), (&json!(4), 2));
+    let state = first["state"].as_str().unwrap();
+    assert!(state.contains(":1:160:"), "{state}");
+    let rest = run(&format!("--world-size 3 --resume {state}"));
+    assert_eq!(rest["epochs"][0]["epoch"], json!(1));
+    let pads = sum(&rest, "pads");
+    assert_eq!(rest["coverage"]["distinct"], json!(ROWS - 160));
+    assert_eq!(sum(&rest, "samples"), (ROWS - 160) as u64 + pads);
+    let again = run(&format!("--world-size 3 --resume {state} --threads 1 --memory 10%"));
+    assert_eq!(digests(&again), digests(&rest));
     let whole = run("--epochs 2");
     assert!(whole["state"].as_str().unwrap().contains(":2:0:"));
     let text = place.run("epoch train.rdx --digest --steps 1").succeeds().text();

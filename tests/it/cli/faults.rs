@@ -35,8 +35,8 @@ fn a_damaged_row_group_ends_the_run_unless_its_rows_are_substituted() {
 
     let run = |options: &str| {
         let outcome = place.run(&format!(
-            "epoch train.rdx --digest --world-size 3 --tail uneven --batch-size 16 --epochs 2 --on-fault substitute --json \
-             {options}"
+            "epoch train.rdx --digest --world-size 3 --tail uneven --batch-size 16 --epochs 2 --on-error substitute \
+             --json {options}"
         ));
         outcome.succeeds().complains(&["part-3.parquet", "row group 2", "194 rows served in the place of"]).json()
     };
@@ -55,7 +55,9 @@ fn a_damaged_row_group_ends_the_run_unless_its_rows_are_substituted() {
     {
         assert_eq!(digests(&run(options)), digests(&report), "{options}");
     }
-    assert_ne!(digests(&run("--fault-seed 1")), digests(&report));
+    let other =
+        "epoch train.rdx --digest --world-size 3 --tail uneven --batch-size 16 --epochs 2 --on-error substitute:1";
+    assert_ne!(digests(&place.json(other)), digests(&report));
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn a_rank_alone_is_served_the_substitutes_that_it_is_served_among_all() {
     damage(&place, "data/part-3.parquet", 4);
     let run = |options: &str| {
         let arguments =
-            format!("epoch train.rdx --digest --world-size 4 --epochs 2 --on-fault substitute --json {options}");
+            format!("epoch train.rdx --digest --world-size 4 --epochs 2 --on-error substitute --json {options}");
         place.run(&arguments).succeeds().json()
     };
     let all = run("");
@@ -79,12 +81,8 @@ fn a_rank_alone_is_served_the_substitutes_that_it_is_served_among_all() {
 fn a_missing_file_is_substituted_and_nothing_at_all_is_an_error() {
     let place = Place::with_index();
     fs::remove_file(place.path("data/part-0.parquet")).unwrap();
-    let report = place.run("epoch train.rdx --digest --on-fault substitute --json").succeeds().json();
+    let report = place.run("epoch train.rdx --digest --on-error substitute --json").succeeds().json();
     assert_eq!((&report["substituted"], &report["coverage"]["served"]), (&json!(400), &json!(ROWS)));
     fs::remove_dir_all(place.path("data")).unwrap();
-    place.run("epoch train.rdx --digest --on-fault substitute").fails().complains(&["no row can be read"]);
-    place
-        .run("epoch train.rdx --digest --on-fault substitute --loader lru")
-        .exits_with_usage()
-        .complains(&["--loader carousel"]);
+    place.run("epoch train.rdx --digest --on-error substitute").fails().complains(&["no row can be read"]);
 }

@@ -1,4 +1,4 @@
-//! `build` and `lengths` killed at any moment leave the old index, the new one, or nothing if there was nothing.
+//! `build` killed at any moment leaves the old index, the new one, or nothing if there was nothing.
 
 use std::fs;
 use std::process::Stdio;
@@ -26,7 +26,7 @@ fn a_build_killed_at_any_moment_leaves_a_whole_index_or_what_was_there() {
     place.run("build old -o old.rdx --root .").succeeds();
     let build = || {
         let started = Instant::now();
-        place.run("build new -o whole.rdx --root . --force").succeeds();
+        place.run("build new -o whole.rdx --root . --overwrite").succeeds();
         started.elapsed()
     };
     // A machine that was busy once is not for long.
@@ -43,7 +43,7 @@ fn a_build_killed_at_any_moment_leaves_a_whole_index_or_what_was_there() {
             fs::copy(place.path("old.rdx"), &target).unwrap();
         }
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mut build = place.command("build new -o train.rdx --root . --force");
+        let mut build = place.command("build new -o train.rdx --root . --overwrite");
         let mut build = build.stdout(Stdio::null()).spawn().unwrap();
         // A little more than the whole, so that the last steps are hit as well.
         sleep(whole.mul_f64(1.1 * (random >> 11) as f64 / (1_u64 << 53) as f64).min(Duration::from_millis(500)));
@@ -76,39 +76,4 @@ fn a_build_killed_at_any_moment_leaves_a_whole_index_or_what_was_there() {
     assert_eq!(old + new + none, KILLS);
     // Otherwise the builds were over before they were killed, or killed before they began, and nothing was tested.
     assert!(old + none > 0 && temporary > 0, "{old} old, {new} new, {none} none, {temporary} temporary");
-}
-
-#[test]
-fn lengths_that_are_noted_and_killed_at_any_moment_are_all_there_or_none() {
-    let place = Place::new();
-    for file in 0..8 {
-        place.write(&format!("data/{file}.parquet"), &rows_from(0, 20_000));
-    }
-    place.run("build data -o old.rdx --root .").succeeds();
-    fs::copy(place.path("old.rdx"), place.path("train.rdx")).unwrap();
-    let started = Instant::now();
-    place.run("lengths train.rdx --column tags").succeeds();
-    let whole = started.elapsed();
-    let new = fs::read(place.path("train.rdx")).unwrap();
-
-    let target = place.path("train.rdx");
-    let (mut without, mut temporary) = (0, 0);
-    for kill in 0..KILLS / 2 {
-        fs::copy(place.path("old.rdx"), &target).unwrap();
-        let mut command = place.command("lengths train.rdx --column tags");
-        let mut noting = command.stdout(Stdio::null()).spawn().unwrap();
-        sleep(whole.mul_f64(1.1 * f64::from(kill) / f64::from(KILLS / 2)).min(Duration::from_millis(500)));
-        noting.kill().unwrap();
-        noting.wait().unwrap();
-        let index = Index::open(&target).unwrap();
-        match index.lengths_columns().unwrap()[..] {
-            [] => without += 1,
-            _ => assert!(fs::read(&target).unwrap() == new, "kill {kill}"),
-        }
-        for name in place.names().into_iter().filter(|name| name.starts_with(".train.rdx.tmp-")) {
-            temporary += 1;
-            fs::remove_file(place.path(name)).unwrap();
-        }
-    }
-    assert!(without > 0 && temporary > 0, "{without} without, {temporary} temporary");
 }

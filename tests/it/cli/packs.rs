@@ -19,7 +19,7 @@ const ALL: u64 = (ROWS as u64 - 1) * ROWS as u64 / 2;
 #[test]
 fn a_row_without_tokens_is_told_as_lost_only_where_it_is_left_out() {
     let place = place();
-    let told = |pack: &str| place.run(&format!("predict train.rdx --pack {pack}")).succeeds().text();
+    let told = |pack: &str| place.run(&format!("estimate train.rdx --pack {pack}")).succeeds().text();
     assert!(told("id:2000").contains("1 row without tokens"));
     for pack in ["id:2000,empty=keep", "id:buckets"] {
         assert!(!told(pack).contains("without tokens"), "{pack}");
@@ -29,7 +29,7 @@ fn a_row_without_tokens_is_told_as_lost_only_where_it_is_left_out() {
 /// The pieces that `ids` lists for some ranks: row, first token, tokens, step, pack.
 fn pieces(place: &Place, world: u64, options: &str) -> Vec<Vec<[u64; 5]>> {
     let of = |rank| {
-        let command = format!("ids train.rdx --world-size {world} --rank {rank} {options}");
+        let command = format!("trace train.rdx --world-size {world} --rank {rank} {options}");
         let text = place.run(&command).succeeds().text();
         let numbers = |line: &str| {
             let numbers: Vec<u64> = line.split('\t').map(|number| number.parse().unwrap()).collect();
@@ -73,13 +73,14 @@ fn ids_of_all_ranks_are_every_token_once_within_the_capacity_and_in_equal_steps(
         let of_rank = |rank| packs.keys().filter(|(of, at, _)| (*of, *at) == (rank, step)).count();
         assert!((0..3).all(|rank| of_rank(rank) == of_rank(0)), "step {step}");
     }
-    let found = place.json("predict train.rdx --pack id:700,extra=2 --world-size 3 --batch-size 2 --seed 5");
+    let found = place.json("estimate train.rdx --pack id:700,extra=2 --world-size 3 --batch-size 2 --seed 5");
     assert_eq!((u64_of(&found, "steps"), u64_of(&found, "packs")), (steps[0] + 1, packs.len() as u64));
     assert_eq!((u64_of(&found, "tokens"), u64_of(&found, "rows_empty")), (ALL, 1));
     let fill = packs.values().sum::<u64>() as f64 / (packs.len() * 700) as f64;
     assert!((found["fill"].as_f64().unwrap() - fill).abs() < 1e-9);
     assert!(found["cost_imbalance"].as_f64().unwrap() >= 1.0);
-    let proof = place.json("prove train.rdx --pack id:700,extra=2 --world-size 3 --batch-size 2 --seed 5 --epochs 2");
+    let proof =
+        place.json("verify train.rdx --shards --pack id:700,extra=2 --world-size 3 --batch-size 2 --seed 5 --epochs 2");
     assert_eq!(u64_of(&proof["epochs"][0], "tokens"), ALL);
     assert_eq!(u64_of(&proof["epochs"][0], "packs"), packs.len() as u64);
 }
@@ -87,7 +88,7 @@ fn ids_of_all_ranks_are_every_token_once_within_the_capacity_and_in_equal_steps(
 #[test]
 fn packs_are_predicted_where_the_data_is_elsewhere() {
     let place = place();
-    let predict = "predict train.rdx --pack id:700 --weights id";
+    let predict = "estimate train.rdx --pack id:700 --order weighted:id";
     let before = place.json(predict);
     std::fs::rename(place.path("data"), place.path("moved")).unwrap();
     place.run(predict).fails().complains(&["root"]);
@@ -99,7 +100,7 @@ fn packs_are_predicted_where_the_data_is_elsewhere() {
 fn what_is_lost_is_told_by_cause() {
     let place = place();
     let predict =
-        |pack: &str, more: &str| place.json(&format!("predict train.rdx --world-size 3 --pack {pack} {more}"));
+        |pack: &str, more: &str| place.json(&format!("estimate train.rdx --world-size 3 --pack {pack} {more}"));
     let over = |row: u64| row.saturating_sub(600);
     let truncated = predict("id:600,overflow=truncate", "");
     let lost: u64 = (0..ROWS as u64).map(over).sum();
@@ -115,19 +116,19 @@ fn what_is_lost_is_told_by_cause() {
         assert!((tail == "drop" || less == 0) && (tail == "wrap" || more == 0), "{found}");
         assert_eq!(u64_of(&found, "tokens"), ALL - less + more);
     }
-    let text = place.run("predict train.rdx --pack id:600,overflow=truncate --world-size 3").succeeds().text();
+    let text = place.run("estimate train.rdx --pack id:600,overflow=truncate --world-size 3").succeeds().text();
     assert!(text.contains("truncated of") && text.contains("fill"), "{text}");
-    place.run("predict train.rdx --pack id:600 --plot packs.svg").succeeds();
+    place.run("estimate train.rdx --pack id:600 --plot packs.svg").succeeds();
     assert!(fs::read_to_string(place.path("packs.svg")).unwrap().contains("fill of packs"));
-    place.run("predict train.rdx --pack id:600 --plot packs.svg").fails().complains(&["packs.svg", "--force"]);
+    place.run("estimate train.rdx --pack id:600 --plot packs.svg").fails().complains(&["packs.svg", "--overwrite"]);
 }
 
 #[test]
-fn where_tells_the_offsets_of_a_row_and_proves_agree_with_it() {
+fn trace_tells_the_offsets_of_a_row_and_proves_agree_with_it() {
     let place = place();
     let run = "--pack id:300 --batch-size 2 --world-size 2 --seed 9";
     let ranks = pieces(&place, 2, &run.replace("--world-size 2 ", ""));
-    let found = place.json(&format!("where train.rdx {run} --row 777"));
+    let found = place.json(&format!("trace train.rdx {run} --row 777"));
     let uses: Vec<[u64; 4]> = found[0]["uses"]
         .as_array()
         .unwrap()
@@ -145,12 +146,12 @@ fn where_tells_the_offsets_of_a_row_and_proves_agree_with_it() {
         list
     };
     assert_eq!(sorted(uses), sorted(expected));
-    let step = place.json(&format!("where train.rdx {run} --step 3 --rank 1"));
+    let step = place.json(&format!("trace train.rdx {run} --step 3 --rank 1"));
     let listed: Vec<[u64; 3]> =
         step.as_array().unwrap().iter().map(|at| ["row_id", "offset", "pack"].map(|name| u64_of(at, name))).collect();
     let of_step = ranks[1].iter().filter(|[.., step, _]| *step == 3);
     assert_eq!(listed, of_step.map(|[row, offset, _, _, pack]| [*row, *offset, *pack]).collect::<Vec<_>>());
-    let text = place.run(&format!("where train.rdx {run} --row 777")).succeeds().text();
+    let text = place.run(&format!("trace train.rdx {run} --row 777")).succeeds().text();
     assert!(text.lines().next().unwrap().ends_with("offset  length"), "{text}");
 }
 
@@ -159,16 +160,17 @@ fn every_tail_and_algorithm_keeps_its_promises() {
     let place = place();
     for pack in ["id:900", "id:900,algorithm=concat,extra=1", "id:5000,algorithm=padded", "id:5000,algorithm=budget"] {
         for tail in ["even", "wrap", "drop", "uneven"] {
-            let command =
-                format!("prove train.rdx --pack {pack} --tail {tail} --world-size 4 --replicas 2 --batch-size 3");
+            let command = format!(
+                "verify train.rdx --shards --pack {pack} --tail {tail} --world-size 4 --replication 2 --batch-size 3"
+            );
             let text = place.run(&command).succeeds().text();
             assert!(text.contains("yes  no pack exceeds its capacity"), "{text}");
         }
     }
     let cost = "--pack id:1100,cost=24576-1 --world-size 4 --batch-size 4";
-    place.run(&format!("prove train.rdx {cost}")).succeeds();
+    place.run(&format!("verify train.rdx --shards {cost}")).succeeds();
     let of = |cost: &str| {
-        let found = place.json(&format!("predict train.rdx {cost}"));
+        let found = place.json(&format!("estimate train.rdx {cost}"));
         found["cost_imbalance"].as_f64().unwrap()
     };
     assert!(of(cost) < of(&cost.replace(",cost=24576-1", "")));
@@ -177,17 +179,15 @@ fn every_tail_and_algorithm_keeps_its_promises() {
 #[test]
 fn what_packs_cannot_be_is_refused_with_what_to_write() {
     let place = place();
-    place.run("predict train.rdx --pack tags:100").fails().complains(&["tags", "rowdex lengths"]);
-    place.run("ids --len 100 --pack id:100").exits_with_usage();
-    place.run("predict train.rdx --pack id").exits_with_usage();
-    place.run("predict train.rdx --pack id:8,extra=8").exits_with_usage();
-    place.run("ids train.rdx --batch-size 3").exits_with_usage();
-    place.run("predict train.rdx --plot a.svg").exits_with_usage();
-    place.run("prove train.rdx --pack id:2000 --exact").exits_with_usage();
-    place.run("prove train.rdx --tail even").fails().complains(&["even", "packs"]);
-    place.run("predict train.rdx --pack id:100,overflow=error").fails().complains(&["100", "overflow"]);
-    place.run("predict train.rdx --pack id:2000 --partition contiguous").fails().complains(&["contiguous"]);
-    place.run("predict train.rdx --pack id:2000 --world-size 100000 --rank 0").fails().complains(&["opened"]);
+    place.run("estimate train.rdx --pack tags:100").fails().complains(&["tags", "rowdex build --lengths"]);
+    place.run("estimate train.rdx --pack id").exits_with_usage();
+    place.run("estimate train.rdx --pack id:8,extra=8").exits_with_usage();
+    place.run("estimate train.rdx --plot a.svg").exits_with_usage();
+    place.run("verify train.rdx --shards --pack id:2000 --workers 2").exits_with_usage();
+    place.run("verify train.rdx --shards --tail even").fails().complains(&["even", "packs"]);
+    place.run("estimate train.rdx --pack id:100,overflow=error").fails().complains(&["100", "overflow"]);
+    place.run("estimate train.rdx --pack id:2000 --order global,contiguous").fails().complains(&["contiguous"]);
+    place.run("estimate train.rdx --pack id:2000 --world-size 100000 --rank 0").fails().complains(&["opened"]);
 }
 
 /// Row `id` has `id % 4` tags, but for each fifth row, which has none.
@@ -204,14 +204,14 @@ fn an_epoch_of_packs_counts_tokens_those_that_are_lost_by_cause_and_padding() {
     let tokens = |options: &str| place.json(&format!("{run} {options}"))["coverage"]["tokens"].clone();
     let found = tokens("--pack tags:16,extra=1");
     assert_eq!((u64_of(&found, "served"), u64_of(&found, "repeated"), u64_of(&found, "left_out")), (all, 0, 0));
-    let told = place.json("predict train.rdx --pack tags:16,extra=1 --world-size 2 --batch-size 2");
+    let told = place.json("estimate train.rdx --pack tags:16,extra=1 --world-size 2 --batch-size 2");
     assert_eq!(u64_of(&found, "pieces"), u64_of(&told, "pieces"));
     let places = u64_of(&told, "packs") * 16;
     assert_eq!(u64_of(&found, "padding"), places - all - u64_of(&found, "pieces"));
     // One of two ranks, and replicas, which are counted once.
     let half = tokens("--pack tags:16,extra=1 --rank 1");
     assert!(u64_of(&half, "served") > 0 && u64_of(&half, "left_out") == all - u64_of(&half, "served"), "{half}");
-    assert_eq!(u64_of(&tokens("--pack tags:16,extra=1 --replicas 2"), "served"), all);
+    assert_eq!(u64_of(&tokens("--pack tags:16,extra=1 --replication 2"), "served"), all);
     let cut = tokens("--pack tags:2,overflow=truncate");
     let lost = (0..ROWS as u64).filter(|id| id % 5 != 0 && id % 4 == 3).count() as u64;
     assert_eq!((u64_of(&cut, "truncated"), u64_of(&cut, "served")), (lost, all - lost));
@@ -222,25 +222,23 @@ fn an_epoch_of_packs_counts_tokens_those_that_are_lost_by_cause_and_padding() {
     assert!(text.contains("truncated") && text.contains("of padding"), "{text}");
     let rows = place.json(run);
     assert!(rows["coverage"]["tokens"].is_null() && rows["coverage"]["served"] == json!(1004), "{rows}");
-    place.run(&format!("{run} --pack tags:16 --loader lru")).exits_with_usage().complains(&["carousel"]);
-    place.run(&format!("{run} --tokens tags")).exits_with_usage();
 }
 
 #[test]
 fn a_prediction_of_packs_says_what_a_loader_reads_or_why_there_is_none() {
     let (place, _) = tagged();
     let run = "train.rdx --pack tags:16 --batch-size 2 --epochs 5";
-    let told = place.json(&format!("predict {run} --memory 25%"));
+    let told = place.json(&format!("estimate {run} --memory 25%"));
     let read = place.json(&format!("epoch {run} --memory 25%"));
     let passes: f64 = (1..5).map(|epoch| read["epochs"][epoch]["passes"].as_f64().unwrap() / 4.0).sum();
     let ratio = told["loader"]["passes"].as_f64().unwrap() / passes;
     assert!((0.6..1.6).contains(&ratio), "{ratio}: {told}");
     assert!(told["loader_error"].is_null() && u64_of(&told["loader"], "bytes_read") > 0);
-    let text = place.run(&format!("predict {run}")).succeeds().text();
+    let text = place.run(&format!("estimate {run}")).succeeds().text();
     assert!(text.contains("passes an epoch"), "{text}");
     // Rows are cut, and nothing says where.
-    place.run("lengths train.rdx --column id").succeeds();
-    let told = place.json("predict train.rdx --pack id:100");
+    place.run("build data -o train.rdx --update --lengths id").succeeds();
+    let told = place.json("estimate train.rdx --pack id:100");
     assert!(told["loader"].is_null() && told["loader_error"].as_str().unwrap().contains("no column"), "{told}");
 }
 
@@ -265,33 +263,35 @@ fn buckets_are_dealt_foretold_found_and_proved() {
             .collect();
         assert!(lengths.len() == 24 && lengths.is_sorted(), "step {step}: {lengths:?}");
     }
-    let text = place.run(&format!("prove train.rdx {run} --world-size 3 --epochs 2")).succeeds().text();
+    let text = place.run(&format!("verify train.rdx --shards {run} --world-size 3 --epochs 2")).succeeds().text();
     assert!(text.contains("yes  the batches of a step are neighbours in length"), "{text}");
-    for more in ["--tail drop", "--tail uneven --replicas 2 --world-size 4", "--order sequential", "--weights id"] {
-        place.run(&format!("prove train.rdx {run} {more}")).succeeds();
+    for more in
+        ["--tail drop", "--tail uneven --replication 2 --world-size 4", "--order sequential", "--order weighted:id"]
+    {
+        place.run(&format!("verify train.rdx --shards {run} {more}")).succeeds();
     }
-    let told = place.json(&format!("predict train.rdx {run} --world-size 3"));
+    let told = place.json(&format!("estimate train.rdx {run} --world-size 3"));
     assert_eq!((u64_of(&told, "steps"), u64_of(&told, "tokens_left_out")), (42, 0));
     assert!(told["fill"].as_f64().unwrap() > 0.9 && told["loader_error"].is_null(), "{told}");
-    let text = place.run(&format!("predict train.rdx {run} --plot buckets.svg")).succeeds().text();
+    let text = place.run(&format!("estimate train.rdx {run} --plot buckets.svg")).succeeds().text();
     assert!(text.contains("like lengths within 100 positions"), "{text}");
     let found = place.json(&format!("epoch train.rdx {run} --world-size 3 --tail uneven"));
     assert_eq!((u64_of(&found["coverage"]["tokens"], "served"), u64_of(&found["coverage"], "missing")), (all, 0));
-    let at = place.json(&format!("where train.rdx {run} --world-size 3 --row 777"));
+    let at = place.json(&format!("trace train.rdx {run} --world-size 3 --row 777"));
     assert_eq!(at[0]["uses"].as_array().unwrap().len(), 1);
     // A state says what it is of.
     let state = place.json(&format!("epoch train.rdx {run} --world-size 3 --steps 7"));
     let state = state["state"].as_str().unwrap();
-    place.run(&format!("ids train.rdx --state {state} --rank 1")).exits_with_usage().complains(&["LENGTHS:buckets"]);
-    let wrong = place.run(&format!("ids train.rdx --state {state} --pack tags:16 --rank 1"));
+    place.run(&format!("trace train.rdx --state {state} --rank 1")).exits_with_usage().complains(&["LENGTHS:buckets"]);
+    let wrong = place.run(&format!("trace train.rdx --state {state} --pack tags:16 --rank 1"));
     wrong.exits_with_usage().complains(&["buckets"]);
-    let ids = place.run(&format!("ids train.rdx --state {state} --pack tags:buckets,block=100 --rank 1")).succeeds();
+    let ids = place.run(&format!("trace train.rdx --state {state} --pack tags:buckets,block=100 --rank 1")).succeeds();
     assert_eq!(ids.text().lines().count(), ranks[1].len());
     // Other ranks go on with what is left of the epoch.
     let rest = place.json(&format!(
         "epoch train.rdx --pack tags:buckets,block=100 --resume {state} --world-size 2 --batch-size 5 --tail uneven"
     ));
     assert_eq!(u64_of(&rest["coverage"], "distinct"), ROWS as u64 - 7 * 24);
-    place.run(&format!("predict train.rdx {run} --tail even")).fails().complains(&["even", "wrap"]);
-    place.run("predict train.rdx --pack tags:buckets,cost=1-1").fails().complains(&["cost"]);
+    place.run(&format!("estimate train.rdx {run} --tail even")).fails().complains(&["even", "wrap"]);
+    place.run("estimate train.rdx --pack tags:buckets,cost=1-1").fails().complains(&["cost"]);
 }

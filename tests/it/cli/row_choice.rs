@@ -65,16 +65,14 @@ fn skipped_rows_are_left_out_and_all_others_served() {
 #[test]
 fn the_sides_of_a_split_make_the_whole() {
     let place = place();
-    for options in
-        ["--split-fraction 0.3", "", "--split-by user", "--split-by class --split-seed 5 --split-fraction 0.5"]
-    {
+    for options in [",fraction=0.3", "", ",by=user", ",by=class,seed=5,fraction=0.5"] {
         let [train, validation] =
-            ["train", "validation"].map(|side| coverage(&epoch(&place, &format!("--split {side} {options}"))));
+            ["train", "validation"].map(|side| coverage(&epoch(&place, &format!("--split {side}{options}"))));
         assert_eq!((train[1] + validation[1], train[2], validation[2]), (1000, 0, 0), "{options}");
         assert!(train[0] > 0 && validation[0] > 0, "{options}");
     }
     // A hundred users of ten rows each.
-    assert_eq!(coverage(&epoch(&place, "--split validation --split-by user"))[0] % 10, 0);
+    assert_eq!(coverage(&epoch(&place, "--split validation,by=user"))[0] % 10, 0);
     let seeds =
         ["--seed 1", "--seed 2"].map(|seed| epoch(&place, &format!("--split validation {seed}"))["rows"].clone());
     assert_eq!(seeds[0], seeds[1]);
@@ -86,44 +84,44 @@ fn the_sides_of_a_split_make_the_whole() {
 #[test]
 fn weights_draw_and_zero_is_never_served() {
     let place = place();
-    let report = epoch(&place, "--weights weight");
+    let report = epoch(&place, "--order weighted:weight");
     assert_eq!(coverage(&report)[0], 1000);
     assert!(coverage(&report)[1] <= 750 && coverage(&report)[2] > 0);
-    assert_eq!(coverage(&epoch(&place, "--weights weight --without-replacement")), [750, 750, 0, 250]);
-    assert_eq!(coverage(&epoch(&place, "--weights weight --without-replacement --epoch-size 100")), [100, 100, 0, 900]);
-    assert_eq!(coverage(&epoch(&place, "--weights weight --epoch-size 4000"))[0], 4000);
+    assert_eq!(coverage(&epoch(&place, "--order weighted:weight,once")), [750, 750, 0, 250]);
+    assert_eq!(coverage(&epoch(&place, "--order weighted:weight,once --epoch-size 100")), [100, 100, 0, 900]);
+    assert_eq!(coverage(&epoch(&place, "--order weighted:weight --epoch-size 4000"))[0], 4000);
     place
-        .run("epoch train.rdx --weights weight --without-replacement --epoch-size 751")
+        .run("epoch train.rdx --order weighted:weight,once --epoch-size 751")
         .fails()
         .complains(&["751 rows", "750 have a weight"]);
-    place.run("epoch train.rdx --weights class").fails().complains(&["part-0.parquet", "\"class\"", "weight"]);
-    place.run("epoch train.rdx --weights gaps").fails().complains(&[
+    place.run("epoch train.rdx --order weighted:class").fails().complains(&["part-0.parquet", "\"class\"", "weight"]);
+    place.run("epoch train.rdx --order weighted:gaps").fails().complains(&[
         "part-1.parquet",
         "row group 1",
         "\"gaps\"",
         "row id 617",
     ]);
-    place.run("epoch train.rdx --weights nope").fails().complains(&["\"nope\""]);
+    place.run("epoch train.rdx --order weighted:nope").fails().complains(&["\"nope\""]);
 }
 
 #[test]
 fn classes_come_equally_often() {
     let place = place();
-    let report = epoch(&place, "--balance class --epoch-size 300");
+    let report = epoch(&place, "--order balanced:class --epoch-size 300");
     // 100 of each class: no row of the many twice, of the rare each ten times.
     assert_eq!(coverage(&report)[0], 300);
     let distinct = coverage(&report)[1];
     let some = (0..1000).filter(|id| id % 11 == 0 && id % 100 != 37).count() as u64;
     assert_eq!(distinct, 100 + some.min(100) + 10);
-    place.run("epoch train.rdx --balance gaps").fails().complains(&[
+    place.run("epoch train.rdx --order balanced:gaps").fails().complains(&[
         "part-1.parquet",
         "\"gaps\"",
         "row id 617",
         "label",
     ]);
-    place.run("epoch train.rdx --balance nope").fails().complains(&["\"nope\""]);
+    place.run("epoch train.rdx --order balanced:nope").fails().complains(&["\"nope\""]);
     fs::write(place.path("bad.txt"), "617").unwrap();
-    assert_eq!(coverage(&epoch(&place, "--balance gaps --skip bad.txt"))[0], 999);
+    assert_eq!(coverage(&epoch(&place, "--order balanced:gaps --skip bad.txt"))[0], 999);
 }
 
 #[test]
@@ -145,33 +143,10 @@ fn epochs_of_another_size_go_on_where_the_one_before_stopped() {
 #[test]
 fn what_can_not_be_together_is_refused_as_usage() {
     let place = place();
-    for options in [
-        "--weights weight --balance class",
-        "--weights weight --order global",
-        "--balance class --order sequential",
-        "--split-fraction 0.2",
-        "--split-by user",
-        "--without-replacement",
-        "--epoch-size 0",
-        "--split test",
-    ] {
+    for options in ["--split train,fraction=2", "--split train,of=user", "--epoch-size 0", "--split test"] {
         place.run(&format!("epoch train.rdx {options}")).exits_with_usage();
     }
-    place.run("epoch train.rdx --split train --split-fraction 1.5").exits_with_usage().complains(&["1.5"]);
-    place.run("epoch train.rdx --balance class --epoch-size 2").fails().complains(&["class", "epoch of 2"]);
-}
-
-#[test]
-fn what_ranks_get_does_not_depend_on_the_loader() {
-    let place = place();
-    fs::write(place.path("bad.txt"), "100..300").unwrap();
-    for options in ["--balance class", "--weights weight", "--skip bad.txt --split train --epoch-size 450"] {
-        let digests = ["carousel", "lru"].map(|loader| {
-            let report = epoch(&place, &format!("{options} --digest --epochs 2 --memory 20% --loader {loader}"));
-            report["ranks"].as_array().unwrap().iter().map(|rank| rank["rows_digest"].clone()).collect::<Vec<_>>()
-        });
-        assert_eq!(digests[0], digests[1], "{options}");
-    }
+    place.run("epoch train.rdx --order balanced:class --epoch-size 2").fails().complains(&["class", "epoch of 2"]);
 }
 
 #[test]
@@ -182,7 +157,7 @@ fn weights_of_a_text_table_are_numbers_however_many_whole_ones_come_first() {
     };
     let ids = |list: &str, column: &str| {
         fs::write(place.path("w.csv"), format!("row_id,w\n{list}")).unwrap();
-        place.run(&format!("ids train.rdx --weights {column} --weights-from w.csv")).succeeds().text()
+        place.run(&format!("trace train.rdx --order weighted:{column},from=w.csv")).succeeds().text()
     };
     let (whole, half) = (|id: usize| 3 + id % 2, |id: usize| if id == 0 { "0.5".to_owned() } else { "2".to_owned() });
     assert_eq!(ids(&lines(&|id| whole(id).to_string()), "w"), ids(&lines(&|id| format!("{}.0", whole(id))), "w"));
@@ -200,14 +175,17 @@ fn weights_come_from_a_list_beside_the_data() {
     };
     let header = "file,row_in_file,w\n";
     fs::write(place.path("w.csv"), format!("{header}{}", lines(&mut (0..1000).rev()))).unwrap();
-    let ids = |options: &str| place.run(&format!("ids {options}")).succeeds().text();
-    let listed = "--weights w --weights-from w.csv";
-    assert_eq!(ids(&format!("train.rdx {listed}")), ids("train.rdx --weights weight"));
-    assert_eq!(ids(&format!("train.rdx {listed} --split train")), ids("train.rdx --weights weight --split train"));
+    let ids = |options: &str| place.run(&format!("trace {options}")).succeeds().text();
+    let listed = "--order weighted:w,from=w.csv";
+    assert_eq!(ids(&format!("train.rdx {listed}")), ids("train.rdx --order weighted:weight"));
+    assert_eq!(
+        ids(&format!("train.rdx {listed} --split train")),
+        ids("train.rdx --order weighted:weight --split train")
+    );
     fs::write(place.path("few.csv"), format!("{header}{}", lines(&mut (100..300)))).unwrap();
     place.run("select train.rdx --rows few.csv -o few.rdx").succeeds();
     for list in ["few.csv", "w.csv"] {
-        assert_eq!(ids(&format!("few.rdx --weights w --weights-from {list}")), ids("few.rdx --weights weight"));
+        assert_eq!(ids(&format!("few.rdx --order weighted:w,from={list}")), ids("few.rdx --order weighted:weight"));
     }
     for (list, words) in [
         (format!("{header}{}", lines(&mut (0..999))), &["w.csv", "\"w\"", "row id 999 is not listed"][..]),
@@ -219,10 +197,8 @@ fn weights_come_from_a_list_beside_the_data() {
         ("row_id,w\n1000,1\n".to_owned(), &["row id 1000", "1000 rows"]),
     ] {
         fs::write(place.path("w.csv"), list).unwrap();
-        place.run(&format!("ids train.rdx {listed}")).fails().complains(words);
+        place.run(&format!("trace train.rdx {listed}")).fails().complains(words);
     }
     fs::write(place.path("w.txt"), "1\n").unwrap();
-    place.run("ids train.rdx --weights w --weights-from w.txt").fails().complains(&["w.txt", "is a table"]);
-    place.run("ids train.rdx --weights-from w.csv").exits_with_usage();
-    place.run(&format!("ids --len 1000 {listed}")).exits_with_usage();
+    place.run("trace train.rdx --order weighted:w,from=w.txt").fails().complains(&["w.txt", "is a table"]);
 }

@@ -126,7 +126,7 @@ fn ranks_get_what_they_would_have_read_themselves_and_a_server_ends_once_they_ha
         let place = Place::with_index();
         for ranks in [2, 3] {
             let job = job();
-            let more = "--batch-size 16 --seed 42 --memory 20% --threads 1 --cache-dir tier --cache-disk 10MiB --once";
+            let more = "--batch-size 16 --seed 42 --memory 20% --threads 1 --disk-cache tier=10MiB --once";
             let arguments = format!("serve train.rdx --job {job} --ranks {ranks} {more}");
             let mut serving = Serving::start(&place, &arguments).unwrap();
             assert!(serving.line.contains("1,003 rows") && serving.line.contains(&serving.process()));
@@ -148,7 +148,7 @@ fn packs_through_a_server_are_those_that_ranks_would_have_read_themselves() {
         // Lengths by a list, of which no column says that they are those of the tags.
         let list: String = (0..1003).map(|id| format!("{id},{}\n", if id % 5 == 0 { 0 } else { id % 4 })).collect();
         std::fs::write(place.path("listed.csv"), format!("row_id,length\n{list}")).unwrap();
-        place.run("lengths train.rdx --from listed.csv --name listed").succeeds();
+        place.run("build data -o train.rdx --update --lengths listed=listed.csv").succeeds();
         for (pack, tokens) in [("tags:16", ""), ("tags:buckets", ""), ("listed:2", "--tokens tags")] {
             let job = job();
             let more = format!("--pack {pack} {tokens} --batch-size 4 --seed 42 --threads 1 --once");

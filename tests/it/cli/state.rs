@@ -21,14 +21,14 @@ fn a_state_stands_for_the_options_of_its_run() {
     let place = row_choice::place();
     for options in [
         "--seed 42 --world-size 4 --batch-size 8",
-        "--seed 7 --order blocks(3) --partition contiguous --world-size 4 --tail drop --batch-size 8",
-        "--seed 18446744073709551615 --order torch --world-size 6 --replicas 2 --replica-layout strided --batch-size 8",
+        "--seed 7 --order blocks(3),contiguous --world-size 4 --tail drop --batch-size 8",
+        "--seed 18446744073709551615 --order torch --world-size 6 --replication 2,strided --batch-size 8",
         "--order sequential --world-size 3 --tail drop --epoch 5 --batch-size 8",
         "--seed 3 --epoch-size 700 --world-size 3 --tail uneven --batch-size 8",
     ] {
         let state = state(&place, options);
         for question in
-            ["where train.rdx --step 3 --all", "where train.rdx --row 7 --row 99", "predict train.rdx --json"]
+            ["trace train.rdx --step 3 --limit 1000", "trace train.rdx --row 7 --row 99", "estimate train.rdx --json"]
         {
             let told = run(&place, &format!("{question} {options}"));
             assert_eq!(run(&place, &format!("{question} --state {state}")), told, "{question} {options}");
@@ -36,10 +36,11 @@ fn a_state_stands_for_the_options_of_its_run() {
             assert_eq!(run(&place, &format!("{question} --state {state} {options}")), told);
         }
         let of_ids = options.replace("--batch-size 8", "--rank 1");
-        let ids = run(&place, &format!("ids train.rdx {of_ids}"));
-        let asked = place.run(&format!("ids train.rdx --state {state} --rank 1")).succeeds().without_a_word();
+        let ids = run(&place, &format!("trace train.rdx {of_ids}"));
+        let asked = place.run(&format!("trace train.rdx --state {state} --rank 1")).succeeds().without_a_word();
         assert_eq!(asked.text(), ids, "{options}");
-        let digest = |options: &str| place.json(&format!("prove train.rdx {options}"))["row_ids_digest"].clone();
+        let digest =
+            |options: &str| place.json(&format!("verify train.rdx --shards {options}"))["row_ids_digest"].clone();
         assert_eq!(digest(&format!("--state {state}")), digest(options));
     }
 }
@@ -55,24 +56,20 @@ fn an_option_that_says_something_else_is_refused_by_both_names() {
         ("--batch-size 256", "--batch-size 8"),
         ("--order torch", "--order global"),
         ("--tail drop", "--tail wrap"),
-        ("--partition contiguous", "--partition strided"),
-        ("--replicas 2", "--replicas 1"),
-        ("--replica-layout strided", "--replica-layout consecutive"),
-        ("--weights weight", "--order global"),
-        ("--balance class", "--order global"),
+        ("--order global,contiguous", "--order global"),
+        ("--replication 2,strided", "--replication 1,consecutive"),
+        ("--order weighted:weight", "--order global"),
+        ("--order balanced:class", "--order global"),
         ("--skip skip.txt", "all rows"),
         ("--split train", "all rows"),
         ("--epoch-size 50", "epochs of all rows"),
     ] {
-        let outcome = place.run(&format!("where train.rdx --step 0 --state {state} {option}"));
+        let outcome = place.run(&format!("trace train.rdx --step 0 --state {state} {option}"));
         outcome.exits_with_usage().complains(&[option.split(' ').next().unwrap(), of_run, "--state"]);
     }
     // The epoch is a part of the question.
-    let third = place.json(&format!("where train.rdx --step 0 --state {state} --epoch 3"));
+    let third = place.json(&format!("trace train.rdx --step 0 --state {state} --epoch 3"));
     assert_eq!(third[0]["epoch"], json!(3));
-    let turned = self::state(&place, "--order sequential --world-size 3 --tail drop --epoch 1 --batch-size 8");
-    let outcome = place.run(&format!("where train.rdx --step 0 --state {turned} --no-rotate"));
-    outcome.exits_with_usage().complains(&["--no-rotate", "--state"]);
 }
 
 #[test]
@@ -86,17 +83,17 @@ fn what_a_state_cannot_carry_has_to_be_given_and_to_be_the_same() {
     for (given, other, word) in [
         ("--skip skip.txt", "--skip other.txt", "--skip"),
         ("--split train", "--split validation", "--split"),
-        ("--weights weight", "--weights user", "--weights"),
-        ("--weights weight --without-replacement", "--weights user --without-replacement", "--weights"),
-        ("--balance class", "--balance user", "--balance"),
-        ("--order-file order.bin", "--order-file other.bin", "--order-file"),
+        ("--order weighted:weight", "--order weighted:user", "--order"),
+        ("--order weighted:weight,once", "--order weighted:user,once", "--order"),
+        ("--order balanced:class", "--order balanced:user", "--order"),
+        ("--order file:order.bin", "--order file:other.bin", "--order"),
     ] {
-        let seed = if word == "--order-file" { "" } else { "--seed 4" };
+        let seed = if given.contains("file:") { "" } else { "--seed 4" };
         let state = state(&place, &format!("{given} {seed} --world-size 2 --batch-size 8"));
-        let ask = |options: &str| place.run(&format!("where train.rdx --step 1 --state {state} {options}"));
+        let ask = |options: &str| place.run(&format!("trace train.rdx --step 1 --state {state} {options}"));
         ask("").exits_with_usage().complains(&[word, "--state", "cannot carry"]);
         ask(other).fails().complains(&["fingerprint"]);
-        let told = run(&place, &format!("where train.rdx --step 1 {given} {seed} --world-size 2 --batch-size 8"));
+        let told = run(&place, &format!("trace train.rdx --step 1 {given} {seed} --world-size 2 --batch-size 8"));
         assert_eq!(ask(given).succeeds().text(), told);
     }
 }
@@ -106,7 +103,7 @@ fn an_index_of_other_rows_is_refused() {
     let place = row_choice::place();
     let state = state(&place, "--seed 4 --world-size 2 --batch-size 8");
     place.run("select train.rdx --split train -o view.rdx").succeeds();
-    place.run(&format!("where view.rdx --step 0 --state {state}")).fails().complains(&["fingerprint", "dataset"]);
+    place.run(&format!("trace view.rdx --step 0 --state {state}")).fails().complains(&["fingerprint", "dataset"]);
 }
 
 #[test]
@@ -115,18 +112,18 @@ fn a_state_of_version_1_says_too_little_and_is_still_compared() {
     let state = state(&place, "--seed 4 --world-size 2 --batch-size 8");
     let fields: Vec<&str> = state.split(':').collect();
     let first = format!("rowdex-state-v1:{}:{}:{}", fields[1], fields[2], fields[3]);
-    let ask = |options: &str| place.run(&format!("where train.rdx --step 1 --state {first} {options}"));
+    let ask = |options: &str| place.run(&format!("trace train.rdx --step 1 --state {first} {options}"));
     ask("").exits_with_usage().complains(&["version 1", "--world-size", "--batch-size"]);
     ask("--world-size 2 --batch-size 8").fails().complains(&["fingerprint", "seed"]);
     let options = "--seed 4 --world-size 2 --batch-size 8";
-    assert_eq!(ask(options).succeeds().text(), run(&place, &format!("where train.rdx --step 1 {options}")));
+    assert_eq!(ask(options).succeeds().text(), run(&place, &format!("trace train.rdx --step 1 {options}")));
 }
 
 #[test]
 fn a_state_is_found_in_a_checkpoint_of_any_format() {
     let place = row_choice::place();
     let state = state(&place, "--seed 42 --world-size 4 --batch-size 8");
-    let told = run(&place, &format!("where train.rdx --step 3 --state {state}"));
+    let told = run(&place, &format!("trace train.rdx --step 3 --state {state}"));
     let piece = 4 << 20;
     for (name, bytes) in [
         ("text", format!("{state}\n").into_bytes()),
@@ -139,10 +136,10 @@ fn a_state_is_found_in_a_checkpoint_of_any_format() {
         ("near the end", [&vec![b'r'; piece - 300], state.as_bytes()].concat()),
     ] {
         fs::write(place.path("checkpoint"), bytes).unwrap();
-        assert_eq!(run(&place, "where train.rdx --step 3 --state checkpoint"), told, "{name}");
+        assert_eq!(run(&place, "trace train.rdx --step 3 --state checkpoint"), told, "{name}");
     }
     fs::write(place.path("first"), "x rowdex-state-v1:0000000000000abc:1:16q1").unwrap();
-    let outcome = place.run("where train.rdx --step 3 --world-size 1 --batch-size 8 --state first").fails();
+    let outcome = place.run("trace train.rdx --step 3 --world-size 1 --batch-size 8 --state first").fails();
     outcome.complains(&["0000000000000abc"]);
 }
 
@@ -152,14 +149,14 @@ fn a_file_without_one_state_is_refused() {
     let (one, two) = (state(&place, "--seed 1"), state(&place, "--seed 2"));
     let ask = |bytes: &[u8]| -> Outcome {
         fs::write(place.path("checkpoint.pt"), bytes).unwrap();
-        place.run("where train.rdx --step 0 --state checkpoint.pt").exits_with_usage()
+        place.run("trace train.rdx --step 0 --state checkpoint.pt").exits_with_usage()
     };
     ask(format!("{one} {two}").as_bytes()).complains(&["2 different states", &one, &two]);
     ask(b"nothing").complains(&["checkpoint.pt", "no state", "compressed", "state_dict()"]);
     ask(b"").complains(&["no state"]);
     ask(one.replace(":rows:", ":rowz:").as_bytes()).complains(&["not as it was written", "checkpoint.pt"]);
     ask(&one.as_bytes()[..one.len() - 3]).complains(&["no state"]);
-    let given = |text: &str| place.run(&format!("where train.rdx --step 0 --state {text}")).exits_with_usage();
+    let given = |text: &str| place.run(&format!("trace train.rdx --step 0 --state {text}")).exits_with_usage();
     given("nowhere.pt").complains(&["nowhere.pt", "neither"]);
     given("data").complains(&["data", "folder"]);
     given(&one.replace("seed-1", "seed-2")).complains(&["not as it was written"]);
@@ -183,14 +180,14 @@ fn of_an_epoch_that_other_ranks_took_over_their_part_alone_is_told() {
     // 964 positions are left: 322 samples a rank, in 21 of the 21 steps that an epoch has.
     let all: Vec<u64> = (0..3)
         .flat_map(|rank| {
-            let ids = run(&place, &format!("ids train.rdx --state {state} --rank {rank}"));
+            let ids = run(&place, &format!("trace train.rdx --state {state} --rank {rank}"));
             ids.lines().map(|id| id.parse().unwrap()).collect::<Vec<u64>>()
         })
         .collect();
     assert_eq!(all.len(), 3 * 322);
     let mut by_steps: Vec<(u64, u64, u64)> = Vec::new();
     for step in 0..21 {
-        by_steps.extend(rows(&place.json(&format!("where train.rdx --state {state} --step {step}"))));
+        by_steps.extend(rows(&place.json(&format!("trace train.rdx --state {state} --step {step}"))));
     }
     let mut by_ranks: Vec<u64> = by_steps.iter().map(|(.., row)| *row).collect();
     let mut expected = all.clone();
@@ -198,26 +195,26 @@ fn of_an_epoch_that_other_ranks_took_over_their_part_alone_is_told() {
     expected.sort_unstable();
     assert_eq!(by_ranks, expected);
     // The rows of the others, by the positions of the order.
-    let order = run(&place, "ids train.rdx --seed 5 --epoch 2");
+    let order = run(&place, "trace train.rdx --seed 5 --epoch 2");
     let order: Vec<u64> = order.lines().map(|id| id.parse().unwrap()).collect();
     let mut left: Vec<u64> = order[36..].to_vec();
     left.sort_unstable();
     expected.dedup();
     assert!(left.iter().all(|row| expected.binary_search(row).is_ok()));
-    let step = rows(&place.json(&format!("where train.rdx --state {state} --step 1")));
+    let step = rows(&place.json(&format!("trace train.rdx --state {state} --step 1")));
     assert!(step.iter().all(|(rank, slot, row)| *row == order[(36 + 48 + slot * 3 + rank) as usize]));
     // By row: each is where the steps have it, and those before are said to be.
     for row in [order[36], order[500], order[999]] {
-        let found = place.json(&format!("where train.rdx --state {state} --row {row}"));
+        let found = place.json(&format!("trace train.rdx --state {state} --row {row}"));
         let at = &found[0]["uses"][0];
-        let step = place.json(&format!("where train.rdx --state {state} --step {}", at["step"]));
+        let step = place.json(&format!("trace train.rdx --state {state} --step {}", at["step"]));
         let there = rows(&step);
         assert!(there.contains(&(at["rank"].as_u64().unwrap(), at["slot"].as_u64().unwrap(), row)));
     }
-    let before = run(&place, &format!("where train.rdx --state {state} --row {}", order[20]));
+    let before = run(&place, &format!("trace train.rdx --state {state} --row {}", order[20]));
     assert!(before.contains("position 20") && before.contains("took over"), "{before}");
     // Another epoch is whole.
-    assert_eq!(rows(&place.json(&format!("where train.rdx --state {state} --epoch 3 --step 0"))).len(), 48);
+    assert_eq!(rows(&place.json(&format!("trace train.rdx --state {state} --epoch 3 --step 0"))).len(), 48);
 }
 
 #[test]
@@ -227,9 +224,9 @@ fn a_step_before_others_took_over_is_refused() {
     let told = place.json(&format!("epoch train.rdx --steps 1 --resume {first} --world-size 1"));
     let state = told["state"].as_str().unwrap();
     // 800 positions are left of the 20 steps of 50.
-    place.run(&format!("where train.rdx --state {state} --step 3")).fails().complains(&["step 3", "at step 4"]);
-    assert_eq!(rows(&place.json(&format!("where train.rdx --state {state} --step 4"))).len(), 50);
-    place.run(&format!("where train.rdx --state {state} --step 20")).fails().complains(&["step 20", "4 to 19"]);
+    place.run(&format!("trace train.rdx --state {state} --step 3")).fails().complains(&["step 3", "at step 4"]);
+    assert_eq!(rows(&place.json(&format!("trace train.rdx --state {state} --step 4"))).len(), 50);
+    place.run(&format!("trace train.rdx --state {state} --step 20")).fails().complains(&["step 20", "4 to 19"]);
 }
 
 #[test]
@@ -250,9 +247,9 @@ fn a_run_goes_on_from_a_checkpoint_without_being_described_again() {
 fn what_nobody_said_of_a_run_is_told_to_be_assumed() {
     let place = row_choice::place();
     let said = |arguments: &str| place.run(arguments).succeeds().stderr;
-    let where_step = said("where train.rdx --step 1");
+    let where_step = said("trace train.rdx --step 1");
     assert!(where_step.contains("--seed 0 --world-size 1 --batch-size 256") && where_step.contains("--state"));
-    assert!(said("ids train.rdx --rank 0").contains("--seed 0"));
-    assert_eq!(said("where train.rdx --step 1 --seed 0"), "");
-    assert_eq!(said(&format!("where train.rdx --step 1 --state {}", state(&place, "--seed 3"))), "");
+    assert!(said("trace train.rdx --rank 0").contains("--seed 0"));
+    assert_eq!(said("trace train.rdx --step 1 --seed 0"), "");
+    assert_eq!(said(&format!("trace train.rdx --step 1 --state {}", state(&place, "--seed 3"))), "");
 }

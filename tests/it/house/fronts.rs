@@ -135,11 +135,11 @@ fn every_front_has_a_word_for_every_remedy() {
 
 #[test]
 fn texts_are_found_and_told_apart() {
-    let source = r#"f("a \"b\" `--force`"); // "no"
+    let source = r#"f("a \"b\" `--overwrite`"); // "no"
                     let c = '"'; g("with x//", '"');"#;
-    assert_eq!(texts(source), [r#"a \"b\" `--force`"#, "with x//"]);
+    assert_eq!(texts(source), [r#"a \"b\" `--overwrite`"#, "with x//"]);
     assert!(
-        is_of_the_command("do `--force`") && is_of_the_command("`rowdex build` it") && !is_of_the_command("a -- b")
+        is_of_the_command("do `--overwrite`") && is_of_the_command("`rowdex build` it") && !is_of_the_command("a -- b")
     );
     assert!(!is_of_the_command("start `rowdex serve` with `--ranks`"));
     assert!(is_of_rust("ask `with_root`") && is_of_c("set options.share") && is_of_python("overwrite=True"));

@@ -42,22 +42,21 @@ fn every_command_takes_those_of(store: &Store) {
     };
     let (data, pattern) = (format!("{}/data/", store.url), format!("{}/data/**/*.parquet", store.url));
     let index = format!("{}/train.rdx", store.url);
-    let built = json(&["build", &data, "-o", &index, "--json", "--concurrency", "3"]);
+    let built = json(&["build", &data, "-o", &index, "--json"]);
     assert_eq!((built["rows"].as_u64(), built["requests"].as_u64()), (Some(ROWS), Some(4)));
     assert_eq!(json(&["build", &pattern, "-o", "copy.rdx", "--json"])["files"], 4);
     assert_eq!(json(&["info", &index, "--json"])["fingerprint"], json(&["info", "copy.rdx", "--json"])["fingerprint"]);
     let folder_url = data.trim_end_matches('/');
     for data in [folder_url, &data, &pattern] {
-        assert_eq!(json(&["prove", "--same-rows", data, &index, "--json"])["ok"], true, "{data}");
+        assert_eq!(json(&["verify", data, "--same-rows", &index, "--json"])["ok"], true, "{data}");
     }
     for index in [index.as_str(), "copy.rdx"] {
-        assert_eq!(json(&["verify", index, "--level", "deep", "--json"])["rows"], ROWS);
-        assert_eq!(json(&["get", index, "4002", "3", "--columns", "id", "--format", "json"])[1]["id"], 3);
-        let epoch =
-            json(&["epoch", index, "--batch-size", "64", "--memory", "25%", "--json", "--read-concurrency", "3"]);
+        assert_eq!(json(&["verify", index, "--check", "deep", "--json"])["rows"], ROWS);
+        assert_eq!(json(&["get", index, "4002", "3", "--columns", "id"])[1]["id"], 3);
+        let epoch = json(&["epoch", index, "--batch-size", "64", "--memory", "25%", "--json"]);
         assert_eq!(epoch["coverage"]["distinct"], ROWS);
         assert!(epoch["requests"].as_u64().unwrap() >= 12);
-        let plan = json(&["predict", index, "--batch-size", "64", "--memory", "25%", "--json"]);
+        let plan = json(&["estimate", index, "--batch-size", "64", "--memory", "25%", "--json"]);
         let (told, real) = (plan["first_epoch"]["requests"].as_f64().unwrap(), epoch["requests"].as_f64().unwrap());
         assert!((told - real).abs() <= real / 10.0 + 2.0, "told {told} requests, were {real}");
     }
@@ -82,9 +81,9 @@ fn rows_of_a_store_are_shuffled_to_the_files_of_a_local_run_and_no_secret_is_wri
         succeeds("build data -o local.rdx");
         succeeds(&format!("build {url}/data/ -o {url}/train.rdx", url = store.url));
         let options = "--seed 5 --files 3 --memory 256KiB";
-        succeeds(&format!("shuffle local.rdx -o local {options}"));
-        succeeds(&format!("shuffle {}/train.rdx -o whole {options} --verify", store.url));
-        succeeds(&format!("shuffle {}/train.rdx -o steps --spill . {options} --step spill", store.url));
+        succeeds(&format!("rewrite local.rdx -o local {options}"));
+        succeeds(&format!("rewrite {}/train.rdx -o whole {options} --verify", store.url));
+        succeeds(&format!("rewrite {}/train.rdx -o steps --spill . {options} --step spill", store.url));
         let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
         for number in 0..3 {
             assert!(

@@ -192,7 +192,7 @@ fn what_is_asked_for_with_encryption_is_not_fetched_without() {
         let index = format!("{status}.rdx");
         let (done, said) = run(&folder, &["build", &format!("https://{}/a.parquet", hub.address), "-o", &index]);
         assert!(done, "{said}");
-        let (done, said) = run(&folder, &["get", &index, "1100", "--columns", "id", "--format", "json"]);
+        let (done, said) = run(&folder, &["get", &index, "1100", "--columns", "id"]);
         assert!(done && said.contains("1100"), "{said}");
     }
     assert_eq!(open.heard(), [""; 0]);

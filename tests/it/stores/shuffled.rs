@@ -45,7 +45,7 @@ fn local() -> (TempDir, BTreeMap<String, Vec<u8>>) {
     let folder = TempDir::new().unwrap();
     write_large(folder.path());
     succeeds(folder.path(), &[], "build data -o train.rdx");
-    succeeds(folder.path(), &[], &format!("shuffle train.rdx -o local {LARGE}"));
+    succeeds(folder.path(), &[], &format!("rewrite train.rdx -o local {LARGE}"));
     let files = parquet(&folder.path().join("local"));
     assert_eq!(files.len(), 2);
     assert!(files.values().all(|bytes| bytes.len() > 10 << 20), "each takes more than one part");
@@ -114,7 +114,7 @@ fn the_objects_are_the_files_of_a_local_run_and_are_proven_indexed_and_read() {
         let (folder, local) = local();
         let environment = store.environment();
         let out = format!("{}/out/", store.url);
-        let shuffle = format!("shuffle train.rdx -o {out} {LARGE} --spill spill --verify --json");
+        let shuffle = format!("rewrite train.rdx -o {out} {LARGE} --spill spill --verify --json");
         let report: Value = serde_json::from_str(&succeeds(folder.path(), &environment, &shuffle)).unwrap();
         assert_eq!((report["rows"].as_u64(), report["files"].as_u64()), (Some(4000), Some(2)));
         assert!(report["bytes_spilled"].as_u64().unwrap() > 0);
@@ -122,16 +122,16 @@ fn the_objects_are_the_files_of_a_local_run_and_are_proven_indexed_and_read() {
         assert!(parquet(&store.bucket.join("out")) == local);
         assert!(leftovers(&store.bucket).is_empty(), "{:?}", leftovers(&store.bucket));
         assert!(std::fs::read_dir(folder.path().join("spill")).unwrap().next().is_none(), "nothing stays spilled");
-        let prove = format!("prove --same-rows train.rdx {out}index.rdx --order-of train.rdx");
+        let prove = format!("verify train.rdx --same-rows {out}index.rdx");
         succeeds(folder.path(), &environment, &format!("{prove} --seed 5"));
         assert!(fails(folder.path(), &environment, &format!("{prove} --seed 6")).contains("not in the order"));
         // From the store to the store, and back.
         succeeds(
             folder.path(),
             &environment,
-            &format!("shuffle {out}index.rdx -o {}/again {LARGE} --spill spill --verify", store.url),
+            &format!("rewrite {out}index.rdx -o {}/again {LARGE} --spill spill --verify", store.url),
         );
-        succeeds(folder.path(), &environment, &format!("shuffle {}/again/index.rdx -o back {LARGE}", store.url));
+        succeeds(folder.path(), &environment, &format!("rewrite {}/again/index.rdx -o back {LARGE}", store.url));
         assert!(parquet(&folder.path().join("back")).len() == 2);
     }
 }
@@ -141,7 +141,7 @@ fn azure_takes_objects_in_blocks() {
     let (folder, local) = local();
     let Some(azurite) = Azurite::start(&folder.path().join("data")) else { return };
     let (environment, out) = (azurite.environment(), format!("az://{BUCKET}/out"));
-    succeeds(folder.path(), &environment, &format!("shuffle train.rdx -o {out} {LARGE} --spill spill --verify"));
+    succeeds(folder.path(), &environment, &format!("rewrite train.rdx -o {out} {LARGE} --spill spill --verify"));
     let options = azurite.options();
     for (name, bytes) in &local {
         let source = ObjectSource::new(&out, &options).unwrap();
@@ -149,9 +149,9 @@ fn azure_takes_objects_in_blocks() {
         assert!(read[0] == bytes.as_slice());
         assert_eq!(source.stat(name).unwrap().size, bytes.len() as u64);
     }
-    let said = fails(folder.path(), &environment, &format!("shuffle train.rdx -o {out} {LARGE} --spill spill"));
+    let said = fails(folder.path(), &environment, &format!("rewrite train.rdx -o {out} {LARGE} --spill spill"));
     assert!(said.contains("has a rewrite already"), "{said}");
-    succeeds(folder.path(), &environment, &format!("shuffle train.rdx -o {out} {LARGE} --spill spill --force"));
+    succeeds(folder.path(), &environment, &format!("rewrite train.rdx -o {out} {LARGE} --spill spill --overwrite"));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_shuffle_into_a_store_that_is_killed_goes_on_and_leaves_no_upload() {
             sleep(Duration::from_millis(10));
         }
     };
-    let shuffle = format!("shuffle train.rdx {LARGE} --spill spill");
+    let shuffle = format!("rewrite train.rdx {LARGE} --spill spill");
     let started = Instant::now();
     succeeds(folder.path(), &environment, &format!("{shuffle} -o s3://{BUCKET}/whole"));
     let took = started.elapsed();
@@ -235,8 +235,8 @@ fn tasks_on_many_machines_share_a_prefix_and_take_back_what_another_had_begun() 
     let Some(s3) = S3::start() else { return };
     let (folder, local) = local();
     let (environment, out) = (environment(s3.address), format!("s3://{BUCKET}/out"));
-    let task = |step: &str| format!("shuffle train.rdx -o {out} {LARGE} --spill spill --step {step}");
-    let said = fails(folder.path(), &environment, &format!("shuffle train.rdx -o {out} {LARGE} --step spill"));
+    let task = |step: &str| format!("rewrite train.rdx -o {out} {LARGE} --spill spill --step {step}");
+    let said = fails(folder.path(), &environment, &format!("rewrite train.rdx -o {out} {LARGE} --step spill"));
     assert!(said.contains("spill folder"), "{said}");
     for number in [1, 0] {
         succeeds(folder.path(), &environment, &format!("{} --tasks 2 --task {number}", task("spill")));
@@ -274,22 +274,26 @@ fn what_is_there_already_is_refused_and_replaced_on_request_alone() {
         let folder = TempDir::new().unwrap();
         let environment = store.environment();
         let url = &store.url;
-        let shuffle = |rest: &str| format!("shuffle {url}/train.rdx {rest}");
+        let shuffle = |rest: &str| format!("rewrite {url}/train.rdx {rest}");
         let refused = |arguments: &str, words: &[&str]| {
             let said = fails(folder.path(), &environment, arguments);
             assert!(words.iter().all(|word| said.contains(word)), "{arguments}: {said}");
         };
         succeeds(folder.path(), &environment, &format!("build {url}/data/ -o {url}/train.rdx"));
         succeeds(folder.path(), &environment, &shuffle(&format!("-o {url}/out/ --seed 1 --files 3 --spill .")));
-        refused(&shuffle(&format!("-o {url}/out --seed 1 --files 3")), &[&format!("{url}/out"), "--force"]);
+        refused(&shuffle(&format!("-o {url}/out --seed 1 --files 3")), &[&format!("{url}/out"), "--overwrite"]);
         refused(&shuffle(&format!("-o {url}/out --seed 2 --files 3 --resume")), &["other rows, in another order"]);
         std::fs::write(store.bucket.join("out/_keep"), "").unwrap();
-        succeeds(folder.path(), &environment, &shuffle(&format!("-o {url}/out --seed 2 --files 1 --force --verify")));
+        succeeds(
+            folder.path(),
+            &environment,
+            &shuffle(&format!("-o {url}/out --seed 2 --files 1 --overwrite --verify")),
+        );
         let names = parquet(&store.bucket.join("out")).into_keys().collect::<Vec<_>>();
         assert_eq!(names, ["part-00000.parquet"], "the others are gone");
         assert!(store.bucket.join("out/_keep").exists(), "what no rewrite wrote stays");
         refused(&shuffle(&format!("-o {url}/data/ --seed 1")), &["file of the input", "data/"]);
-        refused(&format!("shuffle {url}/data/ -o {url}/data/out --seed 1"), &["within the input"]);
+        refused(&format!("rewrite {url}/data/ -o {url}/data/out --seed 1"), &["within the input"]);
         std::fs::create_dir_all(store.bucket.join("full/sub")).unwrap();
         std::fs::write(store.bucket.join("full/sub/x.parquet"), "").unwrap();
         refused(&shuffle(&format!("-o {url}/full")), &["full/sub/x.parquet", "no rewrite wrote"]);
@@ -299,11 +303,11 @@ fn what_is_there_already_is_refused_and_replaced_on_request_alone() {
         refused(&shuffle("-o http://127.0.0.1:1/out"), &["a web server is read"]);
         refused(&shuffle("-o hf://datasets/o/n/out"), &["the hub is read"]);
         // An index of data that was named is not kept, and is the same when it is built again.
-        succeeds(folder.path(), &environment, &format!("shuffle {url}/data/ -o {url}/from-data --seed 2 --files 1"));
+        succeeds(folder.path(), &environment, &format!("rewrite {url}/data/ -o {url}/from-data --seed 2 --files 1"));
         succeeds(
             folder.path(),
             &environment,
-            &format!("shuffle {url}/data/ -o {url}/from-data --seed 2 --files 1 --resume"),
+            &format!("rewrite {url}/data/ -o {url}/from-data --seed 2 --files 1 --resume"),
         );
         assert!(parquet(&store.bucket.join("from-data")) == parquet(&store.bucket.join("out")));
         let told = succeeds(folder.path(), &environment, &format!("info {url}/from-data/index.rdx --json"));
@@ -316,7 +320,7 @@ fn no_secret_is_in_a_plan_a_note_a_spill_an_index_or_what_is_said() {
     for store in Store::each() {
         let (folder, _) = local();
         let (environment, url) = (store.environment(), &store.url);
-        let shuffle = format!("shuffle train.rdx -o {url}/out {LARGE} --spill spill");
+        let shuffle = format!("rewrite train.rdx -o {url}/out {LARGE} --spill spill");
         let mut said = Vec::new();
         for arguments in [format!("{shuffle} --step spill"), shuffle.clone(), format!("{shuffle} --resume"), shuffle] {
             let output = run(folder.path(), &environment, &arguments);
@@ -427,7 +431,7 @@ fn requests_that_fail_are_sent_again_and_an_upload_whose_completion_is_not_confi
     });
     for number in 0..3 {
         let out = format!("out-{number}");
-        let shuffle = format!("shuffle train.rdx -o s3://{BUCKET}/{out} {LARGE} --spill spill --verify");
+        let shuffle = format!("rewrite train.rdx -o s3://{BUCKET}/{out} {LARGE} --spill spill --verify");
         succeeds(folder.path(), &environment(foul), &shuffle);
         assert!(parquet(&s3.bucket().join(&out)) == local);
         assert!(leftovers(&s3.bucket()).is_empty(), "{:?}", leftovers(&s3.bucket()));
@@ -471,7 +475,7 @@ fn a_store_that_refuses_is_told_with_the_object_and_what_to_check_and_keeps_no_p
             true => Answer::Status(403),
             false => Answer::Servers,
         });
-        let shuffle = format!("shuffle train.rdx -o s3://{BUCKET}/{name} {LARGE} --spill spill");
+        let shuffle = format!("rewrite train.rdx -o s3://{BUCKET}/{name} {LARGE} --spill spill");
         let said = fails(folder.path(), &environment(strict), &shuffle);
         let object = format!("s3://{BUCKET}/{name}/{object}");
         let words = [object.as_str(), "refuses access", "AWS_ACCESS_KEY_ID", "write"];
@@ -503,7 +507,7 @@ fn ctrl_c_ends_a_shuffle_while_the_store_is_silent_and_it_goes_on() {
             let _ = sender.lock().unwrap().send(());
             Answer::Silence
         });
-        let shuffle = format!("shuffle train.rdx -o s3://{BUCKET}/out-{number} {LARGE} --spill spill");
+        let shuffle = format!("rewrite train.rdx -o s3://{BUCKET}/out-{number} {LARGE} --spill spill");
         let mut running = command(folder.path(), &environment(silent), &shuffle);
         let mut running = running.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         asked.recv_timeout(Duration::from_secs(60)).unwrap();

@@ -1,4 +1,4 @@
-//! `rowdex shuffle`: the rows of an index as new files, in an order that is good to read ever after.
+//! `rowdex rewrite`: the rows of an index as new files, in an order that is good to read ever after.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,19 +25,19 @@ use crate::command::size::Memory;
 
 #[derive(Debug, Args)]
 #[command(after_help = r#"Examples:
-  rowdex shuffle train.rdx -o shuffled/ --seed 42
-  rowdex shuffle data/ -o shuffled/ --memory 8GiB --spill /nvme
-  rowdex shuffle data/ -o regrouped/ --order sequential --row-group-rows 100000
-  rowdex shuffle train.rdx -o long/ --where "length(text) > 200" --columns id,text --origin row_id
-  rowdex shuffle train.rdx -o shuffled/ --resume                after it was stopped
-  rowdex shuffle s3://bucket/train.rdx -o s3://bucket/shuffled/ --spill /nvme
-  rowdex shuffle train.rdx -o out/ --tasks 8 --task 3 --step spill        on eight machines, then on any
-  rowdex shuffle train.rdx -o out/ --tasks 8 --task 3 --step write        number of them, and then once
-  rowdex shuffle train.rdx -o out/ --step index
+  rowdex rewrite train.rdx -o shuffled/ --seed 42
+  rowdex rewrite data/ -o shuffled/ --memory 8GiB --spill /nvme
+  rowdex rewrite data/ -o regrouped/ --order sequential --row-group-rows 100000
+  rowdex rewrite train.rdx -o long/ --where "length(text) > 200" --columns id,text --origin row_id
+  rowdex rewrite train.rdx -o shuffled/ --resume                after it was stopped
+  rowdex rewrite s3://bucket/train.rdx -o s3://bucket/shuffled/ --spill /nvme
+  rowdex rewrite train.rdx -o out/ --tasks 8 --task 3 --step spill        on eight machines, then on any
+  rowdex rewrite train.rdx -o out/ --tasks 8 --task 3 --step write        number of them, and then once
+  rowdex rewrite train.rdx -o out/ --step index
 
-Row i of the output is row order(i) of the input, as `rowdex ids` tells it. The output has an index, OUT/index.rdx.
+Row i of the output is row order(i) of the input, as `rowdex trace` tells it. The output has an index, OUT/index.rdx.
 See docs/rewriting.md."#)]
-pub(crate) struct ShuffleArgs {
+pub(crate) struct RewriteArgs {
     /// An index that `rowdex build` or `rowdex select` wrote; or Parquet files, folders and patterns.
     #[arg(required = true, value_name = "INDEX|DATA")]
     input: Vec<PathBuf>,
@@ -106,7 +106,7 @@ pub(crate) struct ShuffleArgs {
 
     /// Replace what an earlier run wrote to the output folder.
     #[arg(long, conflicts_with_all = ["resume", "step"])]
-    force: bool,
+    overwrite: bool,
 
     /// Read input and output once more, and prove that row i of the output is row order(i) of the input.
     #[arg(long)]
@@ -181,7 +181,7 @@ enum Step {
     Index,
 }
 
-pub(crate) fn run(args: &ShuffleArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
     let started = Instant::now();
     args.condition.check()?;
     let (index, _folder) = args.index()?;
@@ -228,7 +228,7 @@ pub(crate) fn run(args: &ShuffleArgs) -> Result<(), Failure> {
     args.tell(&report, proof.as_ref(), started.elapsed().as_secs_f64())
 }
 
-impl ShuffleArgs {
+impl RewriteArgs {
     /// The index of the input, built if data was named; with a folder that it is in for as long as it is needed.
     fn index(&self) -> Result<(Index, Option<TempDir>), Failure> {
         if let [only] = &self.input[..]
@@ -260,7 +260,7 @@ impl ShuffleArgs {
         let mut rewrite = Rewrite::new(dataset, order, &self.output)
             .with_memory(self.memory.bytes(dataset.decoded_bytes()))
             .with_resume(self.resume)
-            .with_overwrite(self.force);
+            .with_overwrite(self.overwrite);
         if let Some(threads) = self.data.threads.threads {
             rewrite = rewrite.with_threads(usize::from(threads));
         }

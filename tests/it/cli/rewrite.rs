@@ -1,4 +1,4 @@
-//! `shuffle`: the order of the output, runs that are killed, and what is refused.
+//! `rewrite`: the order of the output, runs that are killed, and what is refused.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ fn ids(place: &Place, folder: &str) -> Vec<i64> {
 
 /// The row ids that `rowdex ids` tells, which are the values of `id` here.
 fn told(place: &Place, arguments: &str) -> Vec<i64> {
-    let text = place.run(&format!("ids train.rdx {arguments}")).succeeds().text();
+    let text = place.run(&format!("trace train.rdx {arguments}")).succeeds().text();
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
@@ -50,7 +50,7 @@ fn rows_are_written_as_the_command_ids_tells_them() {
     ];
     for (number, (shuffled, order)) in cases.into_iter().enumerate() {
         let folder = format!("out-{number}");
-        let report = place.json(&format!("shuffle train.rdx -o {folder} {shuffled}"));
+        let report = place.json(&format!("rewrite train.rdx -o {folder} {shuffled}"));
         assert_eq!(report["rows"], ROWS);
         assert_eq!(ids(&place, &folder), told(&place, order), "{shuffled}");
         let index = Index::open(place.path(format!("{folder}/index.rdx"))).unwrap();
@@ -58,9 +58,9 @@ fn rows_are_written_as_the_command_ids_tells_them() {
         assert_eq!(index.len(), ROWS as u64);
     }
     fs::write(place.path("list.csv"), "row_id\n900\n3\n3\n41\n").unwrap();
-    place.run("shuffle train.rdx -o listed --order list.csv --origin row").succeeds();
+    place.run("rewrite train.rdx -o listed --order list.csv --origin row").succeeds();
     assert_eq!(ids(&place, "listed"), [900, 3, 3, 41]);
-    place.run("shuffle data -o from-data --seed 7").succeeds();
+    place.run("rewrite data -o from-data --seed 7").succeeds();
     assert_eq!(files(&place, "from-data"), files(&place, "out-0"), "an index built on the way");
 }
 
@@ -72,24 +72,24 @@ fn what_was_written_is_proven_in_any_order() {
             .into_iter()
             .enumerate()
     {
-        let report = place.json(&format!("shuffle train.rdx -o out-{number} {order} --verify"));
+        let report = place.json(&format!("rewrite train.rdx -o out-{number} {order} --verify"));
         let columns = if order.contains("columns") { "--columns id,tags" } else { "" };
-        let digest = place.json(&format!("digest train.rdx {columns}"));
+        let digest = place.json(&format!("verify train.rdx --rows {columns}"));
         assert_eq!(report["rows_digest"], digest["rows_digest"], "{order}");
     }
-    let prove = "prove --same-rows train.rdx out-0/index.rdx --order-of train.rdx";
+    let prove = "verify train.rdx --same-rows out-0/index.rdx";
     place.run(&format!("{prove} --seed 7")).succeeds();
     place.run(&format!("{prove} --seed 8")).fails().complains(&["not in the order", "row id 0 (part-00000.parquet"]);
     fs::write(place.path("list.csv"), "row_id\n900\n3\n3\n41\n").unwrap();
-    place.run("shuffle train.rdx -o listed --order list.csv --verify").succeeds();
-    place.run("shuffle train.rdx -o tasks --step spill --verify").exits_with_usage().complains(&["--verify"]);
+    place.run("rewrite train.rdx -o listed --order list.csv --verify").succeeds();
+    place.run("rewrite train.rdx -o tasks --step spill --verify").exits_with_usage().complains(&["--verify"]);
 }
 
 #[cfg(feature = "filter")]
 #[test]
 fn rows_that_meet_a_condition_are_written_as_ids_tells_them() {
     let place = Place::with_index();
-    place.run("shuffle train.rdx -o out --seed 7 --where id<500 --columns id").succeeds();
+    place.run("rewrite train.rdx -o out --seed 7 --where id<500 --columns id").succeeds();
     assert_eq!(ids(&place, "out"), told(&place, "--seed 7 --where id<500"));
     let schema = Index::open(place.path("out/index.rdx")).unwrap().schema().clone();
     assert_eq!(schema.fields().len(), 1);
@@ -104,7 +104,7 @@ fn a_shuffle_killed_at_any_moment_goes_on_to_the_same_bytes() {
         place.write(&format!("data/{file}.parquet"), &rows_from(file * 5000, 5000));
     }
     place.run("build data -o train.rdx").succeeds();
-    let command = "shuffle train.rdx --seed 5 --files 5 --memory 256KiB --threads 2";
+    let command = "rewrite train.rdx --seed 5 --files 5 --memory 256KiB --threads 2";
     let started = Instant::now();
     let report = place.json(&format!("{command} -o whole"));
     let took = started.elapsed();
@@ -139,7 +139,7 @@ fn a_shuffle_killed_at_any_moment_goes_on_to_the_same_bytes() {
 #[test]
 fn a_disk_that_takes_no_more_is_an_error_and_the_run_goes_on_when_it_does() {
     let place = Place::with_index();
-    let command = "shuffle train.rdx --seed 5 --files 1 --memory 64KiB";
+    let command = "rewrite train.rdx --seed 5 --files 1 --memory 64KiB";
     place.run(&format!("{command} -o whole")).succeeds();
     for blocks in [1, 8, 16, 40] {
         let output = Command::new("sh")
@@ -166,7 +166,7 @@ mkdir disk && mount -t tmpfs -o size=64k tmpfs disk && touch mounted || exit
 try() {
     name=$1
     shift
-    "$ROWDEX" shuffle train.rdx -o disk/out $OPTIONS "$@" >/dev/null 2>"$name.err"
+    "$ROWDEX" rewrite train.rdx -o disk/out $OPTIONS "$@" >/dev/null 2>"$name.err"
     echo $? >"$name.code"
     mkdir "$name"
     cp disk/out/*.parquet "$name"
@@ -192,7 +192,7 @@ fn a_small_disk_is_told_beforehand_and_one_that_gets_full_is_an_error_until_it_i
     }
     place.run("build data -o train.rdx").succeeds();
     let options = "--seed 5 --files 5 --memory 256KiB --threads 2";
-    place.run(&format!("shuffle train.rdx -o whole {options}")).succeeds();
+    place.run(&format!("rewrite train.rdx -o whole {options}")).succeeds();
     let whole = files(&place, "whole");
     let mut disk = Command::new("unshare");
     disk.args(["--mount", "sh", "-c", SMALL_DISK]).current_dir(place.path(""));
@@ -239,7 +239,7 @@ fn a_folder_that_must_not_be_written_to_is_named_and_what_is_there_stays() {
         ("-o open/out --memory 16KiB --spill closed", "closed"),
         ("-o file", "file"),
     ] {
-        let mut command = place.command(&format!("shuffle train.rdx {arguments}"));
+        let mut command = place.command(&format!("rewrite train.rdx {arguments}"));
         if is_root {
             command.uid(NOBODY);
         }
@@ -257,7 +257,7 @@ fn a_folder_that_must_not_be_written_to_is_named_and_what_is_there_stays() {
 #[test]
 fn a_file_that_changed_since_it_was_indexed_stops_it_and_what_was_begun_goes_on_with_the_one_before() {
     let place = Place::with_index();
-    let command = "shuffle train.rdx --seed 5 --files 2 --memory 64KiB";
+    let command = "rewrite train.rdx --seed 5 --files 2 --memory 64KiB";
     place.run(&format!("{command} -o whole")).succeeds();
     let changed = fs::read_dir(place.path("data")).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
     let (before, times) = (fs::read(&changed).unwrap(), fs::metadata(&changed).unwrap().modified().unwrap());
@@ -276,8 +276,8 @@ fn a_file_that_changed_since_it_was_indexed_stops_it_and_what_was_begun_goes_on_
 #[test]
 fn tasks_in_processes_of_their_own_write_what_one_run_writes() {
     let place = Place::with_index();
-    place.run("shuffle train.rdx -o whole --seed 5 --files 3").succeeds();
-    let step = |arguments: &str| place.run(&format!("shuffle train.rdx -o out --seed 5 --files 3 {arguments}"));
+    place.run("rewrite train.rdx -o whole --seed 5 --files 3").succeeds();
+    let step = |arguments: &str| place.run(&format!("rewrite train.rdx -o out --seed 5 --files 3 {arguments}"));
     step("--step write --tasks 2 --task 0").fails();
     for task in 0..3 {
         step(&format!("--step spill --tasks 3 --task {task}")).succeeds();
@@ -288,21 +288,21 @@ fn tasks_in_processes_of_their_own_write_what_one_run_writes() {
     step("--step index").succeeds();
     assert!(files(&place, "out") == files(&place, "whole"));
     step("--step write --tasks 2 --task 2").fails();
-    place.run("shuffle train.rdx -o out --task 1").exits_with_usage();
-    place.run("shuffle train.rdx -o out --step index --force").exits_with_usage();
+    place.run("rewrite train.rdx -o out --task 1").exits_with_usage();
+    place.run("rewrite train.rdx -o out --step index --overwrite").exits_with_usage();
 }
 
 #[test]
 fn other_data_than_it_was_begun_with_is_not_gone_on_with() {
     let place = Place::with_data();
     place.write("other/part-0.parquet", &rows_from(0, ROWS));
-    place.run("shuffle data -o out --seed 5").succeeds();
-    let report = place.json("shuffle data -o out --seed 5 --resume");
+    place.run("rewrite data -o out --seed 5").succeeds();
+    let report = place.json("rewrite data -o out --seed 5 --resume");
     assert_eq!(report["kept_files"], report["files"]);
     let before = files(&place, "out");
     for more in ["", "--verify", "--step index"] {
         let resume = if more.contains("step") { "" } else { "--resume" };
-        let refused = place.run(&format!("shuffle other -o out --seed 5 {resume} {more}")).fails();
+        let refused = place.run(&format!("rewrite other -o out --seed 5 {resume} {more}")).fails();
         refused.complains(&["of other rows"]);
     }
     assert!(files(&place, "out") == before);
@@ -312,9 +312,9 @@ fn other_data_than_it_was_begun_with_is_not_gone_on_with() {
 fn wrong_arguments_and_outputs_in_the_way_are_refused() {
     let place = Place::with_index();
     fs::write(place.path("list.csv"), "row_id\n900\n3\n").unwrap();
-    place.run("shuffle train.rdx -o out --order list.csv --seed 7").exits_with_usage().complains(&["--seed"]);
-    place.run("shuffle train.rdx -o out --order sequential --seed 7").exits_with_usage().complains(&["--seed"]);
-    place.run("shuffle train.rdx").exits_with_usage();
+    place.run("rewrite train.rdx -o out --order list.csv --seed 7").exits_with_usage().complains(&["--seed"]);
+    place.run("rewrite train.rdx -o out --order sequential --seed 7").exits_with_usage().complains(&["--seed"]);
+    place.run("rewrite train.rdx").exits_with_usage();
     for wrong in [
         "--order nothing",
         "--files 0",
@@ -323,24 +323,24 @@ fn wrong_arguments_and_outputs_in_the_way_are_refused() {
         "--page-bytes 0",
         "--files 2 --file-bytes 1MiB",
     ] {
-        place.run(&format!("shuffle train.rdx -o out {wrong}")).exits_with_usage();
+        place.run(&format!("rewrite train.rdx -o out {wrong}")).exits_with_usage();
         assert!(!place.path("out").exists(), "{wrong}");
     }
     std::os::unix::fs::symlink(place.path("data"), place.path("link")).unwrap();
     for same in ["data -o data/out", "link -o data/out", "data -o link/out/further"] {
-        let within = place.run(&format!("shuffle {same}")).fails();
+        let within = place.run(&format!("rewrite {same}")).fails();
         assert!(within.stderr.contains("within the input"), "{}", within.stderr);
     }
-    let among = place.run("shuffle train.rdx -o data").fails();
+    let among = place.run("rewrite train.rdx -o data").fails();
     assert!(among.stderr.contains("file of the input"), "{}", among.stderr);
-    place.run("shuffle train.rdx -o out").succeeds();
-    let again = place.run("shuffle train.rdx -o out").fails();
-    assert!(again.stderr.contains("`--force`"), "{}", again.stderr);
-    place.run("shuffle train.rdx -o out --seed 9 --resume").fails();
-    place.run("shuffle train.rdx -o out --seed 9 --force").succeeds();
+    place.run("rewrite train.rdx -o out").succeeds();
+    let again = place.run("rewrite train.rdx -o out").fails();
+    assert!(again.stderr.contains("`--overwrite`"), "{}", again.stderr);
+    place.run("rewrite train.rdx -o out --seed 9 --resume").fails();
+    place.run("rewrite train.rdx -o out --seed 9 --overwrite").succeeds();
     assert_eq!(ids(&place, "out"), told(&place, "--seed 9"));
     let most = u64::MAX;
     let large = format!("--row-group-rows {most} --memory 16KiB");
-    place.run(&format!("shuffle train.rdx -o large {large} --step spill --tasks {most}")).succeeds();
-    place.run(&format!("shuffle train.rdx -o large {large} --resume --verify")).succeeds();
+    place.run(&format!("rewrite train.rdx -o large {large} --step spill --tasks {most}")).succeeds();
+    place.run(&format!("rewrite train.rdx -o large {large} --resume --verify")).succeeds();
 }

@@ -9,23 +9,23 @@ fn number(value: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn a_step_has_the_rows_that_its_ranks_are_dealt_at_the_places_that_locate_finds() {
+fn a_step_has_the_rows_that_its_ranks_are_dealt_at_the_places_that_info_finds() {
     let place = Place::with_index();
     let of_ids = "train.rdx --world-size 4 --seed 2 --epoch 6";
     let options = format!("{of_ids} --batch-size 20");
-    let ids: Vec<Vec<(u64, bool)>> = (0..4)
+    let ids: Vec<Vec<u64>> = (0..4)
         .map(|rank| {
-            let text = place.run(&format!("ids {of_ids} --rank {rank} --pads")).succeeds().text();
-            let line = |line: &str| (line.trim_end_matches("\tpad").parse().unwrap(), line.ends_with("pad"));
-            text.lines().map(line).collect()
+            let text = place.run(&format!("trace {of_ids} --rank {rank}")).succeeds().text();
+            text.lines().map(|line| line.parse().unwrap()).collect()
         })
         .collect();
     for step in [0, 7, 12] {
-        let rows = place.json(&format!("where {options} --step {step}"));
+        let rows = place.json(&format!("trace {options} --step {step}"));
         let mut expected = Vec::new();
         for (rank, ids) in ids.iter().enumerate() {
-            for (slot, (row, pad)) in ids.iter().skip(step * 20).take(20).enumerate() {
-                expected.push((rank as u64, slot as u64, *row, *pad, (rank + 4 * (step * 20 + slot)) as u64));
+            for (slot, row) in ids.iter().skip(step * 20).take(20).enumerate() {
+                let position = rank + 4 * (step * 20 + slot);
+                expected.push((rank as u64, slot as u64, *row, position >= ROWS, position as u64));
             }
         }
         let got: Vec<_> = rows.as_array().unwrap().iter().collect();
@@ -34,13 +34,13 @@ fn a_step_has_the_rows_that_its_ranks_are_dealt_at_the_places_that_locate_finds(
             assert_eq!((number(at, "epoch"), number(at, "step")), (6, step as u64));
             assert_eq!((number(at, "rank"), number(at, "slot"), number(at, "row_id")), (rank, slot, row));
             assert_eq!((at["pad"].as_bool().unwrap(), number(at, "position")), (pad, position));
-            let located = place.json(&format!("locate train.rdx {row}"));
+            let located = place.json(&format!("info train.rdx --row {row}"));
             for name in ["row_id", "file", "row_group", "row"] {
                 assert_eq!(at[name], located[0][name]);
             }
         }
     }
-    let one = place.json(&format!("where {options} --step 7 --rank 2"));
+    let one = place.json(&format!("trace {options} --step 7 --rank 2"));
     assert_eq!(one.as_array().unwrap().len(), 20);
     assert!(one.as_array().unwrap().iter().all(|at| at["rank"] == json!(2)));
 }
@@ -51,14 +51,14 @@ fn a_row_is_found_where_the_steps_have_it_pads_and_replicas_included() {
     for options in [
         "--world-size 4 --batch-size 20 --epochs 2",
         "--world-size 4 --batch-size 20 --order sequential",
-        "--world-size 6 --batch-size 30 --replicas 2 --replica-layout strided",
+        "--world-size 6 --batch-size 30 --replication 2,strided",
         "--world-size 3 --batch-size 400 --tail uneven --seed 8",
     ] {
         let options = format!("train.rdx {options}");
         // Every use, as the steps tell it.
         let mut uses = Vec::new();
         for step in 0.. {
-            let outcome = place.run(&format!("where {options} --step {step} --json"));
+            let outcome = place.run(&format!("trace {options} --step {step} --json"));
             if outcome.stdout.is_empty() {
                 outcome.fails().complains(&["step"]);
                 break;
@@ -68,7 +68,7 @@ fn a_row_is_found_where_the_steps_have_it_pads_and_replicas_included() {
         assert!(uses.len() >= ROWS);
         let pads = uses.iter().filter(|at| at["pad"] == json!(true)).map(|at| number(at, "row_id")).collect::<Vec<_>>();
         for row in [0, 1, 500, 1002].into_iter().chain(pads) {
-            let found = place.json(&format!("where {options} --row {row}"));
+            let found = place.json(&format!("trace {options} --row {row}"));
             let mut got = Vec::new();
             for epoch in found.as_array().unwrap() {
                 assert_eq!(
@@ -100,19 +100,19 @@ fn a_row_with_more_ranks_than_rows_is_served_again_and_again() {
     let place = Place::new();
     place.write("data/few.parquet", &super::place::rows_from(0, 3));
     place.run("build data -o train.rdx").succeeds();
-    let found = place.json("where train.rdx --world-size 8 --order sequential --row 1");
+    let found = place.json("trace train.rdx --world-size 8 --order sequential --row 1");
     let positions: Vec<u64> = found[0]["uses"].as_array().unwrap().iter().map(|at| number(at, "position")).collect();
     assert_eq!(positions, [1, 4, 7]);
-    let dropped = place.json("where train.rdx --world-size 8 --order sequential --tail drop --row 1 --row 2");
+    let dropped = place.json("trace train.rdx --world-size 8 --order sequential --tail drop --row 1 --row 2");
     assert_eq!((&dropped[0]["dropped"], &dropped[1]["dropped"]), (&json!([1]), &json!([2])));
 }
 
 #[test]
 fn a_row_that_is_not_served_is_said_not_to_be() {
     let place = Place::with_index();
-    let run = |options: &str| place.run(&format!("where train.rdx --order sequential {options}")).succeeds().text();
-    let dropped = run("--world-size 4 --tail drop --no-rotate --row 1001 --epoch 5");
-    assert_eq!(dropped, "row 1001 at position 1001 is dropped with the tail of epoch 5\n");
+    let run = |options: &str| place.run(&format!("trace train.rdx --order sequential {options}")).succeeds().text();
+    let dropped = run("--world-size 4 --tail drop --row 1001 --epoch 0");
+    assert_eq!(dropped, "row 1001 at position 1001 is dropped with the tail of epoch 0\n");
     let elsewhere = run("--world-size 4 --rank 2 --row 3");
     assert_eq!(elsewhere, "row 3 is served to other ranks in epoch 0\n");
     let there = run("--world-size 4 --row 3");
@@ -122,26 +122,43 @@ fn a_row_that_is_not_served_is_said_not_to_be() {
 #[test]
 fn questions_without_an_answer_are_refused() {
     let place = Place::with_index();
-    place.run("where train.rdx").exits_with_usage();
-    place.run("where train.rdx --step 1 --row 1").exits_with_usage();
-    place.run("where --step 1").exits_with_usage();
-    place.run("where train.rdx --step 4").fails().complains(&["step 4", "4 steps", "0 to 3"]);
-    place.run("where train.rdx --row 1003").fails().complains(&["1003", "0 to 1002"]);
-    place.run("where train.rdx --row 0 --row 5000").fails().complains(&["5000", "0 to 1002"]);
-    place.run("where train.rdx --world-size 2 --rank 2 --row 0").exits_with_usage().complains(&["rank 2"]);
-    place.run("where nowhere.rdx --row 0").fails().complains(&["nowhere.rdx"]);
+    place.run("trace train.rdx --step 1 --row 1").exits_with_usage();
+    place.run("trace --step 1").exits_with_usage();
+    place.run("trace train.rdx --step 4").fails().complains(&["step 4", "4 steps", "0 to 3"]);
+    place.run("trace train.rdx --row 1003").fails().complains(&["1003", "0 to 1002"]);
+    place.run("trace train.rdx --row 0 --row 5000").fails().complains(&["5000", "0 to 1002"]);
+    place.run("trace train.rdx --world-size 2 --rank 2 --row 0").exits_with_usage().complains(&["rank 2"]);
+    place.run("trace nowhere.rdx --row 0").fails().complains(&["nowhere.rdx"]);
 }
 
 #[test]
-fn a_step_of_many_rows_is_listed_in_part_unless_all_are_asked_for() {
+fn a_step_of_many_rows_is_listed_in_part() {
     let place = Place::with_index();
-    let lines = |options: &str| place.run(&format!("where train.rdx --step 0 {options}")).succeeds().text();
+    let lines = |options: &str| place.run(&format!("trace train.rdx --step 0 {options}")).succeeds().text();
     let some = lines("--world-size 2");
     assert_eq!(some.lines().count(), 1 + 40 + 1);
-    assert!(some.ends_with("and 472 rows more (`--all` lists them)\n"), "{some}");
-    assert_eq!(lines("--world-size 2 --all").lines().count(), 1 + 512);
+    assert!(some.ends_with("and 472 rows more (`--limit`)\n"), "{some}");
+    assert_eq!(lines("--world-size 2 --limit 1000").lines().count(), 1 + 512);
     // Nothing is left out of what is short, nor of JSON.
     assert_eq!(lines("--batch-size 40").lines().count(), 1 + 40);
-    assert_eq!(place.json("where train.rdx --step 0 --world-size 2").as_array().unwrap().len(), 512);
-    place.run("where train.rdx --row 3 --all").exits_with_usage();
+    assert_eq!(place.json("trace train.rdx --step 0 --world-size 2").as_array().unwrap().len(), 512);
+    place.run("trace train.rdx --row 3 --limit 3").exits_with_usage();
+}
+
+#[test]
+fn a_rank_of_an_unshuffled_order_gets_every_so_many_th_row() {
+    let place = Place::with_index();
+    let ids = |options: &str| -> Vec<u64> {
+        let text = place.run(&format!("trace train.rdx --order sequential {options}")).succeeds().text();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    };
+    for (rank, tail) in [(0, "drop"), (3, "drop"), (0, "uneven"), (3, "uneven"), (1, "wrap")] {
+        let rows = if tail == "drop" { ROWS / 4 * 4 } else { ROWS } as u64;
+        let expected: Vec<u64> = (rank..rows).step_by(4).collect();
+        let options = format!("--world-size 4 --rank {rank} --tail {tail}");
+        assert_eq!(ids(&options), expected, "{rank} {tail}");
+        assert_eq!(ids(&format!("{options} --batch-size 7 --limit 20")), expected[..20]);
+    }
+    place.run("trace train.rdx --world-size 4").exits_with_usage().complains(&["--rank", "4"]);
+    place.run("trace train.rdx --json").exits_with_usage().complains(&["--json"]);
 }

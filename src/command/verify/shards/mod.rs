@@ -1,10 +1,9 @@
-//! `rowdex prove`: goes through everything that all ranks are dealt, and shows that the promises hold.
+//! `rowdex verify --shards`: goes through everything that all ranks are dealt, and shows that the promises hold.
 
 mod cover;
 mod packs;
 mod pass;
 mod report;
-mod same_rows;
 #[cfg(test)]
 mod tests;
 mod together;
@@ -14,7 +13,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use clap::{ArgMatches, Args};
+use clap::ArgMatches;
 use rowdex::DistributedSampler;
 use rowdex::order::Uses;
 use rowdex::sampler::EpochPlan;
@@ -22,79 +21,14 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use self::cover::{Counts, SetHash};
 use self::pass::{Against, Dealt, deal};
-use self::same_rows::SameRowsArgs;
 use self::together::Together;
-use crate::command::args::JsonArg;
+use super::VerifyArgs;
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
 use crate::command::progress::Progress;
-use crate::command::sampling::{self, BatchArg, Rank, RowsOfArgs, SamplingArgs, first_of_each};
-use crate::command::state_arg::StateArg;
+use crate::command::sampling::{self, Rank, first_of_each};
 
-#[derive(Debug, Clone, Args)]
-#[command(mut_group("RowsOfArgs", |group| group.required(false)), after_help = "\
-Examples:
-  rowdex prove train.rdx --world-size 8 --batch-size 256
-  rowdex prove train.rdx --state checkpoint.pt                      # what this run deals, in whole epochs
-  rowdex prove train.rdx --world-size 8 --batch-size 256 --workers 4 --epochs 3 --exact
-  rowdex prove train.rdx --pack tokens:8192 --world-size 8 --batch-size 2 --epochs 3
-  rowdex prove --len 100000000 --world-size 64 --replicas 2 --tail drop --json
-  rowdex prove --same-rows train.rdx shuffled.rdx --order-of train.rdx --seed 42
-
-Every batch of every rank is made as a job would make it, and compared:
-  - every rank takes as many steps, and has as many samples (uneven: one more or less);
-  - every position of the order is dealt to one shard, once;
-  - the rows are every row once, pads and dropped rows apart, for orders that promise it;
-  - pads are the rows of the order's first positions;
-  - ranks of one replica group are dealt the same;
-  - with --workers, the batches of a rank's workers in turn are those of the rank.
-The rows are compared with all rows by a hash of the set, in no memory: it misses an error once in 2^64 cases.
---exact counts them instead, in one byte a row; so does every order that may leave out or repeat rows.
-
-With --pack, of every token: ranks have as many packs at every step, no pack exceeds its capacity, and every token of
-the order is served once, but for what the options leave out; by a hash over the pieces, in no memory.
-
-The digest of row ids is XXH3-64 of a rank's row ids as 8 little-endian bytes each, as in `rowdex epoch`. The digest
-of the run is that of all ranks' digests.
-
-With --same-rows all rows of both datasets are read once and compared by a digest of their values, 128 bits a row, in
-any order. It does not depend on files, row groups, encodings or the width of integers.
-Exit status 1 if a promise does not hold.")]
-pub(crate) struct ProveArgs {
-    #[command(flatten)]
-    rows_of: RowsOfArgs,
-
-    #[command(flatten)]
-    same_rows: SameRowsArgs,
-
-    #[command(flatten)]
-    sampling: SamplingArgs,
-
-    #[command(flatten)]
-    batch: BatchArg,
-
-    #[command(flatten)]
-    state: StateArg,
-
-    /// Check as well what K workers of each rank would make.
-    #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=4096))]
-    workers: u64,
-
-    /// Count how often every row is served instead of comparing hashes of sets.
-    #[arg(long)]
-    exact: bool,
-
-    #[command(flatten)]
-    json: JsonArg,
-}
-
-pub(crate) fn run(args: &ProveArgs, given: &ArgMatches) -> Result<(), Failure> {
-    if let Some(datasets) = args.same_rows.datasets() {
-        return args.same_rows.run(datasets, &args.sampling, given, args.json.json);
-    }
-    if !args.rows_of.is_given() {
-        return Err(Failure::usage("name an index, a number of rows (--len), or two datasets (--same-rows)"));
-    }
+pub(crate) fn run(args: &VerifyArgs, given: &ArgMatches) -> Result<(), Failure> {
     let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
     args.state.settle(&mut sampling, Some(&mut batch), given)?;
     sampling.whole_epochs();
@@ -102,16 +36,16 @@ pub(crate) fn run(args: &ProveArgs, given: &ArgMatches) -> Result<(), Failure> {
         return Err(Failure::usage("a proof is of all ranks together; leave out --rank"));
     }
     let started = Instant::now();
-    let (chosen, rows) = args.rows_of.orders(&sampling)?;
-    let samplers = sampling.samplers(&chosen, batch)?;
+    let index = args.index.open()?;
+    let samplers = sampling.samplers(&sampling.orders(&index)?, batch)?;
     if sampling.dealing.pack.is_some() {
-        if args.workers > 0 || args.exact {
-            return Err(Failure::usage("--workers and --exact are of rows: leave them out where there is --pack"));
+        if args.workers > 0 {
+            return Err(Failure::usage("--workers is of rows: leave it out where there is --pack"));
         }
         let proof = packs::prove(&samplers, sampling.epochs()?)?;
         return proof.report(&sampling, args.json.json, started.elapsed().as_secs_f64());
     }
-    let proof = prove(&samplers, rows, sampling.epochs()?, args.workers, args.exact)?;
+    let proof = prove(&samplers, index.len(), sampling.epochs()?, args.workers, false)?;
     if !proof.broken.is_empty() {
         proof.broken.iter().for_each(complain);
         return Err(Failure::Reported);

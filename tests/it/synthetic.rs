@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 
-use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, Summary};
-use super::{Root, RootKind};
-use rowdex_base::error::Result;
+use rowdex::Result;
+use rowdex::index::{Root, RootKind};
+use rowdex_index::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, Summary};
 use rowdex_projection::Renames;
 
 const ROW_GROUPS_PER_FILE: u32 = 100;
@@ -15,7 +15,7 @@ const ROW_GROUPS_PER_FILE: u32 = 100;
 /// The bytes of an index of `row_groups` row groups of unequal sizes, from half to one and a half of `rows` each.
 ///
 /// `selection`, when given, says which rows of the row group with this many rows are served.
-pub fn index(row_groups: u32, rows: u64, selection: Option<&dyn Fn(u64) -> Vec<u32>>) -> Result<Vec<u8>> {
+pub(crate) fn index(row_groups: u32, rows: u64, selection: Option<&dyn Fn(u64) -> Vec<u32>>) -> Result<Vec<u8>> {
     let mut writer = IndexWriter::new(Cursor::new(Vec::new()))?;
     let footer = FooterRef::not_stored(b"none");
     for group in 0..row_groups {

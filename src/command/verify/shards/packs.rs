@@ -279,7 +279,7 @@ impl Proof {
                 _ => "every token once",
             },
         ];
-        if args.dealing.replicas > 1 {
+        if args.dealing.replication.0 > 1 {
             promises.push("ranks of a replica group are dealt the same");
         }
         promises

@@ -65,7 +65,7 @@ fn what_is_predicted_comes_true() {
         let ranks = if options.contains("world-size") { 3 } else { 1 };
         // A prediction does not depend on the number of threads.
         let told =
-            place.json(&format!("predict train.rdx {} --ranks-per-node {ranks}", what.replace("--threads 0", "")));
+            place.json(&format!("estimate train.rdx {} --ranks-per-node {ranks}", what.replace("--threads 0", "")));
         let real = place.json(&format!("epoch train.rdx --digest {what} --epochs 4"));
         let steady = |name: &str| {
             let epochs = &real["epochs"].as_array().unwrap()[1..3];
@@ -107,10 +107,10 @@ fn what_is_predicted_comes_true_for_words_that_repeat() {
         let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
-        place.run("build data -o train.rdx --force").succeeds();
+        place.run("build data -o train.rdx --overwrite").succeeds();
         let whole = place.json("epoch train.rdx --digest --memory 150% --epochs 4");
         for memory in ["10%", "25%"] {
-            let told = place.json(&format!("predict train.rdx --memory {memory}"));
+            let told = place.json(&format!("estimate train.rdx --memory {memory}"));
             let real = place.json(&format!("epoch train.rdx --digest --memory {memory} --epochs 4"));
             // Words are held once for all rows that show them, as they are when decoded.
             let steady = (number(&real["epochs"][1]["decodes"]) + number(&real["epochs"][2]["decodes"])) / 2.0;
@@ -154,7 +154,7 @@ fn long_values_that_are_not_compressed_are_read_about_once_however_often_their_r
     let whole = place.json("epoch train.rdx --digest --memory 150% --epochs 8");
     for memory in ["15%", "25%", "50%"] {
         let what = format!("--memory {memory}");
-        let told = place.json(&format!("predict train.rdx {what}"));
+        let told = place.json(&format!("estimate train.rdx {what}"));
         let real = place.json(&format!("epoch train.rdx --digest {what} --epochs 8"));
         assert_eq!(real["ranks"][0]["rows_digest"], whole["ranks"][0]["rows_digest"], "{what}");
         let steady = &real["epochs"][1];
@@ -170,18 +170,11 @@ fn long_values_that_are_not_compressed_are_read_about_once_however_often_their_r
 }
 
 #[test]
-fn the_command_has_a_former_name_that_says_what_it_is_called() {
-    let place = Place::with_index();
-    let former = place.run("plan train.rdx --memory 20% --json").succeeds().complains(&["`predict`"]);
-    assert_eq!(former.text(), place.run("predict train.rdx --memory 20% --json").succeeds().text());
-}
-
-#[test]
 fn a_prediction_needs_no_data_file() {
     let place = Place::with_index();
-    let told = place.json("predict train.rdx --memory 20%");
+    let told = place.json("estimate train.rdx --memory 20%");
     fs::remove_dir_all(place.path("data")).unwrap();
-    assert_eq!(place.json("predict train.rdx --memory 20%"), told);
+    assert_eq!(place.json("estimate train.rdx --memory 20%"), told);
     assert!(number(&told["bytes_read"]) > 0.0);
 }
 
@@ -199,7 +192,7 @@ fn helps(told: &Value) -> Vec<(String, u64, f64, f64)> {
 fn a_prediction_says_what_would_help_best_first_and_that_comes_true() {
     let place = place();
     for (options, ranks) in [("--memory 2%", 1.0), ("--memory 20%", 1.0), ("--memory 4% --world-size 4", 4.0)] {
-        let told = place.json(&format!("predict train.rdx {options}"));
+        let told = place.json(&format!("estimate train.rdx {options}"));
         let (passes, helps) = (number(&told["passes"]), helps(&told));
         let kinds: Vec<&str> = helps.iter().map(|help| help.0.as_str()).collect();
         // A window of row groups needs memory for about half of them.
@@ -218,7 +211,7 @@ fn a_prediction_says_what_would_help_best_first_and_that_comes_true() {
                 "rewrite" => format!("{options} --order sequential"),
                 _ => continue,
             };
-            let real = place.json(&format!("predict train.rdx {changed}"));
+            let real = place.json(&format!("estimate train.rdx {changed}"));
             near(&real["passes"], then, 0.01, &changed);
             near(&real["bytes_read"], bytes_read, 1.0, &changed);
         }
@@ -228,10 +221,10 @@ fn a_prediction_says_what_would_help_best_first_and_that_comes_true() {
 #[test]
 fn a_loader_that_is_shared_is_advised_with_the_part_of_each_rank() {
     let place = place();
-    let alone = helps(&place.json("predict train.rdx --memory 4% --world-size 4"));
+    let alone = helps(&place.json("estimate train.rdx --memory 4% --world-size 4"));
     let shared = alone.iter().find(|help| help.0 == "share").unwrap();
     assert_eq!(shared.1, 4);
-    let together = place.json("predict train.rdx --memory 16% --world-size 4 --ranks-per-node 4");
+    let together = place.json("estimate train.rdx --memory 16% --world-size 4 --ranks-per-node 4");
     near(&together["passes"], 4.0 * shared.2, 0.01, "passes");
     assert!(helps(&together).iter().all(|help| help.0 != "share"));
 }
@@ -240,11 +233,11 @@ fn a_loader_that_is_shared_is_advised_with_the_part_of_each_rank() {
 fn nothing_is_advised_where_an_epoch_takes_about_a_pass() {
     let place = place();
     for options in ["--memory 75%", "--memory 5% --order sequential"] {
-        let told = place.json(&format!("predict train.rdx {options}"));
+        let told = place.json(&format!("estimate train.rdx {options}"));
         assert!(number(&told["passes"]) < 2.0);
         assert_eq!((helps(&told).len(), told["advice"].as_array().unwrap().len()), (0, 0), "{told}");
     }
-    let text = place.run("predict train.rdx --memory 20%").succeeds().text();
+    let text = place.run("estimate train.rdx --memory 20%").succeeds().text();
     for words in ["what would help", "--memory", "--order blocks(", "rowdex shuffle", "--columns"] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -253,7 +246,7 @@ fn nothing_is_advised_where_an_epoch_takes_about_a_pass() {
 #[test]
 fn a_prediction_has_a_table_that_falls_with_the_memory() {
     let place = Place::with_index();
-    let told = place.json("predict train.rdx --memory 50% --world-size 2 --epochs 3");
+    let told = place.json("estimate train.rdx --memory 50% --world-size 2 --epochs 3");
     let table = told["table"].as_array().unwrap();
     assert_eq!(table.len(), 6);
     for pair in table.windows(2) {
@@ -263,14 +256,13 @@ fn a_prediction_has_a_table_that_falls_with_the_memory() {
     assert_eq!((&table[3]["decodes"], &table[3]["bytes_read"]), (&told["decodes"], &told["bytes_read"]));
     let all = number(&told["first_epoch"]["decodes"]) + 2.0 * number(&told["decodes"]);
     assert_eq!(number(&told["epochs"]["decodes"]), all);
-    place.run("predict train.rdx --world-size 2 --ranks-per-node 3").exits_with_usage().complains(&[
+    place.run("estimate train.rdx --world-size 2 --ranks-per-node 3").exits_with_usage().complains(&[
         "--ranks-per-node 3",
         "--world-size of 2",
         "1 to 2",
     ]);
-    place.run("predict train.rdx --world-size 2 --rank 5").exits_with_usage();
-    place.run("predict train.rdx --ranks-per-node 0").exits_with_usage();
-    place.run("predict train.rdx --ranks-per-machine 1").exits_with_usage().complains(&["--ranks-per-node"]);
+    place.run("estimate train.rdx --world-size 2 --rank 5").exits_with_usage();
+    place.run("estimate train.rdx --ranks-per-node 0").exits_with_usage();
 }
 
 #[test]
@@ -279,15 +271,18 @@ fn a_prediction_is_of_the_rows_and_the_order_that_are_asked_for() {
     std::fs::write(place.path("skip.txt"), "0..103").unwrap();
     std::fs::write(place.path("order.bin"), [5_u64, 900, 3].map(u64::to_le_bytes).concat()).unwrap();
     let told = |options: &str| {
-        let told = place.json(&format!("predict train.rdx {options}"));
+        let told = place.json(&format!("estimate train.rdx {options}"));
         (told["order"].as_str().unwrap().to_owned(), number(&told["rows"]), number(&told["steps"]))
     };
     assert_eq!(told("--batch-size 1"), ("global".to_owned(), 1003.0, 1003.0));
     assert_eq!(told("--batch-size 1 --skip skip.txt --order blocks:2"), ("blocks(2)".to_owned(), 900.0, 900.0));
-    assert_eq!(told("--batch-size 1 --order-file order.bin"), ("explicit (order.bin)".to_owned(), 1003.0, 3.0));
-    assert_eq!(told("--batch-size 1 --weights score --epoch-size 50"), ("weighted (score)".to_owned(), 1003.0, 50.0));
+    assert_eq!(told("--batch-size 1 --order file:order.bin"), ("explicit (order.bin)".to_owned(), 1003.0, 3.0));
+    assert_eq!(
+        told("--batch-size 1 --order weighted:score --epoch-size 50"),
+        ("weighted (score)".to_owned(), 1003.0, 50.0)
+    );
     assert_eq!(told("--batch-size 1 --world-size 4 --tail drop").2, 250.0);
-    let text = |options: &str| place.run(&format!("predict train.rdx {options}")).succeeds().text();
+    let text = |options: &str| place.run(&format!("estimate train.rdx {options}")).succeeds().text();
     assert!(text("").contains("1,003 rows") && text("").contains("for 1 rank\n"), "{}", text(""));
     assert!(text("--world-size 4").contains("for 4 ranks, each with a loader of its own"));
     assert!(text("--epoch 3 --epochs 2").contains("epochs 3 to 4 read"));
@@ -296,13 +291,13 @@ fn a_prediction_is_of_the_rows_and_the_order_that_are_asked_for() {
 #[test]
 fn a_prediction_for_machines_says_what_all_do_and_what_exchanging_rows_would_save() {
     let place = place();
-    let plan = "predict train.rdx --world-size 8 --ranks-per-node 4 --batch-size 64";
+    let plan = "estimate train.rdx --world-size 8 --ranks-per-node 4 --batch-size 64";
     let (told, all) = (place.json(&format!("{plan} --memory 25%")), place.json(&format!("{plan} --memory 100%")));
     let machines = &told["machines"];
     assert_eq!(machines["machines"], 2);
     assert_eq!(number(&machines["decodes"]), 2.0 * number(&told["decodes"]));
     // With the memory of both, one reader of all rows.
-    let one = place.json("predict train.rdx --world-size 8 --ranks-per-node 8 --batch-size 64 --memory 50%");
+    let one = place.json("estimate train.rdx --world-size 8 --ranks-per-node 8 --batch-size 64 --memory 50%");
     near(&machines["least_decodes"], number(&one["decodes"]), 1.0, "decodes");
     assert!(one["machines"].is_null(), "one machine exchanges with nobody");
     assert!(number(&machines["least_decodes"]) < number(&machines["decodes"]));

@@ -1,4 +1,4 @@
-//! `rowdex predict --pack`: what packs come to, before training.
+//! `rowdex estimate --pack`: what packs come to, before training.
 
 use std::error::Error;
 use std::time::Instant;
@@ -11,9 +11,9 @@ use rowdex::sampler::{PackForecast, PackSpec};
 use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
 
+use crate::command::estimate_line::Line;
 use crate::command::failure::Failure;
 use crate::command::output;
-use crate::command::predict_line::Line;
 use crate::command::sampling::{BatchArg, Rank, SamplingArgs};
 
 /// Rows whose lengths are in the picture.

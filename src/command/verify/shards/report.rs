@@ -40,7 +40,7 @@ impl Report<'_> {
             Uses::AtMostOnce => promises.push(("no row twice, but for pads", by)),
             Uses::Any => {}
         }
-        if self.args.dealing.replicas > 1 {
+        if self.args.dealing.replication.0 > 1 {
             promises.push(("ranks of a replica group are dealt the same", "compared"));
         }
         if proof.workers > 0 {

@@ -18,10 +18,10 @@ fn every_world_tail_and_order_holds_its_promises() {
             for (tail, served) in
                 [("wrap", rows.div_ceil(ranks) * ranks), ("drop", rows / ranks * ranks), ("uneven", rows)]
             {
-                for options in ["", "--exact"] {
+                for options in ["", "--workers 3"] {
                     let report = place.json(&format!(
-                        "prove train.rdx --order {order} --world-size {ranks} --tail {tail} --batch-size 25 \
-                         --workers 2 --epochs 2 --seed 4 {options}"
+                        "verify train.rdx --shards --order {order} --world-size {ranks} --tail {tail} --batch-size 25 \
+                         --epochs 2 --seed 4 {options}"
                     ));
                     assert_eq!(numbers(&report["epochs"], "served"), [served; 2]);
                     assert_eq!(numbers(&report["epochs"], "pads"), [served.saturating_sub(rows); 2]);
@@ -40,10 +40,10 @@ fn every_world_tail_and_order_holds_its_promises() {
 fn the_digest_of_a_rank_is_that_of_the_ids_it_gets() {
     let place = Place::with_index();
     let options = "train.rdx --world-size 3 --seed 9 --epoch 1 --epochs 2";
-    let report = place.json(&format!("prove {options} --batch-size 10"));
+    let report = place.json(&format!("verify {options} --shards --batch-size 10"));
     let mut digests = Vec::new();
     for rank in 0..3 {
-        let ids = place.run(&format!("ids {options} --rank {rank}")).succeeds().text();
+        let ids = place.run(&format!("trace {options} --rank {rank}")).succeeds().text();
         let bytes: Vec<u8> = ids.lines().flat_map(|line| line.parse::<u64>().unwrap().to_le_bytes()).collect();
         digests.push(xxh3_64(&bytes));
         assert_eq!(report["ranks"][rank]["row_ids_digest"], json!(format!("{:016x}", digests[rank])));
@@ -51,20 +51,26 @@ fn the_digest_of_a_rank_is_that_of_the_ids_it_gets() {
     let bytes: Vec<u8> = digests.iter().flat_map(|digest| digest.to_le_bytes()).collect();
     assert_eq!(report["row_ids_digest"], json!(format!("{:016x}", xxh3_64(&bytes))));
     // The rows per step do not change what a rank is dealt, and another seed does.
-    assert_eq!(report["row_ids_digest"], place.json(&format!("prove {options} --batch-size 7"))["row_ids_digest"]);
-    assert_ne!(report["row_ids_digest"], place.json(&format!("prove {options} --order sequential"))["row_ids_digest"]);
+    assert_eq!(
+        report["row_ids_digest"],
+        place.json(&format!("verify {options} --shards --batch-size 7"))["row_ids_digest"]
+    );
+    assert_ne!(
+        report["row_ids_digest"],
+        place.json(&format!("verify {options} --shards --order sequential"))["row_ids_digest"]
+    );
 }
 
 #[test]
 fn dropped_rows_are_listed_and_are_those_that_no_rank_gets() {
     let place = Place::with_index();
     let options = "train.rdx --world-size 4 --tail drop --seed 9";
-    let report = place.json(&format!("prove {options}"));
+    let report = place.json(&format!("verify {options} --shards"));
     let mut all: Vec<u64> =
         report["epochs"][0]["dropped_rows"].as_array().unwrap().iter().map(|row| row.as_u64().unwrap()).collect();
     assert_eq!(all.len(), 3);
     for rank in 0..4 {
-        let ids = place.run(&format!("ids {options} --rank {rank}")).succeeds().text();
+        let ids = place.run(&format!("trace {options} --rank {rank}")).succeeds().text();
         all.extend(ids.lines().map(|line| line.parse::<u64>().unwrap()));
     }
     all.sort_unstable();
@@ -75,7 +81,7 @@ fn dropped_rows_are_listed_and_are_those_that_no_rank_gets() {
 fn replica_groups_are_dealt_the_same_and_count_once() {
     let place = Place::with_index();
     for layout in ["consecutive", "strided"] {
-        let report = place.json(&format!("prove train.rdx --world-size 6 --replicas 2 --replica-layout {layout}"));
+        let report = place.json(&format!("verify train.rdx --shards --world-size 6 --replication 2,{layout}"));
         assert_eq!((&report["shards"], &report["epochs"][0]["served"]), (&json!(3), &json!(1005)));
         let digest = |rank: usize| &report["ranks"][rank]["row_ids_digest"];
         let other = if layout == "strided" { 3 } else { 1 };
@@ -86,23 +92,22 @@ fn replica_groups_are_dealt_the_same_and_count_once() {
 #[test]
 fn fewer_rows_than_ranks_and_none_at_all_are_proven_too() {
     let place = Place::new();
-    let wrap = place.json("prove --len 3 --world-size 10 --batch-size 2");
+    place.write("few/0.parquet", &rows_from(0, 3));
+    place.run("build few -o few.rdx").succeeds();
+    let wrap = place.json("verify few.rdx --shards --world-size 10 --batch-size 2");
     assert_eq!((numbers(&wrap["epochs"], "pads"), numbers(&wrap["epochs"], "max_uses")), (vec![7], vec![4]));
-    let exact = place.json("prove --len 3 --world-size 10 --batch-size 2 --exact");
-    assert_eq!(exact["epochs"], wrap["epochs"]);
-    let drop = place.json("prove --len 3 --world-size 10 --tail drop");
+    let drop = place.json("verify few.rdx --shards --world-size 10 --tail drop");
     assert_eq!((numbers(&drop["epochs"], "dropped"), numbers(&drop["epochs"], "max_uses")), (vec![3], vec![0]));
     assert_eq!(drop["steps"], json!(0));
-    assert_eq!(place.json("prove --len 0 --world-size 2")["epochs"][0]["served"], json!(0));
     place.write("data/empty.parquet", &rows_from(0, 0));
     place.run("build data -o train.rdx").succeeds();
-    place.run("prove train.rdx").succeeds();
+    place.run("verify train.rdx --shards").succeeds();
 }
 
 #[test]
 fn the_table_for_people_has_the_same_numbers() {
     let place = Place::with_index();
-    let options = "prove train.rdx --world-size 4 --workers 3";
+    let options = "verify train.rdx --shards --world-size 4 --workers 3";
     let (text, report) = (place.run(options).succeeds().without_a_word().text(), place.json(options));
     for rank in report["ranks"].as_array().unwrap() {
         assert!(text.contains(rank["row_ids_digest"].as_str().unwrap()), "{text}");
@@ -111,8 +116,6 @@ fn the_table_for_people_has_the_same_numbers() {
         assert!(text.contains(promise["promise"].as_str().unwrap()), "{text}");
     }
     assert!(text.contains("hashed") && text.contains("1,003 rows"), "{text}");
-    let counted = place.run(&format!("{options} --exact")).succeeds().text();
-    assert!(counted.contains("counted") && !counted.contains("hashed"), "{counted}");
 }
 
 #[test]
@@ -123,22 +126,19 @@ fn an_epoch_has_the_row_ids_that_are_proven() {
         let report = place.json(&format!("{command} {options}"));
         report["ranks"].as_array().unwrap().iter().map(|rank| rank["row_ids_digest"].clone()).collect()
     };
-    assert_eq!(digests("prove"), digests("epoch"));
+    assert_eq!(digests("verify --shards"), digests("epoch"));
     assert!(digests("epoch").iter().all(Value::is_string));
 }
 
 #[test]
 fn what_cannot_be_proven_is_refused() {
     let place = Place::with_index();
-    place.run("prove").exits_with_usage();
-    place.run("prove train.rdx --len 4").exits_with_usage();
-    place.run("prove train.rdx --workers 1000000").exits_with_usage();
-    place.run("prove train.rdx --world-size 4 --rank 0").exits_with_usage().complains(&["--rank"]);
-    place.run("prove train.rdx --world-size 0").exits_with_usage().complains(&["--world-size"]);
-    place.run("prove train.rdx --world-size 4 --replicas 3").exits_with_usage().complains(&["divide"]);
-    place.run("prove train.rdx --world-size 4 --tail error").fails().complains(&["1003"]);
-    place.run("prove train.rdx --batch-size 0").exits_with_usage().complains(&["--batch-size"]);
-    place.run("prove --len 9223372036854775808").fails().complains(&["9223372036854775808"]);
-    place.run("prove --len 9223372036854775807 --exact").fails().complains(&["no memory"]);
-    place.run("prove nowhere.rdx").fails().complains(&["nowhere.rdx"]);
+    place.run("verify train.rdx --world-size 4").exits_with_usage().complains(&["--world-size", "--shards"]);
+    place.run("verify train.rdx --shards --workers 1000000").exits_with_usage();
+    place.run("verify train.rdx --shards --world-size 4 --rank 0").exits_with_usage().complains(&["--rank"]);
+    place.run("verify train.rdx --shards --world-size 0").exits_with_usage().complains(&["--world-size"]);
+    place.run("verify train.rdx --shards --world-size 4 --replication 3").exits_with_usage().complains(&["divide"]);
+    place.run("verify train.rdx --shards --world-size 4 --tail error").fails().complains(&["1003"]);
+    place.run("verify train.rdx --shards --batch-size 0").exits_with_usage().complains(&["--batch-size"]);
+    place.run("verify nowhere.rdx --shards").fails().complains(&["nowhere.rdx"]);
 }

@@ -1,6 +1,7 @@
-//! `rowdex where`: which rows a step has, and which step has a row.
+//! `rowdex trace`: which rows a step has, which steps have a row, and all rows of a rank.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
 
 use clap::{ArgMatches, Args};
 use rowdex::Index;
@@ -10,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::command::args::{IndexArg, JsonArg, out_of_range};
 use crate::command::failure::Failure;
-use crate::command::locate::locate;
+use crate::command::info::locate;
 use crate::command::output;
-use crate::command::sampling::{self, BatchArg, SamplingArgs};
+use crate::command::sampling::{self, BatchArg, Rank, SamplingArgs};
 use crate::command::state_arg::StateArg;
 
-/// Rows of a step that are listed, unless all are asked for.
+/// Rows of a step that are listed, unless more are asked for.
 const LISTED: usize = 40;
 
 /// What is told of a piece.
@@ -27,14 +28,17 @@ const PIECE: usize = 4096;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  rowdex where train.rdx --state checkpoint.pt --step 1207                 # which rows made the loss spike?
-  rowdex where train.rdx --state checkpoint.pt --epoch 3 --step 1207 --rank 5
-  rowdex where train.rdx --state checkpoint.pt --epochs 2 --row 4711       # when is this row served, and to whom?
-  rowdex where train.rdx --world-size 8 --batch-size 64 --seed 42 --epoch 3 --step 1207
-  rowdex where train.rdx --state checkpoint.pt --pack tokens:8192 --row 4711   # at which offset of which pack?
+  rowdex trace train.rdx --state checkpoint.pt --step 1207                 # which rows made the loss spike?
+  rowdex trace train.rdx --state checkpoint.pt --epoch 3 --step 1207 --rank 5
+  rowdex trace train.rdx --state checkpoint.pt --epochs 2 --row 4711       # when is this row served, and to whom?
+  rowdex trace train.rdx --world-size 8 --batch-size 64 --seed 42 --rank 3 # all row ids of a rank, one a line
+  rowdex trace train.rdx --state checkpoint.pt --pack tokens:8192 --row 4711   # at which offset of which pack?
 
-World, batch size, order, seed and tail must be those of the job: a state has them all, with its epoch.")]
-pub(crate) struct WhereArgs {
+World, batch size, order, seed and tail must be those of the job: a state has them all, with its epoch.
+
+Row ids come in the order in which the rank is dealt them, epoch after epoch. With --pack such a line is a piece: row
+id, first token, number of tokens, step, and which pack of the batch, with tabs.")]
+pub(crate) struct TraceArgs {
     #[command(flatten)]
     index: IndexArg,
 
@@ -50,16 +54,16 @@ pub(crate) struct WhereArgs {
     #[command(flatten)]
     question: Question,
 
-    /// List all rows of the step, instead of the first 40.
-    #[arg(long, conflicts_with_all = ["row", "json"])]
-    all: bool,
+    /// List so many rows at most [default: 40 of a step, and all of a rank].
+    #[arg(long, value_name = "N", conflicts_with = "row")]
+    limit: Option<usize>,
 
     #[command(flatten)]
     json: JsonArg,
 }
 
 #[derive(Debug, Clone, Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 struct Question {
     /// The step to list the rows of.
     #[arg(long, value_name = "S")]
@@ -70,13 +74,19 @@ struct Question {
     row: Vec<u64>,
 }
 
-pub(crate) fn run(args: &WhereArgs, given: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(args: &TraceArgs, given: &ArgMatches) -> Result<(), Failure> {
     let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
-    args.state.settle(&mut sampling, Some(&mut batch), given)?;
-    args.state.tell_what_is_assumed(&sampling, Some(&batch), given);
+    let of_rank = args.question.step.is_none() && args.question.row.is_empty();
+    // Which rows a rank has does not depend on it.
+    let batched = !of_rank || sampling.dealing.pack.is_some();
+    args.state.settle(&mut sampling, batched.then_some(&mut batch), given)?;
+    args.state.tell_what_is_assumed(&sampling, batched.then_some(&batch), given);
     let index = args.index.open()?;
     if let Some(row) = args.question.row.iter().max().filter(|row| **row >= index.len()) {
         return Err(out_of_range(*row, &index));
+    }
+    if of_rank {
+        return ids(args, &sampling, batch, &index);
     }
     let samplers = sampling.samplers(&sampling.orders(&index)?, batch)?;
     let mut served = Vec::new();
@@ -89,21 +99,58 @@ pub(crate) fn run(args: &WhereArgs, given: &ArgMatches) -> Result<(), Failure> {
         }
     }
     let json = args.json.json;
-    match args.question.step {
-        Some(_) if json => output::print_json(&served.iter().map(|at| at.to_json(&index)).collect()),
-        Some(_) => {
-            let listed = if args.all { served.len() } else { served.len().min(LISTED) };
-            output::print(&table_of_rows(&served[..listed], &index))?;
-            match served.len() - listed {
-                0 => Ok(()),
-                more => {
-                    output::print(&format!("and {} more (`--all` lists them)\n", output::counted(more as u64, "row")))
+    if args.question.step.is_none() {
+        let found: Value = sought.iter().map(Sought::to_json).collect();
+        return if json { output::print_json(&found) } else { output::print(&table_of_uses(&sought)) };
+    }
+    let listed = args.limit.unwrap_or(if json { usize::MAX } else { LISTED }).min(served.len());
+    if json {
+        return output::print_json(&served[..listed].iter().map(|at| at.to_json(&index)).collect());
+    }
+    output::print(&table_of_rows(&served[..listed], &index))?;
+    match served.len() - listed {
+        0 => Ok(()),
+        more => output::print(&format!("and {} more (`--limit`)\n", output::counted(more as u64, "row"))),
+    }
+}
+
+/// Writes the row ids of a rank, one a line, for any other program to compare or to follow.
+fn ids(args: &TraceArgs, sampling: &SamplingArgs, batch: BatchArg, index: &Index) -> Result<(), Failure> {
+    if args.json.json {
+        return Err(Failure::usage("--json is for the rows of a --step or the steps of a --row"));
+    }
+    let rank = match sampling.rank {
+        Rank::One(rank) => rank,
+        Rank::All if sampling.world_size == 1 => 0,
+        Rank::All => {
+            let ranks = sampling.world_size;
+            return Err(Failure::usage(format!("one rank at a time: choose one (`--rank`) of the {ranks}")));
+        }
+    };
+    // Where a short last batch is left out, it does depend.
+    let of_run = sampling.run.and_then(|state| state.run).filter(|run| run.drop_last_batch);
+    let size = of_run.and_then(|run| usize::try_from(run.batch_size).ok()).unwrap_or(batch.batch_size);
+    let sampler = sampling.sampler(&sampling.orders(index)?, rank, size)?;
+    let mut left = args.limit.unwrap_or(usize::MAX);
+    let mut stdout = BufWriter::new(io::stdout().lock());
+    let mut batch = BatchPlan::default();
+    for epoch in sampling.epochs()? {
+        let plan = sampler.plan(epoch)?;
+        for step in plan.first_step()..plan.steps() {
+            if left == 0 {
+                return Ok(stdout.flush()?);
+            }
+            plan.fill(step, &mut batch)?;
+            for (slot, row) in batch.rows.iter().enumerate().take(left) {
+                match piece(&batch, slot) {
+                    Some((at, pack)) => writeln!(stdout, "{row}\t{}\t{}\t{step}\t{pack}", at.offset, at.length)?,
+                    None => writeln!(stdout, "{row}")?,
                 }
             }
+            left = left.saturating_sub(batch.rows.len());
         }
-        None if json => output::print_json(&sought.iter().map(Sought::to_json).collect()),
-        None => output::print(&table_of_uses(&sought)),
     }
+    Ok(stdout.flush()?)
 }
 
 /// One row served: when, to whom, and at which place of its batch.

@@ -1,4 +1,4 @@
-//! `rowdex predict`: what an epoch would cost, before anything is read.
+//! `rowdex estimate`: what an epoch would cost, before anything is read.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::command::advice;
 use crate::command::args::{FilesArgs, IndexArg, JsonArg};
+use crate::command::estimate_line::Line;
+use crate::command::estimate_packs;
 use crate::command::failure::Failure;
 use crate::command::output::{self, Sink};
-use crate::command::predict_line::Line;
-use crate::command::predict_packs;
 use crate::command::sampling::{BatchArg, Chosen, Rank, SamplingArgs};
 use crate::command::size::Memory;
 use crate::command::state_arg::StateArg;
@@ -25,17 +25,17 @@ const SHARES: [u64; 6] = [5, 10, 25, 50, 75, 100];
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  rowdex predict train.rdx --memory 4GiB --batch-size 256
-  rowdex predict train.rdx --memory 4GiB --state checkpoint.pt
-  rowdex predict train.rdx --pack tokens:8192 --world-size 64 --batch-size 2 --plot packs.svg
-  rowdex predict train.rdx --memory 64GiB --world-size 64 --ranks-per-node 8 --columns label,text
+  rowdex estimate train.rdx --memory 4GiB --batch-size 256
+  rowdex estimate train.rdx --memory 4GiB --state checkpoint.pt
+  rowdex estimate train.rdx --pack tokens:8192 --world-size 64 --batch-size 2 --plot packs.svg
+  rowdex estimate train.rdx --memory 64GiB --world-size 64 --ranks-per-node 8 --columns label,text
 
 Costs are those of one loader, which the ranks of a machine may share (docs/share.md). A pass is
 decoding every row group once. Small row groups of a file are read and held together as one unit.
 
 With --pack: packs, steps, fill, tokens served and lost by cause, how even the ranks' work is, and what a
 loader of them reads with this memory.")]
-pub(crate) struct PredictArgs {
+pub(crate) struct EstimateArgs {
     #[command(flatten)]
     index: IndexArg,
 
@@ -56,17 +56,13 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "L", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     ranks_per_node: u32,
 
-    /// What --ranks-per-node was called, too.
-    #[arg(long, hide = true)]
-    ranks_per_machine: Option<String>,
-
     /// With --pack: draw the lengths of rows and the fill of packs, as SVG.
     #[arg(long, value_name = "FILE.svg", requires = "pack")]
     plot: Option<PathBuf>,
 
     /// Replace the picture if there is one.
     #[arg(long, requires = "plot")]
-    force: bool,
+    overwrite: bool,
 
     #[command(flatten)]
     files: FilesArgs,
@@ -75,20 +71,17 @@ pub(crate) struct PredictArgs {
     json: JsonArg,
 }
 
-pub(crate) fn run(args: &PredictArgs, given: &ArgMatches) -> Result<(), Failure> {
+pub(crate) fn run(args: &EstimateArgs, given: &ArgMatches) -> Result<(), Failure> {
     let mut args = args.clone();
     args.state.settle(&mut args.sampling, Some(&mut args.batch), given)?;
     args.sampling.whole_epochs();
-    if args.ranks_per_machine.is_some() {
-        return Err(Failure::usage("--ranks-per-machine is called --ranks-per-node"));
-    }
     let args = &args;
-    let picture = args.plot.as_ref().map(|path| Sink::picture(path, args.force)).transpose()?;
+    let picture = args.plot.as_ref().map(|path| Sink::picture(path, args.overwrite)).transpose()?;
     let index = args.index.open()?;
     if let Some(pack) = &args.sampling.dealing.pack {
         let dataset = || Ok(args.files.builder(index.clone()).with_cache_bytes(0).open()?);
         let reading = || of_packs(args, &dataset()?);
-        let report = predict_packs::Report::new(pack, &args.sampling, args.batch, &index, dataset, reading)?;
+        let report = estimate_packs::Report::new(pack, &args.sampling, args.batch, &index, dataset, reading)?;
         if let Some(picture) = picture {
             picture.put(&report.plot(&index)?)?;
         }
@@ -102,7 +95,7 @@ pub(crate) fn run(args: &PredictArgs, given: &ArgMatches) -> Result<(), Failure>
 
 /// What is to be predicted, but for the memory.
 struct Job<'a> {
-    args: &'a PredictArgs,
+    args: &'a EstimateArgs,
     dataset: &'a Dataset,
     chosen: Chosen,
     decoded_bytes: u64,
@@ -142,7 +135,7 @@ struct Machines {
 }
 
 /// What a loader reads of packs with the memory that is asked for.
-fn of_packs(args: &PredictArgs, dataset: &Dataset) -> Result<Line, Failure> {
+fn of_packs(args: &EstimateArgs, dataset: &Dataset) -> Result<Line, Failure> {
     let memory = args.memory.bytes(dataset.decoded_bytes());
     let chosen = args.sampling.choose(dataset)?;
     let (loader, _) = builder(args, dataset, &chosen, args.ranks_per_node)?;
@@ -150,7 +143,7 @@ fn of_packs(args: &PredictArgs, dataset: &Dataset) -> Result<Line, Failure> {
 }
 
 impl<'a> Job<'a> {
-    fn new(args: &'a PredictArgs, dataset: &'a Dataset) -> Result<Self, Failure> {
+    fn new(args: &'a EstimateArgs, dataset: &'a Dataset) -> Result<Self, Failure> {
         let decoded_bytes = dataset.decoded_bytes();
         let memory = args.memory.bytes(decoded_bytes);
         args.sampling.epochs()?;
@@ -241,7 +234,7 @@ const TOO_MANY: f64 = 2.0;
 
 /// The loader of the node that the chosen rank is on, or of the first; and the steps of an epoch.
 fn builder(
-    args: &PredictArgs,
+    args: &EstimateArgs,
     dataset: &Dataset,
     chosen: &Chosen,
     ranks: u32,
