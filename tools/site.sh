@@ -42,7 +42,8 @@ if [ -z "$rowdex" ]; then
 fi
 rm -rf target/site/report && mkdir -p target/site/report
 "$rowdex" demo --keep target/site/report/demo >/dev/null
-"$rowdex" build target/site/report/demo/data -o target/site/report/demo/train.rdx --update --lengths embedding >/dev/null
-"$rowdex" info target/site/report/demo/train.rdx --html target/site/report/report.html --memory 10%
+demo=target/site/report/demo
+"$rowdex" build $demo/data -o $demo/train.rdx --update --lengths embedding >/dev/null
+"$rowdex" info $demo/train.rdx --html target/site/report/report.html --memory 10%
 timeout 1200 "$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)" \
   target/site/report/report.html

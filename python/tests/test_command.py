@@ -75,7 +75,8 @@ def test_arguments_need_not_be_texts(folder: pathlib.Path, tmp_path: pathlib.Pat
 
 
 def test_whoever_reads_no_more_ends_the_command_without_a_word(index: str) -> None:
-    with subprocess.Popen([*HERE, "trace", index, "--seed", "1", *ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    command = [*HERE, "trace", index, "--seed", "1", *ENDLESS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         assert process.stdout.readline()
         process.stdout.close()
@@ -85,7 +86,8 @@ def test_whoever_reads_no_more_ends_the_command_without_a_word(index: str) -> No
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_command_as_it_ends_any_program(index: str, ending: signal.Signals) -> None:
-    with subprocess.Popen([*HERE, "trace", index, "--seed", "1", *ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    command = [*HERE, "trace", index, "--seed", "1", *ENDLESS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         # It is at work, and waits for nobody who reads.
         assert process.stdout.readline()

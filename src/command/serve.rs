@@ -72,8 +72,8 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     drop_last_batch: bool,
 
-    /// With --pack: the column that has the tokens, or the path of a field of a struct, `doc.tokens`, and after it those
-    /// with an item for each token, `tokens,weights` [default: the one whose items were counted for the lengths].
+    /// With --pack: the column that has the tokens, or the path of a field of a struct, `doc.tokens`, and after it
+    /// those with an item for each token, `tokens,weights` [default: the one whose items were counted for the lengths].
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', requires = "pack")]
     tokens: Vec<String>,
 

@@ -2,8 +2,8 @@
 
 Every page is looked at wide and light, and narrow and dark. It fails where a page writes an error to the console, asks
 for anything from elsewhere, must be scrolled sideways on a phone, or has a link that leads nowhere; and where the
-search does not find "resume". Pictures of some pages are left in FOLDER/../looked. What `rowdex info --html` wrote is looked
-at in the same way, as the file that it is: look.py FOLDER CHROMIUM [REPORT.html].
+search does not find "resume". Pictures of some pages are left in FOLDER/../looked. What `rowdex info --html` wrote is
+looked at in the same way, as the file that it is: look.py FOLDER CHROMIUM [REPORT.html].
 """
 
 from __future__ import annotations

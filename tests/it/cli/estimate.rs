@@ -238,7 +238,7 @@ fn nothing_is_advised_where_an_epoch_takes_about_a_pass() {
         assert_eq!((helps(&told).len(), told["advice"].as_array().unwrap().len()), (0, 0), "{told}");
     }
     let text = place.run("estimate train.rdx --memory 20%").succeeds().text();
-    for words in ["what would help", "--memory", "--order blocks(", "rowdex shuffle", "--columns"] {
+    for words in ["what would help", "--memory", "--order blocks(", "rowdex rewrite", "--columns"] {
         assert!(text.contains(words), "{words}: {text}");
     }
 }

@@ -33,7 +33,7 @@ fn ids(place: &Place, folder: &str) -> Vec<i64> {
     ids
 }
 
-/// The row ids that `rowdex ids` tells, which are the values of `id` here.
+/// The row ids that `rowdex trace` tells, which are the values of `id` here.
 fn told(place: &Place, arguments: &str) -> Vec<i64> {
     let text = place.run(&format!("trace train.rdx {arguments}")).succeeds().text();
     text.lines().map(|line| line.parse().unwrap()).collect()
