@@ -15,7 +15,7 @@
 static void check(rowdex_status status, rowdex_error *error) {
   if (status == ROWDEX_STATUS_OK) return;
   fprintf(stderr, "%s\n", rowdex_error_message(error));
-  rowdex_error_free(error);
+  rowdex_free(error);
   exit(1);
 }
 
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   const uint64_t len = rowdex_index_len(index);
   if (len == 0) {
     printf("no rows\n");
-    rowdex_index_free(index);
+    rowdex_free(index);
     return 0;
   }
   const uint64_t rows[] = {len - 1, 0, len / 2};
@@ -70,12 +70,12 @@ int main(int argc, char **argv) {
   struct ArrowArray array;
   struct ArrowSchema schema;
   check(rowdex_batch_export(batch, &array, &schema, &error), error);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
   for (int64_t i = 0; i < array.n_children; i++) print_column(array.children[i], schema.children[i]);
   array.release(&array);
   schema.release(&schema);
 
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(dataset);
+  rowdex_free(index);
   return 0;
 }

@@ -17,7 +17,7 @@ enum { BATCH_SIZE = 512, WORLD_SIZE = 4, EPOCHS = 2 };
 static void check(rowdex_status status, rowdex_error *error) {
   if (status == ROWDEX_STATUS_OK) return;
   fprintf(stderr, "%s\n", rowdex_error_message(error));
-  rowdex_error_free(error);
+  rowdex_free(error);
   exit(1);
 }
 
@@ -57,10 +57,10 @@ int main(int argc, char **argv) {
   rowdex_loader *loader = NULL;
   check(rowdex_loader_new(dataset, sampler, &how, &loader, &error), error);
   /* Nothing depends on each other: what made the loader can go. */
-  rowdex_sampler_free(sampler);
-  rowdex_order_free(orders);
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(sampler);
+  rowdex_free(orders);
+  rowdex_free(dataset);
+  rowdex_free(index);
 
   char checkpoint[ROWDEX_STATE_CAPACITY];
   int resumed = 0;
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
              info.steps, info.num_rows, mean);
     }
     int interrupted = !resumed && info.epoch == 1 && info.step == 20;
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
 
     if (interrupted) {
       /* In another process, a day later, this text is all that is needed; here the loader just goes back to it. */
@@ -91,6 +91,6 @@ int main(int argc, char **argv) {
       resumed = 1;
     }
   }
-  rowdex_loader_free(loader);
+  rowdex_free(loader);
   return 0;
 }

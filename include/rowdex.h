@@ -18,9 +18,9 @@
  * sentence that names file, row group and column where they are known, and says what to do. It is UTF-8, as all texts
  * are, but for paths.
  *
- * Ownership. Handles are opaque, come from _open, _new, _build and the like through a pointer to a pointer, and end
- * with the _free of their type, once. _free(NULL) does nothing. Handles do not depend on each other: an index may be
- * freed while a dataset of it lives, and so on. Texts and arrays that a handle is asked for belong to it, until it is
+ * Ownership. Handles are opaque, come from _open, _new and the like through a pointer to a pointer, and end with
+ * rowdex_free, once, and so do reports. Handles do not depend on each other: an index may be freed while a dataset of it
+ * lives, and so on. Texts and arrays that a handle is asked for belong to it, until it is
  * freed. What the caller passes in is copied, or no longer looked at when the call returns. Arrow structs are the
  * caller's, who calls their release callback; they live on when everything of rowdex is freed.
  *
@@ -32,6 +32,11 @@
  * fields may be 0, which is their default: rowdex_dataset_options options = {.struct_size = sizeof options}. In their
  * place NULL stands for all defaults. ROWDEX_NONE asks for none of something where 0 asks for the default. Structs of
  * results that may grow begin with struct_size, too.
+ *
+ * Descriptions. What is built, selected or written anew is described by a JSON text. What may be left out has its
+ * default, and so has what is null. A field that is not known, or that has a value of another kind, is an error that
+ * names it. Paths are texts, in whatever encoding the file system has. Reports are JSON texts, too: later versions may
+ * add fields.
  *
  * Versions. Fields and functions are added, never changed or taken away, as long as ROWDEX_ABI_VERSION stays. A program
  * that was compiled with an older header, whose structs are smaller, goes on working. One with a newer header is
@@ -242,121 +247,6 @@ typedef struct rowdex_error_info {
 // whose threads may be waiting for it.
 typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
 
-// An option of a store, by the name that its environment variable has, in any case: "aws_endpoint_url".
-//
-// It goes before the environment. A name that the store does not know is ignored, as an environment variable would be.
-typedef struct rowdex_store_config {
-  // The name.
-  const char *name;
-  // The value, which may be a secret: it is in no message.
-  const char *value;
-} rowdex_store_config;
-
-// How object stores are talked to, where an index or the data is in one. All zeros are the defaults.
-typedef struct rowdex_store_options {
-  // sizeof(rowdex_store_options)
-  size_t struct_size;
-  // How many requests may be under way at once. 0: 64.
-  uint64_t concurrency;
-  // How long a request may take with all of its retries, in milliseconds. 0: 120 000.
-  uint64_t deadline_ms;
-  // How often a request is sent again after a fault that may pass. 0: 10. ROWDEX_NONE: never.
-  uint64_t retries;
-  // Options of the store. NULL: those of the environment alone.
-  const struct rowdex_store_config *config;
-  // How many.
-  size_t num_config;
-} rowdex_store_options;
-
-// Is told one way in which files differ from the schema that is served. The text is gone when the call returns.
-//
-// It is called by the thread that builds, and must return: by no exception, and by no longjmp.
-typedef void (*rowdex_difference)(void *userdata, const char *text);
-
-// How an index is built. All zeros are the defaults, but for the inputs.
-typedef struct rowdex_build_options {
-  // sizeof(rowdex_build_options)
-  size_t struct_size;
-  // Files, folders (searched for *.parquet, *.parq and *.pq) and patterns.
-  const char *const *inputs;
-  // How many.
-  size_t num_inputs;
-  // Stores paths relative to this directory, which must contain all files. NULL: the deepest one that does.
-  const char *root;
-  // "strict" (NULL: the same columns and types in every file) or "union" (missing columns are null, types are
-  // widened).
-  const char *schema_mode;
-  // Serves only the rows that this file lists, as for the list_file of a rowdex_id_set_options; none may be listed
-  // twice. NULL: all.
-  const char *rows_file;
-  // Threads that read footers. 0: one for each available core.
-  uint64_t threads;
-  // 1 replaces an existing file.
-  uint32_t overwrite;
-  // 1 updates the index at the output path, if there is one: its unchanged leading files keep their row ids.
-  uint32_t update;
-  // 1 does not store footers, so everyone who opens the index reads them again.
-  uint32_t no_footers;
-  // 1 does not turn folders named key=value into columns.
-  uint32_t no_partitions;
-  // Is called after each window of files, by the thread that builds. NULL: nobody is told.
-  rowdex_progress progress;
-  // The first argument of progress.
-  void *progress_userdata;
-  // How the object store is talked to, if the data or the index is in one. NULL: the defaults.
-  const struct rowdex_store_options *store;
-  // Indexes of the same data or of parts of it, with footers: files that are as recorded there are not read. The
-  // index has the very bytes that it has without them.
-  const char *const *parts;
-  // How many.
-  size_t num_parts;
-  // With slices: which of them, from 0.
-  uint64_t slice;
-  // Indexes one of so many slices of the sorted list of files alone, as a part of the whole. 0: all files.
-  uint64_t slices;
-  // Columns of the files that are served by other names: their names in the files, which may have either.
-  const char *const *renames_from;
-  // The names that they are served by.
-  const char *const *renames_to;
-  // How many of each.
-  size_t num_renames;
-  // Is told once of each way in which files differ from the schema that is served, when all files are known to fit
-  // together. NULL: nobody is told.
-  rowdex_difference difference;
-  // The first argument of difference.
-  void *difference_userdata;
-  // Columns by which it is noted how long rows are, as rowdex_lengths_note does. Progress is told once more, then.
-  const char *const *lengths;
-  // How many.
-  size_t num_lengths;
-} rowdex_build_options;
-
-// What a build made.
-typedef struct rowdex_build_report {
-  // sizeof(rowdex_build_report), set by the caller.
-  size_t struct_size;
-  // Files in the index.
-  uint64_t files;
-  // Files that keep the row ids they had in the index that was updated.
-  uint64_t kept_files;
-  // Row groups in the index.
-  uint64_t row_groups;
-  // Rows served: row ids are 0 up to rows - 1.
-  uint64_t rows;
-  // Rows in those row groups; more than rows where rows were selected.
-  uint64_t source_rows;
-  // Length of the index file in bytes.
-  uint64_t index_bytes;
-  // Files whose footers were read.
-  uint64_t read_files;
-  // Requests sent to an object store for footers; 0 for local files.
-  uint64_t requests;
-  // Bytes of the footers that were read.
-  uint64_t footer_bytes;
-  // How often a file was named that was named already: it is in the index once.
-  uint64_t repeated_files;
-} rowdex_build_report;
-
 // Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
 typedef struct rowdex_str {
   // The first byte, in UTF-8; NULL where there is no text.
@@ -443,38 +333,6 @@ typedef struct rowdex_location {
   uint64_t slot;
 } rowdex_location;
 
-// Which lengths are noted. All zeros note none.
-typedef struct rowdex_lengths_options {
-  // sizeof(rowdex_lengths_options)
-  size_t struct_size;
-  // Columns of lists, whose items are counted without decoding a value, and of integers, which say the lengths
-  // themselves. Null and empty lists have the length 0; an integer must be there, and not be negative.
-  const char *const *columns;
-  // How many.
-  size_t num_columns;
-  // What to call lengths that are given: rows with such lengths are served whole. NULL: none are given.
-  const char *given_name;
-  // A table, or a folder of tables, as for the list_file of a rowdex_id_set_options, with a column `length` and
-  // every row of the index once. NULL: they come as a stream.
-  const char *given_list;
-  // The same as an Arrow stream, which is moved from and released whatever happens.
-  struct ArrowArrayStream *given_stream;
-  // Names of lengths that are removed.
-  const char *const *removed;
-  // How many.
-  size_t num_removed;
-  // Where the data is, instead of where the index says. NULL: there.
-  const char *root;
-  // Threads that count. 0: one for each available core.
-  uint64_t threads;
-  // Is called after each window of row groups. NULL: nobody is told.
-  rowdex_progress progress;
-  // The first argument of progress.
-  void *progress_userdata;
-  // How the object store is talked to, if the data or the index is in one. NULL: the defaults.
-  const struct rowdex_store_options *store;
-} rowdex_lengths_options;
-
 // What is known of the lengths by one name.
 typedef struct rowdex_lengths_info {
   // sizeof(rowdex_lengths_info), set by the caller.
@@ -523,8 +381,8 @@ typedef struct rowdex_dataset_options {
   uint64_t threads;
   // Refuses a row group that takes more bytes than this when decoded. 0: 2 GiB.
   uint64_t max_decoded_bytes;
-  // How the object store is talked to, if the data is in one. NULL: the defaults.
-  const struct rowdex_store_options *store;
+  // How the object store is talked to, if the data is in one, as for rowdex_index_open. NULL: the defaults.
+  const char *store;
   // Keeps row groups on a local disk. NULL: none does.
   const struct rowdex_disk_tier *disk_tier;
 } rowdex_dataset_options;
@@ -662,80 +520,6 @@ typedef struct rowdex_id_set_info {
   // Listed rows that are in the files and that the index does not serve.
   uint64_t unserved;
 } rowdex_id_set_info;
-
-// Which rows a view serves. At least one choice must be made, but for an update. Every choice leaves rows out; only
-// or_views adds rows, to what the others leave.
-typedef struct rowdex_select_options {
-  // sizeof(rowdex_select_options)
-  size_t struct_size;
-  // Keeps only the rows that this file lists, as for the list_file of a rowdex_id_set_options. NULL: all.
-  const char *rows_file;
-  // Leaves out the rows that this file lists. NULL: none.
-  const char *skip_file;
-  // Keeps only these rows, by row id of the base. NULL: all.
-  const struct rowdex_id_set *kept;
-  // What is recorded of kept. NULL: nothing.
-  const char *kept_note;
-  // Keeps only rows that these indexes of the same files serve, too.
-  const struct rowdex_index *const *and_views;
-  // How many.
-  size_t num_and;
-  // Leaves out the rows that these indexes of the same files serve.
-  const struct rowdex_index *const *not_views;
-  // How many.
-  size_t num_not;
-  // Adds the rows of these indexes of the same files to what all other choices leave.
-  const struct rowdex_index *const *or_views;
-  // How many.
-  size_t num_or;
-  // Keeps a sample of this fraction of the rows, by a hash: a row stays in it when files are appended. 0: all rows.
-  double sample;
-  // Another sample for another seed.
-  uint64_t sample_seed;
-  // 1 replaces an existing file.
-  uint64_t overwrite;
-  // How the store is talked to that the view goes to, and that conditions read from. NULL: the defaults.
-  const struct rowdex_store_options *store;
-  // Keeps only rows that meet this condition in SQL, which reads the columns that it needs. NULL: all.
-  const char *filter;
-  // Where the data is that a condition or split_by reads, instead of where the index says. NULL: there.
-  const char *filter_root;
-  // Is told how far the condition is: rows decided, rows in all, and 0. NULL: nobody is told.
-  rowdex_progress progress;
-  // The first argument of progress.
-  void *progress_userdata;
-  // Keeps only this side of a split by hash, "train" or "validation", as for a rowdex_id_set_options. NULL: all.
-  const char *split_side;
-  // Splits by the values of this column, which is read, as for a rowdex_id_set_options. NULL: by row id.
-  const char *split_by;
-  // The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
-  double split_fraction;
-  // Another split for another seed. What belongs to a choice that is not made is refused by name.
-  uint64_t split_seed;
-  // 1 brings the view that is at `output` up to date with its base, by the choices that it records. Choices here
-  // must be zeros.
-  uint64_t update;
-} rowdex_select_options;
-
-// What was selected.
-typedef struct rowdex_select_report {
-  // sizeof(rowdex_select_report), set by the caller.
-  size_t struct_size;
-  // Rows that the view serves: row ids are 0 up to rows - 1.
-  uint64_t rows;
-  // Rows that the base serves.
-  uint64_t base_rows;
-  // Rows of the files, served or not.
-  uint64_t source_rows;
-  // How often lists had rows beyond the first time.
-  uint64_t repeated;
-  // Listed rows that are in the files and that the base does not serve.
-  uint64_t unserved;
-  // Length of the view in bytes.
-  uint64_t index_bytes;
-  // Files whose rows stay as they were chosen, in an update: nothing was read of them.
-  uint64_t kept_files;
-} rowdex_select_report;
 
 // Where weights are. What is 0 or NULL has its default.
 //
@@ -999,7 +783,7 @@ typedef struct rowdex_column_buffer {
   uint8_t *validity;
 } rowdex_column_buffer;
 
-// What the rows of a dataset are compared with. All zeros: with nothing, and their digest is told.
+// What becomes of the digest of a dataset's rows. All zeros: it is told.
 typedef struct rowdex_digest_options {
   // sizeof(rowdex_digest_options)
   size_t struct_size;
@@ -1009,6 +793,12 @@ typedef struct rowdex_digest_options {
   const struct rowdex_order *order;
   // The epoch of the order.
   uint64_t epoch;
+  // 1 notes the digest in the index that the dataset was opened with, and reads only rows that have none there. 2
+  // tells the digest that is noted there, over whatever columns, and reads nothing; ROWDEX_STATUS_NOT_FOUND if none
+  // is, or not of all rows. 3 removes it. Then `other` is NULL.
+  uint64_t note;
+  // How the object store is talked to that the index is in. NULL: the defaults.
+  const char *store;
   // Is told rows that were read, rows to read, and 0. NULL: nobody is told.
   rowdex_progress progress;
   // The first argument of progress.
@@ -1037,69 +827,6 @@ typedef struct rowdex_digest_info {
   // 1 if the other dataset has its rows in the order; 0 if not, or without an order.
   uint64_t in_order;
 } rowdex_digest_info;
-
-// How rows are written anew. All zeros are the defaults, but for the order and the output.
-typedef struct rowdex_shuffle_options {
-  // sizeof(rowdex_shuffle_options)
-  size_t struct_size;
-  // Row i of the output is row order(i) of the dataset, in epoch 0.
-  const struct rowdex_order *order;
-  // The folder to write to, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is.
-  const char *output;
-  // About how many bytes of rows to hold. 0: 1 GiB.
-  uint64_t memory;
-  // Threads that decode and encode. 0: one for each available core, at most eight.
-  uint64_t threads;
-  // Writes so many files, of equal numbers of rows or one row more. 0: as many as make each about file_bytes.
-  uint64_t files;
-  // About how large a file is. 0: 512 MiB.
-  uint64_t file_bytes;
-  // Rows of a row group; the last one of a file may have fewer. 0: such that it takes 32 MiB in memory; more, up
-  // to 64 MiB, if it would take less than 4 MiB in the file.
-  uint64_t row_group_rows;
-  // Bytes of values after which a page ends. 0: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
-  uint64_t page_bytes;
-  // "none", "snappy", "lz4", "zstd" or "zstd:LEVEL". NULL: for each column what makes a sample smallest.
-  const char *compression;
-  // "yes" or "no". NULL: values go to dictionaries in columns where that saves a tenth of a sample.
-  const char *dictionary;
-  // Adds a column of this name with the row ids of the dataset. NULL: none.
-  const char *origin;
-  // Spills rows to a folder in this one, which is local. NULL: in the output folder, if that is local.
-  const char *spill;
-  // One step of the work, where several machines share it: all tasks of "spill", then all of "write", then "index".
-  // NULL: all of it.
-  const char *step;
-  // The number of this task of the step "spill" or "write", from 0.
-  uint64_t task;
-  // How many tasks share the step. 0: 1.
-  uint64_t tasks;
-  // 1 goes on with what an earlier call left in the output folder.
-  uint32_t resume;
-  // 1 replaces what an earlier call wrote there.
-  uint32_t overwrite;
-  // Is told rows that are done with and rows in all, both of two passes together, and bytes that were spilled and
-  // written so far. Any thread calls it, one at a time. NULL: nobody is told.
-  rowdex_progress progress;
-  // The first argument of progress.
-  void *progress_userdata;
-} rowdex_shuffle_options;
-
-// What was written.
-typedef struct rowdex_shuffle_report {
-  // sizeof(rowdex_shuffle_report), set by the caller.
-  size_t struct_size;
-  // Rows that were written, or are in files that were there already.
-  uint64_t rows;
-  // Output files.
-  uint64_t files;
-  // Files that were finished before, by a call that this one goes on from.
-  uint64_t kept_files;
-  // Bytes of the files that this call wrote.
-  uint64_t bytes_written;
-  // Bytes that this call spilled.
-  uint64_t bytes_spilled;
-} rowdex_shuffle_report;
 
 // How the tokens of packs come. All zeros are the defaults.
 typedef struct rowdex_sequence_options {
@@ -1264,7 +991,7 @@ typedef struct rowdex_advice {
   double blocks_passes;
   // Bytes read with that order.
   uint64_t blocks_bytes_read;
-  // 1: writing the rows anew in a random order (`rowdex rewrite`), and then the order "sequential".
+  // 1: writing the rows anew in a random order (`rowdex shuffle`), and then the order "sequential".
   uint64_t rewrite;
   // Passes over what was written so.
   double rewrite_passes;
@@ -1374,30 +1101,54 @@ rowdex_status rowdex_error_get_info(const struct rowdex_error *error, struct row
 // the last.
 const struct rowdex_error *rowdex_error_at(const struct rowdex_error *errors, size_t place);
 
-// Ends the life of an error, of those behind it, and of the texts that were asked of them.
-void rowdex_error_free(struct rowdex_error *error);
-
-// Builds the index at `output` from the footers of Parquet files. The path holds what it held, or the whole new index,
-// at any moment.
+// Ends the life of any handle, and of a text that a function made for its caller, once. Nothing is done for NULL.
 //
-// Costs about one read for each file. `report` may be NULL.
-rowdex_status rowdex_index_build(const char *output,
-                                 const struct rowdex_build_options *options,
-                                 struct rowdex_build_report *report,
+// Handles do not depend on each other, nor does what was exported of them. Of a loader and of prefetched rows no other
+// thread may have a call under way: close them first.
+void rowdex_free(void *handle);
+
+// Builds an index from the footers of Parquet files. Its path holds what it held, or the whole new index, at any
+// moment. Costs about one read for each file.
+//
+// The description is JSON: {"files": ["data/"], "output": "train.rdx"}. Beside these two all may be left out:
+//
+// files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths relative to this
+// directory, which must contain all files; the deepest one that does by default. schema: "strict" (the same columns
+// and types in every file) or "union" (missing columns are null, types are widened). rows: serves only the rows that
+// this file lists, as the list_file of a rowdex_id_set_options; none may be listed twice. threads: that read footers,
+// one for each available core by default. overwrite: true replaces an existing file. update: true updates the index at
+// output, if there is one: its unchanged leading files keep their row ids. footers: false does not store footers, so
+// everyone who opens the index reads them again. partitions: false does not turn folders named key=value into columns.
+// rename: columns of the files that are served by other names, {"content": "text"}. slice: [3, 64] indexes slice 3,
+// counted from 0, of 64 of the sorted list of files alone, as a part of the whole. parts: indexes of such slices or of
+// the same data, with footers: files that are as recorded there are not read, and the index has the very bytes that it
+// has without them. lengths: columns by which it is noted how long rows are, as rowdex_index_note_lengths does;
+// progress is told once more, then. store: as for rowdex_index_open.
+//
+// `progress` is called after each window of files, by the thread that builds. The report is JSON that the caller
+// frees, and `report` may be NULL: files, kept_files (of an update), read_files, requests, footer_bytes, row_groups,
+// rows, source_rows, index_bytes, repeated_files (named more than once), and differences, texts that say in what files
+// differ from the schema that is served.
+rowdex_status rowdex_index_build(const char *description,
+                                 rowdex_progress progress,
+                                 void *progress_userdata,
+                                 char **report,
                                  struct rowdex_error **error);
 
-// Opens the index at a path or a URL: maps and checks it, and reads no data file. `store` says how the store that a
-// URL is in is talked to; NULL: by the defaults.
+// Opens the index at a path or a URL: maps and checks it, and reads no data file.
+//
+// `store` says as JSON how the object store is talked to that a URL is in; NULL: by the defaults. All may be left out:
+// concurrency: how many requests may be under way at once, 64 by default. deadline: how many seconds a request may take
+// with all of its retries, 120 by default. retries: how often a request is sent again after a fault that may pass, 10
+// by default. config: options of the store by the names that their environment variables have, in any case, such as
+// {"aws_endpoint_url": "http://localhost:9000"}: they go before the environment, may be secrets, and are in no message.
 //
 // The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does,
 // is fine.
 rowdex_status rowdex_index_open(const char *path,
-                                const struct rowdex_store_options *store,
+                                const char *store,
                                 struct rowdex_index **index,
                                 struct rowdex_error **error);
-
-// Ends the life of an index handle and of the texts that were asked of it.
-void rowdex_index_free(struct rowdex_index *index);
 
 // How many rows are served: row ids are 0 up to len - 1.
 uint64_t rowdex_index_len(const struct rowdex_index *index);
@@ -1435,13 +1186,26 @@ rowdex_status rowdex_index_locate(const struct rowdex_index *index,
 // data files, too.
 rowdex_status rowdex_index_verify(const struct rowdex_index *index, struct rowdex_error **error);
 
-// Notes how long the rows are in the index at `path`, a file or a URL: it holds the index as it was, or with all of
-// these lengths, at any moment. Lengths of the same names are replaced, others stay, and so does the fingerprint.
+// Notes how long the rows are in an index, a file or a URL: it holds the index as it was, or with all of these
+// lengths, at any moment. Lengths of the same names are replaced, others stay, and so does the fingerprint. An index
+// that is open goes on without them; open it anew.
 //
-// An index that is open goes on without them; open it anew.
-rowdex_status rowdex_lengths_note(const char *path,
-                                  const struct rowdex_lengths_options *options,
-                                  struct rowdex_error **error);
+// The description is JSON: {"index": "train.rdx", "columns": ["tokens"]}. Beside the index, all may be left out:
+//
+// columns: of lists, whose items are counted without decoding a value, or of integers, which say the lengths
+// themselves. Null and empty lists have the length 0; an integer must be there, and not be negative. given: lists of
+// lengths, by the names to note them by: tables or folders of tables with every row of the index once and a column
+// `length`. Such rows are served whole. stream: the name of the lengths that `stream` has, another such list. remove:
+// names of lengths that are removed. root: where the data is, instead of where the index says. threads: that count,
+// one for each available core by default. store: as for rowdex_index_open.
+//
+// `stream` may be NULL. It is moved from, and released whatever happens. `progress` is called after each window of
+// row groups.
+rowdex_status rowdex_index_note_lengths(const char *description,
+                                        struct ArrowArrayStream *stream,
+                                        rowdex_progress progress,
+                                        void *progress_userdata,
+                                        struct rowdex_error **error);
 
 // What is known of lengths by their number, in the order of their names; ROWDEX_STATUS_OUT_OF_RANGE behind the last.
 rowdex_status rowdex_index_get_lengths(const struct rowdex_index *index,
@@ -1473,9 +1237,6 @@ rowdex_status rowdex_dataset_mixed(const struct rowdex_dataset *const *datasets,
                                    struct rowdex_dataset **mixed,
                                    struct rowdex_error **error);
 
-// Ends the life of a dataset handle, and of its cache and threads unless a loader still uses them.
-void rowdex_dataset_free(struct rowdex_dataset *dataset);
-
 // How many rows there are: row ids are 0 up to len - 1.
 uint64_t rowdex_dataset_len(const struct rowdex_dataset *dataset);
 
@@ -1505,7 +1266,7 @@ rowdex_status rowdex_dataset_take(const struct rowdex_dataset *dataset,
 //
 // "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
 // the chosen columns of every row group. Bad files are no error of the call: `problems` are what is wrong with them,
-// in the order of the files, for rowdex_error_at; NULL if none is bad. The caller frees them by rowdex_error_free.
+// in the order of the files, for rowdex_error_at; NULL if none is bad. The caller frees them by rowdex_free.
 // `progress` and `info` may be NULL.
 rowdex_status rowdex_dataset_verify(const struct rowdex_dataset *dataset,
                                     const char *level,
@@ -1518,7 +1279,7 @@ rowdex_status rowdex_dataset_verify(const struct rowdex_dataset *dataset,
 // What a dataset has done so far, in this process.
 //
 // `tier_fault` is why nothing more is kept in the disk tier since some time, which the caller frees by
-// rowdex_error_free: the disk is full, say, or the folder cannot be written to. NULL while all is well; rows are
+// rowdex_free: the disk is full, say, or the folder cannot be written to. NULL while all is well; rows are
 // served all the same. One of `counters` and `tier_fault` may be NULL.
 rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
                                       struct rowdex_counters *counters,
@@ -1529,9 +1290,6 @@ rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
 rowdex_status rowdex_id_set_new(const struct rowdex_id_set_options *options,
                                 struct rowdex_id_set **set,
                                 struct rowdex_error **error);
-
-// Ends the life of a set handle. Orders that were made with it have their own.
-void rowdex_id_set_free(struct rowdex_id_set *set);
 
 // What is known of a set.
 rowdex_status rowdex_id_set_get_info(const struct rowdex_id_set *set,
@@ -1550,19 +1308,36 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
                                  size_t *filled,
                                  struct rowdex_error **error);
 
-// Writes a view of an index to `output`: an index of the same files that serves only some of the rows. No data is
-// copied, and none is read but for a condition. The path holds what it held, or the whole view, at any moment.
+// Writes a view of an index: an index of the same files that serves only some of the rows. No data is copied, and none
+// is read but for a condition and for a split by a column. Its path holds what it held, or the whole view, at any
+// moment. A view without rows is an error.
 //
-// With `update` the view at `output` is brought up to date, after its base was by an update of rowdex_index_build:
-// rows of unchanged files stay as they were chosen, and the recorded choices are made again for all other files. Rows
-// of other views and sets of row ids are not recorded: a view that was made with them is refused. `base` is the base
-// as it is now; NULL: it is where the view recorded it.
+// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for an
+// update. Every choice leaves rows out; only union adds rows, to what the others leave:
 //
-// `report` may be NULL. A view without rows is an error.
+// rows: keeps only the rows that this file lists, as the list_file of a rowdex_id_set_options. skip: leaves out those
+// that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is recorded
+// of them. intersect: keeps only rows that these indexes of the same files serve, too; exclude: leaves out the rows
+// that these serve; union: adds the rows that these serve. sample: {"fraction": 0.01, "seed": 7} keeps a sample of the
+// rows by a hash: a row stays in it when files are appended. split: {"side": "train", "validation_fraction": 0.1,
+// "seed": 0, "by": "user"} keeps one side of a split by a hash, "train" or "validation", of row ids, or of the values
+// of a column. where: keeps only rows that meet this condition in SQL. root: where the data is that where and split
+// read, instead of where the index says. overwrite: true replaces an existing file. store: as for rowdex_index_open.
+//
+// With update, which is true, the view at output is brought up to date, after its base was by an update of
+// rowdex_index_build: rows of unchanged files stay as they were chosen, and the recorded choices are made again for all
+// other files. Choices are left out, then. Rows of other views and sets of row ids are not recorded: a view that was
+// made with them is refused. `base` is the base as it is now; NULL: it is where the view recorded it.
+//
+// `progress` is told how far the condition is: rows decided, rows in all, and 0. The report is JSON that the caller
+// frees, and `report` may be NULL: rows, base_rows, source_rows, repeated (how often lists had rows beyond the first
+// time), unserved (listed rows that the base does not serve), index_bytes, kept_files (of an update).
 rowdex_status rowdex_select(const struct rowdex_index *base,
-                            const char *output,
-                            const struct rowdex_select_options *options,
-                            struct rowdex_select_report *report,
+                            const char *description,
+                            const struct rowdex_id_set *kept,
+                            rowdex_progress progress,
+                            void *progress_userdata,
+                            char **report,
                             struct rowdex_error **error);
 
 // The classes of the rows: equal values of a column are one class. 4 bytes a row.
@@ -1609,9 +1384,6 @@ rowdex_status rowdex_order_new(const struct rowdex_order_options *options,
                                struct rowdex_order **orders,
                                struct rowdex_error **error);
 
-// Ends the life of an orders handle.
-void rowdex_order_free(struct rowdex_order *orders);
-
 // What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
 //
 // It is an error if no launcher is found, if a variable is missing or no number, or if launchers disagree; it names
@@ -1623,9 +1395,6 @@ rowdex_status rowdex_sampler_new(const struct rowdex_order *orders,
                                  const struct rowdex_sampler_options *options,
                                  struct rowdex_sampler **sampler,
                                  struct rowdex_error **error);
-
-// Ends the life of a sampler handle. A loader that was made with it has a copy.
-void rowdex_sampler_free(struct rowdex_sampler *sampler);
 
 // What is known of the current epoch.
 rowdex_status rowdex_sampler_get_info(const struct rowdex_sampler *sampler,
@@ -1727,12 +1496,9 @@ rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
                                      size_t num_columns,
                                      struct rowdex_error **error);
 
-// Ends the life of a batch, of its row ids and of what it says of substitutes, not of what was exported.
-void rowdex_batch_free(struct rowdex_batch *batch);
-
 // The digest of the rows of a dataset over the columns that it serves, whatever their order; docs/digests.md specifies
 // it. With `other` the rows of both are compared: `difference` is then what is not so, with the file, row group and
-// columns of a row that differs, or NULL if all is so. The caller frees it by rowdex_error_free.
+// columns of a row that differs, or NULL if all is so. The caller frees it by rowdex_free.
 //
 // Reads and decodes all rows once, on the threads of each dataset. `info` and `difference` may be NULL.
 rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,
@@ -1741,15 +1507,38 @@ rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,
                                     struct rowdex_error **difference,
                                     struct rowdex_error **error);
 
-// Writes the rows of a dataset anew, in the order of epoch 0 of options.order, as Parquet files of a folder or of a
-// store with an index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
+// Writes the rows of a dataset anew: row i of the output is row order(i) of the dataset, in epoch 0. The output is a
+// folder of Parquet files, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an index
+// beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
 //
 // The files are the same to the byte whatever the memory, the threads and the tasks are. A call that was stopped
-// (rowdex_stop_when) or has failed leaves no file half written, and another one with options.resume goes on. `report`
-// may be NULL.
-rowdex_status rowdex_shuffle(const struct rowdex_dataset *dataset,
-                             const struct rowdex_shuffle_options *options,
-                             struct rowdex_shuffle_report *report,
+// (rowdex_stop_when) or has failed leaves no file half written, and another one with resume goes on.
+//
+// The description is JSON: {"output": "shuffled", "memory": 4294967296}. Beside the output all may be left out:
+//
+// memory: about how many bytes of rows to hold, 1 GiB by default. threads: that decode and encode, one for each
+// available core and at most eight by default. files: writes so many, of equal numbers of rows or one row more. Or
+// file_bytes: about how large a file is, 512 MiB by default. row_group_rows: the last row group of a file may have
+// fewer; by default such that it takes 32 MiB in memory, and up to 64 MiB if it would take less than 4 MiB in the
+// file. page_bytes: of values, after which a page ends; by default 128 KiB, and 1 MiB where a value takes 4 KiB or
+// more. compression: "none", "snappy", "lz4", "zstd" or "zstd:LEVEL"; by default for each column what makes a sample
+// smallest. dictionary: whether values go to dictionaries; by default in columns where that saves a tenth of a sample.
+// origin: adds a column of this name with the row ids of the dataset. spill: spills rows to a folder in this one, which
+// is local; by default in the output, if that is local. step: one step of the work, where several machines share it:
+// all tasks of "spill", then all of "write", then "index"; by default all of it. task: [2, 8] is the task with number
+// 2, from 0, of 8 that share the step. resume: true goes on with what an earlier call left in the output. overwrite:
+// true replaces what an earlier call wrote there.
+//
+// `progress` is told rows that are done with and rows in all, both of two passes together, and bytes that were spilled
+// and written so far. Any thread calls it, one at a time. The report is JSON that the caller frees, and `report` may be
+// NULL: rows, files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled (by
+// this call), and index, which is null for a step that does not write it.
+rowdex_status rowdex_rewrite(const struct rowdex_dataset *dataset,
+                             const struct rowdex_order *order,
+                             const char *description,
+                             rowdex_progress progress,
+                             void *progress_userdata,
+                             char **report,
                              struct rowdex_error **error);
 
 // The tokens of a batch of packs as the arrays that a model takes: an Arrow struct array that the caller releases, and
@@ -1793,10 +1582,6 @@ rowdex_status rowdex_loader_reopen(const struct rowdex_loader *loader,
 // Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has
 // a call under way.
 void rowdex_loader_close(const struct rowdex_loader *loader);
-
-// Ends the life of a loader handle, and its threads unless a stream still uses them. No other thread may have a call
-// under way: close it first.
-void rowdex_loader_free(struct rowdex_loader *loader);
 
 // The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in
 // the place of strings.
@@ -1893,7 +1678,7 @@ rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
                                       struct rowdex_error **error);
 
 // Why row groups could not be read so far, whose rows others stand in for: errors for rowdex_error_at, with
-// `lost_group` in what they say, which the caller frees by rowdex_error_free. NULL if there are none, as always unless
+// `lost_group` in what they say, which the caller frees by rowdex_free. NULL if there are none, as always unless
 // faults are to be substituted.
 rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
                                         struct rowdex_error **lost,
@@ -1914,9 +1699,6 @@ rowdex_status rowdex_dataset_prefetch(const struct rowdex_dataset *dataset,
 // Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later
 // call that takes rows. It must still be freed, by whoever is sure that no other thread has a call under way.
 void rowdex_prefetched_close(const struct rowdex_prefetched *prefetched);
-
-// Ends the life of the handle, and its threads. No other thread may have a call under way: close it first.
-void rowdex_prefetched_free(struct rowdex_prefetched *prefetched);
 
 // Says what will be asked for after all that was prefetched before. Row ids may repeat, and are copied: 8 bytes each
 // until they are passed.

@@ -211,6 +211,8 @@ mod capi;
 #[allow(unreachable_patterns, reason = "enums that may grow are known here")]
 mod command;
 pub mod dataset;
+#[cfg(feature = "capi")]
+mod describe;
 pub mod digest;
 pub mod loader;
 pub mod rewrite;

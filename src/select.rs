@@ -62,6 +62,7 @@ pub struct Select {
 
 /// What [`Select::write`] made.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "capi", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SelectReport {
     /// Rows that the view serves: row ids are `0..rows`.
@@ -80,6 +81,7 @@ pub struct SelectReport {
     pub kept_files: u64,
     /// What deciding the conditions took, if there are any.
     #[cfg(feature = "filter")]
+    #[cfg_attr(feature = "capi", serde(skip))]
     pub filter: Option<FilterReport>,
 }
 

@@ -85,9 +85,9 @@ if store="$(sh tools/stores/setup.sh)"; then
     if kill -0 "$server" 2>/dev/null; then break; fi
   done
   AWS_ENDPOINT_URL="http://127.0.0.1:$port" AWS_ALLOW_HTTP=true AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=key \
-    AWS_SECRET_ACCESS_KEY=secret timeout 300 "$work/bin/shuffle" "$data" s3://bucket/out
+    AWS_SECRET_ACCESS_KEY=secret timeout 300 "$work/bin/rewrite" "$data" s3://bucket/out
   kill "$server"
-  tell "  shuffle: ok"
+  tell "  rewrite: ok"
 else
   missing "S3 server"
 fi

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from . import native
 from .index import Path
-from .native.library import (
-    call,
-    count,
-    is_remote,
-    library,
-    optional_path,
-    optional_text,
-    path_bytes,
-    text_bytes,
-    texts,
-    waiting,
-)
+from .native.library import described, is_remote, library, reported, waiting
 from .progress import Progress, told
-from .store import StoreOptions, store_pointer
+from .store import StoreOptions, store_fields
 
 
 class BuildReport(NamedTuple):
@@ -108,43 +95,28 @@ def build(
         Error: Which one depends on the fault: a :class:`FormatError`, a :class:`SchemaError`, an
             :class:`AlreadyExistsError`, a :class:`NotFoundError` or another. It names the file.
     """
-    columns = [text_bytes(name, "lengths") for name in ([lengths] if isinstance(lengths, str) else lengths)]
-    encoded, encoded_parts = _paths(inputs, "inputs"), _paths(parts, "parts")
-    if slice is not None and not 0 <= slice[0] < slice[1]:
-        raise ValueError(f"slice={slice}: there is no such slice; (0, 8) is the first of eight")
-    old_names = [text_bytes(name, "rename") for name in rename or ()]
-    new_names = [text_bytes(name, "rename") for name in (rename or {}).values()]
-    options = native.BuildOptions(
-        inputs=texts(encoded),
-        num_inputs=len(encoded),
-        root=optional_path(root),
-        schema_mode=optional_text(schema_mode, "schema mode"),
-        rows_file=optional_path(rows_file),
-        threads=count(threads, "threads"),
+    inputs, parts = several(inputs), several(parts)
+    description = described(
+        files=inputs,
+        output=output,
+        root=root,
+        schema=schema_mode,
+        rows=rows_file,
+        threads=threads,
         overwrite=overwrite,
         update=update,
-        no_footers=not footers,
-        no_partitions=not partitions,
-        store=store_pointer(store),
-        parts=texts(encoded_parts) if encoded_parts else None,
-        num_parts=len(encoded_parts),
-        slice=slice[0] if slice else 0,
-        slices=slice[1] if slice else 0,
-        renames_from=texts(old_names) if rename else None,
-        renames_to=texts(new_names) if rename else None,
-        num_renames=len(old_names),
-        lengths=texts(columns) if columns else None,
-        num_lengths=len(columns),
+        footers=footers,
+        partitions=partitions,
+        rename=rename,
+        slice=slice,
+        parts=parts,
+        lengths=[lengths] if isinstance(lengths, str) else lengths,
+        store=store_fields(store),
     )
-    report = native.BuildReport()
-    differences: list[str] = []
-    options.difference = native.Difference(lambda _, text: differences.append(text.decode()))
-    with told(progress, "indexing") as options.progress:
-        remote = is_remote(*encoded, output, root, *encoded_parts)
-        build_to = (path_bytes(output), ctypes.byref(options), ctypes.byref(report))
-        waiting(remote, lambda: call(library.index_build, *build_to))
-    counts = {name: getattr(report, name) for name in BuildReport._fields if name != "differences"}
-    return BuildReport(**counts, differences=tuple(differences))
+    with told(progress, "indexing") as tell:
+        remote = is_remote(*inputs, output, root, *parts)
+        report = waiting(remote, lambda: reported(library.index_build, description, tell, None))
+    return BuildReport(**{**report, "differences": tuple(report["differences"])})
 
 
 def part(paths: list[str], slice: tuple[int, int], shared: dict[str, Any]) -> bytes:
@@ -156,13 +128,10 @@ def part(paths: list[str], slice: tuple[int, int], shared: dict[str, Any]) -> by
             return file.read()
 
 
-def _paths(given: Any, name: str) -> list[bytes]:
+def several(given: Any) -> list[Any]:
     """One path or several."""
     one = isinstance(given, (str, bytes, os.PathLike)) or not isinstance(given, Iterable)
-    paths: list[Any] = [given] if one else list(given)
-    if not all(isinstance(path, (str, bytes, os.PathLike)) for path in paths):
-        raise TypeError(f"{name} are {given!r}: give a path, or several")
-    return [path_bytes(path) for path in paths]
+    return [given] if one else list(given)
 
 
 __all__ = ["BuildReport", "build"]

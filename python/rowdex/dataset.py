@@ -39,7 +39,7 @@ from .prefetched import Prefetched
 from .progress import Progress, told
 from .row_ids import row_ids
 from .schema import Schema, column_list
-from .store import StoreOptions, store_pointer
+from .store import StoreOptions, store_text
 from .tier import DiskTier, TierCounters, located_tier, tier_pointer
 
 
@@ -196,12 +196,12 @@ class Dataset:
             cache_bytes=size(arguments["cache"], "cache"),
             threads=count(arguments["threads"], "threads"),
             max_decoded_bytes=size(arguments["max_decoded"], "max_decoded"),
-            store=store_pointer(arguments["store"]),
+            store=store_text(arguments["store"]),
             disk_tier=tier_pointer(arguments["disk_tier"]),
         )
         index = self._index.get()._handle.get()
         return waiting(
-            self._remote, lambda: Handle(library.dataset_free, library.dataset_open, index, ctypes.byref(options))
+            self._remote, lambda: Handle(library.dataset_open, index, ctypes.byref(options))
         )
 
     @property
@@ -298,7 +298,7 @@ class Dataset:
         """Why nothing more is kept in the disk tier since some time: the disk is full, say. ``None`` while all is well;
         rows are served all the same.
         """
-        fault = Handle(library.error_free, library.dataset_counters, self._pointer, None)
+        fault = Handle(library.dataset_counters, self._pointer, None)
         return exception_of(fault) if fault else None
 
     def select(self, columns: Sequence[str]) -> Dataset:
@@ -398,7 +398,7 @@ class Dataset:
         pointer = self._pointer
         # What is called keeps the row ids, even if nobody waits for it any more.
         handle = waiting(
-            self._remote, lambda: Handle(library.batch_free, library.dataset_take, pointer, *ids.buffer_info())
+            self._remote, lambda: Handle(library.dataset_take, pointer, *ids.buffer_info())
         )
         return Batch(handle, self.schema)
 
@@ -489,6 +489,6 @@ class Dataset:
         wanted, info = text_bytes(level, "level"), native.VerifyInfo()
         with told(progress, "checking") as tell:
             arguments = (self._pointer, wanted, tell, None, ctypes.byref(info))
-            problems = waiting(self._remote, lambda: Handle(library.error_free, library.dataset_verify, *arguments))
+            problems = waiting(self._remote, lambda: Handle(library.dataset_verify, *arguments))
         errors = [exception_of(problem) for problem in errors_of(problems)]
         return VerifyReport(int(info.files), int(info.rows), errors)

@@ -104,7 +104,7 @@ def _digested(
         arguments = (dataset._pointer, ctypes.byref(options), ctypes.byref(info))
 
         def work() -> Error | None:
-            difference = Handle(library.error_free, library.dataset_digest, *arguments)
+            difference = Handle(library.dataset_digest, *arguments)
             return exception_of(difference) if difference else None
 
         # Long enough for Ctrl-C to be listened for, wherever the data is.

@@ -270,7 +270,7 @@ def new_set(**fields: Any) -> Handle:
     """A ``rowdex_id_set`` as the fields of its options describe it."""
     # The handles are in ``fields`` until the set is made.
     options = native.IdSetOptions(**addresses(fields))
-    return Handle(library.id_set_free, library.id_set_new, ctypes.byref(options))
+    return Handle(library.id_set_new, ctypes.byref(options))
 
 
 def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:

@@ -20,21 +20,19 @@ from .native.library import (
     PerProcess,
     RowSet,
     call,
-    count,
+    described,
     is_remote,
     library,
     located,
-    optional_path,
     optional_set,
     path_bytes,
     text_bytes,
-    texts,
     waiting,
     weights,
 )
 from .progress import Progress, told
 from .schema import Schema
-from .store import StoreOptions, store_pointer
+from .store import StoreOptions, store_fields, store_text
 
 Path = str | os.PathLike[str]
 
@@ -94,9 +92,9 @@ class Index:
         self._handle.get()
 
     def _open(self) -> Handle:
-        arguments = (path_bytes(self._path), store_pointer(self._store))
+        arguments = (path_bytes(self._path), store_text(self._store))
         handle = waiting(
-            is_remote(self._path), lambda: Handle(library.index_free, library.index_open, *arguments)
+            is_remote(self._path), lambda: Handle(library.index_open, *arguments)
         )
         info = _info(handle)
         if self._fingerprint is None:
@@ -225,8 +223,7 @@ class Index:
         progress: Progress = None,
     ) -> None:
         """Notes in the index file how long rows are, in tokens or whatever else. The file holds a whole index at any
-        moment; row ids and the fingerprint stay. Columns and removals are noted at once, then each of the given ones:
-        what was noted before an error stays.
+        moment; row ids and the fingerprint stay. All is noted at once but for streams, which are noted one after the other.
 
         Args:
             columns: Columns of lists, whose items are counted without decoding a value, and of integers. Null and empty
@@ -242,43 +239,26 @@ class Index:
             ArgumentError: for a column that is neither of lists nor of integers, and for a row without a given length,
                 or with two; SchemaError: for a number that is null or negative.
         """
-        names = [text_bytes(name, "columns") for name in ([columns] if isinstance(columns, str) else columns)]
-        removed = [text_bytes(name, "remove") for name in remove]
-        options = native.LengthsOptions(
-            columns=texts(names) if names else None,
-            num_columns=len(names),
-            removed=texts(removed) if removed else None,
-            num_removed=len(removed),
-            root=optional_path(root),
-            threads=count(threads, "threads"),
-            store=store_pointer(self._store),
-        )
+        shared = {"index": self._path, "root": root, "threads": threads, "store": store_fields(self._store)}
+        lists, streams = {}, {}
+        for name, rows in (given or {}).items():
+            (streams if hasattr(rows, "__arrow_c_stream__") else lists)[name] = rows
+        names = [columns] if isinstance(columns, str) else list(columns)
         try:
-            if names or removed:
-                self._note(options, root, progress)
-            self._note_given(given or {}, root, progress)
+            if names or remove or lists:
+                self._note(described(columns=names, remove=list(remove), given=lists, **shared), None, root, progress)
+            for name, rows in streams.items():
+                owner, stream = stream_of(rows)
+                self._note(described(stream=name, **shared), ctypes.pointer(stream), root, progress)
+                del owner
         finally:
             self._handle = PerProcess(self._open)
 
-    def _note_given(self, given: Mapping[str, Path | Any], root: Path | None, progress: Progress) -> None:
-        for name, rows in given.items():
-            options = native.LengthsOptions(
-                given_name=text_bytes(name, "given"), root=optional_path(root), store=store_pointer(self._store)
-            )
-            if hasattr(rows, "__arrow_c_stream__"):
-                owner, stream = stream_of(rows)
-                options.given_stream = ctypes.pointer(stream)
-                self._note(options, root, progress)
-                del owner
-            else:
-                options.given_list = path_bytes(rows)
-                self._note(options, root, progress)
-
-    def _note(self, options: Any, root: Path | None, progress: Progress) -> None:
-        with told(progress, "counting lengths") as options.progress:
-            to = (path_bytes(self._path), ctypes.byref(options))
+    def _note(self, description: bytes, stream: Any, root: Path | None, progress: Progress) -> None:
+        with told(progress, "counting lengths") as tell:
+            arguments = (description, stream, tell, None)
             remote = is_remote(self._path, root) or (root is None and self._is_of_a_store)
-            waiting(remote, lambda: call(library.lengths_note, *to))
+            waiting(remote, lambda: call(library.index_note_lengths, *arguments))
 
     @property
     def noted_lengths(self) -> dict[str, LengthsInfo]:

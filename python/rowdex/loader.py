@@ -259,13 +259,13 @@ class Loader:
     def _open(self) -> Handle:
         inherited = self._loader.inherited()
         if inherited is not None:
-            return Handle(library.loader_free, library.loader_reopen, inherited)
+            return Handle(library.loader_reopen, inherited)
         options = self._loader_options()
         sampler = self._sampler
         opened = sampler._at(sampler.epoch)
         given = (self.dataset._pointer, opened, ctypes.byref(options))
         loader = waiting(
-            self.dataset._remote, lambda: Handle(library.loader_free, library.loader_new, *given)
+            self.dataset._remote, lambda: Handle(library.loader_new, *given)
         )
         call(library.loader_begin_epoch, loader, ctypes.byref(ctypes.c_uint64(sampler.epoch)), None)
         return loader
@@ -439,7 +439,7 @@ class Loader:
         loader = self._loader.made()
         if loader is None:
             return []
-        lost = Handle(library.error_free, library.loader_lost_groups, loader)
+        lost = Handle(library.loader_lost_groups, loader)
         return [LostGroup(int(error_info(error).lost_group), exception_of(error)) for error in errors_of(lost)]
 
     @property
@@ -457,7 +457,7 @@ class Loader:
             self._mapping.close()
         if loader is not None:
             library.loader_close(loader)
-            self._loader.replace(loader, Handle(library.loader_free, library.loader_reopen, loader))
+            self._loader.replace(loader, Handle(library.loader_reopen, loader))
 
     def __enter__(self) -> Loader:
         return self
@@ -482,7 +482,7 @@ class Loader:
         self._begun = None
         options.epochs = epoch + 1
         sampler = self._sampler._at(self._sampler.epoch)
-        own = Handle(library.loader_free, library.loader_new, self.dataset._pointer, sampler, ctypes.byref(options))
+        own = Handle(library.loader_new, self.dataset._pointer, sampler, ctypes.byref(options))
         call(library.loader_resume, own, state_text(self.state_dict()))
         stream = native.ArrowArrayStream()
         call(library.loader_stream, own, ctypes.byref(stream))

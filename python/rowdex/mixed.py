@@ -53,7 +53,7 @@ class MixedDataset(Dataset):
         parts = self._parts
         handles = [part._opened.get() for part in parts]
         pointers = (ctypes.c_void_p * len(parts))(*(handle.address for handle in handles))
-        return Handle(library.dataset_free, library.dataset_mixed, pointers, len(parts))
+        return Handle(library.dataset_mixed, pointers, len(parts))
 
     def __getstate__(self) -> dict[str, Any]:
         return self._arguments

@@ -109,7 +109,7 @@ def _again(kind: type[Any], parts: tuple[Any, ...]) -> Any:
 def open_order(order: Order, context: Context) -> Handle:
     """A ``rowdex_order`` handle."""
     options = _options(order).over(context)
-    return Handle(library.order_free, library.order_new, ctypes.byref(options.struct))
+    return Handle(library.order_new, ctypes.byref(options.struct))
 
 
 def _options(order: Order) -> Options:

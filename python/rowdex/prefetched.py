@@ -52,8 +52,7 @@ class Prefetched:
         pointer = dataset._pointer
         self._handle: Handle | None = waiting(
             dataset._remote,
-            lambda: Handle(
-                library.prefetched_free, library.dataset_prefetch, pointer, *ids.buffer_info(), ctypes.byref(options)
+            lambda: Handle(library.dataset_prefetch, pointer, *ids.buffer_info(), ctypes.byref(options)
             ),
         )
         self._schema = dataset.schema
@@ -81,7 +80,7 @@ class Prefetched:
         pointer = self._pointer
         handle = waiting(
             self.dataset._remote,
-            lambda: Handle(library.batch_free, library.prefetched_take, pointer, *ids.buffer_info()),
+            lambda: Handle(library.prefetched_take, pointer, *ids.buffer_info()),
         )
         return Batch(handle, self._schema)
 

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
-from . import native
-from .building import build
+from .building import build, several
 from .dataset import Dataset
 from .digest import same_rows
 from .errors import ArgumentError
 from .id_set import IdSet
 from .index import Index, Path
-from .native.library import (
-    call,
-    count,
-    is_remote,
-    library,
-    optional_path,
-    optional_text,
-    path_bytes,
-    seed_number,
-    size,
-    waiting,
-    whole,
-)
+from .native.library import described, is_remote, library, reported, seed_number, size, waiting
 from .order import Context, Order, Subset, open_order
 from .progress import Progress, told
 from .store import StoreOptions
@@ -131,13 +117,6 @@ def shuffle(
     """
     if verify and step not in (None, "index"):
         raise ValueError("verify reads what is written: it is for the whole, or for step='index'")
-    if dictionary not in (None, True, False):
-        raise TypeError(f"dictionary={dictionary!r}: use True, False, or None for where it saves a tenth of a sample")
-    if resume and overwrite:
-        raise ValueError("resume goes on with what overwrite replaces: choose one of them")
-    task, tasks = whole(task, "task"), whole(tasks, "tasks")
-    if not 0 <= task < tasks:
-        raise ValueError(f"task {task} of {tasks}: tasks are numbered from 0")
     with contextlib.ExitStack() as stack:
         dataset = stack.enter_context(_opened(source, output, columns, root, threads, store, step))
         if where is not None:
@@ -146,35 +125,30 @@ def shuffle(
                 raise ArgumentError(f"no row meets the condition: {where}")
             order = Subset(order, kept)
         orders = open_order(order, Context(dataset, len(dataset), seed_number(seed)))
-        options = native.ShuffleOptions(
-            order=orders.address,
-            output=path_bytes(output),
-            memory=size(memory, "memory"),
-            threads=count(threads, "threads"),
-            files=count(files, "files"),
-            file_bytes=size(file_bytes, "file_bytes"),
-            row_group_rows=count(row_group_rows, "row_group_rows"),
-            page_bytes=size(page_bytes, "page_bytes"),
-            compression=optional_text(compression, "compression"),
-            dictionary=None if dictionary is None else b"yes" if dictionary else b"no",
-            origin=optional_text(origin, "origin"),
-            spill=optional_path(spill),
-            step=optional_text(step, "step"),
-            task=task,
-            tasks=tasks,
+        description = described(
+            output=output,
+            memory=size(memory, "memory") or None,
+            threads=threads,
+            files=files,
+            file_bytes=size(file_bytes, "file_bytes") or None,
+            row_group_rows=row_group_rows,
+            page_bytes=size(page_bytes, "page_bytes") or None,
+            compression=compression,
+            dictionary=dictionary,
+            origin=origin,
+            spill=spill,
+            step=step,
+            task=[task, tasks] if (task, tasks) != (0, 1) else None,
             resume=resume,
             overwrite=overwrite,
         )
-        made = native.ShuffleReport()
-        with told(progress, "shuffling", "rows", "bytes") as options.progress:
-            arguments = (dataset._pointer, ctypes.byref(options), ctypes.byref(made))
+        with told(progress, "shuffling", "rows", "bytes") as tell:
+            arguments = (dataset._pointer, orders, description, tell, None)
             # Long enough for Ctrl-C to be listened for, wherever the data is.
-            waiting(True, lambda: call(library.shuffle, *arguments))
-        index = None if step not in (None, "index") else os.path.join(os.fsdecode(output), "index.rdx")
+            made = waiting(True, lambda: reported(library.rewrite, *arguments))
+        index = made.pop("index")
         digest = _proven(dataset, index, order, seed, progress) if verify and index is not None else None
-        return ShuffleReport(
-            made.rows, made.files, made.kept_files, made.bytes_written, made.bytes_spilled, index, digest
-        )
+        return ShuffleReport(**made, index_path=index, rows_digest=digest)
 
 
 def _proven(dataset: Dataset, index: str, order: Order, seed: int, progress: Progress) -> str:
@@ -216,7 +190,7 @@ def _opened(
 def _built(source: Any, folder: str, output: str, store: StoreOptions | None) -> str:
     """An index of these files in the folder."""
     path = os.path.join(folder, "source.rdx")
-    inputs: list[Any] = [source] if isinstance(source, (str, bytes, os.PathLike)) else list(source)
+    inputs = several(source)
     for given in inputs:
         if is_remote(given):
             is_within = f"{output.rstrip('/')}/".startswith(f"{os.fsdecode(given).rstrip('/')}/")

@@ -122,7 +122,7 @@ class SamplerSpec(NamedTuple):
             rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],
             pack=pointer(self.pack),
         )
-        return Handle(library.sampler_free, library.sampler_new, orders, ctypes.byref(options))
+        return Handle(library.sampler_new, orders, ctypes.byref(options))
 
 
 def _make_whole(resumed: Handle) -> None:

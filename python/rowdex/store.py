@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import native
-from .native.library import count, no_nul
+from .native.library import described
 
 
 class StoreOptions(NamedTuple):
@@ -36,30 +34,19 @@ class StoreOptions(NamedTuple):
         limits = f"concurrency={self.concurrency}, deadline={self.deadline}, retries={self.retries}"
         return f"StoreOptions({limits}, config={names})"
 
-    def _struct(self) -> native.StoreOptions:
-        if self.deadline is not None and not 0 < self.deadline < 1e12:
-            raise ValueError(f"a deadline of {self.deadline}: use a number of seconds above 0")
-        if self.concurrency is not None and self.concurrency < 1:
-            raise ValueError(f"concurrency is {self.concurrency}: use 1 or more")
-        config = [
-            native.StoreConfig(no_nul(name.encode(), "name"), no_nul(value.encode(), "value"))
-            for name, value in (self.config or {}).items()
-        ]
-        return native.StoreOptions(
-            concurrency=count(self.concurrency, "concurrency"),
-            deadline_ms=0 if self.deadline is None else max(round(self.deadline * 1000), 1),
-            retries=count(self.retries, "retries"),
-            config=(native.StoreConfig * len(config))(*config),
-            num_config=len(config),
-        )
 
-
-def store_pointer(options: StoreOptions | None) -> Any:
-    """What the library is told: a pointer, or nothing."""
+def store_fields(options: StoreOptions | None) -> dict[str, Any] | None:
+    """What a description has of them."""
     if options is not None and not isinstance(options, StoreOptions):
         # Not what it is, which may have secrets.
         raise TypeError(f"store is a {type(options).__name__}: give rowdex.StoreOptions(config={{…}})")
-    return None if options is None else ctypes.pointer(options._struct())
+    return None if options is None else options._asdict()
+
+
+def store_text(options: StoreOptions | None) -> bytes | None:
+    """What a call is given that takes them alone."""
+    fields = store_fields(options)
+    return None if fields is None else described(**fields)
 
 
 __all__ = ["StoreOptions"]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Union, overload
 
-from . import native
 from .dataset import Class, Dataset
 from .id_set import IdSet, Side, listed, new_set
 from .index import Index, Path
-from .native.library import Handle, call, is_remote, library, optional_text, path_bytes, seed_number, waiting
+from .native.library import Handle, described, is_remote, library, reported, seed_number, waiting
 from .progress import Progress, told
-from .store import StoreOptions, store_pointer
+from .store import StoreOptions, store_fields
 
 Rows = Union[Path, IdSet, Any]
 """A file that lists rows, a set of them, or any object with ``__arrow_c_stream__``."""
@@ -52,9 +50,9 @@ def select(
     sample: float | None = None,
     seed: int = 0,
     split: Side | None = None,
-    split_fraction: float = 0.1,
+    split_fraction: float | None = None,
     split_by: str | None = None,
-    split_seed: int = 0,
+    split_seed: int | None = None,
     note: str | None = None,
     overwrite: bool = False,
     update: bool = False,
@@ -84,7 +82,7 @@ def select(
         sample: Keeps this fraction of the rows, by a hash: a row stays in the sample when files are appended.
         seed: Of the sample: another one for another seed.
         split: Keeps only this side of a split by hash, ``"train"`` or ``"validation"``, as :meth:`IdSet.split`.
-        split_fraction: The part that is for validation.
+        split_fraction: The part that is for validation. Default: 0.1.
         split_by: Splits by the values of this column, instead of by row id. Reads the column.
         split_seed: Another split for another seed.
         note: Is recorded in the view as the reason for ``rows`` and ``skip``, where these are no files.
@@ -102,82 +100,45 @@ def select(
         Error: Which one depends on the fault: an :class:`ArgumentError`, an :class:`OutOfRangeError`, an
             :class:`AlreadyExistsError` or another. It names the file.
     """
-    if update:
-        choices = {"rows": rows, "skip": skip, "where": where, "sample": sample, "split": split, "note": note}
-        choices.update({"and_": and_ or None, "not_": not_ or None, "or_": or_ or None})
-        if given := [name for name, choice in choices.items() if choice is not None]:
-            raise ValueError(f"update=True takes the choices from the view, and {given[0]} is given: leave it out")
-    elif base is None:
-        raise TypeError("base is None: name the index to select from; only update=True finds it by itself")
-    if root is not None and where is None and split_by is None and not update:
-        raise ValueError("root says where the data is that a condition or split_by reads: give one of them, too")
-    _check_fractions(sample, seed, split, split_fraction, split_by, split_seed)
     if isinstance(base, (str, os.PathLike)):
         base = Index(base, store=store)
     handle = None if base is None else base._handle.get()
     kept, files, repeated, unserved = _lists(handle, rows, skip)
-    if note is not None and not kept and base is not None:
-        kept = [IdSet.ranges(len(base), [(0, len(base))])._pointer]
-    views = {name: _handles(given, store) for name, given in (("and", and_), ("not", not_), ("or", or_))}
-    arrays = {
-        name: (ctypes.c_void_p * max(1, len(given)))(*(view.address for view in given)) for name, given in views.items()
-    }
-    options = native.SelectOptions(
-        rows_file=files.get("rows_file"),
-        skip_file=files.get("skip_file"),
-        kept=kept[0].address if kept else None,
-        kept_note=optional_text("rows given to rowdex.select" if note is None else note, "note") if kept else None,
-        sample=0.0 if sample is None else float(sample),
-        sample_seed=seed_number(seed),
+    if kept and note is None:
+        note = "rows given to rowdex.select"
+    key = None if split_seed is None else seed_number(split_seed, "split_seed")
+    parted = {"side": split, "validation_fraction": split_fraction, "by": split_by, "seed": key}
+    description = described(
+        output=output,
+        rows=files.get("rows"),
+        skip=files.get("skip"),
+        note=note,
+        intersect=_views(and_),
+        exclude=_views(not_),
+        union=_views(or_),
+        sample={"fraction": sample, "seed": seed_number(seed)} if sample is not None or seed else None,
+        split={name: given for name, given in parted.items() if given is not None} or None,
+        where=where,
+        root=root,
         overwrite=overwrite,
-        store=store_pointer(store),
-        filter=optional_text(where, "where"),
-        filter_root=None if root is None else path_bytes(root),
-        split_side=optional_text(split, "split"),
-        split_by=optional_text(split_by, "split_by"),
-        split_fraction=0.0 if split is None else float(split_fraction),
-        split_seed=seed_number(split_seed, "split_seed"),
         update=update,
-        **{f"{name}_views": array for name, array in arrays.items()},
-        **{f"num_{name}": len(given) for name, given in views.items()},
+        store=store_fields(store),
     )
-    report = native.SelectReport()
-    with told(progress if where is not None or update else False, "selecting", "rows") as options.progress:
-        arguments = (handle, path_bytes(output), ctypes.byref(options), ctypes.byref(report))
+    with told(progress if where is not None or update else False, "selecting", "rows") as tell:
+        arguments = (handle, description, kept[0] if kept else None, tell, None)
         remote = update or is_remote(output, root) or (base is not None and base._is_of_a_store)
-        waiting(remote, lambda: call(library.select, *arguments))
-    made = SelectReport(*(getattr(report, name) for name in SelectReport._fields))
+        made = SelectReport(**waiting(remote, lambda: reported(library.select, *arguments)))
     return made._replace(repeated=made.repeated + repeated, unserved=made.unserved + unserved)
-
-
-def _check_fractions(
-    sample: float | None, seed: int, split: Side | None, split_fraction: float, split_by: str | None, split_seed: int
-) -> None:
-    """Refuses a sample that is none, and what belongs to a sample or a split where there is none."""
-    if isinstance(sample, str):
-        raise TypeError(f"sample is {sample!r}: use a fraction such as 0.1")
-    if sample is not None and not 0 < sample <= 1:
-        raise ValueError(f"sample is {sample}: use a fraction above 0, up to 1")
-    if sample is None and seed:
-        raise ValueError(f"seed={seed} without sample: say which fraction of the rows is kept, or leave it out")
-    if split is None:
-        for name, given, default in (
-            ("split_by", split_by, None),
-            ("split_fraction", split_fraction, 0.1),
-            ("split_seed", split_seed, 0),
-        ):
-            if given != default:
-                raise ValueError(f"{name}={given!r} without split: name a side, 'train' or 'validation'")
 
 
 def _lists(
     base: Handle | None, rows: Rows | None, skip: Rows | None
-) -> tuple[list[Handle], dict[str, bytes], int, int]:
-    """The set of the rows that are listed, if they are not in files; the files, by the options that they are for; how
-    often rows were listed again, and how many that are not served.
+) -> tuple[list[Handle], dict[str, Any], int, int]:
+    """The set of the rows that are listed, if they are not in files; the files, by what they are for; how often rows
+    were listed again, and how many that are not served.
     """
     kept: list[Handle] = []
-    files: dict[str, bytes] = {}
+    files: dict[str, Any] = {}
     counts = [0, 0]
     for name, chosen in (("rows", rows), ("skip", skip)):
         if chosen is None:
@@ -188,7 +149,7 @@ def _lists(
             found, told_of = listed(base, chosen)
             counts = [one + other for one, other in zip(counts, told_of)]
         elif isinstance(chosen, (str, bytes, os.PathLike)):
-            files[f"{name}_file"] = path_bytes(chosen)
+            files[name] = chosen
             continue
         else:
             raise TypeError(
@@ -259,9 +220,9 @@ def count(
         return len(dataset if kept is None else kept)
 
 
-def _handles(given: Index | Path | Iterable[Index | Path], store: StoreOptions | None) -> list[Handle]:
+def _views(given: Index | Path | Iterable[Index | Path]) -> list[Any]:
     each: list[Any] = [given] if isinstance(given, (Index, str, os.PathLike)) else list(given)
-    return [(view if isinstance(view, Index) else Index(view, store=store))._handle.get() for view in each]
+    return [view.path if isinstance(view, Index) else view for view in each]
 
 
 __all__ = ["Rows", "SelectReport", "count", "select"]

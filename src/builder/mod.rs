@@ -83,6 +83,7 @@ pub struct BuildProgress {
 
 /// What a build made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "capi", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BuildReport {
     /// Files in the index.

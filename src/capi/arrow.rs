@@ -50,13 +50,18 @@ fn is_released(schema: &FFI_ArrowSchema) -> bool {
 /// is an address. The struct itself stays the caller's.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_schema_release(schema: Option<&mut FFI_ArrowSchema>) {
-    handle::free(schema.map(|schema| std::mem::replace(schema, FFI_ArrowSchema::empty())));
+    release(schema.map(|schema| std::mem::replace(schema, FFI_ArrowSchema::empty())));
 }
 
 /// As rowdex_schema_release, for an Arrow array.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_array_release(array: Option<&mut FFI_ArrowArray>) {
-    handle::free(array.map(|array| std::mem::replace(array, FFI_ArrowArray::empty())));
+    release(array.map(|array| std::mem::replace(array, FFI_ArrowArray::empty())));
+}
+
+fn release<T>(given: Option<T>) {
+    // What a destructor that panics leaves behind is leaked, which is all that can be done.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(given)));
 }
 
 /// The schema as a struct type, with a child for each column.

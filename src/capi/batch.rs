@@ -165,9 +165,3 @@ pub unsafe extern "C" fn rowdex_batch_copy_into(
         unsafe { copy_into(&batch.records, columns) }
     })
 }
-
-/// Ends the life of a batch, of its row ids and of what it says of substitutes, not of what was exported.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_batch_free(batch: Option<Box<rowdex_batch>>) {
-    handle::free(batch);
-}

@@ -57,7 +57,7 @@ unsafe impl Versioned for rowdex_counters {}
 /// What a dataset has done so far, in this process.
 ///
 /// `tier_fault` is why nothing more is kept in the disk tier since some time, which the caller frees by
-/// rowdex_error_free: the disk is full, say, or the folder cannot be written to. NULL while all is well; rows are
+/// rowdex_free: the disk is full, say, or the folder cannot be written to. NULL while all is well; rows are
 /// served all the same. One of `counters` and `tier_fault` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_counters(

@@ -12,7 +12,7 @@ use super::handle::{self, Versioned, out_param, require};
 use super::index::rowdex_index;
 use super::option::{Count, bytes, count};
 use super::progress::{Progress, rowdex_progress};
-use super::store::{rowdex_store_options, store_options};
+use super::store::store_options;
 use super::tier::{disk_tier, rowdex_disk_tier};
 use crate::dataset::{Dataset, DatasetBuilder, MapDataset, MixedDataset, Staleness, VerifyProgress, VerifyReport};
 use ::rowdex_index::Index;
@@ -69,8 +69,8 @@ pub struct rowdex_dataset_options {
     pub threads: u64,
     /// Refuses a row group that takes more bytes than this when decoded. 0: 2 GiB.
     pub max_decoded_bytes: u64,
-    /// How the object store is talked to, if the data is in one. NULL: the defaults.
-    pub store: *const rowdex_store_options,
+    /// How the object store is talked to, if the data is in one, as for rowdex_index_open. NULL: the defaults.
+    pub store: *const c_char,
     /// Keeps row groups on a local disk. NULL: none does.
     pub disk_tier: *const rowdex_disk_tier,
 }
@@ -117,7 +117,7 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
     }
     if !options.store.is_null() {
         // SAFETY: as above.
-        builder = builder.with_store_options(unsafe { store_options(options.store, "options.store") }?);
+        builder = builder.with_store_options(unsafe { store_options(options.store) }?);
     }
     // SAFETY: as above.
     if let Some(tier) = unsafe { disk_tier(options.disk_tier, "options.disk_tier") }? {
@@ -160,12 +160,6 @@ pub unsafe extern "C" fn rowdex_dataset_mixed(
         out.write(handle::handle(rowdex_dataset(Rows::Mixed(mixed))));
         Ok(())
     })
-}
-
-/// Ends the life of a dataset handle, and of its cache and threads unless a loader still uses them.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_dataset_free(dataset: Option<Box<rowdex_dataset>>) {
-    handle::free(dataset);
 }
 
 /// How many rows there are: row ids are 0 up to len - 1.
@@ -254,7 +248,7 @@ unsafe impl Versioned for rowdex_verify_info {}
 ///
 /// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
 /// the chosen columns of every row group. Bad files are no error of the call: `problems` are what is wrong with them,
-/// in the order of the files, for rowdex_error_at; NULL if none is bad. The caller frees them by rowdex_error_free.
+/// in the order of the files, for rowdex_error_at; NULL if none is bad. The caller frees them by rowdex_free.
 /// `progress` and `info` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_verify(

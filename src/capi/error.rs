@@ -122,14 +122,14 @@ fn field(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::Overwrite => "`overwrite`",
         Remedy::Update => "`update`",
-        Remedy::NoFooters => "`no_footers`",
-        Remedy::NoPartitions => "`no_partitions`",
-        Remedy::UnionSchema => "`schema_mode`",
+        Remedy::NoFooters => "`footers`",
+        Remedy::NoPartitions => "`partitions`",
+        Remedy::UnionSchema => "`schema`",
         Remedy::Slice => "`slice`",
         Remedy::Root => "`root`",
-        Remedy::ListedRows => "`rows_file`",
+        Remedy::ListedRows => "`rows`",
         Remedy::Sample => "`sample`",
-        Remedy::Lengths => "`rowdex_lengths_note`",
+        Remedy::Lengths => "`rowdex_index_note_lengths`",
         // The header has no field for a remedy that is newer than it.
         _ => "",
     }
@@ -218,12 +218,6 @@ pub extern "C" fn rowdex_error_at(errors: Option<&rowdex_error>, place: usize) -
         Some(behind) => first.more.get(behind),
     });
     found.map_or(null(), from_ref)
-}
-
-/// Ends the life of an error, of those behind it, and of the texts that were asked of them.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_error_free(error: Option<Box<rowdex_error>>) {
-    handle::free(error);
 }
 
 fn pointer(text: Option<&CString>) -> *const c_char {

@@ -1,15 +1,20 @@
 //! What the caller hands over: handles, strings, arrays, and structs of another version.
 
-use std::ffi::{CStr, OsStr, c_char};
-use std::mem::MaybeUninit;
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::mem::{MaybeUninit, offset_of};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arc_swap::ArcSwap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::error::c_string;
+use crate::describe;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
@@ -53,15 +58,94 @@ pub(super) fn out_param<'a, T>(out: Option<&'a mut MaybeUninit<T>>, name: &str) 
     out.ok_or_else(|| null(name))
 }
 
-/// A new handle, which the caller owns.
-pub(super) fn handle<T>(value: T) -> *mut T {
-    Box::into_raw(Box::new(value))
+/// What ends the life of a handle that is at the address which it is given.
+type End = unsafe fn(*mut c_void);
+
+/// A handle in memory: what ends it lies right before it.
+#[repr(C)]
+struct HandleBox<T> {
+    end: End,
+    value: T,
 }
 
-/// Drops what the caller gives back; nothing where it gives NULL.
-pub(super) fn free<T>(handle: Option<T>) {
-    // What a destructor that panics leaves behind is leaked, which is all that can be done.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
+/// A new handle, which the caller owns.
+pub(super) fn handle<T>(value: T) -> *mut T {
+    const { assert!(offset_of!(HandleBox<T>, value) == size_of::<End>()) };
+    let owned = Box::into_raw(Box::new(HandleBox { end: end::<T>, value }));
+    // SAFETY: it was just made.
+    unsafe { &raw mut (*owned).value }
+}
+
+/// # Safety
+/// The address is that of a handle of this type, which nobody uses any more.
+unsafe fn end<T>(value: *mut c_void) {
+    // SAFETY: the caller's promise; what `handle` made begins right before the value.
+    drop(unsafe { Box::from_raw(value.cast::<End>().sub(1).cast::<HandleBox<T>>()) });
+}
+
+/// A text and its NUL, which the caller owns as it owns a handle.
+pub(super) fn owned_text(text: &str) -> *mut c_char {
+    let text = c_string(text);
+    let bytes = text.as_bytes_with_nul();
+    // Before it: how many words it is in all, and what ends it.
+    let words = vec![0_usize; 2 + bytes.len().div_ceil(size_of::<usize>())].into_boxed_slice();
+    let count = words.len();
+    let first = Box::into_raw(words).cast::<usize>();
+    // SAFETY: there is room for two words and for the bytes behind them.
+    unsafe {
+        first.write(count);
+        first.add(1).cast::<End>().write(end_text);
+        let place = first.add(2).cast::<u8>();
+        place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        place.cast()
+    }
+}
+
+/// # Safety
+/// As [`end`], of a text.
+unsafe fn end_text(text: *mut c_void) {
+    // SAFETY: the caller's promise; so it was made.
+    unsafe {
+        let first = text.cast::<usize>().sub(2);
+        drop(Box::from_raw(ptr::slice_from_raw_parts_mut(first, first.read())));
+    }
+}
+
+/// Ends the life of any handle, and of a text that a function made for its caller, once. Nothing is done for NULL.
+///
+/// Handles do not depend on each other, nor does what was exported of them. Of a loader and of prefetched rows no other
+/// thread may have a call under way: close them first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_free(handle: *mut c_void) {
+    if !handle.is_null() {
+        // What a destructor that panics leaves behind is leaked, which is all that can be done.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the header says that it came from this library, and so what ends it lies before it.
+            unsafe { handle.cast::<End>().sub(1).read()(handle) }
+        }));
+    }
+}
+
+/// What a text describes. `what` is what errors call it.
+///
+/// # Safety
+/// As [`optional_text`].
+pub(super) unsafe fn described<T: DeserializeOwned>(json: *const c_char, what: &str) -> Result<T> {
+    if json.is_null() {
+        return Err(null("description"));
+    }
+    // SAFETY: the caller's promise.
+    describe::read(what, unsafe { CStr::from_ptr(json) }.to_bytes())
+}
+
+/// Writes a report as JSON, which the caller owns, unless nobody wants it.
+pub(super) fn write_report(out: Option<&mut MaybeUninit<*mut c_char>>, report: &impl Serialize) -> Result<()> {
+    if let Some(out) = out {
+        let text = serde_json::to_string(report);
+        let text = text.map_err(|error| Error::new(ErrorKind::Internal, format!("a report is no JSON: {error}")))?;
+        out.write(owned_text(&text));
+    }
+    Ok(())
 }
 
 /// The caller's array, which may be NULL if it is empty.
@@ -148,18 +232,6 @@ pub(super) unsafe fn optional_path<'a>(path: *const c_char) -> Option<&'a Path> 
 pub(super) unsafe fn path<'a>(path: *const c_char, name: &str) -> Result<&'a Path> {
     // SAFETY: the caller's promise.
     unsafe { optional_path(path) }.ok_or_else(|| null(name))
-}
-
-/// The paths that the caller lists.
-///
-/// # Safety
-/// As [`slice`], and each as for [`optional_text`].
-pub(super) unsafe fn paths(strings: *const *const c_char, len: usize, name: &str) -> Result<Vec<PathBuf>> {
-    // SAFETY: the caller's promise.
-    let strings = unsafe { slice(strings, len, name) }?;
-    let name = format!("{name}[…]");
-    // SAFETY: as above.
-    strings.iter().map(|string| unsafe { path(*string, &name) }.map(PathBuf::from)).collect()
 }
 
 /// The texts that the caller lists.

@@ -230,20 +230,7 @@ fn filtered(dataset: &Dataset, condition: &str, of: Option<&rowdex_id_set>) -> R
 
 #[cfg(not(feature = "filter"))]
 fn filtered(_: &Dataset, _: &str, _: Option<&rowdex_id_set>) -> Result<IdSet> {
-    Err(no_filters())
-}
-
-/// What a library says that was built without conditions.
-#[cfg(not(feature = "filter"))]
-pub(super) fn no_filters() -> Error {
-    Error::new(ErrorKind::InvalidArgument, "this library was built without conditions")
-        .with_hint("build it with the feature `filter`")
-}
-
-/// Ends the life of a set handle. Orders that were made with it have their own.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_id_set_free(set: Option<Box<rowdex_id_set>>) {
-    handle::free(set);
+    Err(crate::describe::no_filters())
 }
 
 /// What is known of a set.

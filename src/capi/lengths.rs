@@ -9,114 +9,44 @@ use super::arrow::stream_of;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, require, rowdex_str};
 use super::index::rowdex_index;
-use super::option::{Count, count};
 use super::progress::{Progress, rowdex_progress};
-use super::store::{rowdex_store_options, store_options};
-use crate::builder::LengthsBuilder;
+use crate::describe::LengthsDescription;
 use ::rowdex_index::Index;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-/// The column that has the lengths, where they are given.
-const LENGTH: &str = "length";
-
-/// Which lengths are noted. All zeros note none.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_lengths_options {
-    /// sizeof(rowdex_lengths_options)
-    pub struct_size: usize,
-    /// Columns of lists, whose items are counted without decoding a value, and of integers, which say the lengths
-    /// themselves. Null and empty lists have the length 0; an integer must be there, and not be negative.
-    pub columns: *const *const c_char,
-    /// How many.
-    pub num_columns: usize,
-    /// What to call lengths that are given: rows with such lengths are served whole. NULL: none are given.
-    pub given_name: *const c_char,
-    /// A table, or a folder of tables, as for the list_file of a rowdex_id_set_options, with a column `length` and
-    /// every row of the index once. NULL: they come as a stream.
-    pub given_list: *const c_char,
-    /// The same as an Arrow stream, which is moved from and released whatever happens.
-    pub given_stream: *mut FFI_ArrowArrayStream,
-    /// Names of lengths that are removed.
-    pub removed: *const *const c_char,
-    /// How many.
-    pub num_removed: usize,
-    /// Where the data is, instead of where the index says. NULL: there.
-    pub root: *const c_char,
-    /// Threads that count. 0: one for each available core.
-    pub threads: u64,
-    /// Is called after each window of row groups. NULL: nobody is told.
-    pub progress: rowdex_progress,
-    /// The first argument of progress.
-    pub progress_userdata: *mut c_void,
-    /// How the object store is talked to, if the data or the index is in one. NULL: the defaults.
-    pub store: *const rowdex_store_options,
-}
-
-// SAFETY: repr(C), begins with its size, has only fields of 8 bytes for which 0 is valid.
-unsafe impl Versioned for rowdex_lengths_options {}
-
-/// Notes how long the rows are in the index at `path`, a file or a URL: it holds the index as it was, or with all of
-/// these lengths, at any moment. Lengths of the same names are replaced, others stay, and so does the fingerprint.
+/// Notes how long the rows are in an index, a file or a URL: it holds the index as it was, or with all of these
+/// lengths, at any moment. Lengths of the same names are replaced, others stay, and so does the fingerprint. An index
+/// that is open goes on without them; open it anew.
 ///
-/// An index that is open goes on without them; open it anew.
+/// The description is JSON: {"index": "train.rdx", "columns": ["tokens"]}. Beside the index, all may be left out:
+///
+/// columns: of lists, whose items are counted without decoding a value, or of integers, which say the lengths
+/// themselves. Null and empty lists have the length 0; an integer must be there, and not be negative. given: lists of
+/// lengths, by the names to note them by: tables or folders of tables with every row of the index once and a column
+/// `length`. Such rows are served whole. stream: the name of the lengths that `stream` has, another such list. remove:
+/// names of lengths that are removed. root: where the data is, instead of where the index says. threads: that count,
+/// one for each available core by default. store: as for rowdex_index_open.
+///
+/// `stream` may be NULL. It is moved from, and released whatever happens. `progress` is called after each window of
+/// row groups.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_lengths_note(
-    path: *const c_char,
-    options: *const rowdex_lengths_options,
+pub unsafe extern "C" fn rowdex_index_note_lengths(
+    description: *const c_char,
+    stream: *mut FFI_ArrowArrayStream,
+    progress: rowdex_progress,
+    progress_userdata: *mut c_void,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
+        // Before anything else that may fail, so that it is released then.
         // SAFETY: the conventions of the header.
-        let options = unsafe { handle::options(options, "options") }?;
-        let stream = match options.given_stream.is_null() {
-            true => None,
-            // SAFETY: as above.
-            false => Some(unsafe { stream_of(options.given_stream) }?),
-        };
+        let stream = (!stream.is_null()).then(|| unsafe { stream_of(stream) }).transpose()?;
         // SAFETY: as above.
-        let path = unsafe { handle::path(path, "path") }?;
-        // SAFETY: as above.
-        let store = unsafe { store_options(options.store, "options.store") }?;
-        let progress = Progress::new(options.progress, options.progress_userdata);
-        let mut builder = LengthsBuilder::new(path)
-            .with_store_options(store.clone())
-            .with_progress(move |done| progress.tell(done.files_done, done.files, done.rows));
-        // SAFETY: as above.
-        for column in unsafe { handle::texts(options.columns, options.num_columns, "options.columns") }? {
-            builder = builder.with_column(column);
-        }
-        // SAFETY: as above.
-        for name in unsafe { handle::texts(options.removed, options.num_removed, "options.removed") }? {
-            builder = builder.without(name);
-        }
-        // SAFETY: as above.
-        let list = unsafe { handle::optional_path(options.given_list) };
-        // SAFETY: as above.
-        let given_name = unsafe { handle::optional_text(options.given_name, "options.given_name") }?;
-        let is_named = given_name.is_some();
-        let given =
-            [("options.given_list", list.is_some(), is_named), ("options.given_stream", stream.is_some(), is_named)];
-        handle::refuse_unused(given, "lengths without `options.given_name`")?;
-        if let Some(name) = given_name {
-            let index = Index::open_with(path, &store)?;
-            builder = builder.with_given(
-                name,
-                match (stream, list) {
-                    (Some(stream), None) => index.read_lengths_of(stream, LENGTH)?,
-                    (None, Some(list)) => index.read_lengths(list, LENGTH)?,
-                    _ => return Err(handle::invalid("lengths are given by one list, or by one stream")),
-                },
-            );
-        }
-        // SAFETY: as above.
-        if let Some(root) = unsafe { handle::optional_path(options.root) } {
-            builder = builder.with_root(root);
-        }
-        if let Count::Exactly(threads) = count(options.threads, "options.threads")? {
-            builder = builder.with_threads(threads);
-        }
-        builder.write().map(drop)
+        let described: LengthsDescription = unsafe { handle::described(description, "lengths") }?;
+        let read = stream.map(|stream| move |index: &Index, column: &str| index.read_lengths_of(stream, column));
+        let progress = Progress::new(progress, progress_userdata);
+        let builder = described.builder(read)?;
+        builder.with_progress(move |done| progress.tell(done.files_done, done.files, done.rows)).write().map(drop)
     })
 }
 

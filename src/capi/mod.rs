@@ -33,10 +33,10 @@ mod orders;
 mod packs;
 mod prefetched;
 mod progress;
+mod rewrite;
 mod sampler;
 mod select;
 mod sequences;
-mod shuffle;
 mod stop;
 mod store;
 #[cfg(test)]

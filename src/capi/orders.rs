@@ -266,9 +266,3 @@ unsafe fn within<'a>(options: *const rowdex_order_options, name: &str, depth: us
     // SAFETY: as above.
     unsafe { recipe(&options, depth + 1) }
 }
-
-/// Ends the life of an orders handle.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_order_free(orders: Option<Box<rowdex_order>>) {
-    handle::free(orders);
-}

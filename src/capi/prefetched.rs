@@ -75,12 +75,6 @@ pub extern "C" fn rowdex_prefetched_close(prefetched: Option<&rowdex_prefetched>
     }
 }
 
-/// Ends the life of the handle, and its threads. No other thread may have a call under way: close it first.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_prefetched_free(prefetched: Option<Box<rowdex_prefetched>>) {
-    handle::free(prefetched);
-}
-
 /// Says what will be asked for after all that was prefetched before. Row ids may repeat, and are copied: 8 bytes each
 /// until they are passed.
 ///

@@ -112,12 +112,6 @@ fn rotation(text: Option<&str>) -> Result<Option<bool>> {
     }
 }
 
-/// Ends the life of a sampler handle. A loader that was made with it has a copy.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_sampler_free(sampler: Option<Box<rowdex_sampler>>) {
-    handle::free(sampler);
-}
-
 /// What is known of the current epoch.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

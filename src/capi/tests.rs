@@ -16,7 +16,7 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 
 use super::arrow::export_batch;
 use super::buffers::{copy_into, rowdex_column_buffer};
-use super::error::{call, rowdex_error, rowdex_error_free, rowdex_error_message, rowdex_status};
+use super::error::{call, rowdex_error, rowdex_error_message, rowdex_status};
 use rowdex_base::error::{ErrorKind, Result};
 
 /// Copies one column to a buffer that lies at an odd address, and its validity.
@@ -166,9 +166,8 @@ fn a_panic_is_an_internal_error_with_its_message() {
     });
     assert_eq!(status, rowdex_status::Internal);
     // SAFETY: written, because the call failed, and owned by us.
-    let error = unsafe { Box::from_raw(error.assume_init()) };
+    let error = handles::Made(unsafe { error.assume_init() });
     // SAFETY: the message lives as long as the error.
     let message = unsafe { std::ffi::CStr::from_ptr(rowdex_error_message(Some(&error))) };
     assert!(message.to_str().unwrap().contains("index out of bounds"));
-    rowdex_error_free(Some(error));
 }

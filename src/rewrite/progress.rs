@@ -33,6 +33,7 @@ pub struct RewriteProgress {
 
 /// What a rewrite made.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "capi", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RewriteReport {
     /// Rows that were written, or are in files that were there already.

@@ -2,6 +2,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,32 @@ static inline rowdex_error_info said(const rowdex_error *error) {
       fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, rowdex_error_message(error)); \
       exit(1);                                                                      \
     }                                                                               \
-    rowdex_error_free(error);                                                       \
+    rowdex_free(error);                                                       \
   } while (0)
+
+/* A text in one of some buffers that are used in turn: descriptions, which take a moment only. */
+static inline const char *text(const char *format, ...) {
+  static char texts[8][16384];
+  static int turn;
+  char *buffer = texts[turn++ % 8];
+  va_list arguments;
+  va_start(arguments, format);
+  CHECK(vsnprintf(buffer, sizeof texts[0], format, arguments) < (int)sizeof texts[0]);
+  va_end(arguments);
+  return buffer;
+}
+
+/* A number of a report, by its name. */
+static inline uint64_t reported(const char *report, const char *name) {
+  const char *found = strstr(report, text("\"%s\":", name));
+  CHECK(found != NULL);
+  return strtoull(found + strlen(name) + 3, NULL, 10);
+}
+
+/* Builds an index, of which nobody asks anything. */
+static inline rowdex_status build(const char *description, rowdex_error **error) {
+  return rowdex_index_build(description, NULL, NULL, NULL, error);
+}
 
 /* The path of a file in the folder that the program is given. */
 static inline const char *in_folder(const char *folder, const char *name) {
@@ -81,7 +106,7 @@ static inline rowdex_dataset *open_dataset(const char *folder, const char *colum
   }
   rowdex_dataset *dataset = NULL;
   OK(rowdex_dataset_open(index, &options, &dataset, &error));
-  rowdex_index_free(index);
+  rowdex_free(index);
   return dataset;
 }
 
@@ -119,7 +144,7 @@ static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const c
   options.batch_size = batch_size;
   rowdex_sampler *sampler = NULL;
   OK(rowdex_sampler_new(orders, &options, &sampler, &error));
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   return sampler;
 }
 
@@ -136,7 +161,7 @@ static inline rowdex_status take_array(const rowdex_dataset *dataset, const uint
   rowdex_batch *batch = NULL;
   rowdex_status status = rowdex_dataset_take(dataset, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
   return status;
 }
 
@@ -146,7 +171,7 @@ static inline rowdex_status take_into(const rowdex_dataset *dataset, const uint6
   rowdex_batch *batch = NULL;
   rowdex_status status = rowdex_dataset_take(dataset, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
   return status;
 }
 
@@ -157,7 +182,7 @@ static inline rowdex_status take_prefetched_array(rowdex_prefetched *prefetched,
   rowdex_batch *batch = NULL;
   rowdex_status status = rowdex_prefetched_take(prefetched, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
   return status;
 }
 
@@ -168,7 +193,7 @@ static inline rowdex_status take_prefetched_into(rowdex_prefetched *prefetched, 
   rowdex_batch *batch = NULL;
   rowdex_status status = rowdex_prefetched_take(prefetched, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
   return status;
 }
 
@@ -196,7 +221,7 @@ static inline rowdex_sampler *whole(const rowdex_order *orders) {
 static inline rowdex_sampler_info order_info(const rowdex_order *orders) {
   rowdex_sampler *sampler = whole(orders);
   rowdex_sampler_info info = sampler_info(sampler);
-  rowdex_sampler_free(sampler);
+  rowdex_free(sampler);
   return info;
 }
 

@@ -8,9 +8,9 @@
 namespace {
 
 struct Free {
-  void operator()(rowdex_index *index) const { rowdex_index_free(index); }
-  void operator()(rowdex_dataset *dataset) const { rowdex_dataset_free(dataset); }
-  void operator()(rowdex_error *error) const { rowdex_error_free(error); }
+  void operator()(rowdex_index *index) const { rowdex_free(index); }
+  void operator()(rowdex_dataset *dataset) const { rowdex_free(dataset); }
+  void operator()(rowdex_error *error) const { rowdex_free(error); }
 };
 
 template <typename T>

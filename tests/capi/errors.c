@@ -17,26 +17,25 @@ static void a_missing_index_is_not_found_and_named(const char *folder) {
   CHECK(strstr(info.file, "none.rdx") != NULL);
   CHECK(info.message == rowdex_error_message(error) && strstr(info.message, info.file) == info.message);
   CHECK(info.column == NULL && !info.has_row_group && info.row_group == 0);
-  rowdex_error_free(error);
+  rowdex_free(error);
   /* Nobody has to want the error. */
   CHECK(rowdex_index_open(in_folder(folder, "none.rdx"), NULL, &index, NULL) == ROWDEX_STATUS_NOT_FOUND);
 }
 
 static void a_hint_names_fields_and_no_options_of_the_command(const char *folder) {
-  rowdex_build_options options = {.struct_size = sizeof options, .inputs = &folder, .num_inputs = 1};
   rowdex_error *error = NULL;
-  const char *index = in_folder(folder, "train.rdx");
-  CHECK(rowdex_index_build(index, &options, NULL, &error) == ROWDEX_STATUS_ALREADY_EXISTS);
+  const char *description = text("{\"files\": [\"%s\"], \"output\": \"%s/train.rdx\"}", folder, folder);
+  CHECK(build(description, &error) == ROWDEX_STATUS_ALREADY_EXISTS);
   rowdex_error_info info = said(error);
   CHECK(strcmp(info.hint, "overwrite it (`overwrite`), update it (`update`) or choose another path") == 0);
   CHECK(strcmp(info.hint_form, "overwrite it ({overwrite}), update it ({update}) or choose another path") == 0);
   CHECK(strstr(info.message, info.hint) != NULL && strstr(info.message, "--") == NULL);
-  rowdex_error_free(error);
+  rowdex_free(error);
   /* What names nothing has no form. */
   rowdex_index *opened = NULL;
   CHECK(rowdex_index_open(in_folder(folder, "none.rdx"), NULL, &opened, &error) == ROWDEX_STATUS_NOT_FOUND);
   CHECK(said(error).hint_form == NULL);
-  rowdex_error_free(error);
+  rowdex_free(error);
 }
 
 static void an_index_that_is_none_is_refused(const char *folder) {
@@ -67,7 +66,7 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
   CHECK(file.rows == 3);
   rowdex_row_group_info group = {.struct_size = sizeof group};
   FAILS(rowdex_index_get_row_group(index, UINT32_MAX, &group, &error), ROWDEX_STATUS_OUT_OF_RANGE, "row group");
-  rowdex_index_free(index);
+  rowdex_free(index);
 
   rowdex_dataset *dataset = open_dataset(folder, "id");
   struct ArrowArray array;
@@ -96,8 +95,8 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
   FAILS(rowdex_sampler_state(sampler, 0, 201, state, sizeof state, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200");
   FAILS(rowdex_sampler_state(sampler, 0, 0, state, 10, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "10 bytes");
   CHECK(strcmp(state, "x") == 0);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
@@ -132,7 +131,7 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "batch size of 0");
   FAILS(rowdex_sampler_new(orders, NULL, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "world of 0");
   CHECK(sampler == NULL);
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   rowdex_id_set *set = NULL;
   rowdex_id_set_options split = {.struct_size = sizeof split, .rows = 5, .split_side = "test", .split_fraction = 0.5};
   FAILS(rowdex_id_set_new(&split, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
@@ -145,11 +144,12 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   rowdex_dataset_options level = {.struct_size = sizeof level, .staleness = "never"};
   FAILS(rowdex_dataset_open(index, &level, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "deep");
   CHECK(dataset == NULL);
-  rowdex_index_free(index);
+  rowdex_free(index);
 
-  const char *inputs[] = {folder};
-  rowdex_build_options build = {.struct_size = sizeof build, .inputs = inputs, .num_inputs = 1, .schema_mode = "loose"};
-  FAILS(rowdex_index_build("unused.rdx", &build, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "union");
+  FAILS(build("{\"files\": [\".\"], \"output\": \"unused.rdx\", \"schema\": \"loose\"}", &error),
+        ROWDEX_STATUS_INVALID_ARGUMENT, "union");
+  FAILS(build("{\"files\": [\".\"], \"output\": \"unused.rdx\", \"inputs\": []}", &error),
+        ROWDEX_STATUS_INVALID_ARGUMENT, "unknown field `inputs`");
 }
 
 static void a_state_of_another_run_is_refused(const char *folder) {
@@ -166,7 +166,7 @@ static void a_state_of_another_run_is_refused(const char *folder) {
   OK(rowdex_loader_state(loader, same, sizeof same, &error));
   OK(rowdex_sampler_state(sampler, 0, 0, state, sizeof state, &error));
   CHECK(strcmp(state, same) == 0);
-  rowdex_loader_free(loader);
+  rowdex_free(loader);
   rowdex_loader_options faults = {.struct_size = sizeof faults, .on_fault = "ignore"};
   FAILS(rowdex_loader_new(dataset, sampler, &faults, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "fail or substitute");
@@ -178,9 +178,9 @@ static void a_state_of_another_run_is_refused(const char *folder) {
   more[0] = sampler;
   FAILS(rowdex_loader_new(dataset, sampler, &options, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "given twice");
   CHECK(loader == NULL);
-  rowdex_sampler_free(other);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(other);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 /* The folder gets a file that is not Parquet, and then one that is not the one that was indexed. */
@@ -189,9 +189,8 @@ static void a_bad_file_is_named(const char *folder) {
   snprintf(bad, sizeof bad, "%s/bad.parquet", folder);
   snprintf(output, sizeof output, "%s/bad.rdx", folder);
   write_file(bad, "PAR1 and nothing else that is Parquet", 37);
-  const char *inputs[] = {bad};
-  rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1};
-  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_PARQUET, "bad.parquet");
+  const char *description = text("{\"files\": [\"%s\"], \"output\": \"%s\"}", bad, output);
+  FAILS(build(description, &error), ROWDEX_STATUS_INVALID_PARQUET, "bad.parquet");
   CHECK(remove(bad) == 0);
   FILE *file = fopen(output, "rb");
   CHECK(file == NULL);
@@ -204,13 +203,13 @@ static void a_bad_file_is_named(const char *folder) {
   fclose(file);
   CHECK(len > 0 && len < sizeof bytes);
   write_file(bad, bytes, len);
-  OK(rowdex_index_build(output, &options, NULL, &error));
+  OK(build(description, &error));
   write_file(bad, bytes, len / 2);
   rowdex_index *index = NULL;
   rowdex_dataset *dataset = NULL;
   OK(rowdex_index_open(output, NULL, &index, &error));
   OK(rowdex_dataset_open(index, NULL, &dataset, &error));
-  rowdex_index_free(index);
+  rowdex_free(index);
   struct ArrowArray array;
   rowdex_error *error = NULL;
   CHECK(take_array(dataset, &(uint64_t){7000}, 1, &array, NULL, &error) == ROWDEX_STATUS_STALE);
@@ -218,7 +217,7 @@ static void a_bad_file_is_named(const char *folder) {
   CHECK(strcmp(info.file, "bad.parquet") == 0);
   CHECK(info.has_row_group == 1 && info.row_group == 1);
   CHECK(info.hint != NULL && strstr(info.message, info.hint) != NULL);
-  rowdex_error_free(error);
+  rowdex_free(error);
 
   rowdex_error *problems = NULL;
   rowdex_verify_info found = {.struct_size = sizeof found};
@@ -227,7 +226,7 @@ static void a_bad_file_is_named(const char *folder) {
   CHECK(rowdex_error_at(problems, 0) == problems && rowdex_error_at(problems, 1) == NULL);
   CHECK(said(problems).kind == ROWDEX_STATUS_STALE);
   CHECK(strcmp(said(problems).file, "bad.parquet") == 0);
-  rowdex_error_free(problems);
+  rowdex_free(problems);
 
   /* A loader says an error again. */
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 100);
@@ -240,9 +239,9 @@ static void a_bad_file_is_named(const char *folder) {
   FAILS(rowdex_loader_peek(loader, 0, 0, 1, &batch, &error), ROWDEX_STATUS_STALE, "bad.parquet");
   FAILS(rowdex_loader_peek(loader, 0, 1, 1, &batch, &error), ROWDEX_STATUS_CLOSED, "another iteration");
   FAILS(rowdex_loader_seek(loader, 0, 1, &error), ROWDEX_STATUS_STALE, "bad.parquet");
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
   CHECK(remove(bad) == 0 && remove(output) == 0);
 }
 

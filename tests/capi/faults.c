@@ -27,9 +27,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   snprintf(from, sizeof from, "%s/data/part-01.parquet", folder);
   copy(from, bad, 0);
   remove(output);
-  const char *inputs[] = {good, bad};
-  rowdex_build_options build = {.struct_size = sizeof build, .inputs = inputs, .num_inputs = 2};
-  OK(rowdex_index_build(output, &build, NULL, &error));
+  OK(build(text("{\"files\": [\"%s\", \"%s\"], \"output\": \"%s\"}", good, bad, output), &error));
   copy(from, bad, 1);
 
   rowdex_index *index = NULL;
@@ -39,7 +37,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 1, .staleness = "off"};
   rowdex_dataset *dataset = NULL;
   OK(rowdex_dataset_open(index, &open, &dataset, &error));
-  rowdex_index_free(index);
+  rowdex_free(index);
   rowdex_sampler *sampler = sampler_of(dataset);
 
   /* Unless it is told otherwise, a loader ends at the first step that needs such a row. */
@@ -53,13 +51,13 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   for (int steps = 0; status == ROWDEX_STATUS_OK; steps++) {
     CHECK(steps < ROWS / 500);
     status = rowdex_loader_next(loader, &batch, &error);
-    if (status == ROWDEX_STATUS_OK) rowdex_batch_free(batch);
+    if (status == ROWDEX_STATUS_OK) rowdex_free(batch);
   }
   CHECK(status == ROWDEX_STATUS_INVALID_PARQUET && strstr(rowdex_error_message(error), "copy-01.parquet") != NULL);
-  rowdex_error_free(error);
+  rowdex_free(error);
   OK(rowdex_loader_lost_groups(loader, &lost, &error));
   CHECK(lost == NULL);
-  rowdex_loader_free(loader);
+  rowdex_free(loader);
 
   options.on_fault = "substitute";
   options.fault_seed = 9;
@@ -86,7 +84,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
     }
     served += info.num_rows;
     substituted += info.num_substituted;
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
   }
   CHECK(served == ROWS);
   OK(rowdex_loader_lost_groups(loader, &lost, &error));
@@ -96,10 +94,10 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
     CHECK(said(why).lost_group >= 4 && said(why).lost_group < 8);
   }
   CHECK(groups >= 1 && groups <= 4 && substituted == groups * GROUP_ROWS);
-  rowdex_error_free(lost);
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(lost);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
   CHECK(remove(good) == 0 && remove(bad) == 0 && remove(output) == 0);
 }
 
@@ -145,7 +143,7 @@ static void strings_come_as_views_if_they_are_asked_for(const char *folder) {
       CHECK(strcmp(schema.children[0]->format, formats[i]) == 0 && strcmp(told.children[0]->format, formats[i]) == 0);
       told.release(&told);
       schema.release(&schema);
-      rowdex_batch_free(batch);
+      rowdex_free(batch);
     }
     CHECK(arrays[0].length == 500 && arrays[1].length == 500);
     for (int64_t row = 0; row < 500; row++) {
@@ -158,10 +156,10 @@ static void strings_come_as_views_if_they_are_asked_for(const char *folder) {
     arrays[1].release(&arrays[1]);
   }
   stream.release(&stream);
-  rowdex_loader_free(loaders[0]);
-  rowdex_loader_free(loaders[1]);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(loaders[0]);
+  rowdex_free(loaders[1]);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 int main(int argc, char **argv) {

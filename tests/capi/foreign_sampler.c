@@ -77,14 +77,14 @@ static void its_order_is_prefetched_and_taken(const rowdex_dataset *dataset, con
   rowdex_batch *batch = NULL;
   OK(rowdex_prefetched_take(prefetched, rows + 5, BATCH, &batch, &error));
   CHECK(stats_of(prefetched).followed == SAMPLES + BATCH);
-  rowdex_prefetched_free(prefetched);
+  rowdex_free(prefetched);
   /* What was taken outlives the handle. */
   CHECK(int64_values(&array, 0)[2] == 3);
   array.release(&array);
   rowdex_batch_info info = {.struct_size = sizeof info};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.num_rows == BATCH && info.row_ids[0] == rows[5] && info.num_substituted == 0);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
 }
 
 static void what_is_not_there_cannot_be_prefetched(const rowdex_dataset *dataset) {
@@ -112,7 +112,7 @@ static void what_is_not_there_cannot_be_prefetched(const rowdex_dataset *dataset
   OK(take_prefetched_array(prefetched, NULL, 0, &array, NULL, &error));
   CHECK(array.length == 0);
   array.release(&array);
-  rowdex_prefetched_free(prefetched);
+  rowdex_free(prefetched);
 }
 
 static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, const uint64_t *rows) {
@@ -134,7 +134,7 @@ static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, 
     rowdex_loader_options settings = {.struct_size = sizeof settings, .memory = 200000, .threads = 1, .epochs = 1};
     rowdex_loader *loader = NULL;
     OK(rowdex_loader_new(dataset, sampler, &settings, &loader, &error));
-    rowdex_sampler_free(sampler);
+    rowdex_free(sampler);
     int64_t place = rank;
     for (;;) {
       rowdex_batch *batch = NULL;
@@ -144,12 +144,12 @@ static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, 
       rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
       OK(rowdex_batch_copy_into(batch, &column, 1, &error));
       for (int i = 0; i < BATCH; i++, place += 2) CHECK(ids[i] == (int64_t)rows[place]);
-      rowdex_batch_free(batch);
+      rowdex_free(batch);
     }
     CHECK(place == SAMPLES + rank);
-    rowdex_loader_free(loader);
+    rowdex_free(loader);
   }
-  rowdex_order_free(orders);
+  rowdex_free(orders);
 }
 
 int main(int argc, char **argv) {
@@ -161,6 +161,6 @@ int main(int argc, char **argv) {
   what_is_not_there_cannot_be_prefetched(dataset);
   its_rows_are_taken_batch_by_batch(dataset, rows);
   its_rows_are_an_order_for_the_loader(dataset, rows);
-  rowdex_dataset_free(dataset);
+  rowdex_free(dataset);
   return 0;
 }

@@ -22,7 +22,7 @@ static uint64_t pull(rowdex_loader *loader) {
   rowdex_batch_info info = {.struct_size = sizeof info};
   OK(rowdex_batch_get_info(batch, &info, &error));
   uint64_t id = info.row_ids[0];
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
   return id;
 }
 
@@ -72,10 +72,10 @@ int main(int argc, char **argv) {
       if (!used) pull(loader);
       CHECK(pull(loader) == ids[1]);
       take_the_rest(prefetched, used ? 1 : 0);
-      rowdex_prefetched_free(prefetched);
-      rowdex_loader_free(loader);
-      rowdex_sampler_free(sampler);
-      rowdex_dataset_free(dataset);
+      rowdex_free(prefetched);
+      rowdex_free(loader);
+      rowdex_free(sampler);
+      rowdex_free(dataset);
       _exit(0);
     }
     int status = 0;
@@ -85,10 +85,10 @@ int main(int argc, char **argv) {
     if (!used) pull(loader);
     CHECK(pull(loader) == ids[1]);
     take_the_rest(prefetched, used ? 1 : 0);
-    rowdex_prefetched_free(prefetched);
-    rowdex_loader_free(loader);
-    rowdex_sampler_free(sampler);
-    rowdex_dataset_free(dataset);
+    rowdex_free(prefetched);
+    rowdex_free(loader);
+    rowdex_free(sampler);
+    rowdex_free(dataset);
   }
   return 0;
 }

@@ -2,15 +2,15 @@
 #include "check.h"
 
 static void every_free_takes_null(void) {
-  rowdex_error_free(NULL);
-  rowdex_index_free(NULL);
-  rowdex_dataset_free(NULL);
-  rowdex_order_free(NULL);
-  rowdex_sampler_free(NULL);
-  rowdex_loader_free(NULL);
-  rowdex_batch_free(NULL);
-  rowdex_prefetched_free(NULL);
-  rowdex_id_set_free(NULL);
+  rowdex_free(NULL);
+  rowdex_free(NULL);
+  rowdex_free(NULL);
+  rowdex_free(NULL);
+  rowdex_free(NULL);
+  rowdex_free(NULL);
+  rowdex_free(NULL);
+  rowdex_free(NULL);
+  rowdex_free(NULL);
 }
 
 static void questions_without_a_status_take_null(void) {
@@ -136,9 +136,9 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   IS_NULL(rowdex_launch_from_env(NULL, &error), "launch");
 
   CHECK(no_orders == NULL && no_set == NULL && no_dataset == NULL);
-  rowdex_id_set_free(set);
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(set);
+  rowdex_free(dataset);
+  rowdex_free(index);
 }
 
 static void null_is_named_by_prefetched_rows(const char *folder) {
@@ -163,8 +163,8 @@ static void null_is_named_by_prefetched_rows(const char *folder) {
   IS_NULL(rowdex_prefetched_take(prefetched, NULL, 0, NULL, &error), "batch");
   IS_NULL(rowdex_prefetched_get_stats(NULL, NULL, &error), "prefetched");
   IS_NULL(rowdex_prefetched_get_stats(prefetched, NULL, &error), "stats");
-  rowdex_prefetched_free(prefetched);
-  rowdex_dataset_free(dataset);
+  rowdex_free(prefetched);
+  rowdex_free(dataset);
 }
 
 static void null_is_named(const char *folder) {
@@ -181,19 +181,11 @@ static void null_is_named(const char *folder) {
   char state[ROWDEX_STATE_CAPACITY];
   size_t size;
 
-  IS_NULL(rowdex_index_build(NULL, NULL, NULL, &error), "output");
-  const char *inputs[] = {NULL};
-  rowdex_build_options build = {.struct_size = sizeof build, .num_inputs = 1};
-  IS_NULL(rowdex_index_build("x.rdx", &build, NULL, &error), "options.inputs");
-  build.inputs = inputs;
-  IS_NULL(rowdex_index_build("x.rdx", &build, NULL, &error), "options.inputs[…]");
+  IS_NULL(build(NULL, &error), "description");
   IS_NULL(rowdex_index_open(NULL, NULL, &no_index, &error), "path");
   IS_NULL(rowdex_index_open("x.rdx", NULL, NULL, &error), "index");
-  rowdex_store_options store = {.struct_size = sizeof store, .num_config = 1};
-  IS_NULL(rowdex_index_open("x.rdx", &store, &no_index, &error), "config");
-  const rowdex_store_config config[] = {{.name = "aws_region", .value = NULL}};
-  store.config = config;
-  IS_NULL(rowdex_index_open("x.rdx", &store, &no_index, &error), "config.value");
+  FAILS(rowdex_index_open("x.rdx", "{\"retry\": 1}", &no_index, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "unknown field `retry`");
   IS_NULL(rowdex_index_get_info(NULL, NULL, &error), "index");
   IS_NULL(rowdex_index_get_info(index, NULL, &error), "info");
   IS_NULL(rowdex_index_get_file(NULL, 0, NULL, &error), "index");
@@ -298,12 +290,12 @@ static void null_is_named(const char *folder) {
   FAILS(rowdex_batch_sequences(batch, &sequences, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "columns");
 
   CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && problems == NULL && lost == NULL);
-  rowdex_batch_free(batch);
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_order_free(orders);
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(batch);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(orders);
+  rowdex_free(dataset);
+  rowdex_free(index);
 }
 
 /* What nothing uses is refused by its name. */
@@ -314,8 +306,6 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10), *no_sampler = NULL;
   rowdex_loader *no_loader = NULL;
 #define IS_UNUSED(call, name) FAILS(call, ROWDEX_STATUS_INVALID_ARGUMENT, "`" name "` says nothing")
-  rowdex_build_options build = {.struct_size = sizeof build, .slice = 1};
-  IS_UNUSED(rowdex_index_build("x.rdx", &build, NULL, &error), "options.slice");
   rowdex_loader_options loader = {.struct_size = sizeof loader, .fault_seed = 1};
   IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
   loader.on_fault = "fail";
@@ -328,17 +318,16 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
   IS_UNUSED(rowdex_sampler_new(orders, &packs, &no_sampler, &error), "options.pack.cost_quadratic");
   rowdex_digest_options digest = {.struct_size = sizeof digest, .epoch = 1};
   IS_UNUSED(rowdex_dataset_digest(dataset, &digest, NULL, NULL, &error), "options.epoch");
-  rowdex_shuffle_options shuffle = {.struct_size = sizeof shuffle, .order = orders, .output = "x", .task = 1};
-  IS_UNUSED(rowdex_shuffle(dataset, &shuffle, NULL, &error), "task");
+  IS_UNUSED(rowdex_rewrite(dataset, orders, "{\"output\": \"x\", \"task\": [1, 2]}", NULL, NULL, NULL, &error), "task");
 #undef IS_UNUSED
   rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = "x"};
   rowdex_dataset_options tiered = {.struct_size = sizeof tiered, .disk_tier = &tier};
   FAILS(rowdex_dataset_open(index, &tiered, &no_dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "0 bytes");
   CHECK(no_dataset == NULL && no_sampler == NULL && no_loader == NULL);
-  rowdex_sampler_free(sampler);
-  rowdex_order_free(orders);
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(sampler);
+  rowdex_free(orders);
+  rowdex_free(dataset);
+  rowdex_free(index);
 }
 
 static void empty_arrays_may_be_null(const char *folder) {
@@ -351,8 +340,8 @@ static void empty_arrays_may_be_null(const char *folder) {
   OK(take_into(dataset, NULL, 0, &column, 1, &error));
   rowdex_index *index = open_index(folder);
   OK(rowdex_index_locate(index, NULL, 0, NULL, &error));
-  rowdex_index_free(index);
-  rowdex_dataset_free(dataset);
+  rowdex_free(index);
+  rowdex_free(dataset);
 }
 
 static void impossible_arrays_are_refused(const char *folder) {
@@ -364,8 +353,8 @@ static void impossible_arrays_are_refused(const char *folder) {
   FAILS(take_array(dataset, rows, SIZE_MAX, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10);
   FAILS(rowdex_sampler_fill(sampler, 0, 0, SIZE_MAX / 8, rows, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 /* A struct of options as a program with another header has it: these fields, and then so many bytes more or less. */
@@ -385,7 +374,7 @@ static void structs_of_another_version_are_understood_or_refused(const char *fol
   /* A larger struct of which the library knows what is asked for. */
   other.options.struct_size = sizeof other;
   OK(rowdex_dataset_open(index, &other.options, &dataset, &error));
-  rowdex_dataset_free(dataset);
+  rowdex_free(dataset);
   dataset = NULL;
   other.newer = 1;
   FAILS(rowdex_dataset_open(index, &other.options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "does not know");
@@ -412,8 +401,8 @@ static void structs_of_another_version_are_understood_or_refused(const char *fol
   CHECK(more.counters.hits == 0 && more.counters.misses == 0x0101010101010101 && more.newer == more.counters.misses);
   more.counters.struct_size = 0;
   FAILS(rowdex_dataset_counters(dataset, &more.counters, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(dataset);
+  rowdex_free(index);
 }
 
 static void things_can_be_done_twice(const char *folder) {
@@ -433,15 +422,15 @@ static void things_can_be_done_twice(const char *folder) {
       OK(rowdex_batch_export(batch, &once, NULL, &error));
       OK(rowdex_batch_export(batch, &again, NULL, &error));
       once.release(&once);
-      rowdex_batch_free(batch);
+      rowdex_free(batch);
       CHECK(int64_values(&again, 0)[1] == i * (DEMO_ROWS / 2) + 1);
       again.release(&again);
     }
-    rowdex_loader_free(loader);
+    rowdex_free(loader);
   }
   CHECK(sampler_info(sampler).epoch == 0);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 int main(int argc, char **argv) {

@@ -7,7 +7,7 @@
 static void rows_at(const rowdex_order *orders, uint64_t epoch, uint64_t first, uint64_t *rows, size_t len) {
   rowdex_sampler *sampler = whole(orders);
   OK(rowdex_sampler_fill(sampler, epoch, first, len, rows, NULL, &error));
-  rowdex_sampler_free(sampler);
+  rowdex_free(sampler);
 }
 
 /* Orders that are described over a bare number of rows. */
@@ -49,15 +49,15 @@ static void a_contiguous_partition_deals_consecutive_pieces(void) {
     uint64_t rows[250];
     OK(rowdex_sampler_fill(sampler, 0, 0, 250, rows, NULL, &error));
     for (uint64_t i = 0; i < 250; i++) CHECK(rows[i] == rank * 250 + i);
-    rowdex_sampler_free(sampler);
+    rowdex_free(sampler);
   }
   /* The same by hand. */
   rowdex_order *pieces = orders_of((rowdex_order_options){.order = "sequential", .shards = 4}, 1000);
   uint64_t rows[5];
   rows_at(pieces, 0, 0, rows, 5);
   CHECK(rows[0] == 0 && rows[1] == 250 && rows[2] == 500 && rows[3] == 750 && rows[4] == 1);
-  rowdex_order_free(pieces);
-  rowdex_order_free(orders);
+  rowdex_free(pieces);
+  rowdex_free(orders);
 }
 
 static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
@@ -75,15 +75,15 @@ static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
     OK(rowdex_sampler_fill(sampler, 0, 0, 1, &first, NULL, &error));
     OK(rowdex_sampler_fill(sampler, 1, 0, 1, &second, NULL, &error));
     CHECK(first == 0 && (second != 0) == cases[i].rotates);
-    rowdex_sampler_free(sampler);
+    rowdex_free(sampler);
   }
   rowdex_order *rotated = orders_of((rowdex_order_options){.order = "sequential", .rotated = 1}, 10);
   uint64_t row, other;
   rows_at(rotated, 0, 0, &row, 1);
   rows_at(rotated, 1, 0, &other, 1);
   CHECK(row == 0 && other != 0);
-  rowdex_order_free(rotated);
-  rowdex_order_free(orders);
+  rowdex_free(rotated);
+  rowdex_free(orders);
 }
 
 static void write_rows(const char *path, const uint64_t *rows, size_t len, size_t more) {
@@ -110,13 +110,13 @@ static void an_order_comes_from_a_file(const char *folder) {
   uint64_t found[100];
   rows_at(orders, 7, 0, found, 100);
   CHECK(memcmp(rows, found, sizeof rows) == 0);
-  rowdex_order_free(listed);
-  rowdex_order_free(orders);
+  rowdex_free(listed);
+  rowdex_free(orders);
 
   rows[3] = rows[4];
   refused(from_list, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "48");
   from_list.permutation = 0;
-  rowdex_order_free(orders_of(from_list, 100));
+  rowdex_free(orders_of(from_list, 100));
   refused((rowdex_order_options){.order = "global", .permutation = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "global");
   refused((rowdex_order_options){.order = "global", .row_ids = rows, .num_row_ids = 1}, 100,
           ROWDEX_STATUS_INVALID_ARGUMENT, "exclude each other");
@@ -130,7 +130,7 @@ static void an_order_comes_from_a_file(const char *folder) {
   /* An empty list is a list. */
   rowdex_order *none = orders_of((rowdex_order_options){.row_ids = rows}, 100);
   CHECK(order_info(none).len == 0);
-  rowdex_order_free(none);
+  rowdex_free(none);
 }
 
 static void rows_are_drawn_by_weight(void) {
@@ -142,7 +142,7 @@ static void rows_are_drawn_by_weight(void) {
   CHECK(order_info(orders).len == 300);
   rows_at(orders, 0, 0, rows, 300);
   for (int i = 0; i < 300; i++) CHECK(rows[i] % 2 == 1 && rows[i] < 100);
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   drawn.without_replacement = 1;
   drawn.size = 0;
   orders = orders_of(drawn, 100);
@@ -150,7 +150,7 @@ static void rows_are_drawn_by_weight(void) {
   rows_at(orders, 3, 0, rows, 50);
   int seen[100] = {0};
   for (int i = 0; i < 50; i++) CHECK(rows[i] % 2 == 1 && seen[rows[i]]++ == 0);
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   drawn.size = 51;
   refused(drawn, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "50");
   drawn.size = 9;
@@ -180,7 +180,7 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
   int counts[5] = {0};
   for (int i = 0; i < LEN; i++) counts[codes[rows[i]]] += 1;
   for (int class = 0; class < 5; class++) CHECK(counts[class] == LEN / 5);
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   const double proportions[] = {3, 0, 0, 0, 1};
   by_class.proportions = proportions;
   by_class.num_proportions = 5;
@@ -192,7 +192,7 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
     awful += codes[rows[i]] == 0;
   }
   CHECK(awful == LEN * 3 / 4);
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   labels.release(&labels);
   FAILS(rowdex_dataset_labels(dataset, "price", NULL, &labels, NULL, &error), ROWDEX_STATUS_SCHEMA, "price");
   FAILS(rowdex_dataset_labels(dataset, "colour", NULL, &labels, &type, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
@@ -210,8 +210,8 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
   ids.column = "label";
   FAILS(weights_of(ids, weights, 3, &error), ROWDEX_STATUS_SCHEMA, "label");
   CHECK(weights[0] == 10);
-  rowdex_id_set_free(set);
-  rowdex_dataset_free(dataset);
+  rowdex_free(set);
+  rowdex_free(dataset);
 }
 
 /* What is described cannot be a set. */
@@ -237,8 +237,8 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   CHECK(set_info(rest).len == 7 && !rowdex_id_set_contains(rest, 5));
   rowdex_id_set *common = set_of((rowdex_id_set_options){.set = set, .of = rest});
   CHECK(set_info(common).len == 0);
-  rowdex_id_set_free(common);
-  rowdex_id_set_free(rest);
+  rowdex_free(common);
+  rowdex_free(rest);
   /* Those of the set that are in the range, and 9; and all others. */
   const rowdex_range range = {4, 8};
   const uint64_t nine = 9;
@@ -247,12 +247,12 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   rest = set_of(steps);
   OK(rowdex_id_set_fill(rest, 0, found, 4, &filled, &error));
   CHECK(filled == 3 && found[0] == 5 && found[1] == 7 && found[2] == 9);
-  rowdex_id_set_free(rest);
+  rowdex_free(rest);
   steps.complement = 1;
   rest = set_of(steps);
   CHECK(set_info(rest).len == 7 && rowdex_id_set_contains(rest, 3) && !rowdex_id_set_contains(rest, 9));
-  rowdex_id_set_free(rest);
-  rowdex_id_set_free(last);
+  rowdex_free(rest);
+  rowdex_free(last);
   no_set_of((rowdex_id_set_options){.rows = 7, .ids = ids, .num_ids = 4}, ROWDEX_STATUS_OUT_OF_RANGE, "row id 7");
   const rowdex_range backwards = {5, 3};
   no_set_of((rowdex_id_set_options){.rows = 7, .ranges = &backwards, .num_ranges = 1}, ROWDEX_STATUS_INVALID_ARGUMENT,
@@ -270,8 +270,8 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   CHECK(set_info(rest).repeated == 1 && set_info(rest).unserved == 0);
   no_set_of((rowdex_id_set_options){.set = set, .of = rest}, ROWDEX_STATUS_INVALID_ARGUMENT, "10");
   CHECK(remove(path) == 0);
-  rowdex_id_set_free(set);
-  rowdex_id_set_free(rest);
+  rowdex_free(set);
+  rowdex_free(rest);
 
   rowdex_id_set_options split = {.rows = DEMO_ROWS, .split_side = "train", .split_fraction = 0.1, .split_seed = 3};
   rowdex_id_set *train = set_of(split);
@@ -281,7 +281,7 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   CHECK(set_info(common).len == 0);
   CHECK(set_info(train).len + set_info(validation).len == DEMO_ROWS);
   CHECK(set_info(validation).len > 19000 && set_info(validation).len < 21000);
-  rowdex_id_set_free(common);
+  rowdex_free(common);
   rowdex_dataset *dataset = open_dataset(folder, "id");
   struct ArrowArray labels;
   OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, NULL, &error));
@@ -300,12 +300,12 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   split.split_fraction = 1.5;
   no_set_of(split, ROWDEX_STATUS_INVALID_ARGUMENT, "from 0 to 1");
   labels.release(&labels);
-  rowdex_id_set_free(within);
-  rowdex_id_set_free(by_label);
-  rowdex_id_set_free(validation);
-  rowdex_id_set_free(train);
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(within);
+  rowdex_free(by_label);
+  rowdex_free(validation);
+  rowdex_free(train);
+  rowdex_free(dataset);
+  rowdex_free(index);
 }
 
 static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
@@ -333,7 +333,7 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
       if (i == 2) CHECK(row == rows[place]);
     }
     CHECK(sum == expected);
-    rowdex_order_free(orders);
+    rowdex_free(orders);
   }
   free(rows);
   /* Any other order of the rows that are kept, too; and no set out of other rows. */
@@ -344,16 +344,16 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   uint64_t row;
   rows_at(subset, 0, 0, &row, 1);
   CHECK(rowdex_id_set_contains(kept, row) && order_info(subset).len == 7);
-  rowdex_order_free(subset);
+  rowdex_free(subset);
   subset = NULL;
   split.rows = DEMO_ROWS - 1;
   rowdex_id_set *other = set_of(split);
   outer.kept = other;
   FAILS(rowdex_order_new(&outer, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
   CHECK(subset == NULL);
-  rowdex_id_set_free(other);
-  rowdex_id_set_free(kept);
-  rowdex_index_free(index);
+  rowdex_free(other);
+  rowdex_free(kept);
+  rowdex_free(index);
 }
 
 static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
@@ -365,8 +365,8 @@ static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
   rows_at(inner, 1, 0, all + 100, 100);
   rows_at(resized, 1, 0, rows, 60);
   CHECK(memcmp(rows, all + 70, 60 * sizeof *rows) == 0);
-  rowdex_order_free(resized);
-  rowdex_order_free(inner);
+  rowdex_free(resized);
+  rowdex_free(inner);
   refused((rowdex_order_options){.size = 1 << 20}, 1, ROWDEX_STATUS_INVALID_ARGUMENT, "65536 times");
 }
 
@@ -374,7 +374,7 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   rowdex_dataset *one = open_dataset(folder, "id"), *other = open_dataset(folder, "id"), *mixed = NULL;
   const rowdex_dataset *datasets[] = {one, other};
   OK(rowdex_dataset_mixed(datasets, 2, &mixed, &error));
-  rowdex_dataset_free(other);
+  rowdex_free(other);
   CHECK(rowdex_dataset_len(mixed) == 2 * DEMO_ROWS);
   const uint64_t rows[] = {DEMO_ROWS + 5, 6, 2 * DEMO_ROWS - 1};
   struct ArrowArray array;
@@ -405,7 +405,7 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
   FAILS(rowdex_dataset_mixed(datasets, 2, &unlike, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "mixed");
   FAILS(rowdex_dataset_mixed(NULL, 0, &unlike, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no datasets");
   CHECK(unlike == NULL);
-  rowdex_dataset_free(times);
+  rowdex_free(times);
 
   rowdex_index *index = open_index(folder);
   const rowdex_index *indexes[] = {index, index};
@@ -424,13 +424,13 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
         "2 proportions for 1 datasets");
   by_proportion.num_proportions = 1;
   FAILS(rowdex_order_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1 proportions for 2 orders");
-  rowdex_index_free(index);
+  rowdex_free(index);
   rowdex_sampler *sampler = sampler_of(orders, (rowdex_sampler_options){.world_size = 1, .batch_size = 500});
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   rowdex_loader_options options = {.struct_size = sizeof options, .threads = 1, .epochs = 1, .memory = 1 << 20};
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(mixed, sampler, &options, &loader, &error));
-  rowdex_dataset_free(mixed);
+  rowdex_free(mixed);
   int64_t of_second = 0;
   for (int step = 0; step < 16; step++) {
     rowdex_batch *batch = NULL;
@@ -444,12 +444,12 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
       if (row >= DEMO_ROWS) of_second += 1;
     }
     array.release(&array);
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
   }
   CHECK(of_second == 2000);
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(one);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(one);
 }
 
 static void the_launcher_says_which_rank_this_is(void) {

@@ -41,7 +41,7 @@ static void number(buffer *to, int behind, int type, uint64_t value) {
   field(to, behind, type);
   varint(to, 2 * value);
 }
-static void text(buffer *to, const char *value) {
+static void put_text(buffer *to, const char *value) {
   varint(to, strlen(value));
   put(to, value, strlen(value));
 }
@@ -128,7 +128,7 @@ static void element(buffer *to, int type, int comes, const char *name, size_t ch
   if (type >= 0) number(to, 1, I32, (uint64_t)type), last = 1;
   if (comes >= 0) number(to, 3 - last, I32, (uint64_t)comes), last = 3;
   field(to, 4 - last, BINARY);
-  text(to, name);
+  put_text(to, name);
   if (children > 0) number(to, 1, I32, children);
   if (is_list) number(to, children > 0 ? 1 : 2, I32, 3);
   put_byte(to, STOP);
@@ -141,7 +141,7 @@ static void column(buffer *to, int type, chunk of, const char *const *path, size
   list(to, 1, I32, 1);
   varint(to, 0);
   list(to, 1, BINARY, depth);
-  for (size_t i = 0; i < depth; i++) text(to, path[i]);
+  for (size_t i = 0; i < depth; i++) put_text(to, path[i]);
   number(to, 1, I32, 0);
   number(to, 1, I64, of.values);
   number(to, 1, I64, of.len);
@@ -301,7 +301,7 @@ static rowdex_sampler *sampler_of(const rowdex_index *index, uint32_t rank, uint
   if (of->pack.algorithm != NULL && strcmp(of->pack.algorithm, "buckets") == 0) options.tail = "uneven";
   rowdex_sampler *sampler = NULL;
   OK(rowdex_sampler_new(orders, &options, &sampler, &error));
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   return sampler;
 }
 
@@ -340,7 +340,7 @@ static void serve(const rowdex_dataset *dataset, const rowdex_index *index, uint
       if (batch == NULL) break;
       int64_t packs = check_batch(batch, of);
       CHECK((uint64_t)packs == of->batch_size || (done + 1 == info.steps_left && (uint64_t)packs < of->batch_size));
-      rowdex_batch_free(batch);
+      rowdex_free(batch);
     }
     CHECK(rank == 0 || done == steps);
     CHECK(done == (most_steps < info.steps_left ? most_steps : info.steps_left));
@@ -349,8 +349,8 @@ static void serve(const rowdex_dataset *dataset, const rowdex_index *index, uint
     OK(rowdex_loader_state(loader, told, sizeof told, &error));
     CHECK(rank == 0 || strcmp(told, behind) == 0);
     strcpy(behind, told);
-    rowdex_loader_free(loader);
-    rowdex_sampler_free(sampler);
+    rowdex_free(loader);
+    rowdex_free(sampler);
   }
   strcpy(state, behind);
 }
@@ -383,10 +383,8 @@ int main(int argc, char **argv) {
   snprintf(parquet, sizeof parquet, "%s/tokens.parquet", argv[1]);
   snprintf(built, sizeof built, "%s/tokens.rdx", argv[1]);
   write_parquet(parquet);
-  const char *inputs[] = {parquet}, *lengths[] = {"tokens"};
-  rowdex_build_options build = {.struct_size = sizeof build, .inputs = inputs, .num_inputs = 1, .overwrite = 1,
-                                .lengths = lengths, .num_lengths = 1};
-  OK(rowdex_index_build(built, &build, NULL, &error));
+  OK(build(text("{\"files\": [\"%s\"], \"output\": \"%s\", \"overwrite\": true, \"lengths\": [\"tokens\"]}", parquet,
+                built), &error));
   rowdex_index *index = NULL;
   rowdex_dataset *dataset = NULL;
   OK(rowdex_index_open(built, NULL, &index, &error));
@@ -405,8 +403,8 @@ int main(int argc, char **argv) {
                     .how = {.layout = "rows", .pad = 99}};
   every_token_comes_once(dataset, index, padded);
 
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(dataset);
+  rowdex_free(index);
   CHECK(remove(parquet) == 0 && remove(built) == 0);
   return 0;
 }

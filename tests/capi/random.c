@@ -65,13 +65,13 @@ static void free_labels(struct ArrowArray *labels) {
   free(labels);
 }
 
-POOL(rowdex_index, index, rowdex_index_free)
-POOL(rowdex_dataset, dataset, rowdex_dataset_free)
-POOL(rowdex_order, order, rowdex_order_free)
-POOL(rowdex_sampler, sampler, rowdex_sampler_free)
-POOL(rowdex_loader, loader, rowdex_loader_free)
-POOL(rowdex_prefetched, prefetched, rowdex_prefetched_free)
-POOL(rowdex_id_set, set, rowdex_id_set_free)
+POOL(rowdex_index, index, rowdex_free)
+POOL(rowdex_dataset, dataset, rowdex_free)
+POOL(rowdex_order, order, rowdex_free)
+POOL(rowdex_sampler, sampler, rowdex_free)
+POOL(rowdex_loader, loader, rowdex_free)
+POOL(rowdex_prefetched, prefetched, rowdex_free)
+POOL(rowdex_id_set, set, rowdex_free)
 POOL(struct ArrowArray, labels, free_labels)
 
 static const char *folder;
@@ -89,7 +89,7 @@ static bool well(rowdex_status status, rowdex_error **left) {
   if (status == ROWDEX_STATUS_INTERNAL) fprintf(stderr, "%s\n", rowdex_error_message(error));
   CHECK(status != ROWDEX_STATUS_INTERNAL);
   CHECK(error != NULL && said(error).kind == status && strlen(rowdex_error_message(error)) > 0);
-  rowdex_error_free(error);
+  rowdex_free(error);
   refused++;
   return false;
 }
@@ -127,7 +127,7 @@ static void check_batch(rowdex_batch *batch) {
   if (buffer.values_bytes <= sizeof values) {
     well(rowdex_batch_copy_into(batch, &buffer, below(2), &error), &error);
   }
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
 }
 
 static void open_an_index(void) {
@@ -169,7 +169,7 @@ static void open_a_dataset(void) {
     const rowdex_dataset *datasets[] = {any_dataset(), any_dataset()};
     if (well(rowdex_dataset_mixed(datasets, below(3), &dataset, &error), &error)) {
       /* Mixed datasets number their rows anew, and mixed ones of mixed ones would grow without end. */
-      if (rowdex_dataset_len(dataset) > 4 * DEMO_ROWS) rowdex_dataset_free(dataset);
+      if (rowdex_dataset_len(dataset) > 4 * DEMO_ROWS) rowdex_free(dataset);
       else keep_dataset(dataset);
     }
   } else if (well(rowdex_dataset_open(any_index(), &options, &dataset, &error), &error)) {
@@ -350,7 +350,7 @@ static void use_a_loader(void) {
     case 2:
       if (well(rowdex_loader_begin_epoch(loader, NULL, &info, &error), &error)) {
         if (well(rowdex_loader_peek(loader, info.epoch, number(3), number(500), &batch, &error), &error)) {
-          rowdex_batch_free(batch);
+          rowdex_free(batch);
         }
       }
       break;

@@ -87,13 +87,21 @@ static struct ArrowArrayStream stream_of(list *rows) {
   return stream;
 }
 
-static rowdex_index *view_of(const rowdex_index *base, const rowdex_select_options *options, const char *path) {
-  rowdex_select_report report = {.struct_size = sizeof report};
-  OK(rowdex_select(base, path, options, &report, &error));
+/* The view that these fields describe, opened. */
+static rowdex_index *view_of(const rowdex_index *base, const char *fields, const rowdex_id_set *kept, const char *path) {
+  char *report = NULL;
+  const char *description = text("{\"output\": \"%s\", %s}", path, fields);
+  OK(rowdex_select(base, description, kept, NULL, NULL, &report, &error));
   rowdex_index *view = NULL;
   OK(rowdex_index_open(path, NULL, &view, &error));
-  CHECK(rowdex_index_len(view) == report.rows && report.base_rows == rowdex_index_len(base));
+  CHECK(rowdex_index_len(view) == reported(report, "rows"));
+  CHECK(rowdex_index_len(base) == reported(report, "base_rows"));
+  rowdex_free(report);
   return view;
+}
+
+static rowdex_status select_rows(const rowdex_index *base, const char *fields, const char *path, rowdex_error **error) {
+  return rowdex_select(base, text("{\"output\": \"%s\", %s}", path, fields), NULL, NULL, NULL, NULL, error);
 }
 
 static void views_serve_what_was_chosen(const char *folder) {
@@ -103,23 +111,19 @@ static void views_serve_what_was_chosen(const char *folder) {
   snprintf(path, sizeof path, "%s/view-%d.rdx", folder, (int)getpid());
   rowdex_range range = {0, 1000};
   rowdex_id_set *first = set_of((rowdex_id_set_options){.rows = DEMO_ROWS, .ranges = &range, .num_ranges = 1});
-  rowdex_select_options options = {.struct_size = sizeof options, .kept = first, .kept_note = "the first"};
-  rowdex_index *low = view_of(base, &options, low_path);
+  rowdex_index *low = view_of(base, "\"note\": \"the first\"", first, low_path);
   CHECK(rowdex_index_len(low) == 1000);
   rowdex_id_set *found = set_of((rowdex_id_set_options){.index = base, .view = low});
   CHECK(set_info(found).len == 1000 && rowdex_id_set_contains(found, 999));
 
-  const rowdex_index *others[] = {low};
-  rowdex_select_options rest = {.struct_size = sizeof rest, .not_views = others, .num_not = 1, .sample = 0.5};
-  rowdex_index *view = view_of(base, &rest, path);
+  char rest[9000];
+  snprintf(rest, sizeof rest, "\"exclude\": [\"%s\"], \"sample\": {\"fraction\": 0.5}", low_path);
+  rowdex_index *view = view_of(base, rest, NULL, path);
   uint64_t sampled = rowdex_index_len(view);
   CHECK(sampled > (DEMO_ROWS - 1000) / 3 && sampled < (DEMO_ROWS - 1000) * 2 / 3);
-  rowdex_index_free(view);
-  rest.or_views = others;
-  rest.num_or = 1;
-  FAILS(rowdex_select(base, path, &rest, NULL, &error), ROWDEX_STATUS_ALREADY_EXISTS, "exists");
-  rest.overwrite = 1;
-  view = view_of(base, &rest, path);
+  rowdex_free(view);
+  FAILS(select_rows(base, rest, path, &error), ROWDEX_STATUS_ALREADY_EXISTS, "exists");
+  view = view_of(base, text("%s, \"union\": [\"%s\"], \"overwrite\": true", rest, low_path), NULL, path);
   CHECK(rowdex_index_len(view) == sampled + 1000);
 
   list rows = {{5, 2000, 5, 3}, 0, 0};
@@ -148,15 +152,15 @@ static void views_serve_what_was_chosen(const char *folder) {
   from_stream.index = NULL;
   FAILS(rowdex_id_set_new(&from_stream, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`index` is NULL");
   CHECK(alone.released && none == NULL);
-  FAILS(rowdex_select(NULL, path, NULL, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "base");
+  FAILS(select_rows(NULL, "\"where\": \"id < 5\"", path, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "base");
 
-  rowdex_id_set_free(first);
-  rowdex_id_set_free(found);
-  rowdex_id_set_free(listed);
-  rowdex_id_set_free(both);
-  rowdex_index_free(view);
-  rowdex_index_free(low);
-  rowdex_index_free(base);
+  rowdex_free(first);
+  rowdex_free(found);
+  rowdex_free(listed);
+  rowdex_free(both);
+  rowdex_free(view);
+  rowdex_free(low);
+  rowdex_free(base);
   remove(low_path);
   remove(path);
 }
@@ -178,18 +182,17 @@ static void conditions_choose_rows(const char *folder) {
 
   char path[4096];
   snprintf(path, sizeof path, "%s/condition-%d.rdx", folder, (int)getpid());
-  rowdex_select_options options = {.struct_size = sizeof options, .filter = "id < 500 and length(text) > 0"};
-  rowdex_index *view = view_of(base, &options, path);
+  const char *condition = "\"where\": \"id < 500 and length(text) > 0\"";
+  rowdex_index *view = view_of(base, condition, NULL, path);
   CHECK(rowdex_index_len(view) <= 500);
-  rowdex_index_free(view);
-  options.filter_root = "/nowhere/at/all";
-  options.overwrite = 1;
-  FAILS(rowdex_select(base, path, &options, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
+  rowdex_free(view);
+  FAILS(select_rows(base, text("%s, \"root\": \"/nowhere/at/all\", \"overwrite\": true", condition), path, &error),
+        ROWDEX_STATUS_NOT_FOUND, "nowhere");
   remove(path);
-  rowdex_id_set_free(found);
-  rowdex_id_set_free(some);
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(base);
+  rowdex_free(found);
+  rowdex_free(some);
+  rowdex_free(dataset);
+  rowdex_free(base);
 }
 
 /* No file was appended, so that every file is kept and the view stays as it is. */
@@ -197,30 +200,28 @@ static void a_view_is_brought_up_to_date(const char *folder) {
   rowdex_index *base = open_index(folder);
   char path[4096];
   snprintf(path, sizeof path, "%s/update-%d.rdx", folder, (int)getpid());
-  rowdex_select_options options = {.struct_size = sizeof options, .split_side = "train", .split_fraction = 0.5};
-  options.split_by = "id";
-  options.sample = 0.5;
-  rowdex_index *view = view_of(base, &options, path);
+  const char *choices = "\"split\": {\"side\": \"train\", \"validation_fraction\": 0.5, \"by\": \"id\"}, "
+                        "\"sample\": {\"fraction\": 0.5}";
+  rowdex_index *view = view_of(base, choices, NULL, path);
   uint64_t rows = rowdex_index_len(view);
   CHECK(rows > 0 && rows < rowdex_index_len(base) / 2);
-  rowdex_index_free(view);
+  rowdex_free(view);
 
-  rowdex_select_options update = {.struct_size = sizeof update, .update = 1};
-  rowdex_select_report report = {.struct_size = sizeof report};
-  OK(rowdex_select(base, path, &update, &report, &error));
-  CHECK(report.rows == rows && report.kept_files > 0);
-  report.kept_files = 0;
-  OK(rowdex_select(NULL, path, &update, &report, &error));
-  CHECK(report.rows == rows && report.kept_files > 0);
-  options.update = 1;
-  FAILS(rowdex_select(base, path, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "from the view");
-  options.update = 0;
-  options.overwrite = 1;
-  options.split_side = "test";
-  FAILS(rowdex_select(base, path, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no side of a split");
+  const char *update = text("{\"output\": \"%s\", \"update\": true}", path);
+  const rowdex_index *bases[] = {base, NULL};
+  for (int i = 0; i < 2; i++) {
+    char *report = NULL;
+    OK(rowdex_select(bases[i], update, NULL, NULL, NULL, &report, &error));
+    CHECK(reported(report, "rows") == rows && reported(report, "kept_files") > 0);
+    rowdex_free(report);
+  }
+  FAILS(select_rows(base, text("%s, \"update\": true", choices), path, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "from the view");
+  FAILS(select_rows(base, "\"split\": {\"side\": \"test\"}, \"overwrite\": true", path, &error),
+        ROWDEX_STATUS_INVALID_ARGUMENT, "no side of a split");
   remove(path);
-  FAILS(rowdex_select(NULL, path, &update, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "update-");
-  rowdex_index_free(base);
+  FAILS(rowdex_select(NULL, update, NULL, NULL, NULL, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "update-");
+  rowdex_free(base);
 }
 
 static void weights_come_from_a_list(const char *folder) {
@@ -249,8 +250,8 @@ static void weights_come_from_a_list(const char *folder) {
   CHECK(unused.released && stream.release == NULL);
   rowdex_weights_options nowhere = {.index = base, .list_file = "nowhere.csv", .column = "w", .of = some};
   FAILS(weights_of(nowhere, weights, 3, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
-  rowdex_id_set_free(some);
-  rowdex_index_free(base);
+  rowdex_free(some);
+  rowdex_free(base);
 }
 
 static void rows_are_counted_by_class(const char *folder) {
@@ -274,8 +275,8 @@ static void rows_are_counted_by_class(const char *folder) {
   FAILS(rowdex_dataset_counts(dataset, "labels", NULL, &counts, &schema, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "did you mean");
   CHECK(counts.release == NULL && schema.release == NULL);
-  rowdex_id_set_free(some);
-  rowdex_dataset_free(dataset);
+  rowdex_free(some);
+  rowdex_free(dataset);
 }
 
 int main(int argc, char **argv) {

@@ -22,58 +22,38 @@ static void note(void *userdata, uint64_t files_done, uint64_t files, uint64_t r
 }
 
 static void slices_built_apart_are_joined_without_reading_footers_again(const char *folder) {
-  char joined[4096], first[4096], second[4096];
-  snprintf(joined, sizeof joined, "%s/joined.rdx", folder);
-  snprintf(first, sizeof first, "%s/slice-0.rdx", folder);
-  snprintf(second, sizeof second, "%s/slice-1.rdx", folder);
-  const char *inputs[] = {in_folder(folder, "data")};
-  const char *parts[] = {first, second};
-  rowdex_build_report report = {.struct_size = sizeof report};
   uint64_t files = 0;
-  for (uint64_t slice = 0; slice < 2; slice++) {
-    rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1, .overwrite = 1};
-    options.slice = slice;
-    options.slices = 2;
-    OK(rowdex_index_build(parts[slice], &options, &report, &error));
-    files += report.files;
+  char *report = NULL;
+  for (int slice = 0; slice < 2; slice++) {
+    const char *described = text("{\"files\": [\"%s/data\"], \"output\": \"%s/slice-%d.rdx\", \"overwrite\": true, "
+                                 "\"slice\": [%d, 2]}", folder, folder, slice, slice);
+    OK(rowdex_index_build(described, NULL, NULL, &report, &error));
+    files += reported(report, "files");
+    rowdex_free(report);
   }
   CHECK(files == DEMO_FILES);
-  rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1, .overwrite = 1};
-  OK(rowdex_index_build(joined, &options, &report, &error));
-  const uint64_t bytes = report.index_bytes;
-  CHECK(report.read_files == DEMO_FILES);
-  options.parts = parts;
-  options.num_parts = 2;
-  OK(rowdex_index_build(joined, &options, &report, &error));
-  CHECK(report.files == DEMO_FILES && report.read_files == 0 && report.index_bytes == bytes);
-  options.slices = 2;
-  options.slice = 2;
-  FAILS(rowdex_index_build(joined, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no slice 2 of 2");
-  parts[1] = NULL;
-  options.slices = 0;
-  FAILS(rowdex_index_build(joined, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "options.parts");
-}
-
-static void count_differences(void *count, const char *text) {
-  CHECK(strstr(text, "called id in ") != NULL);
-  ++*(int *)count;
+  const char *whole = "{\"files\": [\"%s/data\"], \"output\": \"%s/joined.rdx\", \"overwrite\": true%s%s}";
+  OK(rowdex_index_build(text(whole, folder, folder, "", ""), NULL, NULL, &report, &error));
+  const uint64_t bytes = reported(report, "index_bytes");
+  CHECK(reported(report, "read_files") == DEMO_FILES);
+  rowdex_free(report);
+  const char *parts = text(", \"parts\": [\"%s/slice-0.rdx\", \"%s/slice-1.rdx\"]", folder, folder);
+  OK(rowdex_index_build(text(whole, folder, folder, parts, ""), NULL, NULL, &report, &error));
+  CHECK(reported(report, "files") == DEMO_FILES && reported(report, "read_files") == 0);
+  CHECK(reported(report, "index_bytes") == bytes);
+  rowdex_free(report);
+  FAILS(build(text(whole, folder, folder, parts, ", \"slice\": [2, 2]"), &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "no slice 2 of 2");
 }
 
 static void columns_are_served_by_other_names(const char *folder) {
-  char output[4096];
-  snprintf(output, sizeof output, "%s/renamed.rdx", folder);
-  remove(output);
-  const char *inputs[] = {in_folder(folder, "data")};
-  const char *from[] = {"id", NULL}, *to[] = {"number", "other"};
-  rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1, .overwrite = 1};
-  options.renames_from = from;
-  options.renames_to = to;
-  options.num_renames = 1;
-  int differences = 0;
-  options.difference = count_differences;
-  options.difference_userdata = &differences;
-  OK(rowdex_index_build(output, &options, NULL, &error));
-  CHECK(differences == 1);
+  const char *output = in_folder(folder, "renamed.rdx");
+  const char *described = text("{\"files\": [\"%s/data\"], \"output\": \"%s\", \"overwrite\": true, "
+                               "\"rename\": {\"id\": \"number\"}}", folder, output);
+  char *report = NULL;
+  OK(rowdex_index_build(described, NULL, NULL, &report, &error));
+  CHECK(strstr(report, "called id in ") != NULL);
+  rowdex_free(report);
   rowdex_index *index = NULL;
   OK(rowdex_index_open(output, NULL, &index, &error));
   rowdex_index_info info = {.struct_size = sizeof info};
@@ -81,23 +61,14 @@ static void columns_are_served_by_other_names(const char *folder) {
   char told[4096];
   snprintf(told, sizeof told, "%.*s", (int)info.build_info.len, info.build_info.data);
   CHECK(strstr(told, "\"renamed\":{\"id\":\"number\"}") != NULL);
-  rowdex_index_free(index);
-  options.num_renames = 2;
-  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "renames_from[…]");
-  from[1] = "id";
-  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "and to \"other\"");
-  options.renames_to = NULL;
-  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "options.renames_to");
+  rowdex_free(index);
 }
 
 static void lengths_of_rows_are_noted_and_read(const char *folder) {
   char output[4096];
   snprintf(output, sizeof output, "%s/lengths.rdx", folder);
-  const char *inputs[] = {in_folder(folder, "data")}, *columns[] = {"id", "nothing"};
-  rowdex_build_options build = {.struct_size = sizeof build, .inputs = inputs, .num_inputs = 1, .overwrite = 1};
-  build.lengths = columns;
-  build.num_lengths = 1;
-  OK(rowdex_index_build(output, &build, NULL, &error));
+  OK(build(text("{\"files\": [\"%s/data\"], \"output\": \"%s\", \"overwrite\": true, \"lengths\": [\"id\"]}", folder,
+                output), &error));
   rowdex_index *index = NULL;
   OK(rowdex_index_open(output, NULL, &index, &error));
   rowdex_lengths_info info = {.struct_size = sizeof info};
@@ -115,25 +86,21 @@ static void lengths_of_rows_are_noted_and_read(const char *folder) {
   CHECK(many[1] == 0);
   FAILS(rowdex_index_read_lengths(index, "x", 0, lengths, 3, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "id");
 
-  rowdex_lengths_options note = {.struct_size = sizeof note, .columns = columns + 1, .num_columns = 1};
-  FAILS(rowdex_lengths_note(output, &note, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "nothing");
-  note.num_columns = 0;
-  note.given_name = "words";
-  FAILS(rowdex_lengths_note(output, &note, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "one list");
-  note.given_name = NULL;
-  note.given_list = "lengths.csv";
-  FAILS(rowdex_lengths_note(output, &note, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "given_list");
-  note.given_list = NULL;
-  note.removed = columns;
-  note.num_removed = 1;
-  OK(rowdex_lengths_note(output, &note, &error));
+  const char *note = "{\"index\": \"%s\", %s}";
+  FAILS(rowdex_index_note_lengths(text(note, output, "\"columns\": [\"nothing\"]"), NULL, NULL, NULL, &error),
+        ROWDEX_STATUS_INVALID_ARGUMENT, "nothing");
+  FAILS(rowdex_index_note_lengths(text(note, output, "\"stream\": \"words\""), NULL, NULL, NULL, &error),
+        ROWDEX_STATUS_INVALID_ARGUMENT, "stream");
+  FAILS(rowdex_index_note_lengths(text(note, output, "\"given\": {\"words\": \"nowhere.csv\"}"), NULL, NULL, NULL, &error),
+        ROWDEX_STATUS_NOT_FOUND, "nowhere.csv");
+  OK(rowdex_index_note_lengths(text(note, output, "\"remove\": [\"id\"]"), NULL, NULL, NULL, &error));
   /* What is open goes on with what it was opened with. */
   OK(rowdex_index_read_lengths(index, "id", 5, lengths, 1, &error));
   CHECK(lengths[0] == 5);
-  rowdex_index_free(index);
+  rowdex_free(index);
   OK(rowdex_index_open(output, NULL, &index, &error));
   FAILS(rowdex_index_get_lengths(index, 0, &info, &error), ROWDEX_STATUS_OUT_OF_RANGE, "of 0");
-  rowdex_index_free(index);
+  rowdex_free(index);
 }
 
 static void an_index_is_built_and_tells_of_itself(const char *folder) {
@@ -141,21 +108,22 @@ static void an_index_is_built_and_tells_of_itself(const char *folder) {
   snprintf(output, sizeof output, "%s/built.rdx", folder);
   remove(output);
   struct progress progress = {0, 0, 0, 0};
-  const char *inputs[] = {in_folder(folder, "data")};
-  rowdex_build_options options = {.struct_size = sizeof options, .inputs = inputs, .num_inputs = 1, .threads = 2};
-  options.progress = note;
-  options.progress_userdata = &progress;
-  rowdex_build_report report = {.struct_size = sizeof report};
-  OK(rowdex_index_build(output, &options, &report, &error));
-  CHECK(report.files == DEMO_FILES && report.row_groups == DEMO_ROW_GROUPS && report.rows == DEMO_ROWS);
-  CHECK(report.source_rows == DEMO_ROWS && report.kept_files == 0 && report.index_bytes > 0);
+  const char *described = "{\"files\": [\"%s/data\"], \"output\": \"%s\", \"threads\": 2%s}";
+  char *report = NULL;
+  OK(rowdex_index_build(text(described, folder, output, ""), note, &progress, &report, &error));
+  CHECK(reported(report, "files") == DEMO_FILES && reported(report, "row_groups") == DEMO_ROW_GROUPS);
+  CHECK(reported(report, "rows") == DEMO_ROWS && reported(report, "source_rows") == DEMO_ROWS);
+  CHECK(reported(report, "kept_files") == 0 && reported(report, "index_bytes") > 0);
+  CHECK(strstr(report, "\"differences\":[]") != NULL);
+  rowdex_free(report);
   CHECK(progress.calls > 0 && progress.files_done == DEMO_FILES && progress.files == DEMO_FILES);
   CHECK(progress.rows == DEMO_ROWS);
 
-  FAILS(rowdex_index_build(output, &options, NULL, &error), ROWDEX_STATUS_ALREADY_EXISTS, "built.rdx");
-  options.update = 1;
-  OK(rowdex_index_build(output, &options, &report, &error));
-  CHECK(report.kept_files == DEMO_FILES);
+  FAILS(build(text(described, folder, output, ""), &error), ROWDEX_STATUS_ALREADY_EXISTS, "built.rdx");
+  OK(rowdex_index_build(text(described, folder, output, ", \"update\": true"), NULL, NULL, &report, &error));
+  CHECK(reported(report, "kept_files") == DEMO_FILES);
+  const uint64_t bytes = reported(report, "index_bytes");
+  rowdex_free(report);
 
   rowdex_index *index = NULL;
   OK(rowdex_index_open(output, NULL, &index, &error));
@@ -164,7 +132,7 @@ static void an_index_is_built_and_tells_of_itself(const char *folder) {
   rowdex_index_info info = {.struct_size = sizeof info};
   OK(rowdex_index_get_info(index, &info, &error));
   CHECK(info.rows == DEMO_ROWS && info.files == DEMO_FILES && info.columns == 6
-        && info.size_bytes == report.index_bytes);
+        && info.size_bytes == bytes);
   CHECK(info.root.data != NULL && info.fingerprint != 0);
 
   rowdex_file_info file = {.struct_size = sizeof file};
@@ -189,7 +157,7 @@ static void an_index_is_built_and_tells_of_itself(const char *folder) {
   OK(rowdex_index_schema(index, &schema, &error));
   CHECK(strcmp(schema.format, "+s") == 0 && schema.n_children == 6 && strcmp(schema.children[0]->name, "id") == 0);
   schema.release(&schema);
-  rowdex_index_free(index);
+  rowdex_free(index);
   CHECK(remove(output) == 0);
 }
 
@@ -210,7 +178,7 @@ static void rows_come_as_arrow_in_the_order_asked(const char *folder) {
   rowdex_counters counters = {.struct_size = sizeof counters};
   OK(rowdex_dataset_counters(dataset, &counters, NULL, &error));
   CHECK(counters.decodes > 0 && counters.bytes_read > 0);
-  rowdex_dataset_free(dataset);
+  rowdex_free(dataset);
   CHECK(one.length == 1 && int64_values(&one, 0)[0] == 12345 && int64_values(&array, 0)[3] == 199999);
   one.release(&one);
   array.release(&array);
@@ -244,7 +212,7 @@ static void columns_of_fixed_width_come_in_buffers(const char *folder) {
   CHECK(ids[0] == 0x0101010101010101);
   columns[0].values_bytes -= 1;
   FAILS(take_into(dataset, rows, 100, columns, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
-  rowdex_dataset_free(dataset);
+  rowdex_free(dataset);
 }
 
 static void two_ranks_share_all_rows(const char *folder) {
@@ -261,12 +229,12 @@ static void two_ranks_share_all_rows(const char *folder) {
     size_t len = 0, pads = 9;
     OK(rowdex_sampler_batch(sampler, 0, 390, batch, 256, &len, &pads, NULL, &error));
     CHECK(len == 160 && pads == 0 && memcmp(batch, rows + 390 * 256, len * sizeof *batch) == 0);
-    rowdex_sampler_free(sampler);
+    rowdex_free(sampler);
   }
   for (int i = 0; i < DEMO_ROWS; i++) CHECK(seen[i] == 1);
   free(rows);
   free(seen);
-  rowdex_dataset_free(dataset);
+  rowdex_free(dataset);
 }
 
 static void orders_need_no_data(void) {
@@ -281,11 +249,11 @@ static void orders_need_no_data(void) {
   rowdex_sampler_options options = {.struct_size = sizeof options, .rank = 2, .world_size = 4, .batch_size = 2};
   rowdex_sampler *sampler = NULL;
   OK(rowdex_sampler_new(orders, &options, &sampler, &error));
-  rowdex_order_free(orders);
+  rowdex_free(orders);
   uint8_t pads[3];
   OK(rowdex_sampler_fill(sampler, 0, 0, 3, rows, pads, &error));
   CHECK(rows[0] == 2 && rows[1] == 6 && rows[2] == 0 && pads[0] == 0 && pads[1] == 0 && pads[2] == 1);
-  rowdex_sampler_free(sampler);
+  rowdex_free(sampler);
 }
 
 static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder) {
@@ -321,7 +289,7 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
     OK(rowdex_batch_copy_into(batch, &column, 1, &error));
     struct ArrowArray array;
     OK(rowdex_batch_export(batch, &array, NULL, &error));
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
     for (size_t i = 0; i < len; i++) {
       CHECK(ids[i] == (int64_t)rows[i] && int64_values(&array, 0)[i] == ids[i]);
     }
@@ -344,7 +312,7 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   rowdex_batch_info info = {.struct_size = sizeof info};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.step == 21 && info.steps == 50 && memcmp(rows, info.row_ids, sizeof rows) == 0);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
 
   OK(rowdex_sampler_resume(sampler, state, &error));
   rowdex_sampler_info left = {.struct_size = sizeof left};
@@ -357,9 +325,9 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   CHECK(sampler_info(sampler).epoch == 3 && sampler_info(sampler).steps == 50);
   OK(rowdex_loader_begin_epoch(loader, &(uint64_t){0}, NULL, &error));
   /* Freed in the middle of an epoch, with threads at work, and before what it was made from. */
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 /* The ranks of a shared reader wait for each other, so nothing comes before both have asked. */
@@ -385,7 +353,7 @@ static void a_wait_may_be_limited_and_goes_on_with_the_next_call(const char *fol
     rowdex_error *late = NULL;
     rowdex_status status = rowdex_loader_next(loaders[rank], &batch, &late);
     if (status == ROWDEX_STATUS_TIMED_OUT) {
-      rowdex_error_free(late);
+      rowdex_free(late);
       continue;
     }
     CHECK(status == ROWDEX_STATUS_OK);
@@ -394,13 +362,13 @@ static void a_wait_may_be_limited_and_goes_on_with_the_next_call(const char *fol
     uint64_t rows[100];
     OK(rowdex_sampler_batch(samplers[rank], 0, served[rank], rows, 100, &(size_t){0}, NULL, NULL, &error));
     CHECK(info.step == served[rank]++ && memcmp(rows, info.row_ids, sizeof rows) == 0);
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
   }
   for (int rank = 0; rank < 2; rank++) {
-    rowdex_loader_free(loaders[rank]);
-    rowdex_sampler_free(samplers[rank]);
+    rowdex_free(loaders[rank]);
+    rowdex_free(samplers[rank]);
   }
-  rowdex_dataset_free(dataset);
+  rowdex_free(dataset);
 }
 
 static void batches_are_looked_at_before_they_are_handed_out(const char *folder) {
@@ -430,7 +398,7 @@ static void batches_are_looked_at_before_they_are_handed_out(const char *folder)
       FAILS(rowdex_loader_advance(loader, 0, at.step + 1, &error), ROWDEX_STATUS_CLOSED, "another iteration");
       OK(rowdex_loader_advance(loader, 0, at.step, &error));
     }
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
   }
   CHECK(several > 0 && at.epoch == 1 && at.step == 0);
   rowdex_batch *batch = NULL;
@@ -455,11 +423,11 @@ static void batches_are_looked_at_before_they_are_handed_out(const char *folder)
   uint64_t rows[100];
   OK(rowdex_sampler_batch(sampler, 2, 7, rows, 100, &(size_t){0}, NULL, NULL, &error));
   CHECK(info.epoch == 2 && info.step == 7 && memcmp(rows, info.row_ids, sizeof rows) == 0);
-  rowdex_batch_free(batch);
-  rowdex_loader_free(loader);
-  rowdex_loader_free(other);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(batch);
+  rowdex_free(loader);
+  rowdex_free(other);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 /* Who looks past the end of an epoch, of which batches are left, is told so, and these are handed out. */
@@ -476,14 +444,14 @@ static void who_looks_past_the_end_leaves_what_is_left(const char *folder) {
   for (uint64_t step = 0; step <= 3; step++) {
     OK(rowdex_loader_peek(loader, 0, step, 1, &batch, &error));
     CHECK((batch == NULL) == (step == 3));
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
   }
   for (uint64_t step = 0; step < 3; step++) OK(rowdex_loader_advance(loader, 0, step, &error));
   OK(rowdex_loader_get_info(loader, &at, &error));
   CHECK(at.epoch == 1 && at.step == 0);
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 /* Checks that the batch of a step is what the sampler says, without handing it out. */
@@ -497,7 +465,7 @@ static void look_at(rowdex_loader *loader, const rowdex_sampler *sampler, uint64
   OK(rowdex_sampler_batch(sampler, epoch, step, rows, 100, &len, NULL, NULL, &error));
   CHECK(info.epoch == epoch && info.step == step && info.num_rows == len);
   CHECK(memcmp(rows, info.row_ids, len * sizeof *rows) == 0);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
 }
 
 static void stands_at(const rowdex_loader *loader, const rowdex_sampler *sampler, uint64_t epoch, uint64_t step) {
@@ -516,7 +484,7 @@ static void is_next(rowdex_loader *loader, uint32_t rank, uint64_t step) {
   rowdex_batch_info info = {.struct_size = sizeof info};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.rank == rank && info.step == step);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
 }
 
 static void a_loader_of_several_ranks_shows_its_next_batch_alone_and_loses_none(const char *folder) {
@@ -531,14 +499,14 @@ static void a_loader_of_several_ranks_shows_its_next_batch_alone_and_loses_none(
     if (served > 0) is_next(loader, 0, 0);
     rowdex_batch *batch = NULL;
     OK(rowdex_loader_peek(loader, 0, 0, 1, &batch, &error));
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
     FAILS(rowdex_loader_peek(loader, 0, 1, 1, &batch, &error), ROWDEX_STATUS_CLOSED, "another iteration");
     for (uint32_t place = served; place < 4; place++) is_next(loader, place % 2, place / 2);
-    rowdex_loader_free(loader);
+    rowdex_free(loader);
   }
-  rowdex_sampler_free(other);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(other);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 static void several_batches_are_looked_at_and_the_loader_stands_before_the_first(const char *folder) {
@@ -568,7 +536,7 @@ static void several_batches_are_looked_at_and_the_loader_stands_before_the_first
   rowdex_batch_info info = {.struct_size = sizeof info};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(lost == NULL && info.step == 1);
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
   stands_at(loader, sampler, 0, 2);
 
   /* To the end of the epoch, which is over with the last one that is handed out. */
@@ -590,10 +558,10 @@ static void several_batches_are_looked_at_and_the_loader_stands_before_the_first
   rowdex_loader_close(loader);
   FAILS(rowdex_loader_advance(loader, 2, 0, &error), ROWDEX_STATUS_CLOSED, "closed");
   stands_at(loader, sampler, 2, 0);
-  rowdex_loader_free(loader);
-  rowdex_loader_free(other);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(loader);
+  rowdex_free(other);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 static void files_are_verified(const char *folder) {
@@ -610,7 +578,7 @@ static void files_are_verified(const char *folder) {
   uint64_t bytes = 0;
   OK(rowdex_dataset_decoded_bytes(dataset, &bytes, &error));
   CHECK(bytes >= DEMO_ROWS * sizeof(int64_t));
-  rowdex_dataset_free(dataset);
+  rowdex_free(dataset);
 }
 
 static void row_groups_are_kept_on_a_local_disk(const char *folder) {
@@ -635,13 +603,13 @@ static void row_groups_are_kept_on_a_local_disk(const char *folder) {
     /* An earlier run may have left it. */
     CHECK(counters.tier_hits + counters.tier_misses == 1 && counters.tier_writes == counters.tier_misses);
     CHECK(turn == 0 || counters.tier_hits == 1);
-    rowdex_dataset_free(dataset);
+    rowdex_free(dataset);
   }
   rowdex_dataset *dataset = NULL;
   tier.folder = NULL;
   FAILS(rowdex_dataset_open(index, &options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "folder");
   CHECK(dataset == NULL);
-  rowdex_index_free(index);
+  rowdex_free(index);
 }
 
 int main(int argc, char **argv) {

@@ -115,7 +115,7 @@ static uint64_t pull(rowdex_loader *loader) {
   rowdex_batch_info info = {.struct_size = sizeof info};
   OK(rowdex_batch_get_info(batch, &info, &error));
   uint64_t id = info.row_ids[0];
-  rowdex_batch_free(batch);
+  rowdex_free(batch);
   return id;
 }
 
@@ -134,7 +134,7 @@ static void read_on(rowdex_loader *loader) {
     rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
     OK(rowdex_batch_copy_into(batch, &column, 1, &error));
     for (uint64_t i = 0; i < info.num_rows; i++) CHECK(ids[i] == (int64_t)info.row_ids[i]);
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
   }
 }
 
@@ -151,7 +151,7 @@ static void share_a_tier(const char *folder, const char *root) {
                                     .cache_bytes = 1, .threads = 4, .disk_tier = &tier};
   rowdex_dataset *dataset = NULL;
   OK(rowdex_dataset_open(index, &options, &dataset, &error));
-  rowdex_index_free(index);
+  rowdex_free(index);
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, BATCH);
   rowdex_loader_options sizes = {.struct_size = sizeof sizes, .memory = DEMO_ROWS * 8 / 4, .epochs = 1};
   rowdex_loader *loader = NULL;
@@ -170,9 +170,9 @@ static void share_a_tier(const char *folder, const char *root) {
       rowdex_counters counters = {.struct_size = sizeof counters};
       OK(rowdex_dataset_counters(dataset, &counters, NULL, &error));
       CHECK(counters.tier_hits > 0 && counters.tier_timeouts == 0);
-      rowdex_loader_free(loader);
-      rowdex_sampler_free(sampler);
-      rowdex_dataset_free(dataset);
+      rowdex_free(loader);
+      rowdex_free(sampler);
+      rowdex_free(dataset);
       _exit(0);
     }
   }
@@ -183,9 +183,9 @@ static void share_a_tier(const char *folder, const char *root) {
     CHECK(waitpid(children[child], &status, 0) == children[child]);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
   snprintf(tidy, sizeof tidy, "rm -r '%s'", path);
   CHECK(system(tidy) == 0);
 }
@@ -205,7 +205,7 @@ int main(int argc, char **argv) {
         .struct_size = sizeof options, .columns = &id, .num_columns = 1, .root = root, .cache_bytes = 1, .threads = 4};
     rowdex_dataset *dataset = NULL;
     OK(rowdex_dataset_open(index, &options, &dataset, &error));
-    rowdex_index_free(index);
+    rowdex_free(index);
     rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
     rowdex_loader *loader = NULL;
     OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
@@ -224,9 +224,9 @@ int main(int argc, char **argv) {
         take_a_few(dataset);
         if (!used) pull(loader);
         CHECK(pull(loader) == ids[1]);
-        rowdex_loader_free(loader);
-        rowdex_sampler_free(sampler);
-        rowdex_dataset_free(dataset);
+        rowdex_free(loader);
+        rowdex_free(sampler);
+        rowdex_free(dataset);
         _exit(0);
       }
       int status = 0;
@@ -237,9 +237,9 @@ int main(int argc, char **argv) {
     }
     if (!used) pull(loader);
     CHECK(pull(loader) == ids[1]);
-    rowdex_loader_free(loader);
-    rowdex_sampler_free(sampler);
-    rowdex_dataset_free(dataset);
+    rowdex_free(loader);
+    rowdex_free(sampler);
+    rowdex_free(dataset);
   }
   for (int turn = 0; turn < 2; turn++) share_a_tier(argv[1], root);
   kill(server, SIGKILL);

@@ -55,17 +55,17 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
   stream.release(&stream);
   CHECK(stream.release == NULL);
   free(rows);
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 static void stream_and_loader_are_one_and_either_may_go_first(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 1000);
   rowdex_loader *loader = new_loader(dataset, sampler);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
   struct ArrowArrayStream first, second;
   OK(rowdex_loader_stream(loader, &first, &error));
   OK(rowdex_loader_stream(loader, &second, &error));
@@ -82,8 +82,8 @@ static void stream_and_loader_are_one_and_either_may_go_first(const char *folder
   OK(rowdex_batch_export(batch, &array, NULL, &error));
   CHECK(int64_values(&array, 0)[0] == 3000);
   array.release(&array);
-  rowdex_batch_free(batch);
-  rowdex_loader_free(loader);
+  rowdex_free(batch);
+  rowdex_free(loader);
   CHECK(second.get_next(&second, &array) == 0 && int64_values(&array, 0)[0] == 4000);
   array.release(&array);
   second.release(&second);
@@ -100,9 +100,7 @@ static void a_stream_hands_over_the_error(const char *folder) {
   fclose(file);
   file = fopen(gone, "wb");
   CHECK(file != NULL && fwrite(bytes, 1, len, file) == len && fclose(file) == 0);
-  const char *inputs[] = {gone};
-  rowdex_build_options build = {.struct_size = sizeof build, .inputs = inputs, .num_inputs = 1};
-  OK(rowdex_index_build(output, &build, NULL, &error));
+  OK(build(text("{\"files\": [\"%s\"], \"output\": \"%s\"}", gone, output), &error));
   CHECK(remove(gone) == 0);
 
   rowdex_index *index = NULL;
@@ -118,10 +116,10 @@ static void a_stream_hands_over_the_error(const char *folder) {
   const char *message = stream.get_last_error(&stream);
   CHECK(message != NULL && strstr(message, "gone.parquet") != NULL);
   stream.release(&stream);
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
-  rowdex_index_free(index);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
+  rowdex_free(index);
   CHECK(remove(output) == 0);
 }
 

@@ -52,9 +52,9 @@ static void many_threads_read_at_once(const char *folder) {
     CHECK(pthread_create(&threads[i], NULL, read_rows, &shared[i]) == 0);
   }
   for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-  rowdex_sampler_free(sampler);
-  rowdex_index_free(index);
-  rowdex_dataset_free(dataset);
+  rowdex_free(sampler);
+  rowdex_free(index);
+  rowdex_free(dataset);
 }
 
 struct puller {
@@ -72,7 +72,7 @@ static void *pull(void *argument) {
     if (status != ROWDEX_STATUS_OK) {
       CHECK(status == ROWDEX_STATUS_INVALID_ARGUMENT && batch == NULL);
       CHECK(strstr(rowdex_error_message(error), "another thread") != NULL);
-      rowdex_error_free(error);
+      rowdex_free(error);
       continue;
     }
     if (batch == NULL) return NULL;
@@ -81,7 +81,7 @@ static void *pull(void *argument) {
     CHECK(pthread_mutex_lock(puller->lock) == 0);
     for (uint64_t i = 0; i < info.num_rows; i++) puller->seen[info.row_ids[i]] += 1;
     CHECK(pthread_mutex_unlock(puller->lock) == 0);
-    rowdex_batch_free(batch);
+    rowdex_free(batch);
   }
 }
 
@@ -99,9 +99,9 @@ static void threads_that_pull_from_one_loader_share_its_batches(const char *fold
   for (int i = 0; i < 3; i++) CHECK(pthread_join(threads[i], NULL) == 0);
   for (int i = 0; i < DEMO_ROWS; i++) CHECK(seen[i] == 1);
   free(seen);
-  rowdex_loader_free(loader);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(loader);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 struct until_closed {
@@ -118,7 +118,7 @@ static void *pull_until_closed(void *argument) {
       rowdex_batch *batch = NULL;
       status = rowdex_loader_next(work->loader, &batch, &error);
       if (status == ROWDEX_STATUS_OK) CHECK(batch != NULL);
-      rowdex_batch_free(batch);
+      rowdex_free(batch);
     } else {
       int64_t id = -1;
       rowdex_column_buffer column = {.column = 0, .values = &id, .values_bytes = sizeof id};
@@ -127,7 +127,7 @@ static void *pull_until_closed(void *argument) {
     }
   }
   CHECK(status == ROWDEX_STATUS_CLOSED && strstr(rowdex_error_message(error), "closed") != NULL);
-  rowdex_error_free(error);
+  rowdex_free(error);
   return NULL;
 }
 
@@ -157,13 +157,13 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
       char state[ROWDEX_STATE_CAPACITY];
       OK(rowdex_loader_state(work.loader, state, sizeof state, &error));
     }
-    rowdex_loader_free(work.loader);
-    rowdex_prefetched_free(work.prefetched);
+    rowdex_free(work.loader);
+    rowdex_free(work.prefetched);
   }
   rowdex_loader_close(NULL);
   rowdex_prefetched_close(NULL);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 static void *set_epochs(void *sampler) {
@@ -186,8 +186,8 @@ static void a_sampler_always_has_its_length(const char *folder) {
   }
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(sampler_info(sampler).epoch == 19999);
-  rowdex_sampler_free(sampler);
-  rowdex_dataset_free(dataset);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
 }
 
 struct taker {
@@ -203,7 +203,7 @@ static void *take_prefetched(void *argument) {
     rowdex_status status = take_prefetched_array(taker->prefetched, &row, 1, &array, NULL, &error);
     if (status != ROWDEX_STATUS_OK) {
       CHECK(status == ROWDEX_STATUS_INVALID_ARGUMENT && strstr(rowdex_error_message(error), "another thread") != NULL);
-      rowdex_error_free(error);
+      rowdex_free(error);
       continue;
     }
     CHECK(int64_values(&array, 0)[0] == (int64_t)row);
@@ -219,7 +219,7 @@ static void prefetched_rows_refuse_a_second_thread_and_stay_right(const char *fo
   for (uint64_t i = 0; i < 400; i++) rows[i] = i;
   rowdex_prefetched *prefetched = NULL;
   OK(rowdex_dataset_prefetch(dataset, rows, 400, NULL, &prefetched, &error));
-  rowdex_dataset_free(dataset);
+  rowdex_free(dataset);
   pthread_t threads[3];
   struct taker takers[3];
   for (int i = 0; i < 3; i++) {
@@ -234,11 +234,11 @@ static void prefetched_rows_refuse_a_second_thread_and_stay_right(const char *fo
   rowdex_prefetched_stats stats = {.struct_size = sizeof stats};
   OK(rowdex_prefetched_get_stats(prefetched, &stats, &error));
   CHECK(taken > 0 && stats.followed + stats.fell_back == taken);
-  rowdex_prefetched_free(prefetched);
+  rowdex_free(prefetched);
 }
 
 static void *free_it(void *dataset) {
-  rowdex_dataset_free((rowdex_dataset *)dataset);
+  rowdex_free((rowdex_dataset *)dataset);
   return NULL;
 }
 

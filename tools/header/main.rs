@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "arrow",
         "batch",
         "digest",
-        "shuffle",
+        "rewrite",
         "sequences",
         "loader/options",
         "loader/mod",

@@ -46,6 +46,8 @@ class Value(NamedTuple):
     """The type that is left without `const`, `struct` and pointers."""
     pointers: int
     name: str
+    is_text: bool = True
+    """Whether characters are a text that is handed over, and none that the library makes."""
 
 
 class Callback(NamedTuple):
@@ -97,9 +99,9 @@ class Header:
             return pointer_to(class_name(given.base), given.pointers)
         if not given.pointers:
             return class_name(given.base) if given.base in self.callbacks else NUMBERS[given.base]
-        if given.base == "char":
+        if given.base == "char" and given.is_text:
             return pointer_to("c_char_p", given.pointers - 1)
-        if given.base not in {*NUMBERS, *self.handles, "void"}:
+        if given.base not in {*NUMBERS, *self.handles, "char", "void"}:
             raise SystemExit(f"{HEADER.name} has an unknown type: {given.base}")
         return pointer_to("c_void_p", given.pointers - 1)
 
@@ -143,7 +145,7 @@ def value(text: str) -> Value:
     words = re.findall(r"\w+|\*", re.sub(r"\b(const|struct)\b", "", text))
     # A prototype may leave out the name.
     name = words.pop() if len(words) > 1 and words[-1] != "*" else ""
-    return Value(words[0], words.count("*"), name)
+    return Value(words[0], words.count("*"), name, is_text="const" in text or words.count("*") < 2)
 
 
 def arguments(text: str) -> list[Value]:

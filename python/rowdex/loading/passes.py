@@ -50,20 +50,20 @@ def begin(
     """
     numbers = (ctypes.c_uint64 * 1)(len(dataset))
     order = native.OrderOptions(order=b"sequential", group_rows=ctypes.addressof(numbers), num_groups=1)
-    orders = Handle(library.order_free, library.order_new, ctypes.byref(order))
+    orders = Handle(library.order_new, ctypes.byref(order))
     sampling = native.SamplerOptions(
         rank=rank, world_size=world_size, batch_size=batch_rows(dataset) if rows is None else rows,
         tail=b"uneven", partition=b"contiguous",
     )  # fmt: skip
-    sampler = Handle(library.sampler_free, library.sampler_new, orders, ctypes.byref(sampling))
+    sampler = Handle(library.sampler_new, orders, ctypes.byref(sampling))
     options = loader_options(memory=size(memory, "memory"), threads=count(threads, "threads"), epochs=1)
     arguments = (dataset._pointer, sampler, ctypes.byref(options))
-    return waiting(dataset._remote, lambda: Handle(library.loader_free, library.loader_new, *arguments))
+    return waiting(dataset._remote, lambda: Handle(library.loader_new, *arguments))
 
 
 def batches(loader: Handle, dataset: Source) -> Iterator[Batch]:
     """The batches of a loader from :func:`begin`."""
-    while found := waiting(dataset._remote, lambda: Handle(library.batch_free, library.loader_next, loader)):
+    while found := waiting(dataset._remote, lambda: Handle(library.loader_next, loader)):
         yield Batch(found, dataset.schema)
 
 

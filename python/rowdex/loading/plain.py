@@ -33,7 +33,7 @@ class Plain:
         each has.
         """
         most = self._most
-        while handle := Handle(library.batch_free, library.loader_peek, loader, epoch, step, most):
+        while handle := Handle(library.loader_peek, loader, epoch, step, most):
             batch = Batch(handle, schema)
             rows = len(batch)
             size = rows if self._size is None else self._size

@@ -83,7 +83,7 @@ class Mapping:
                 yield found
             if begins_at_end:
                 # The epoch is over before it has begun.
-                Handle(library.batch_free, library.loader_peek, loader, epoch, step, 1)
+                Handle(library.loader_peek, loader, epoch, step, 1)
         finally:
             # When the interpreter ends, what a shutdown uses may be gone already, and so are the threads.
             if pool is not None and process == os.getpid() and not sys.is_finalizing():
@@ -98,7 +98,7 @@ def _begun(
     """What will be made of the batch of a step."""
     future: Future[tuple[Any, int]] = Future()
     try:
-        batch = Batch(Handle(library.batch_free, library.loader_peek, loader, epoch, step, 1), schema)
+        batch = Batch(Handle(library.loader_peek, loader, epoch, step, 1), schema)
         work = [make, batch, future]
         if pool is None:
             _make(work)

@@ -43,7 +43,6 @@ class Status(enum.IntEnum):
 
 
 Progress = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, c_uint64)
-Difference = CFUNCTYPE(None, c_void_p, c_char_p)
 
 
 class ArrowSchema(Structure): ...
@@ -82,37 +81,6 @@ class ErrorInfo(Versioned):
     ]
 
 
-class StoreConfig(Structure):
-    _fields_ = [("name", c_char_p), ("value", c_char_p)]
-
-
-class StoreOptions(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("concurrency", c_uint64), ("deadline_ms", c_uint64), ("retries", c_uint64),
-        ("config", POINTER(StoreConfig)), ("num_config", c_size_t),
-    ]
-
-
-class BuildOptions(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("inputs", POINTER(c_char_p)), ("num_inputs", c_size_t), ("root", c_char_p),
-        ("schema_mode", c_char_p), ("rows_file", c_char_p), ("threads", c_uint64), ("overwrite", c_uint32),
-        ("update", c_uint32), ("no_footers", c_uint32), ("no_partitions", c_uint32), ("progress", Progress),
-        ("progress_userdata", c_void_p), ("store", POINTER(StoreOptions)), ("parts", POINTER(c_char_p)),
-        ("num_parts", c_size_t), ("slice", c_uint64), ("slices", c_uint64), ("renames_from", POINTER(c_char_p)),
-        ("renames_to", POINTER(c_char_p)), ("num_renames", c_size_t), ("difference", Difference),
-        ("difference_userdata", c_void_p), ("lengths", POINTER(c_char_p)), ("num_lengths", c_size_t),
-    ]
-
-
-class BuildReport(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("files", c_uint64), ("kept_files", c_uint64), ("row_groups", c_uint64),
-        ("rows", c_uint64), ("source_rows", c_uint64), ("index_bytes", c_uint64), ("read_files", c_uint64),
-        ("requests", c_uint64), ("footer_bytes", c_uint64), ("repeated_files", c_uint64),
-    ]
-
-
 class Str(Text):
     _fields_ = [("data", c_void_p), ("len", c_size_t)]
 
@@ -146,15 +114,6 @@ class Location(Structure):
     ]
 
 
-class LengthsOptions(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("columns", POINTER(c_char_p)), ("num_columns", c_size_t), ("given_name", c_char_p),
-        ("given_list", c_char_p), ("given_stream", POINTER(ArrowArrayStream)), ("removed", POINTER(c_char_p)),
-        ("num_removed", c_size_t), ("root", c_char_p), ("threads", c_uint64), ("progress", Progress),
-        ("progress_userdata", c_void_p), ("store", POINTER(StoreOptions)),
-    ]
-
-
 class LengthsInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("name", Str), ("of", Str), ("sum", c_uint64), ("longest", c_uint64),
@@ -170,7 +129,7 @@ class DatasetOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("columns", POINTER(c_char_p)), ("num_columns", c_size_t), ("root", c_char_p),
         ("staleness", c_char_p), ("cache_bytes", c_uint64), ("threads", c_uint64), ("max_decoded_bytes", c_uint64),
-        ("store", POINTER(StoreOptions)), ("disk_tier", POINTER(DiskTier)),
+        ("store", c_char_p), ("disk_tier", POINTER(DiskTier)),
     ]
 
 
@@ -206,25 +165,6 @@ class IdSetInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("len", c_uint64), ("rows", c_uint64), ("repeated", c_uint64),
         ("unserved", c_uint64),
-    ]
-
-
-class SelectOptions(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("rows_file", c_char_p), ("skip_file", c_char_p), ("kept", c_void_p),
-        ("kept_note", c_char_p), ("and_views", POINTER(c_void_p)), ("num_and", c_size_t),
-        ("not_views", POINTER(c_void_p)), ("num_not", c_size_t), ("or_views", POINTER(c_void_p)), ("num_or", c_size_t),
-        ("sample", c_double), ("sample_seed", c_uint64), ("overwrite", c_uint64), ("store", POINTER(StoreOptions)),
-        ("filter", c_char_p), ("filter_root", c_char_p), ("progress", Progress), ("progress_userdata", c_void_p),
-        ("split_side", c_char_p), ("split_by", c_char_p), ("split_fraction", c_double), ("split_seed", c_uint64),
-        ("update", c_uint64),
-    ]
-
-
-class SelectReport(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("rows", c_uint64), ("base_rows", c_uint64), ("source_rows", c_uint64),
-        ("repeated", c_uint64), ("unserved", c_uint64), ("index_bytes", c_uint64), ("kept_files", c_uint64),
     ]
 
 
@@ -306,8 +246,8 @@ class ColumnBuffer(Structure):
 
 class DigestOptions(Versioned):
     _fields_ = [
-        ("struct_size", c_size_t), ("other", c_void_p), ("order", c_void_p), ("epoch", c_uint64),
-        ("progress", Progress), ("progress_userdata", c_void_p),
+        ("struct_size", c_size_t), ("other", c_void_p), ("order", c_void_p), ("epoch", c_uint64), ("note", c_uint64),
+        ("store", c_char_p), ("progress", Progress), ("progress_userdata", c_void_p),
     ]
 
 
@@ -315,23 +255,6 @@ class DigestInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rows", c_uint64), ("low", c_uint64), ("high", c_uint64), ("other_rows", c_uint64),
         ("other_low", c_uint64), ("other_high", c_uint64), ("same_rows", c_uint64), ("in_order", c_uint64),
-    ]
-
-
-class ShuffleOptions(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("order", c_void_p), ("output", c_char_p), ("memory", c_uint64),
-        ("threads", c_uint64), ("files", c_uint64), ("file_bytes", c_uint64), ("row_group_rows", c_uint64),
-        ("page_bytes", c_uint64), ("compression", c_char_p), ("dictionary", c_char_p), ("origin", c_char_p),
-        ("spill", c_char_p), ("step", c_char_p), ("task", c_uint64), ("tasks", c_uint64), ("resume", c_uint32),
-        ("overwrite", c_uint32), ("progress", Progress), ("progress_userdata", c_void_p),
-    ]
-
-
-class ShuffleReport(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("rows", c_uint64), ("files", c_uint64), ("kept_files", c_uint64),
-        ("bytes_written", c_uint64), ("bytes_spilled", c_uint64),
     ]
 
 
@@ -415,10 +338,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "error_message": (c_char_p, [c_void_p]),
     "error_get_info": (c_int32, [c_void_p, POINTER(ErrorInfo)]),
     "error_at": (c_void_p, [c_void_p, c_size_t]),
-    "error_free": (None, [c_void_p]),
-    "index_build": (c_int32, [c_char_p, POINTER(BuildOptions), POINTER(BuildReport), POINTER(c_void_p)]),
-    "index_open": (c_int32, [c_char_p, POINTER(StoreOptions), POINTER(c_void_p), POINTER(c_void_p)]),
-    "index_free": (None, [c_void_p]),
+    "free": (None, [c_void_p]),
+    "index_build": (c_int32, [c_char_p, Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "index_open": (c_int32, [c_char_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "index_len": (c_uint64, [c_void_p]),
     "index_get_info": (c_int32, [c_void_p, POINTER(IndexInfo), POINTER(c_void_p)]),
     "index_get_file": (c_int32, [c_void_p, c_uint32, POINTER(FileInfo), POINTER(c_void_p)]),
@@ -426,12 +348,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "index_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
     "index_locate": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(Location), POINTER(c_void_p)]),
     "index_verify": (c_int32, [c_void_p, POINTER(c_void_p)]),
-    "lengths_note": (c_int32, [c_char_p, POINTER(LengthsOptions), POINTER(c_void_p)]),
+    "index_note_lengths": (c_int32, [c_char_p, POINTER(ArrowArrayStream), Progress, c_void_p, POINTER(c_void_p)]),
     "index_get_lengths": (c_int32, [c_void_p, c_uint64, POINTER(LengthsInfo), POINTER(c_void_p)]),
     "index_read_lengths": (c_int32, [c_void_p, c_char_p, c_uint64, c_void_p, c_size_t, POINTER(c_void_p)]),
     "dataset_open": (c_int32, [c_void_p, POINTER(DatasetOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_mixed": (c_int32, [POINTER(c_void_p), c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_free": (None, [c_void_p]),
     "dataset_len": (c_uint64, [c_void_p]),
     "dataset_decoded_bytes": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
     "dataset_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
@@ -440,21 +361,18 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         (c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(VerifyInfo), POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_counters": (c_int32, [c_void_p, POINTER(Counters), POINTER(c_void_p), POINTER(c_void_p)]),
     "id_set_new": (c_int32, [POINTER(IdSetOptions), POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_free": (None, [c_void_p]),
     "id_set_get_info": (c_int32, [c_void_p, POINTER(IdSetInfo), POINTER(c_void_p)]),
     "id_set_contains": (c_bool, [c_void_p, c_uint64]),
     "id_set_fill": (c_int32, [c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
-    "select": (c_int32, [c_void_p, c_char_p, POINTER(SelectOptions), POINTER(SelectReport), POINTER(c_void_p)]),
+    "select": (c_int32, [c_void_p, c_char_p, c_void_p, Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_labels":
         (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "dataset_counts":
         (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "weights": (c_int32, [POINTER(WeightsOptions), c_void_p, c_size_t, POINTER(c_void_p)]),
     "order_new": (c_int32, [POINTER(OrderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
-    "order_free": (None, [c_void_p]),
     "launch_from_env": (c_int32, [POINTER(Launch), POINTER(c_void_p)]),
     "sampler_new": (c_int32, [c_void_p, POINTER(SamplerOptions), POINTER(c_void_p), POINTER(c_void_p)]),
-    "sampler_free": (None, [c_void_p]),
     "sampler_get_info": (c_int32, [c_void_p, POINTER(SamplerInfo), POINTER(c_void_p)]),
     "sampler_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "sampler_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)]),
@@ -472,16 +390,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_export": (c_int32, [c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "batch_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
     "batch_copy_into": (c_int32, [c_void_p, POINTER(ColumnBuffer), c_size_t, POINTER(c_void_p)]),
-    "batch_free": (None, [c_void_p]),
     "dataset_digest":
         (c_int32, [c_void_p, POINTER(DigestOptions), POINTER(DigestInfo), POINTER(c_void_p), POINTER(c_void_p)]),
-    "shuffle": (c_int32, [c_void_p, POINTER(ShuffleOptions), POINTER(ShuffleReport), POINTER(c_void_p)]),
+    "rewrite": (c_int32, [c_void_p, c_void_p, c_char_p, Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "batch_sequences":
         (c_int32, [c_void_p, POINTER(SequenceOptions), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "loader_new": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_reopen": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_close": (None, [c_void_p]),
-    "loader_free": (None, [c_void_p]),
     "loader_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
     "loader_next": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_peek": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
@@ -501,7 +417,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dataset_prefetch":
         (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(PrefetchedOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "prefetched_close": (None, [c_void_p]),
-    "prefetched_free": (None, [c_void_p]),
     "prefetched_prefetch": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
     "prefetched_clear": (c_int32, [c_void_p, POINTER(c_void_p)]),
     "prefetched_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),

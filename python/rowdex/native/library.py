@@ -6,12 +6,13 @@ import array
 import ctypes
 import inspect
 import itertools
+import json
 import operator
 import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from .. import native
@@ -59,9 +60,9 @@ def errors_of(several: Handle) -> Iterator[Any]:
 
 # What a hint names by the fields of C.
 _ARGUMENTS = {
-    "rowdex_lengths_note": "Index.note_lengths()",
-    "no_footers": "footers=False", "no_partitions": "partitions=False", "overwrite": "overwrite=True", "root": "root=",
-    "rows_file": "rows=", "sample": "sample=", "schema_mode": "schema_mode='union'", "slice": "slice=",
+    "rowdex_index_note_lengths": "Index.note_lengths()",
+    "footers": "footers=False", "partitions": "partitions=False", "overwrite": "overwrite=True", "root": "root=",
+    "rows": "rows=", "sample": "sample=", "schema": "schema_mode='union'", "slice": "slice=",
     "update": "update=True",
 }  # fmt: skip
 
@@ -82,7 +83,7 @@ def call(function: Any, *arguments: Any) -> None:
     error = ctypes.c_void_p()
     while status := function(*arguments, ctypes.byref(error)):
         raised = None if status == native.Status.TIMED_OUT else exception_of(error)
-        library.error_free(error)
+        library.free(error)
         if raised is not None:
             try:
                 raise raised
@@ -97,7 +98,7 @@ _URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 def is_remote(*places: str | bytes | os.PathLike[str] | None) -> bool:
     """Whether any of these places is in an object store."""
-    return any(_URL.match(os.fsdecode(place)) for place in places if place is not None)
+    return any(_URL.match(os.fsdecode(place)) for place in places if isinstance(place, (str, bytes, os.PathLike)))
 
 
 def waiting(remote: bool, work: Callable[[], T]) -> T:
@@ -192,7 +193,10 @@ class Handle(Owned):
     the collector included, frees it under a call.
     """
 
-    def __init__(self, free: Callable[[int], None], function: Any, *arguments: Any) -> None:
+    def __new__(cls, *_: Any) -> Any:
+        return super().__new__(cls, library.free)
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
         # What the library makes is in here at once, whatever is raised then.
         self._as_parameter_ = ctypes.c_void_p()
         call(function, *arguments, ctypes.byref(self._as_parameter_))
@@ -206,6 +210,34 @@ class Handle(Owned):
         """For a struct that a call is given. Whoever asks keeps the handle until the call is over."""
         address: int | None = self._as_parameter_.value
         return address
+
+
+def described(**fields: Any) -> bytes:
+    """A description as the library takes it, which says what is wrong with it."""
+    return json.dumps(_plain(fields), ensure_ascii=False).encode("utf-8", "surrogateescape")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for a value. A float that is a whole number is one."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (bytes, os.PathLike)):
+        return os.fsdecode(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if hasattr(value, "__index__"):
+        return operator.index(value)
+    if isinstance(value, Iterable):
+        return [_plain(item) for item in value]
+    return float(value)
+
+
+def reported(function: Any, *arguments: Any) -> Any:
+    """What a call reports."""
+    report = Handle(function, *arguments)
+    return json.loads(ctypes.string_at(report.address or 0))
 
 
 class PerProcess(Generic[T]):

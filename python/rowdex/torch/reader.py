@@ -52,7 +52,7 @@ class Stream:
     ) -> None:
         self.key = (spec, resumed, first, workers)
         sampler = opened.sampler(resumed)
-        own = Handle(library.sampler_free, library.sampler_worker, sampler, first - steps_left(sampler).start, workers)
+        own = Handle(library.sampler_worker, sampler, first - steps_left(sampler).start, workers)
         threads, memory = options["worker_threads"], options["memory"]
         # What nobody has chosen is the reader's own choice where all ranks share one.
         if threads is None and not options["share"]:
@@ -64,7 +64,7 @@ class Stream:
         elif not shared:
             memory = max((memory or 1 << 30) // workers, 1)
         loader = loader_options(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
-        self._loader = Handle(library.loader_free, library.loader_new, dataset._pointer, own, ctypes.byref(loader))
+        self._loader = Handle(library.loader_new, dataset._pointer, own, ctypes.byref(loader))
         self._schema, self._first, self._workers = dataset.schema, first, workers
         self._steps = int(sampler_info(own).steps)
         if shared:
@@ -92,7 +92,7 @@ class Stream:
 
     def take(self) -> Batch:
         """The batch that comes next."""
-        handle = Handle(library.batch_free, library.loader_next, self._loader)
+        handle = Handle(library.loader_next, self._loader)
         if not handle:
             raise RuntimeError("the loader of a worker ended before the step that was asked for")
         return Batch(handle, self._schema)

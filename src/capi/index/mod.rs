@@ -10,7 +10,7 @@ use arrow::ffi::FFI_ArrowSchema;
 use super::arrow::export_schema;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require, rowdex_str};
-use super::store::{rowdex_store_options, store_options};
+use super::store::store_options;
 use ::rowdex_index::Index;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -18,15 +18,20 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub struct rowdex_index(pub(super) Index);
 
-/// Opens the index at a path or a URL: maps and checks it, and reads no data file. `store` says how the store that a
-/// URL is in is talked to; NULL: by the defaults.
+/// Opens the index at a path or a URL: maps and checks it, and reads no data file.
+///
+/// `store` says as JSON how the object store is talked to that a URL is in; NULL: by the defaults. All may be left out:
+/// concurrency: how many requests may be under way at once, 64 by default. deadline: how many seconds a request may take
+/// with all of its retries, 120 by default. retries: how often a request is sent again after a fault that may pass, 10
+/// by default. config: options of the store by the names that their environment variables have, in any case, such as
+/// {"aws_endpoint_url": "http://localhost:9000"}: they go before the environment, may be secrets, and are in no message.
 ///
 /// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does,
 /// is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_index_open(
     path: *const c_char,
-    store: *const rowdex_store_options,
+    store: *const c_char,
     index: Option<&mut MaybeUninit<*mut rowdex_index>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
@@ -35,16 +40,10 @@ pub unsafe extern "C" fn rowdex_index_open(
         // SAFETY: the conventions of the header.
         let path = unsafe { handle::path(path, "path") }?;
         // SAFETY: as above.
-        let store = unsafe { store_options(store, "store") }?;
+        let store = unsafe { store_options(store) }?;
         index.write(handle::handle(rowdex_index(Index::open_with(path, &store)?)));
         Ok(())
     })
-}
-
-/// Ends the life of an index handle and of the texts that were asked of it.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_index_free(index: Option<Box<rowdex_index>>) {
-    handle::free(index);
 }
 
 /// How many rows are served: row ids are 0 up to len - 1.

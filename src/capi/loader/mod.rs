@@ -91,13 +91,6 @@ pub extern "C" fn rowdex_loader_close(loader: Option<&rowdex_loader>) {
     }
 }
 
-/// Ends the life of a loader handle, and its threads unless a stream still uses them. No other thread may have a call
-/// under way: close it first.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_loader_free(loader: Option<Box<rowdex_loader>>) {
-    handle::free(loader);
-}
-
 /// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in
 /// the place of strings.
 #[unsafe(no_mangle)]

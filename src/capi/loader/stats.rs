@@ -82,7 +82,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// Why row groups could not be read so far, whose rows others stand in for: errors for rowdex_error_at, with
-/// `lost_group` in what they say, which the caller frees by rowdex_error_free. NULL if there are none, as always unless
+/// `lost_group` in what they say, which the caller frees by rowdex_free. NULL if there are none, as always unless
 /// faults are to be substituted.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_lost_groups(

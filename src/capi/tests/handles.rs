@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{ptr, thread};
@@ -13,18 +14,18 @@ use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 
 use crate::capi::arrow::{rowdex_array_release, rowdex_schema_copy, rowdex_schema_release};
 use crate::capi::batch::{
-    rowdex_batch, rowdex_batch_export, rowdex_batch_free, rowdex_batch_get_info, rowdex_batch_info, rowdex_batch_stream,
+    rowdex_batch, rowdex_batch_export, rowdex_batch_get_info, rowdex_batch_info, rowdex_batch_stream,
 };
-use crate::capi::error::{rowdex_error, rowdex_error_at, rowdex_error_free, rowdex_error_message, rowdex_status};
-use crate::capi::handle::{Exclusive, Snapshot, shared_number};
+use crate::capi::error::{rowdex_error, rowdex_error_at, rowdex_error_message, rowdex_status};
+use crate::capi::handle::{Exclusive, Snapshot, handle, owned_text, rowdex_free, shared_number};
 use crate::capi::id_set::{
-    rowdex_id_set, rowdex_id_set_contains, rowdex_id_set_fill, rowdex_id_set_free, rowdex_id_set_get_info,
-    rowdex_id_set_info, rowdex_id_set_new, rowdex_id_set_options,
+    rowdex_id_set, rowdex_id_set_contains, rowdex_id_set_fill, rowdex_id_set_get_info, rowdex_id_set_info,
+    rowdex_id_set_new, rowdex_id_set_options,
 };
-use crate::capi::orders::{rowdex_order, rowdex_order_free, rowdex_order_new, rowdex_order_options};
+use crate::capi::orders::{rowdex_order, rowdex_order_new, rowdex_order_options};
 use crate::capi::sampler::{
-    rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_free, rowdex_sampler_get_info,
-    rowdex_sampler_info, rowdex_sampler_new, rowdex_sampler_options, rowdex_sampler_resume, rowdex_sampler_state,
+    rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_get_info, rowdex_sampler_info,
+    rowdex_sampler_new, rowdex_sampler_options, rowdex_sampler_resume, rowdex_sampler_state,
 };
 use ::rowdex_order::sampler::{DistributedSampler, Shard};
 use ::rowdex_order::{EpochOrder, Global, Order};
@@ -33,21 +34,51 @@ use rowdex_base::error::{Error, ErrorKind};
 /// What a call made, which goes through a pointer as in C, or the message of its error.
 fn made<T>(
     call: impl FnOnce(Option<&mut MaybeUninit<*mut T>>, Option<&mut MaybeUninit<*mut rowdex_error>>) -> rowdex_status,
-) -> Result<Box<T>, String> {
+) -> Result<Made<T>, String> {
     let (mut out, mut error) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     match call(Some(&mut out), Some(&mut error)) {
         // SAFETY: written, because the call succeeded, and owned by us.
-        rowdex_status::Ok => Ok(unsafe { Box::from_raw(out.assume_init()) }),
+        rowdex_status::Ok => Ok(Made(unsafe { out.assume_init() })),
         // SAFETY: written, because the call failed, and owned by us.
-        _ => Err(message(unsafe { Box::from_raw(error.assume_init()) })),
+        _ => Err(message(&Made(unsafe { error.assume_init() }))),
     }
 }
 
-fn message(error: Box<rowdex_error>) -> String {
+fn message(error: &rowdex_error) -> String {
     // SAFETY: the message lives as long as the error, and ends with a NUL.
-    let text = unsafe { CStr::from_ptr(rowdex_error_message(Some(&error))) }.to_str().unwrap().to_owned();
-    rowdex_error_free(Some(error));
-    text
+    unsafe { CStr::from_ptr(rowdex_error_message(Some(error))) }.to_str().unwrap().to_owned()
+}
+
+/// A handle of ours.
+#[derive(Debug)]
+pub(super) struct Made<T>(pub(super) *mut T);
+
+impl<T> Deref for Made<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: it came from the library, and is freed when this goes.
+        unsafe { &*self.0 }
+    }
+}
+
+impl<T> Drop for Made<T> {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { rowdex_free(self.0.cast()) };
+    }
+}
+
+#[test]
+fn a_text_is_freed_as_a_handle_is() {
+    for text in ["", "1234567", "12345678", "a\0b"] {
+        let made = Made(owned_text(text));
+        // SAFETY: it ends with a NUL.
+        let found = unsafe { CStr::from_ptr(made.0) };
+        assert_eq!(found.to_str().unwrap(), text.replace('\0', "\u{fffd}"));
+    }
+    // SAFETY: nothing is done.
+    unsafe { rowdex_free(ptr::null_mut()) };
 }
 
 /// A struct of options as C begins it: its size, and zeros.
@@ -60,7 +91,7 @@ fn zeroed<T: Copy>() -> T {
 }
 
 /// The set of these row ids out of ten.
-fn set_of(ids: &[u64]) -> Box<rowdex_id_set> {
+fn set_of(ids: &[u64]) -> Made<rowdex_id_set> {
     let options = rowdex_id_set_options { rows: 10, ids: ids.as_ptr(), num_ids: ids.len(), ..zeroed() };
     // SAFETY: the options are valid, and so is what they point to.
     made(|set, error| unsafe { rowdex_id_set_new(&raw const options, set, error) }).unwrap()
@@ -83,34 +114,28 @@ fn a_set_is_asked_through_buffers_that_nobody_wrote_to() {
     // SAFETY: a struct of the size that it says.
     assert_eq!(unsafe { rowdex_id_set_get_info(Some(&set), &raw mut info, None) }, rowdex_status::Ok);
     assert_eq!((info.len, info.rows, info.repeated), (3, 10, 0));
-    let others = rowdex_id_set_options { set: &raw const *set, complement: 1, ..zeroed() };
+    let others = rowdex_id_set_options { set: set.0, complement: 1, ..zeroed() };
     // SAFETY: as above.
     let rest = made(|set, error| unsafe { rowdex_id_set_new(&raw const others, set, error) }).unwrap();
-    rowdex_id_set_free(Some(set));
+    drop(set);
     assert!(rowdex_id_set_contains(Some(&rest), 4) && !rowdex_id_set_contains(Some(&rest), 5));
-    rowdex_id_set_free(Some(rest));
-    rowdex_id_set_free(None);
+    drop(rest);
 }
 
 #[test]
 fn a_sampler_outlives_the_orders_and_sets_that_it_was_made_from() {
     let (kept, groups) = (set_of(&[1, 2, 3, 5, 8]), [6_u64, 4]);
-    let options = rowdex_order_options {
-        group_rows: groups.as_ptr(),
-        num_groups: 2,
-        kept: &raw const *kept,
-        seed: 3,
-        ..zeroed()
-    };
+    let options =
+        rowdex_order_options { group_rows: groups.as_ptr(), num_groups: 2, kept: kept.0, seed: 3, ..zeroed() };
     // SAFETY: the options are valid, and so is what they point to.
     let orders =
         made::<rowdex_order>(|out, error| unsafe { rowdex_order_new(&raw const options, out, error) }).unwrap();
-    rowdex_id_set_free(Some(kept));
+    drop(kept);
     let options = rowdex_sampler_options { rank: 1, world_size: 2, batch_size: 2, tail: c"wrap".as_ptr(), ..zeroed() };
     // SAFETY: as above.
     let sampler =
         made(|out, error| unsafe { rowdex_sampler_new(Some(&orders), &raw const options, out, error) }).unwrap();
-    rowdex_order_free(Some(orders));
+    drop(orders);
     let (mut rows, mut pads) = ([0_u64; 3], [9_u8; 3]);
     // SAFETY: there is room for three of each.
     let status = unsafe { rowdex_sampler_fill(Some(&sampler), 0, 0, 3, rows.as_mut_ptr(), pads.as_mut_ptr(), None) };
@@ -127,11 +152,8 @@ fn a_sampler_outlives_the_orders_and_sets_that_it_was_made_from() {
     // SAFETY: there is room for as many bytes as is said.
     let status = unsafe { rowdex_sampler_state(Some(&sampler), 0, 1, state.as_mut_ptr().cast(), state.len(), None) };
     assert_eq!(status, rowdex_status::Ok);
-    let sampler = Box::<rowdex_sampler>::into_raw(sampler);
     // SAFETY: a handle that nobody frees meanwhile, and a text that ends with a NUL.
-    assert_eq!(unsafe { rowdex_sampler_resume(sampler, state.as_ptr().cast(), None) }, rowdex_status::Ok);
-    // SAFETY: it is ours again.
-    rowdex_sampler_free(Some(unsafe { Box::from_raw(sampler) }));
+    assert_eq!(unsafe { rowdex_sampler_resume(sampler.0, state.as_ptr().cast(), None) }, rowdex_status::Ok);
 }
 
 #[test]
@@ -198,7 +220,7 @@ fn no_byte_is_read_or_written_beyond_a_struct_of_an_older_header() {
     // SAFETY: as above.
     let status = unsafe { rowdex_id_set_get_info(Some(&set), newer.as_mut_ptr().cast(), None) };
     assert_eq!((status, newer[1], newer[words - 1]), (rowdex_status::Ok, 2, 0));
-    rowdex_id_set_free(Some(set));
+    drop(set);
 }
 
 #[test]
@@ -223,8 +245,7 @@ fn what_is_not_aligned_is_refused_before_it_is_read() {
 #[test]
 fn several_errors_are_one_handle() {
     let errors = (0..3).map(|n| rowdex_error::new(&Error::new(ErrorKind::Stale, format!("file {n}"))));
-    // SAFETY: there is one, and it is ours.
-    let first = unsafe { Box::from_raw(rowdex_error::several(errors)) };
+    let first = Made(rowdex_error::several(errors));
     for place in 0..3 {
         // SAFETY: one of three, which live as long as the first one.
         let error = unsafe { rowdex_error_at(Some(&first), place).as_ref() };
@@ -233,7 +254,7 @@ fn several_errors_are_one_handle() {
         assert!(text.to_str().unwrap().ends_with(&place.to_string()), "{text:?}");
     }
     assert!(rowdex_error_at(Some(&first), 3).is_null() && rowdex_error_at(Some(&first), usize::MAX).is_null());
-    rowdex_error_free(Some(first));
+    drop(first);
 }
 
 fn rows() -> RecordBatch {
@@ -246,7 +267,7 @@ fn rows() -> RecordBatch {
 
 #[test]
 fn what_was_exported_of_a_batch_outlives_it() {
-    let batch = Box::new(rowdex_batch::of_rows(rows(), &[40, 50]));
+    let batch = Made(handle(rowdex_batch::of_rows(rows(), &[40, 50])));
     let mut info: rowdex_batch_info = zeroed();
     // SAFETY: a struct of the size that it says.
     assert_eq!(unsafe { rowdex_batch_get_info(Some(&batch), &raw mut info, None) }, rowdex_status::Ok);
@@ -257,7 +278,7 @@ fn what_was_exported_of_a_batch_outlives_it() {
     assert_eq!(status, rowdex_status::Ok);
     let mut stream = MaybeUninit::<FFI_ArrowArrayStream>::uninit();
     assert_eq!(rowdex_batch_stream(Some(&batch), Some(&mut stream), None), rowdex_status::Ok);
-    rowdex_batch_free(Some(batch));
+    drop(batch);
     // SAFETY: all were written, because the calls succeeded.
     let (mut array, mut schema, stream) = unsafe { (array.assume_init(), schema.assume_init(), stream.assume_init()) };
     let mut copy = MaybeUninit::uninit();

@@ -1,0 +1,127 @@
+//! Which index is built of which files, and which lengths are noted in one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{GivenPath, StoreDescription, invalid};
+use crate::builder::{IndexBuilder, LengthsBuilder};
+use rowdex_base::error::Result;
+use rowdex_index::Index;
+use rowdex_io::source::StoreOptions;
+
+/// The column that has the lengths, where they are given.
+const LENGTH: &str = "length";
+
+/// Which index is built of which files, as [`IndexBuilder`] does it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BuildDescription {
+    files: Vec<GivenPath>,
+    output: GivenPath,
+    root: Option<GivenPath>,
+    schema: Option<String>,
+    rows: Option<GivenPath>,
+    threads: Option<usize>,
+    overwrite: Option<bool>,
+    update: Option<bool>,
+    footers: Option<bool>,
+    partitions: Option<bool>,
+    rename: Option<BTreeMap<String, String>>,
+    slice: Option<[u64; 2]>,
+    parts: Option<Vec<GivenPath>>,
+    lengths: Option<Vec<String>>,
+    store: Option<StoreDescription>,
+}
+
+impl BuildDescription {
+    pub(crate) fn output(&self) -> &Path {
+        self.output.as_ref()
+    }
+
+    pub(crate) fn updates(&self) -> bool {
+        self.update == Some(true)
+    }
+
+    pub(crate) fn store(&self) -> Result<StoreOptions> {
+        self.store.as_ref().map_or_else(|| Ok(StoreOptions::default()), StoreDescription::options)
+    }
+
+    pub(crate) fn builder(&self) -> Result<IndexBuilder> {
+        let mut builder = IndexBuilder::new(&self.files)
+            .with_footers(self.footers != Some(false))
+            .with_partitions(self.partitions != Some(false))
+            .with_overwrite(self.overwrite == Some(true))
+            .with_update(self.updates())
+            .with_parts(self.parts.iter().flatten())
+            .with_renames(self.rename.iter().flatten())
+            .with_lengths(self.lengths.iter().flatten())
+            .with_store_options(self.store()?);
+        if let Some(root) = &self.root {
+            builder = builder.with_root(root);
+        }
+        if let Some(mode) = &self.schema {
+            builder = builder.with_schema_mode(mode.parse()?);
+        }
+        if let Some(rows) = &self.rows {
+            builder = builder.with_rows(rows);
+        }
+        if let Some([slice, slices]) = self.slice {
+            builder = builder.with_slice(slice, slices);
+        }
+        if let Some(threads) = self.threads {
+            builder = builder.with_threads(threads);
+        }
+        Ok(builder)
+    }
+}
+
+/// Which lengths are noted in an index that is there, as [`LengthsBuilder`] does it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LengthsDescription {
+    index: GivenPath,
+    columns: Option<Vec<String>>,
+    /// Lists of lengths by the names to note them by.
+    given: Option<BTreeMap<String, GivenPath>>,
+    /// The name of lengths that a stream has.
+    stream: Option<String>,
+    remove: Option<Vec<String>>,
+    root: Option<GivenPath>,
+    threads: Option<usize>,
+    store: Option<StoreDescription>,
+}
+
+impl LengthsDescription {
+    /// `stream` reads the lengths of a stream that came with the description, if one did.
+    pub(crate) fn builder(
+        &self,
+        stream: Option<impl FnOnce(&Index, &str) -> Result<Vec<u64>>>,
+    ) -> Result<LengthsBuilder> {
+        let store = self.store.as_ref().map_or_else(|| Ok(StoreOptions::default()), StoreDescription::options)?;
+        let mut builder = LengthsBuilder::new(&self.index).with_store_options(store.clone());
+        for column in self.columns.iter().flatten() {
+            builder = builder.with_column(column);
+        }
+        for name in self.remove.iter().flatten() {
+            builder = builder.without(name);
+        }
+        let index = || Index::open_with(self.index.as_ref() as &Path, &store);
+        for (name, list) in self.given.iter().flatten() {
+            builder = builder.with_given(name, index()?.read_lengths(list, LENGTH)?);
+        }
+        builder = match (&self.stream, stream) {
+            (Some(name), Some(read)) => builder.with_given(name, read(&index()?, LENGTH)?),
+            (None, None) => builder,
+            _ => return Err(invalid("lengths: `stream` names the lengths of a stream, and goes with one")),
+        };
+        if let Some(root) = &self.root {
+            builder = builder.with_root(root);
+        }
+        if let Some(threads) = self.threads {
+            builder = builder.with_threads(threads);
+        }
+        Ok(builder)
+    }
+}

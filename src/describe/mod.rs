@@ -1,0 +1,96 @@
+//! Descriptions: what to build, select and write, as plain values that a front hands over as JSON.
+//!
+//! Each is checked here alone. A field that is not known, or that has a value of another kind, is refused by name.
+
+mod build;
+mod rewrite;
+mod select;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, Visitor};
+
+pub(crate) use self::build::{BuildDescription, LengthsDescription};
+pub(crate) use self::rewrite::RewriteDescription;
+pub(crate) use self::select::SelectDescription;
+pub(crate) use self::store::StoreDescription;
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// The value that a text describes. `what` is what errors call it.
+pub(crate) fn read<T: DeserializeOwned>(what: &str, text: &[u8]) -> Result<T> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        let cause = error.into_inner().to_string();
+        // The text is mostly one line that a program wrote.
+        let cause = cause.split(" at line ").next().unwrap_or_default();
+        match field.as_str() {
+            "." => invalid(format!("{what}: {cause}")),
+            _ if cause.starts_with("unknown field") => invalid(format!("{what}: {cause}")),
+            // Values there may be secrets.
+            secret if secret.starts_with("store.config") => invalid(format!("{what}: `{secret}` is no text")),
+            _ => invalid(format!("{what}: `{field}`: {cause}")),
+        }
+    })?;
+    json.end().map_err(|error| invalid(format!("{what}: {error}")))?;
+    Ok(value)
+}
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+/// What a library says that was built without conditions.
+#[cfg(not(feature = "filter"))]
+pub(crate) fn no_filters() -> Error {
+    invalid("this library was built without conditions").with_hint("build it with the feature `filter`")
+}
+
+/// A path, in whatever encoding the file system has.
+#[derive(Debug, Clone)]
+pub(crate) struct GivenPath(PathBuf);
+
+impl AsRef<Path> for GivenPath {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl From<&GivenPath> for PathBuf {
+    fn from(path: &GivenPath) -> Self {
+        path.0.clone()
+    }
+}
+
+impl<'de> Deserialize<'de> for GivenPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_byte_buf(PathVisitor)
+    }
+}
+
+struct PathVisitor;
+
+impl Visitor<'_> for PathVisitor {
+    type Value = GivenPath;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a path")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<GivenPath, E> {
+        self.visit_bytes(text.as_bytes())
+    }
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> std::result::Result<GivenPath, E> {
+        if bytes.contains(&0) {
+            return Err(E::custom("a path with a NUL"));
+        }
+        Ok(GivenPath(OsString::from_vec(bytes.to_vec()).into()))
+    }
+}

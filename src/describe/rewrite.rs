@@ -1,0 +1,105 @@
+//! How rows are written anew.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{GivenPath, invalid};
+use crate::dataset::Dataset;
+use crate::rewrite::{Rewrite, RewriteTask};
+use rowdex_base::error::Result;
+use rowdex_order::Order;
+
+/// How rows are written anew, as [`Rewrite`] does it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RewriteDescription {
+    output: GivenPath,
+    memory: Option<u64>,
+    threads: Option<usize>,
+    files: Option<u64>,
+    file_bytes: Option<u64>,
+    row_group_rows: Option<u64>,
+    page_bytes: Option<u64>,
+    compression: Option<String>,
+    dictionary: Option<bool>,
+    origin: Option<String>,
+    spill: Option<GivenPath>,
+    resume: Option<bool>,
+    overwrite: Option<bool>,
+    step: Option<StepDescription>,
+    /// The number of the task of the step, and how many share it.
+    task: Option<[u64; 2]>,
+}
+
+/// One step of the work, where several machines share it.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StepDescription {
+    Spill,
+    Write,
+    Index,
+}
+
+impl RewriteDescription {
+    /// The step that is asked for; `None` for the whole work.
+    pub(crate) fn task(&self) -> Result<Option<RewriteTask>> {
+        let Some(step) = self.step else {
+            return match self.task {
+                None => Ok(None),
+                Some(_) => Err(invalid("rewrite: `task` says nothing of the whole work").with_hint("name a `step`")),
+            };
+        };
+        if self.resume == Some(true) || self.overwrite == Some(true) {
+            return Err(invalid("rewrite: `resume` and `overwrite` say nothing of one step")
+                .with_hint("leave them out: a step goes on by itself"));
+        }
+        let [task, tasks] = self.task.unwrap_or([0, 1]);
+        Ok(Some(match step {
+            StepDescription::Spill => RewriteTask::Spill { task, tasks },
+            StepDescription::Write => RewriteTask::Write { task, tasks },
+            StepDescription::Index if self.task.is_none() => RewriteTask::Index,
+            StepDescription::Index => return Err(invalid("rewrite: the step `index` has no tasks")),
+        }))
+    }
+
+    pub(crate) fn rewrite(&self, dataset: &Dataset, order: Arc<dyn Order>) -> Result<Rewrite> {
+        if self.resume == Some(true) && self.overwrite == Some(true) {
+            return Err(invalid("rewrite: `resume` goes on with what `overwrite` replaces: choose one of them"));
+        }
+        let mut rewrite = Rewrite::new(dataset, order, &self.output)
+            .with_resume(self.resume == Some(true))
+            .with_overwrite(self.overwrite == Some(true));
+        if let Some(memory) = self.memory {
+            rewrite = rewrite.with_memory(memory);
+        }
+        if let Some(threads) = self.threads {
+            rewrite = rewrite.with_threads(threads);
+        }
+        rewrite = match (self.files, self.file_bytes) {
+            (Some(_), Some(_)) => return Err(invalid("rewrite: either `files` or `file_bytes`, and not both")),
+            (Some(files), None) => rewrite.with_files(files),
+            (None, Some(file_bytes)) => rewrite.with_file_bytes(file_bytes),
+            (None, None) => rewrite,
+        };
+        if let Some(rows) = self.row_group_rows {
+            rewrite = rewrite.with_row_group_rows(rows);
+        }
+        if let Some(page_bytes) = self.page_bytes {
+            rewrite = rewrite.with_page_bytes(page_bytes);
+        }
+        if let Some(codec) = &self.compression {
+            rewrite = rewrite.with_compression(codec.parse()?);
+        }
+        if let Some(dictionary) = self.dictionary {
+            rewrite = rewrite.with_dictionary(dictionary);
+        }
+        if let Some(name) = &self.origin {
+            rewrite = rewrite.with_origin(name);
+        }
+        if let Some(folder) = &self.spill {
+            rewrite = rewrite.with_spill(folder);
+        }
+        Ok(rewrite)
+    }
+}

@@ -1,0 +1,44 @@
+//! How object stores are talked to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::invalid;
+use rowdex_base::error::Result;
+use rowdex_io::source::StoreOptions;
+
+/// How an object store is talked to. What is left out has its default.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StoreDescription {
+    concurrency: Option<usize>,
+    /// In seconds.
+    deadline: Option<f64>,
+    retries: Option<usize>,
+    #[serde(default)]
+    config: BTreeMap<String, String>,
+}
+
+impl StoreDescription {
+    pub(crate) fn options(&self) -> Result<StoreOptions> {
+        let mut options = StoreOptions::new();
+        match self.concurrency {
+            None => {}
+            Some(0) => return Err(invalid("store: `concurrency` is 0: use 1 or more")),
+            Some(requests) => options = options.with_concurrency(requests),
+        }
+        if let Some(seconds) = self.deadline {
+            if !(seconds > 0.0 && seconds < 1e12) {
+                let message = format!("store: a `deadline` of {seconds}: use a number of seconds above 0");
+                return Err(invalid(message));
+            }
+            options = options.with_deadline(Duration::from_secs_f64(seconds).max(Duration::from_millis(1)));
+        }
+        if let Some(retries) = self.retries {
+            options = options.with_retries(retries);
+        }
+        Ok(self.config.iter().fold(options, |options, (name, value)| options.with_config(name, value)))
+    }
+}
