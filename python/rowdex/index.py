@@ -240,7 +240,8 @@ class Index:
                 or with two; SchemaError: for a number that is null or negative.
         """
         shared = {"index": self._path, "root": root, "threads": threads, "store": store_fields(self._store)}
-        lists, streams = {}, {}
+        lists: dict[str, Any] = {}
+        streams: dict[str, Any] = {}
         for name, rows in (given or {}).items():
             (streams if hasattr(rows, "__arrow_c_stream__") else lists)[name] = rows
         names = [columns] if isinstance(columns, str) else list(columns)
