@@ -4,44 +4,36 @@
 //! batches that a reader hands out, whose strings may be views. A predicate says which rows of a batch are kept, and
 //! with [`Predicate::truth`] what it may come to where no more is known of columns than their [`Bounds`].
 //!
-//! DataFusion parses, types, simplifies and evaluates. What it leaves to the engine around it is decided here: which
-//! expressions are conditions, how names are found, and what division by zero, NaN and negative zero are.
+//! DataFusion parses, types and evaluates, and what it defines is the definition. Its simplifier is not run: it only
+//! makes conditions faster, and some of its rules are wrong. What DataFusion would answer wrongly is refused.
 
-mod apart;
-mod bounded;
-mod canonical;
-mod evaluated;
-mod nullable;
 mod plan;
 mod sql;
 #[cfg(test)]
 mod tests;
 mod truth;
-mod written;
+mod values;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use arrow::array::{Array, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
 use datafusion_common::DataFusionError;
 use datafusion_expr::sqlparser::ast;
 use datafusion_expr::{ColumnarValue, Expr};
 use datafusion_physical_expr::PhysicalExpr;
 
-use self::bounded::{Deadline, LONGEST};
-use self::plan::Planner;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::fork::undivided;
 
 pub use datafusion_common::ScalarValue;
 pub use truth::{Bounds, Lacks, Truth};
 
-/// The stack that a condition is parsed and typed on, which calls itself for each level of nesting. Only what is
-/// touched takes memory.
+/// The stack that a condition is planned on: DataFusion calls itself for each of its operators. Only what is touched
+/// takes memory.
 const STACK: usize = 256 << 20;
 
 /// Where a value is: a column, and fields of structs below it.
@@ -52,14 +44,12 @@ pub type Path = Vec<String>;
 pub struct Condition {
     texts: Vec<String>,
     parsed: Vec<ast::Expr>,
-    schema: SchemaRef,
     columns: Vec<String>,
 }
 
 /// A condition over batches of one schema.
 #[derive(Debug, Clone)]
 pub struct Predicate {
-    /// Simplified, before what evaluating adds.
     expr: Expr,
     evaluated: Arc<dyn PhysicalExpr>,
     terms: Vec<(Path, DataType)>,
@@ -73,26 +63,17 @@ impl Condition {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] with what is wrong, and where it can be known, what to write instead.
     pub fn parse(texts: &[String], schema: &SchemaRef) -> Result<Self> {
-        Self::parse_within(texts, schema, LONGEST)
-    }
-
-    fn parse_within(texts: &[String], schema: &SchemaRef, longest: Duration) -> Result<Self> {
-        let parse = |deadline: Deadline| {
-            let parsed = texts.iter().map(|text| sql::parse(text, schema, deadline).map_err(|error| of(text, error)));
+        on_a_deep_stack(|| {
+            let parsed = texts.iter().map(|text| sql::parse(text, schema).map_err(|error| of(text, error)));
             let parsed = parsed.collect::<Result<Vec<_>>>()?;
             // Planning takes time for each column that it is told of.
             let named = named(&parsed, schema);
-            let planner = Planner::new(&named, deadline)?;
-            let planned = parsed.iter().zip(texts).map(|(one, text)| planner.one(one).map_err(|error| of(text, error)));
-            let expr = planner.joined(planned.collect::<Result<Vec<_>>>()?)?;
-            evaluated::physical(&expr, &named)?;
+            let planned =
+                parsed.iter().zip(texts).map(|(one, text)| plan::one(one, &named).map_err(|error| of(text, error)));
+            let expr = plan::all(planned.collect::<Result<_>>()?)?;
+            plan::physical(&expr, &named).map_err(|error| of(&texts.join(" and "), error))?;
             let columns = plan::columns(&expr, schema);
-            Ok(Self { texts: texts.to_vec(), parsed, schema: named, columns })
-        };
-        on_a_deep_stack(|| {
-            let deadline = Deadline::within(longest);
-            let late = |error| if deadline.is_over() { of(&texts.join(" and "), deadline.error()) } else { error };
-            parse(deadline).map_err(late)
+            Ok(Self { texts: texts.to_vec(), parsed, columns })
         })
     }
 
@@ -103,20 +84,15 @@ impl Condition {
 
     /// The condition over batches of this schema, which has its columns, and strings perhaps as views.
     pub fn over(&self, schema: &SchemaRef) -> Result<Predicate> {
-        let plan = |deadline| {
-            let planner = Planner::new(&completed(schema, &self.schema), deadline)?;
-            let planned = self.parsed.iter().map(|condition| planner.one(condition));
-            let expr = planner.joined(planned.collect::<Result<Vec<_>>>()?)?;
-            let evaluated = evaluated::physical(&expr, schema)?;
+        let plan = || {
+            let planned = self.parsed.iter().map(|condition| plan::one(condition, schema));
+            let expr = plan::all(planned.collect::<Result<_>>()?)?;
+            let evaluated = plan::physical(&expr, schema)?;
             let terms = truth::terms(&expr, schema);
             let equal = truth::equal(&expr, &terms);
             Ok(Predicate { expr, evaluated, terms, equal })
         };
-        let planned = on_a_deep_stack(|| {
-            let deadline = Deadline::within(LONGEST);
-            plan(deadline).map_err(|error: Error| if deadline.is_over() { deadline.error() } else { error })
-        });
-        planned.map_err(|error| of(&self.texts.join(" and "), error))
+        on_a_deep_stack(plan).map_err(|error: Error| of(&self.texts.join(" and "), error))
     }
 }
 
@@ -148,7 +124,7 @@ impl Predicate {
     /// cast to a number and is none.
     pub fn rows(&self, batch: &RecordBatch) -> Result<BooleanBuffer> {
         let rows = batch.num_rows();
-        let batch = &nullable::batch(batch).map_err(|error| unfit("cannot be evaluated", &error.into()))?;
+        let batch = &values::batch(batch).map_err(|error| unfit("cannot be evaluated", &error.into()))?;
         let value =
             undivided(|| self.evaluated.evaluate(batch)).map_err(|error| unfit("cannot be evaluated", &error))?;
         let wrong = || Error::new(ErrorKind::Internal, "a condition gave something else than truth values");
@@ -172,23 +148,6 @@ fn named(conditions: &[ast::Expr], schema: &SchemaRef) -> SchemaRef {
     let names: HashSet<String> = conditions.iter().flat_map(sql::columns).collect();
     let fields = schema.fields().iter().filter(|field| names.contains(field.name()));
     Arc::new(Schema::new(fields.cloned().collect::<Fields>()))
-}
-
-/// The columns of batches, and after them those that were not read. A condition may name one that it comes to the same
-/// without, and is typed with all of them.
-fn completed(read: &SchemaRef, all: &SchemaRef) -> SchemaRef {
-    fn fields(read: &Fields, all: &Fields) -> Fields {
-        let whole = |field: &FieldRef| match (field.data_type(), all.find(field.name()).map(|(_, of)| of.data_type())) {
-            (DataType::Struct(below), Some(DataType::Struct(all))) => {
-                let data_type = DataType::Struct(fields(below, all));
-                Arc::new(field.as_ref().clone().with_data_type(data_type))
-            }
-            _ => Arc::clone(field),
-        };
-        let missing = all.iter().filter(|field| read.find(field.name()).is_none()).cloned();
-        read.iter().map(whole).chain(missing).collect()
-    }
-    Arc::new(Schema::new(fields(read.fields(), all.fields())))
 }
 
 /// Runs what calls itself for each level of a condition; a panic of it becomes an error.
@@ -226,28 +185,16 @@ fn of(text: &str, error: Error) -> Error {
 /// An error of DataFusion as one line.
 fn unfit(what: &str, error: &DataFusionError) -> Error {
     const LONGEST: usize = 400;
-    let mut root = error;
-    while let DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) = root {
-        root = inner;
-    }
-    let said = match root {
+    let said = match error.find_root() {
+        DataFusionError::Internal(said) => said.clone(),
         DataFusionError::ArrowError(error, _) => error.to_string(),
         DataFusionError::SQL(error, _) => error.to_string(),
-        other => other.strip_backtrace(),
+        other => other.message().into_owned(),
     };
+    // Lists of functions that are alike come after an empty line.
     let said = said.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = said.split(" This issue was likely caused by a bug").next().unwrap_or_default();
-    let prefixes = [
-        "Error during planning: ",
-        "Internal error: ",
-        "Arrow error: ",
-        "Execution error: ",
-        "sql parser error: ",
-        "This feature is not implemented: ",
-    ];
-    let said = prefixes.iter().fold(said, |said, prefix| said.strip_prefix(prefix).unwrap_or(said));
     let said: String = said.chars().take(LONGEST).collect();
-    Error::new(ErrorKind::InvalidArgument, format!("{what}: {}", said.trim_end_matches(['.', ' '])))
+    wrong(format!("{what}: {}", said.trim_end_matches(['.', ' '])))
 }
 
 fn wrong(message: impl Into<String>) -> Error {

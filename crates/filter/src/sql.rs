@@ -1,70 +1,37 @@
 //! From text to a parsed condition whose names are those of columns.
 
+use std::any::TypeId;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef};
 use datafusion_expr::sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
-    UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
+    AccessExpr, BinaryOperator, Expr, Ident, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
 };
-use datafusion_expr::sqlparser::dialect::GenericDialect;
+use datafusion_expr::sqlparser::dialect::{Dialect, GenericDialect};
 use datafusion_expr::sqlparser::keywords::Keyword;
 use datafusion_expr::sqlparser::parser::{Parser, ParserError};
 use datafusion_expr::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use super::bounded::{Bounded, Deadline};
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use super::wrong;
+use rowdex_base::error::{Error, Result};
 use rowdex_projection::unknown;
 
 /// The operators of a condition at most: each may be a level of nesting.
 const MOST_OPERATORS: usize = 2000;
 
-/// Levels of parentheses, calls, `case` and signs at most.
-const DEEPEST: usize = 100;
+/// Significant digits of a number that a double keeps.
+const MOST_DIGITS: usize = 17;
+
+/// Levels of parentheses, calls, `case` and signs at least, of each of which the parser may make two.
+const DEEPEST: usize = 49;
 
 /// Steps that the parser takes for each word and sign at most, beside `LEAST_STEPS`. Hardly any takes two.
-const STEPS: usize = 64;
+const STEPS: usize = 16;
 const LEAST_STEPS: usize = 1 << 13;
 
-/// What counts rows, or looks at more than one.
-const AGGREGATES: &[&str] = &[
-    "approx_distinct",
-    "array_agg",
-    "avg",
-    "bool_and",
-    "bool_or",
-    "count",
-    "first_value",
-    "last_value",
-    "max",
-    "mean",
-    "median",
-    "min",
-    "mode",
-    "nth_value",
-    "quantile",
-    "row_number",
-    "std",
-    "stddev",
-    "string_agg",
-    "sum",
-    "var",
-    "variance",
-    "lag",
-    "lead",
-    "rank",
-    "dense_rank",
-    "ntile",
-    "percent_rank",
-    "cume_dist",
-];
-
-fn wrong(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message.into())
-}
-
 /// Parses a condition. The names in it become those of columns of the schema, as the schema has them.
-pub(super) fn parse(text: &str, schema: &SchemaRef, deadline: Deadline) -> Result<Expr> {
+pub(super) fn parse(text: &str, schema: &SchemaRef) -> Result<Expr> {
     if text.trim().is_empty() {
         return Err(wrong("it is empty").with_hint("write one like \"lang = 'en' and length(text) > 200\""));
     }
@@ -75,35 +42,77 @@ pub(super) fn parse(text: &str, schema: &SchemaRef, deadline: Deadline) -> Resul
             .with_hint("strings are in single quotes, and names that are no plain words in double quotes")
     };
     let tokens = Tokenizer::new(&GenericDialect, text).tokenize_with_location().map_err(|error| syntax(&error))?;
-    check_tokens(&tokens)?;
-    let steps = tokens.len().saturating_mul(STEPS).saturating_add(LEAST_STEPS);
-    let dialect = Bounded::new(steps, deadline);
-    let mut parser = Parser::new(&dialect).with_recursion_limit(DEEPEST).with_tokens_with_locations(tokens);
+    check_operators(&tokens)?;
+    let dialect = Bounded { left: Cell::new(tokens.len() * STEPS + LEAST_STEPS) };
+    let mut parser = Parser::new(&dialect).with_recursion_limit(2 * DEEPEST + 2).with_tokens_with_locations(tokens);
     let mut parsed = parser.parse_expr().map_err(|error| match error {
-        ParserError::RecursionLimitExceeded if dialect.is_spent() => wrong("it takes too many steps to parse")
+        ParserError::RecursionLimitExceeded if dialect.left.get() == 0 => wrong("it takes too many steps to parse")
             .with_hint("a call may not be complete, as `cast(x)` without `as type` is not; or nest fewer calls"),
-        ParserError::RecursionLimitExceeded => too_deep(),
+        ParserError::RecursionLimitExceeded => wrong(format!("it nests more than {DEEPEST} levels deep")),
         other => syntax(&other),
     })?;
-    let next = parser.peek_token();
-    match &next.token {
+    match &parser.peek_token().token {
         Token::EOF => {}
-        Token::SemiColon => {
-            return Err(wrong("a `;`: one condition is wanted, not statements"));
-        }
-        Token::Word(word) if matches!(word.keyword, Keyword::ORDER | Keyword::GROUP | Keyword::LIMIT) => {
-            return Err(wrong(format!("`{}` is no part of a condition", word.value)));
-        }
         other => return Err(wrong(format!("`{other}` does not follow from what comes before it"))),
     }
-    let _ = parsed.visit(&mut FieldsOfItems);
-    let refused = visit_expressions_mut(&mut parsed, |expr| match resolve(expr, schema) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => ControlFlow::Break(error),
-    });
-    match refused {
+    match parsed.visit(&mut Names { schema }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(parsed),
+    }
+}
+
+/// The generic dialect, for so many steps. The parser tries a word as syntax first and then as a name, at each level
+/// again: where a call is not complete, steps double with every level around it.
+#[derive(Debug)]
+struct Bounded {
+    left: Cell<usize>,
+}
+
+impl Dialect for Bounded {
+    fn dialect(&self) -> TypeId {
+        GenericDialect.dialect()
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        GenericDialect.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        GenericDialect.is_identifier_part(ch)
+    }
+
+    fn parse_prefix(&self, _: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        let left = self.left.get().saturating_sub(1);
+        self.left.set(left);
+        (left == 0).then_some(Err(ParserError::RecursionLimitExceeded))
+    }
+
+    fn allow_extract_custom(&self) -> bool {
+        true
+    }
+
+    fn allow_extract_single_quotes(&self) -> bool {
+        true
+    }
+
+    fn supports_array_typedef_with_brackets(&self) -> bool {
+        true
+    }
+
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
+    }
+
+    fn supports_dictionary_syntax(&self) -> bool {
+        true
+    }
+
+    fn supports_interval_options(&self) -> bool {
+        true
+    }
+
+    fn supports_struct_literal(&self) -> bool {
+        true
     }
 }
 
@@ -121,13 +130,16 @@ pub(super) fn columns(parsed: &Expr) -> Vec<String> {
     names
 }
 
-/// Writes the field in `list[1].field` as `list[1]['field']`: otherwise it would be taken for a column.
-struct FieldsOfItems;
+/// Writes names as the schema has them.
+struct Names<'a> {
+    schema: &'a SchemaRef,
+}
 
-impl VisitorMut for FieldsOfItems {
-    type Break = ();
+impl VisitorMut for Names<'_> {
+    type Break = Error;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        // The field in `list[1].field` is no column: it is written as in `list[1]['field']`.
         if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
             for access in access_chain {
                 if let AccessExpr::Dot(field) = access
@@ -139,45 +151,48 @@ impl VisitorMut for FieldsOfItems {
         }
         ControlFlow::Continue(())
     }
-}
 
-fn too_deep() -> Error {
-    wrong(format!("it nests more than {DEEPEST} levels deep"))
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let named = match expr {
+            Expr::Identifier(name) => path(std::slice::from_ref(name), self.schema),
+            Expr::CompoundIdentifier(names) => path(names, self.schema),
+            // The parser takes all that follows for the other side, as if it were in parentheses.
+            Expr::IsDistinctFrom(_, other) | Expr::IsNotDistinctFrom(_, other) if !binds_tighter(other) => {
+                let error = wrong("what follows `is distinct from` may belong to it or not");
+                Err(error.with_hint("put the comparison in parentheses: (a is distinct from b) and c"))
+            }
+            // The planner would pass over it.
+            Expr::Function(call) if call.over.is_some() => {
+                let error = wrong(format!("`{}` is to look at several rows, and a condition is of one", call.name));
+                Err(error.with_hint("find such rows with an engine, and use a list of rows"))
+            }
+            Expr::Value(value) if is_rounded(&value.value) => {
+                let error = wrong(format!("{value} has more than {MOST_DIGITS} digits, and would be rounded"));
+                Err(error.with_hint("write fewer, or put it in quotes beside a column of decimals"))
+            }
+            _ => return ControlFlow::Continue(()),
+        };
+        match named {
+            Ok(named) => *expr = named,
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// Refuses what would nest deeper than any stack is.
-fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
+fn check_operators(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut before = &Token::LParen;
     let mut operators = 0;
-    // Brackets and `case` that are open, and signs and `not` before what comes next.
-    let (mut open, mut signs) = (0_usize, 0);
-    for token in tokens.iter().map(|token| &token.token) {
-        let keyword = if let Token::Word(word) = token { Some(word.keyword) } else { None };
-        match (token, keyword) {
-            (Token::Whitespace(_), _) => continue,
-            (Token::LParen | Token::LBracket | Token::LBrace, _) | (_, Some(Keyword::CASE)) => open += 1,
-            (Token::RParen | Token::RBracket | Token::RBrace, _) | (_, Some(Keyword::END)) => {
-                open = open.saturating_sub(1);
-            }
-            _ => {}
-        }
-        signs = match (token, keyword) {
-            (Token::Minus | Token::Plus | Token::Tilde | Token::ExclamationMark, _) | (_, Some(Keyword::NOT)) => {
-                signs + 1
-            }
-            _ => 0,
-        };
-        if open + signs > DEEPEST {
-            return Err(too_deep());
-        }
-        match token {
-            Token::Word(word) => operators += usize::from(matches!(word.keyword, Keyword::AND | Keyword::OR)),
+    for token in tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))) {
+        operators += usize::from(match token {
+            Token::Word(word) => matches!(word.keyword, Keyword::AND | Keyword::OR),
             // A sign, as in a list of numbers.
-            Token::Minus | Token::Plus if matches!(before, Token::Comma | Token::LParen) => {}
-            Token::Comma | Token::Number(..) | Token::LParen | Token::RParen | Token::EOF => {}
-            Token::SingleQuotedString(_) => {}
-            _ => operators += 1,
-        }
+            Token::Minus | Token::Plus => !matches!(before, Token::Comma | Token::LParen),
+            Token::Comma | Token::Number(..) | Token::LParen | Token::RParen | Token::EOF => false,
+            Token::SingleQuotedString(_) => false,
+            _ => true,
+        });
         before = token;
     }
     if operators > MOST_OPERATORS {
@@ -187,137 +202,66 @@ fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what no condition has, and writes names as the schema has them.
-fn resolve(expr: &mut Expr, schema: &SchemaRef) -> Result<()> {
-    match expr {
-        Expr::Identifier(name) => *expr = path(std::slice::from_ref(name), schema)?,
-        Expr::CompoundIdentifier(names) => *expr = path(names, schema)?,
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
-            return Err(wrong("a query within the condition").with_hint("run it elsewhere and use a list of rows"));
-        }
-        Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => return Err(wrong("`*` is no value of a row")),
-        Expr::Value(value) => {
-            if let Value::Placeholder(name) = &value.value {
-                return Err(
-                    wrong(format!("`{name}` stands for a value that nobody gives")).with_hint("write the value itself")
-                );
-            }
-        }
-        Expr::Lambda(_) => return Err(wrong("a function of its own (`->`)").with_hint("use `array_has` or `= any`")),
-        Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) => return Err(wrong("it groups rows")),
-        Expr::Function(function) => call(function)?,
-        // The parser takes all that follows for the other side, as if it were in parentheses.
-        Expr::IsDistinctFrom(_, other) | Expr::IsNotDistinctFrom(_, other) if !binds_tighter(other) => {
-            return Err(wrong("what follows `is distinct from` may belong to it or not")
-                .with_hint("put the comparison in parentheses: (a is distinct from b) and c"));
-        }
-        _ => {}
-    }
-    Ok(())
+/// Whether a number is no integer of 64 bits, and has more digits than a double.
+fn is_rounded(value: &Value) -> bool {
+    let Value::Number(text, _) = value else { return false };
+    let digits = text.split(['e', 'E']).next().unwrap_or_default().replace('.', "");
+    text.parse::<u64>().is_err() && digits.trim_matches('0').len() > MOST_DIGITS
 }
 
 /// Whether an expression is one side of a comparison without parentheses.
 fn binds_tighter(expr: &Expr) -> bool {
     use BinaryOperator::{Divide, Minus, Modulo, Multiply, Plus, StringConcat};
-    match expr {
-        Expr::BinaryOp { op, .. } => matches!(op, Divide | Minus | Modulo | Multiply | Plus | StringConcat),
-        Expr::UnaryOp { op, .. } => matches!(op, UnaryOperator::Minus | UnaryOperator::Plus),
-        Expr::Identifier(_)
-        | Expr::CompoundIdentifier(_)
-        | Expr::CompoundFieldAccess { .. }
-        | Expr::Value(_)
-        | Expr::TypedString(_)
-        | Expr::Nested(_)
-        | Expr::Function(_)
-        | Expr::Cast { .. }
-        | Expr::Case { .. }
-        | Expr::Array(_)
-        | Expr::Interval(_)
-        | Expr::Extract { .. }
-        | Expr::Substring { .. }
-        | Expr::Trim { .. }
-        | Expr::Position { .. } => true,
-        _ => false,
-    }
-}
-
-/// Functions are called in any case; what looks at several rows is refused.
-fn call(function: &mut Function) -> Result<()> {
-    let name = function.name.to_string();
-    for part in &mut function.name.0 {
-        if let ObjectNamePart::Identifier(part) = part {
-            part.value = part.value.to_lowercase();
-        }
-    }
-    let lower = name.to_lowercase();
-    if function.over.is_some() || AGGREGATES.contains(&lower.as_str()) {
-        return Err(wrong(format!("`{name}` looks at more than one row, and a condition is of one row"))
-            .with_remedies("find the rows with an engine, and use a list of rows ({})", &[Remedy::ListedRows]));
-    }
-    if let FunctionArguments::List(list) = &function.args {
-        let star = |arg: &FunctionArg| {
-            matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Wildcard | FunctionArgExpr::QualifiedWildcard(_)))
-        };
-        if list.args.iter().any(star) {
-            return Err(wrong(format!("`{name}(*)` is no value of a row")));
-        }
-    }
-    if let FunctionArguments::Subquery(_) = &function.args {
-        return Err(wrong("a query within the condition").with_hint("run it elsewhere and use a list of rows"));
-    }
-    Ok(())
+    matches!(
+        expr,
+        Expr::BinaryOp { op: Divide | Minus | Modulo | Multiply | Plus | StringConcat, .. }
+            | Expr::UnaryOp { op: UnaryOperator::Minus, .. }
+            | Expr::Identifier(_)
+            | Expr::CompoundIdentifier(_)
+            | Expr::Value(_)
+            | Expr::TypedString(_)
+            | Expr::Nested(_)
+            | Expr::Function(_)
+            | Expr::Cast { .. }
+    )
 }
 
 /// A name, with or without dots, as the path of a column.
 fn path(names: &[Ident], schema: &SchemaRef) -> Result<Expr> {
     let spelled = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>();
     let joined = spelled.join(".");
-    let mut found = None;
     // The longest name wins, so that a column called `a.b` is not hidden by a struct `a`.
     for length in (1..=spelled.len()).rev() {
-        let head = spelled[..length].join(".");
-        if let Some(path) = field(schema.fields(), &head, &joined)?
-            .map(|column| below(column, &spelled[length..], &joined))
-            .transpose()?
-            .flatten()
-        {
-            found = Some(path);
-            break;
-        }
-    }
-    let Some(found) = found else {
-        let error = unknown(schema, &joined);
-        return Err(match (names, error.hint()) {
-            ([name], Some(hint)) if name.quote_style == Some('"') => {
-                Error::new(error.kind(), error.message().to_owned())
-                    .with_column(&joined)
-                    .with_hint(format!("strings are in single quotes; {hint}"))
-            }
-            _ => error,
+        let Some(column) = field(schema.fields(), &spelled[..length].join("."), &joined)? else { continue };
+        let Some(found) = below(column, &spelled[length..], &joined)? else { continue };
+        let mut found: Vec<Ident> = found.into_iter().map(|name| Ident::with_quote('"', name)).collect();
+        return Ok(match found.len() {
+            1 => Expr::Identifier(found.remove(0)),
+            _ => Expr::CompoundIdentifier(found),
         });
-    };
-    let mut found: Vec<Ident> = found.into_iter().map(|name| Ident::with_quote('"', name)).collect();
-    Ok(match found.len() {
-        1 => Expr::Identifier(found.remove(0)),
-        _ => Expr::CompoundIdentifier(found),
+    }
+    let error = unknown(schema, &joined);
+    Err(match (names, error.hint()) {
+        ([name], Some(hint)) if name.quote_style == Some('"') => {
+            let hint = format!("strings are in single quotes; {hint}");
+            Error::new(error.kind(), error.message().to_owned()).with_column(&joined).with_hint(hint)
+        }
+        _ => error,
     })
 }
 
 /// The field of this name; in another case, if only one has it.
 fn field<'a>(fields: &'a Fields, name: &str, path: &str) -> Result<Option<&'a FieldRef>> {
-    let ambiguous = |how: &str| wrong(format!("{path:?} may be several columns, {how}"));
-    let mut exact = fields.iter().filter(|field| field.name() == name);
-    if let Some(field) = exact.next() {
-        return match exact.next() {
-            None => Ok(Some(field)),
-            Some(_) => Err(ambiguous("which have the same name")),
-        };
+    let mut alike: Vec<&FieldRef> = fields.iter().filter(|field| field.name() == name).collect();
+    if alike.is_empty() {
+        let lower = name.to_lowercase();
+        alike.extend(fields.iter().filter(|field| field.name().to_lowercase() == lower));
     }
-    let lower = name.to_lowercase();
-    let mut alike = fields.iter().filter(|field| field.name().to_lowercase() == lower);
-    match (alike.next(), alike.next()) {
-        (Some(_), Some(_)) => Err(ambiguous("whose names differ by case").with_hint("write it as the column has it")),
-        (found, _) => Ok(found),
+    match alike.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        _ => Err(wrong(format!("{path:?} may be several columns, whose names differ by case or not at all"))
+            .with_hint("write it as the column has it")),
     }
 }
 

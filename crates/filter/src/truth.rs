@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
-use datafusion_expr::expr::{Between, BinaryExpr, InList, Like, ScalarFunction};
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::expr::{Between, BinaryExpr, Cast, InList, Like, ScalarFunction};
 use datafusion_expr::{Expr, Operator};
 
 use super::Path;
+use super::values::constant;
 use rowdex_projection::children;
 
 /// What a condition may come to in some rows.
@@ -55,6 +57,38 @@ impl fmt::Debug for Lacks {
     }
 }
 
+/// What is known of an expression.
+#[derive(Clone)]
+struct Known {
+    bounds: Bounds,
+    /// They are cast from what is never NaN.
+    has_no_nan: bool,
+}
+
+impl Known {
+    /// What is known of the same values once they are cast.
+    fn cast(self, to: &DataType) -> Option<Self> {
+        let Bounds { min, max, lacks, .. } = self.bounds;
+        let from = min.as_ref().or(max.as_ref()).map(ScalarValue::data_type);
+        if from.as_ref().is_some_and(|from| !keeps_order(from, to)) {
+            return None;
+        }
+        let bound = |value: Option<ScalarValue>| value.and_then(|value| value.cast_to(to).ok());
+        let has_no_nan = self.has_no_nan || from.as_ref().is_some_and(|from| !from.is_floating());
+        // Where no two values become the same, it is one of the column's own that is to be looked for.
+        let lacks = match (lacks, from) {
+            (Some(lacks), Some(from)) if tells_apart(&from, to) => Some(Lacks::new(move |value| {
+                let own = value.cast_to(&from).ok();
+                let back = own.as_ref().and_then(|own| own.cast_to(&value.data_type()).ok());
+                own.filter(|_| back.as_ref() == Some(value)).is_none_or(|own| lacks.0(&own))
+            })),
+            _ => None,
+        };
+        let bounds = Bounds { min: bound(min), max: bound(max), lacks, ..self.bounds };
+        Some(Self { bounds, has_no_nan })
+    }
+}
+
 impl Truth {
     /// Nothing is known.
     pub const UNKNOWN: Self = Self { may_be_true: true, may_be_false: true, may_be_null: true };
@@ -76,6 +110,14 @@ impl Truth {
 
     fn not(self) -> Self {
         Self { may_be_true: self.may_be_false, may_be_false: self.may_be_true, ..self }
+    }
+
+    fn is_true(self) -> Self {
+        Self { may_be_false: self.may_be_false || self.may_be_null, may_be_null: false, ..self }
+    }
+
+    fn is_null(self) -> Self {
+        Self { may_be_true: self.may_be_null, may_be_false: self.may_be_true || self.may_be_false, may_be_null: false }
     }
 
     fn and(self, other: Self) -> Self {
@@ -111,99 +153,109 @@ pub(super) fn term(expr: &Expr) -> Option<Path> {
     }
 }
 
-/// The type of what a path leads to; nothing where it does not lead through structs alone.
-fn type_of(path: &[String], schema: &SchemaRef) -> Option<DataType> {
-    let (first, rest) = path.split_first()?;
-    let mut data_type = schema.field_with_name(first).ok()?.data_type();
-    for name in rest {
-        let DataType::Struct(fields) = data_type else { return None };
-        data_type = fields.iter().find(|field| field.name() == name)?.data_type();
+/// What is cast, where casts give values in the same order; the rest as it is.
+fn uncast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(Cast { expr, .. }) => uncast(expr),
+        other => other,
     }
-    Some(data_type.clone())
+}
+
+fn known<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds>) -> Option<Known> {
+    match expr {
+        Expr::Cast(Cast { expr, field }) => known(expr, bounds)?.cast(field.data_type()),
+        other => {
+            let bounds = term(other).and_then(|path| bounds(&path))?.clone();
+            Some(Known { bounds, has_no_nan: false })
+        }
+    }
+}
+
+/// Whether casting keeps the order of values, though it may make different ones equal.
+fn keeps_order(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Date32, Date64, Dictionary, LargeUtf8, Time32, Time64, Timestamp, Utf8, Utf8View};
+    let is_exact = |of: &DataType| of.is_integer() || of.is_decimal();
+    match (from, to) {
+        (Dictionary(_, from), to) => keeps_order(from, to),
+        _ if from == to => true,
+        (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View) => true,
+        (Time32(_) | Time64(_), Time32(_) | Time64(_)) | (Date32, Date64 | Timestamp(_, None)) => true,
+        (Timestamp(_, from), Timestamp(_, to)) => from.is_some() == to.is_some(),
+        (from, to) if from.is_floating() => to.is_floating() && from.primitive_width() < to.primitive_width(),
+        (from, to) => is_exact(from) && (is_exact(to) || to.is_floating()),
+    }
+}
+
+/// Whether casting gives distinct values for distinct ones.
+fn tells_apart(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256};
+    let scale = |of: &DataType| match of {
+        Decimal32(_, scale) | Decimal64(_, scale) | Decimal128(_, scale) | Decimal256(_, scale) => Some(*scale),
+        _ => None,
+    };
+    match (scale(from), scale(to)) {
+        (Some(from), Some(to)) => to >= from,
+        _ if matches!((from, to), (DataType::Timestamp(a, _), DataType::Timestamp(b, _)) if a <= b) => true,
+        _ => (from.is_integer() && to.is_integer()) || (from.is_floating() && keeps_order(from, to)),
+    }
+}
+
+/// The types of the steps of a path, as far as it leads through structs: what is asked of a map is no column.
+pub(super) fn steps<'a>(path: &[String], schema: &'a SchemaRef) -> Vec<&'a DataType> {
+    let mut fields = schema.fields();
+    let mut found = Vec::new();
+    for name in path {
+        let Some((_, field)) = fields.find(name) else { break };
+        found.push(field.data_type());
+        let DataType::Struct(below) = field.data_type() else { break };
+        fields = below;
+    }
+    found
 }
 
 /// The terms that bounds tell something of.
 pub(super) fn terms(expr: &Expr, schema: &SchemaRef) -> Vec<(Path, DataType)> {
     let mut found: Vec<(Path, DataType)> = Vec::new();
-    each_tested(expr, &mut |tested| {
-        let Some(path) = term(tested) else { return };
-        if found.iter().any(|(known, _)| *known == path) {
-            return;
+    each(expr, &mut |expr| {
+        let Some(path) = term(expr) else { return TreeNodeRecursion::Continue };
+        let steps = steps(&path, schema);
+        if let Some(data_type) = steps.last().filter(|of| steps.len() == path.len() && children(of).is_empty())
+            && found.iter().all(|(known, _)| *known != path)
+        {
+            found.push((path, (*data_type).clone()));
         }
-        if let Some(data_type) = type_of(&path, schema).filter(|data_type| children(data_type).is_empty()) {
-            found.push((path, data_type));
-        }
+        TreeNodeRecursion::Jump
     });
     found
 }
 
 /// Which of the terms are compared for equality with constants.
 pub(super) fn equal(expr: &Expr, terms: &[(Path, DataType)]) -> Vec<usize> {
-    fn walk(expr: &Expr, each: &mut dyn FnMut(&Expr)) {
-        match expr {
-            Expr::Alias(alias) => walk(&alias.expr, each),
-            Expr::Not(inner)
-            | Expr::IsTrue(inner)
-            | Expr::IsFalse(inner)
-            | Expr::IsNotTrue(inner)
-            | Expr::IsNotFalse(inner)
-            | Expr::IsUnknown(inner)
-            | Expr::IsNotUnknown(inner) => walk(inner, each),
-            Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) => {
-                walk(left, each);
-                walk(right, each);
-            }
-            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq | Operator::NotEq, right }) => {
-                each(left);
-                each(right);
-            }
-            Expr::InList(InList { expr, .. }) => each(expr),
-            _ => {}
-        }
-    }
     let mut found = Vec::new();
-    walk(expr, &mut |tested| {
-        let at = term(tested).and_then(|path| terms.iter().position(|(known, _)| *known == path));
-        found.extend(at.filter(|at| !found.contains(at)));
+    each(expr, &mut |expr| {
+        let sides: &[&Expr] = match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq | Operator::NotEq, right }) => &[left, right],
+            Expr::InList(InList { expr, .. }) => &[expr],
+            _ => &[],
+        };
+        for path in sides.iter().filter_map(|side| term(uncast(side))) {
+            let at = terms.iter().position(|(known, _)| *known == path);
+            found.extend(at.filter(|at| !found.contains(at)));
+        }
+        TreeNodeRecursion::Continue
     });
     found
 }
 
-/// Calls `each` with what is compared.
-fn each_tested(expr: &Expr, each: &mut dyn FnMut(&Expr)) {
-    match expr {
-        Expr::Alias(alias) => each_tested(&alias.expr, each),
-        Expr::Not(inner) => each_tested(inner, each),
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) => {
-            each_tested(left, each);
-            each_tested(right, each);
-        }
-        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => {
-            each(left);
-            each(right);
-        }
-        Expr::Between(Between { expr, .. }) | Expr::InList(InList { expr, .. }) | Expr::Like(Like { expr, .. }) => {
-            each(expr);
-        }
-        Expr::IsNull(inner) | Expr::IsNotNull(inner) => each(inner),
-        Expr::IsTrue(inner)
-        | Expr::IsFalse(inner)
-        | Expr::IsNotTrue(inner)
-        | Expr::IsNotFalse(inner)
-        | Expr::IsUnknown(inner)
-        | Expr::IsNotUnknown(inner) => each_tested(inner, each),
-        other => each(other),
-    }
+fn each(expr: &Expr, visit: &mut dyn FnMut(&Expr) -> TreeNodeRecursion) {
+    // Nothing that is visited is an error.
+    drop(expr.apply(|expr| Ok(visit(expr))));
 }
 
 /// What an expression may come to.
 pub(super) fn truth<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds>) -> Truth {
     let of = |expr: &Expr| truth(expr, bounds);
-    let known = |expr: &Expr| term(expr).and_then(|path| bounds(&path));
-    let is = |inner: &Expr, wanted: fn(Truth) -> (bool, bool)| {
-        let (may, may_not) = wanted(of(inner));
-        Truth { may_be_true: may, may_be_false: may_not, may_be_null: false }
-    };
+    let known = |expr: &Expr| known(expr, bounds);
     match expr {
         Expr::Alias(alias) => of(&alias.expr),
         Expr::Literal(ScalarValue::Boolean(Some(value)), _) => Truth::of(*value),
@@ -212,16 +264,16 @@ pub(super) fn truth<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => of(left).and(of(right)),
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => of(left).or(of(right)),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (&**left, &**right) {
-            (tested, Expr::Literal(value, _)) => known(tested).map_or(Truth::UNKNOWN, |own| compared(own, *op, value)),
+            (tested, Expr::Literal(value, _)) => known(tested).map_or(Truth::UNKNOWN, |own| compared(&own, *op, value)),
             (Expr::Literal(value, _), tested) => match (op.swap(), known(tested)) {
-                (Some(op), Some(own)) => compared(own, op, value),
+                (Some(op), Some(own)) => compared(&own, op, value),
                 _ => Truth::UNKNOWN,
             },
             _ => Truth::UNKNOWN,
         },
         Expr::Between(Between { expr, negated, low, high }) => match (known(expr), &**low, &**high) {
             (Some(own), Expr::Literal(low, _), Expr::Literal(high, _)) => {
-                let within = compared(own, Operator::GtEq, low).and(compared(own, Operator::LtEq, high));
+                let within = compared(&own, Operator::GtEq, low).and(compared(&own, Operator::LtEq, high));
                 if *negated { within.not() } else { within }
             }
             _ => Truth::UNKNOWN,
@@ -231,25 +283,25 @@ pub(super) fn truth<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds
             let mut any = Truth::of(false);
             for value in list {
                 let Expr::Literal(value, _) = value else { return Truth::UNKNOWN };
-                any = any.or(compared(own, Operator::Eq, value));
+                any = any.or(compared(&own, Operator::Eq, value));
             }
             if *negated { any.not() } else { any }
         }
         Expr::Like(Like { negated, expr, pattern, escape_char: None, case_insensitive: false }) => {
             let (Some(own), Expr::Literal(pattern, _)) = (known(expr), &**pattern) else { return Truth::UNKNOWN };
-            let like = begins(own, pattern);
+            let like = begins(&own.bounds, pattern);
             if *negated { like.not() } else { like }
         }
-        Expr::IsNull(inner) => is_null(known(inner)),
-        Expr::IsNotNull(inner) => is_null(known(inner)).not(),
-        Expr::IsTrue(inner) => is(inner, |t| (t.may_be_true, t.may_be_false || t.may_be_null)),
-        Expr::IsNotTrue(inner) => is(inner, |t| (t.may_be_false || t.may_be_null, t.may_be_true)),
-        Expr::IsFalse(inner) => is(inner, |t| (t.may_be_false, t.may_be_true || t.may_be_null)),
-        Expr::IsNotFalse(inner) => is(inner, |t| (t.may_be_true || t.may_be_null, t.may_be_false)),
-        Expr::IsUnknown(inner) => is(inner, |t| (t.may_be_null, t.may_be_true || t.may_be_false)),
-        Expr::IsNotUnknown(inner) => is(inner, |t| (t.may_be_true || t.may_be_false, t.may_be_null)),
+        Expr::IsNull(inner) => is_null(known(inner).as_ref().map(|known| &known.bounds)),
+        Expr::IsNotNull(inner) => is_null(known(inner).as_ref().map(|known| &known.bounds)).not(),
+        Expr::IsTrue(inner) => of(inner).is_true(),
+        Expr::IsNotTrue(inner) => of(inner).is_true().not(),
+        Expr::IsFalse(inner) => of(inner).not().is_true(),
+        Expr::IsNotFalse(inner) => of(inner).not().is_true().not(),
+        Expr::IsUnknown(inner) => of(inner).is_null(),
+        Expr::IsNotUnknown(inner) => of(inner).is_null().not(),
         other => match known(other) {
-            Some(own) => compared(own, Operator::Eq, &ScalarValue::Boolean(Some(true))),
+            Some(own) => compared(&own, Operator::Eq, &ScalarValue::Boolean(Some(true))),
             None => Truth::UNKNOWN,
         },
     }
@@ -264,7 +316,8 @@ fn is_null(own: Option<&Bounds>) -> Truth {
 }
 
 /// What comparing values within bounds with another one may come to.
-fn compared(own: &Bounds, op: Operator, value: &ScalarValue) -> Truth {
+fn compared(known: &Known, op: Operator, value: &ScalarValue) -> Truth {
+    let own = &known.bounds;
     if !matches!(op, Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
         return Truth::UNKNOWN;
     }
@@ -282,6 +335,7 @@ fn compared(own: &Bounds, op: Operator, value: &ScalarValue) -> Truth {
     if is_nan {
         return Truth { may_be_null, ..Truth::UNKNOWN };
     }
+    let nan = nan && !known.has_no_nan;
     let least = own.min.as_ref().and_then(|min| order(min, value));
     let most = own.max.as_ref().and_then(|max| order(max, value));
     use Ordering::{Equal, Greater, Less};
@@ -339,25 +393,9 @@ fn text(value: &ScalarValue) -> Option<&str> {
     }
 }
 
-fn bytes(value: &ScalarValue) -> Option<&[u8]> {
-    match plain(value) {
-        ScalarValue::Binary(bytes)
-        | ScalarValue::LargeBinary(bytes)
-        | ScalarValue::BinaryView(bytes)
-        | ScalarValue::FixedSizeBinary(_, bytes) => bytes.as_deref(),
-        _ => None,
-    }
-}
-
 /// The order of two values of one type; of others nothing is known.
 fn order(a: &ScalarValue, b: &ScalarValue) -> Option<Ordering> {
-    match (plain(a), plain(b)) {
-        (ScalarValue::Float16(a), ScalarValue::Float16(b)) => a.as_ref()?.partial_cmp(b.as_ref()?),
-        (ScalarValue::Float32(a), ScalarValue::Float32(b)) => a.as_ref()?.partial_cmp(b.as_ref()?),
-        (ScalarValue::Float64(a), ScalarValue::Float64(b)) => a.as_ref()?.partial_cmp(b.as_ref()?),
-        (a, b) if text(a).is_some() => Some(text(a)?.as_bytes().cmp(text(b)?.as_bytes())),
-        (a, b) if bytes(a).is_some() => Some(bytes(a)?.cmp(bytes(b)?)),
-        (a, b) if a.is_null() || b.is_null() || a.data_type() != b.data_type() => None,
-        (a, b) => a.partial_cmp(b),
-    }
+    let a = constant(plain(a).clone());
+    let b = constant(plain(b).clone());
+    if a.is_null() || b.is_null() || a.data_type() != b.data_type() { None } else { a.partial_cmp(&b) }
 }

@@ -1,14 +1,9 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
 
-use super::{Deadline, LONGEST};
-use crate::apart::SIMPLIFIED;
-use crate::plan::Planner;
-use crate::sql::parse;
-use crate::{Condition, on_a_deep_stack};
+use crate::Condition;
 use rowdex_base::error::{ErrorKind, Result};
 
 fn batch() -> RecordBatch {
@@ -76,14 +71,13 @@ fn calls_that_are_nested_and_not_complete_are_refused() {
     ];
     let mut served = Vec::new();
     for word in words {
-        for times in [12, 99, 101, 3000] {
-            for end in ["", "id)"] {
+        for times in [12, 49, 101, 1000] {
+            for end in ["", "id)", &format!("id{}", ")".repeat(times))] {
                 let text = format!("{}{end}", word.repeat(times));
                 match kept(&text) {
                     Ok(_) => served.push(text.chars().take(60).collect::<String>()),
                     Err(error) => {
                         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-                        assert!(!error.to_string().contains("not worked out within"), "{text:.60}: {error}");
                     }
                 }
             }
@@ -93,34 +87,26 @@ fn calls_that_are_nested_and_not_complete_are_refused() {
 }
 
 #[test]
-fn the_error_of_a_nested_call_is_the_first_one_that_was_met() {
-    let error = kept(&format!("{}id{} = 1", "cast(".repeat(60), ")".repeat(60))).unwrap_err().to_string();
-    assert!(error.contains("Expected: AS, found: )"), "{error}");
-    let error = kept(&"cast(".repeat(140)).unwrap_err().to_string();
-    assert!(error.contains("levels deep"), "{error}");
-}
-
-#[test]
 fn what_nests_and_is_complete_is_evaluated() {
     let nested =
         |open: &str, inner: &str, close: &str, times| format!("{}{inner}{}", open.repeat(times), close.repeat(times));
     let cases = [
-        (nested("cast(", "id", " as bigint)", 80) + " = 1", 1),
-        (nested("(", "id = 1", ")", 95), 1),
-        (nested("not (", "id = 1", ")", 40), 1),
+        (nested("cast(", "id", " as bigint)", 45) + " = 1", 1),
+        (nested("(", "id = 1", ")", 49), 1),
+        (nested("not (", "id = 1", ")", 24), 1),
         (nested("case when id = 1 then ", "true", " else false end", 40), 1),
         (nested("case when id = 7 then 0 else ", "id", " end", 40) + " = 2", 1),
-        (nested("- (", "id", ")", 40) + " = 1", 1),
-        (nested("lower(", "text", ")", 80) + " = 'ab'", 1),
-        (nested("concat(", "text", ", '')", 80) + " = 'ab'", 1),
+        (nested("- (", "id", ")", 24) + " = 1", 1),
+        (nested("lower(", "text", ")", 45) + " = 'ab'", 1),
+        (nested("concat(", "text", ", '')", 45) + " = 'ab'", 1),
         (nested("array_has([", "true", "], true)", 20) + " or array_has([0, 1], id) or array_has([1, 2], id)", 3),
-        (nested("abs(", "id", ")", 80) + " = 2", 1),
+        (nested("abs(", "id", ")", 45) + " = 2", 1),
         (nested("[", "id", "]", 40) + " is not null", 3),
         (nested("position('a' in ", "text", ")", 1) + " = 1", 2),
         ("id = 1".to_owned() + &" or id = 1".repeat(900), 1),
         (format!("text <> '{}'", "x".repeat(1 << 20)), 3),
-        (format!("id < {}", "9".repeat(1000)), 3),
-        (format!("id > -{}", "9".repeat(1000)), 3),
+        (format!("id < {}", "90".repeat(8)), 3),
+        (format!("id > -1{}", "0".repeat(300)), 3),
         (format!("text not like '{}'", "%a".repeat(1000)), 3),
     ];
     for (text, expected) in cases {
@@ -146,56 +132,6 @@ fn a_regular_expression_too_large_for_a_machine_is_an_error() {
     let error = kept("text ~ '((((a{1,1000}){1,1000}){1,1000}){1,1000})'").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().ends_with("did not compile: CompiledTooBig(10485760)"), "{error}");
-}
-
-#[test]
-fn planning_ends_when_its_time_is_over() {
-    let schema = batch().schema();
-    for text in ["id = 1", "cast(cast(", "id in (1, 2, 3)"] {
-        let error = Condition::parse_within(&[text.to_owned()], &schema, Duration::ZERO).unwrap_err();
-        assert!(
-            error.to_string().contains(&format!("in the condition `{text}`: it is not worked out within 0 s of")),
-            "{error}"
-        );
-        assert!(error.hint().is_some());
-    }
-}
-
-#[test]
-fn calls_within_calls_are_simplified_a_few_times_however_deep_they_are() {
-    let schema = batch().schema();
-    let simplified = |levels: usize| {
-        let text = format!("{}text{} = 'a'", "concat(".repeat(levels), ", 'b')".repeat(levels));
-        let plan = || {
-            let deadline = Deadline::within(LONGEST);
-            let before = SIMPLIFIED.get();
-            Planner::new(&schema, deadline)?.one(&parse(&text, &schema, deadline)?)?;
-            Ok(SIMPLIFIED.get() - before)
-        };
-        on_a_deep_stack(plan).unwrap()
-    };
-    // Each time, operations are the calls, their constants, the comparison and its sides.
-    let most = |levels: usize| 8 * (2 * levels + 3);
-    for levels in [10, 20, 80] {
-        assert!(simplified(levels) <= most(levels), "{} of {} operations", simplified(levels), levels);
-    }
-}
-
-/// Other systems do not tell how long a thread was working.
-#[cfg(target_os = "linux")]
-#[test]
-fn the_time_of_other_threads_is_none_of_planning() {
-    use super::worked;
-
-    let deadline = Deadline::within(Duration::from_millis(200));
-    let working = std::thread::spawn(|| {
-        let until = worked().unwrap() + Duration::from_millis(300);
-        while worked().unwrap() < until {}
-    });
-    working.join().unwrap();
-    assert!(!deadline.is_over());
-    while worked().unwrap() < deadline.worked.unwrap() + Duration::from_millis(201) {}
-    assert!(deadline.is_over());
 }
 
 fn word() -> impl Strategy<Value = &'static str> {
