@@ -216,7 +216,7 @@ impl<'a> Column<'a> {
     }
 
     /// Calls `each` with the wanted rows of every row group that has any, in order.
-    fn each_array(&self, mut each: impl FnMut(RowGroupEntry<'_>, Ids<'_>, ArrayRef) -> Result<()>) -> Result<()> {
+    fn each_array(&self, mut each: impl FnMut(RowGroupEntry<'_>, FoundIds<'_>, ArrayRef) -> Result<()>) -> Result<()> {
         if let Some(rows) = self.rows.filter(|rows| rows.rows() != self.dataset.len()) {
             let message = format!("a set out of {} rows for a dataset of {}", rows.rows(), self.dataset.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -230,7 +230,7 @@ impl<'a> Column<'a> {
             .with_cache_bytes(0)
             .with_threads(inner.threads)
             .open()?;
-        let ids = Ids(self.rows);
+        let ids = FoundIds(self.rows);
         let wanted: Vec<RowGroupEntry<'_>> = inner.index.row_groups().filter(|entry| ids.count(entry) > 0).collect();
         let pool = reader.inner.pool(reader.inner.state()?)?;
         let read = |(): &mut (), entry: &RowGroupEntry<'_>| {
@@ -283,9 +283,9 @@ fn leaf(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
 
 /// Which rows are read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ids<'a>(pub(super) Option<&'a IdSet>);
+pub(super) struct FoundIds<'a>(pub(super) Option<&'a IdSet>);
 
-impl Ids<'_> {
+impl FoundIds<'_> {
     /// How many of a row group.
     pub(super) fn count(self, entry: &RowGroupEntry<'_>) -> u64 {
         let ids = entry.row_ids();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::staleness::{self, Compared, Staleness};
+use super::staleness::{self, FileComparison, Staleness};
 use rowdex_base::cache::{Cache, Weighed};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::{FileEntry, Index, RowGroupEntry};
@@ -19,13 +19,13 @@ const METADATA_BYTES: u64 = 32 << 20;
 
 /// A file that may be read.
 #[derive(Debug)]
-pub(super) struct OpenFile {
+pub(super) struct OpenDataFile {
     pub(super) metadata: FileMetadata,
     /// What every read must be of; `None` where files are not compared.
     pub(super) content: Option<FileStat>,
 }
 
-impl OpenFile {
+impl OpenDataFile {
     /// Reads ranges of the file, of the content that was indexed.
     pub(super) fn read(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         match &self.content {
@@ -58,7 +58,7 @@ pub(super) fn in_file(error: Error, path: &str, source: &dyn Source) -> Error {
 
 /// A row group of an open file.
 pub(super) struct OpenGroup<'a> {
-    pub(super) file: Arc<OpenFile>,
+    pub(super) file: Arc<OpenDataFile>,
     pub(super) entry: RowGroupEntry<'a>,
     /// What the file was when it was indexed.
     pub(super) indexed: FileEntry<'a>,
@@ -84,7 +84,7 @@ pub(super) struct FileTable {
     index: Index,
     source: Arc<dyn Source>,
     staleness: Staleness,
-    open: Cache<u32, OpenFile>,
+    open: Cache<u32, OpenDataFile>,
     bytes_read: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ impl FileTable {
     }
 
     /// The file, compared with the index at the dataset's level.
-    pub(super) fn get(&self, number: u32) -> Result<Arc<OpenFile>> {
+    pub(super) fn get(&self, number: u32) -> Result<Arc<OpenDataFile>> {
         let entry = self.index.file(number);
         let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {number}")))?;
         if self.staleness == Staleness::Deep {
@@ -122,7 +122,7 @@ impl FileTable {
             let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), self.index.renaming())?;
             self.check_row_groups(&entry, &metadata)?;
             let bytes = metadata.memory_bytes().min(METADATA_BYTES);
-            Ok(Weighed { value: OpenFile { metadata, content }, bytes })
+            Ok(Weighed { value: OpenDataFile { metadata, content }, bytes })
         })
     }
 
@@ -174,9 +174,9 @@ impl FileTable {
     /// Compares what a file looks like now with what was indexed, and its footer if only its time is another.
     fn check_stat(&self, entry: &FileEntry<'_>, now: &FileStat) -> Result<()> {
         match staleness::compare(entry, now) {
-            Compared::Same => Ok(()),
-            Compared::Retimed => self.read_footer(entry, Some(now)).map(drop),
-            Compared::Changed(error) => Err(error),
+            FileComparison::Same => Ok(()),
+            FileComparison::Retimed => self.read_footer(entry, Some(now)).map(drop),
+            FileComparison::Changed(error) => Err(error),
         }
     }
 
@@ -187,12 +187,12 @@ impl FileTable {
         let source = &*self.source;
         let mut retimed = false;
         let mut compare = |now: &FileStat| match staleness::compare(entry, now) {
-            Compared::Same => Ok(()),
-            Compared::Retimed => {
+            FileComparison::Same => Ok(()),
+            FileComparison::Retimed => {
                 retimed = true;
                 Ok(())
             }
-            Compared::Changed(error) => Err(error),
+            FileComparison::Changed(error) => Err(error),
         };
         if expected.is_some() && !source.is_remote() {
             // First, because a file that changed may not even be Parquet any more. A store compares by itself.

@@ -12,7 +12,7 @@ use arrow::buffer::BooleanBuffer;
 
 use self::prune::Pruner;
 use super::Dataset;
-use super::column::Ids;
+use super::column::FoundIds;
 use super::files::OpenGroup;
 use super::reader::Slots;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -144,7 +144,7 @@ impl<'a> Filter<'a> {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let inner = &self.dataset.inner.settings;
-        let ids = Ids(self.rows);
+        let ids = FoundIds(self.rows);
         let wanted: Vec<RowGroupEntry<'_>> = inner.index.row_groups().filter(|entry| ids.count(entry) > 0).collect();
         let mut report = FilterReport {
             rows: self.rows.map_or(all, IdSet::len),
@@ -177,7 +177,7 @@ impl<'a> Filter<'a> {
         let pool = reader.inner.pool(state)?;
         let decided = pool::each(pool.filter(|_| wanted.len() > 1), &wanted, || (), decide)?;
         let mut kept = Builder::new(all);
-        let mut counts = Counts::default();
+        let mut counts = FilterCounts::default();
         for (entry, decided) in wanted.iter().zip(decided) {
             let (decided, counted) = decided?;
             counts = counts.plus(counted);
@@ -195,7 +195,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Decides a condition without columns, which is one constant.
-    fn constant(&self, ids: Ids<'_>, wanted: &[RowGroupEntry<'_>], report: FilterReport) -> Result<Outcome> {
+    fn constant(&self, ids: FoundIds<'_>, wanted: &[RowGroupEntry<'_>], report: FilterReport) -> Result<Outcome> {
         let index = &self.dataset.inner.settings.index;
         let truth = self.condition.over(index.schema())?.truth(&[]);
         let mut kept = Builder::new(self.dataset.len());
@@ -214,12 +214,12 @@ impl<'a> Filter<'a> {
         reader: &Dataset,
         predicate: &Predicate,
         pruner: &Pruner<'_>,
-        ids: Ids<'_>,
+        ids: FoundIds<'_>,
         entry: &RowGroupEntry<'_>,
-    ) -> Result<(Decided, Counts)> {
+    ) -> Result<(Decided, FilterCounts)> {
         let state = reader.inner.state()?;
         let group = &state.files.row_group(entry.index())?;
-        let mut counts = Counts::default();
+        let mut counts = FilterCounts::default();
         let (truth, by_filters) = if self.prunes { pruner.row_group(group, reader) } else { (Truth::UNKNOWN, false) };
         counts.by_filters = by_filters.into();
         if truth.is_never() {
@@ -253,13 +253,13 @@ impl<'a> Filter<'a> {
 fn by_pages(
     reader: &Dataset,
     predicate: &Predicate,
-    ids: Ids<'_>,
+    ids: FoundIds<'_>,
     group: &OpenGroup<'_>,
     pieces: &[(u32, Truth)],
-) -> Result<(Decided, Counts)> {
+) -> Result<(Decided, FilterCounts)> {
     let entry = &group.entry;
     let selection = entry.selection();
-    let mut counts = Counts::default();
+    let mut counts = FilterCounts::default();
     let mut kept = BooleanBufferBuilder::new(entry.rows() as usize);
     kept.append_n(entry.rows() as usize, false);
     let mut open = Vec::new();
@@ -297,7 +297,7 @@ type Outcome = (IdSet, FilterReport);
 
 /// What was done for one row group, or for several.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+struct FilterCounts {
     none: u64,
     all: u64,
     evaluated: u64,
@@ -305,7 +305,7 @@ struct Counts {
     by_filters: u64,
 }
 
-impl Counts {
+impl FilterCounts {
     fn plus(self, other: Self) -> Self {
         Self {
             none: self.none + other.none,
@@ -337,7 +337,7 @@ impl RowSink for Evaluated<'_> {
 }
 
 /// Adds the rows that are kept of a row group.
-fn add(kept: &mut Builder, ids: Ids<'_>, entry: &RowGroupEntry<'_>, decided: &Decided) -> Result<()> {
+fn add(kept: &mut Builder, ids: FoundIds<'_>, entry: &RowGroupEntry<'_>, decided: &Decided) -> Result<()> {
     match decided {
         Decided::None => Ok(()),
         Decided::All if ids.count(entry) == entry.rows() => kept.add(entry.row_ids()),

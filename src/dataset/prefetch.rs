@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::files::OpenFile;
+use super::files::OpenDataFile;
 use rowdex_base::error::Result;
 use rowdex_io::source::{Pending, Source, cut};
 
@@ -17,7 +17,7 @@ pub(crate) struct Prefetch {
 }
 
 impl Prefetch {
-    pub(super) fn begin(source: &dyn Source, file: &OpenFile, chunks: Vec<Range<u64>>) -> Option<Self> {
+    pub(super) fn begin(source: &dyn Source, file: &OpenDataFile, chunks: Vec<Range<u64>>) -> Option<Self> {
         if chunks.is_empty() {
             return None;
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::files::{OpenFile, OpenGroup};
+use super::files::{OpenDataFile, OpenGroup};
 use super::prefetch::{AtHand, Prefetch};
 use rowdex_base::error::Result;
 use rowdex_index::RowGroupEntry;
@@ -135,20 +135,20 @@ impl FileReader {
 
     /// Reads ranges of a file, and counts them.
     #[cfg(feature = "filter")]
-    pub(super) fn fetch(&self, file: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+    pub(super) fn fetch(&self, file: &OpenDataFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let bytes = file.read(&*self.source, ranges)?;
         self.bytes_read.fetch_add(length_of(ranges), Ordering::Relaxed);
         Ok(bytes)
     }
 
     /// Ranges of a file, read and not counted: that is what is then taken of them.
-    pub(super) fn at_hand(&self, file: &OpenFile, ranges: Vec<Range<u64>>) -> Result<AtHand> {
+    pub(super) fn at_hand(&self, file: &OpenDataFile, ranges: Vec<Range<u64>>) -> Result<AtHand> {
         let bytes = file.read(&*self.source, &ranges)?;
         Ok(AtHand::read(ranges, bytes))
     }
 
     /// Reads ranges of a file ahead, where that gains something.
-    pub(super) fn begin(&self, file: &OpenFile, ranges: Vec<Range<u64>>) -> Option<Prefetch> {
+    pub(super) fn begin(&self, file: &OpenDataFile, ranges: Vec<Range<u64>>) -> Option<Prefetch> {
         Prefetch::begin(&*self.source, file, ranges)
     }
 }
@@ -208,7 +208,7 @@ impl RowGroupReader for FileReader {
 /// indexed.
 struct OpenFileBytes<'a> {
     source: &'a dyn Source,
-    file: &'a OpenFile,
+    file: &'a OpenDataFile,
     at_hand: &'a AtHand,
     /// Bytes that were read of the file, now or ahead.
     read: Cell<u64>,

@@ -66,7 +66,7 @@ impl FromStr for Staleness {
 
 /// What size, entity tag and modification time tell of a file.
 #[derive(Debug)]
-pub(super) enum Compared {
+pub(super) enum FileComparison {
     /// It is the one that was indexed.
     Same,
     /// It is as long as when it was indexed, and of another time: a copy, or another content. Its footer tells which.
@@ -76,17 +76,17 @@ pub(super) enum Compared {
 }
 
 /// Compares size, and entity tag or modification time, with what was indexed.
-pub(super) fn compare(entry: &FileEntry<'_>, now: &FileStat) -> Compared {
+pub(super) fn compare(entry: &FileEntry<'_>, now: &FileStat) -> FileComparison {
     let then = entry.stat();
     if then.may_be(now) {
-        Compared::Same
+        FileComparison::Same
     } else if now.size != then.size {
         let message = format!("it is {} bytes long, and was {} when it was indexed", now.size, then.size);
-        Compared::Changed(stale(entry, message))
+        FileComparison::Changed(stale(entry, message))
     } else if then.etag.is_some() && now.etag.is_some() {
-        Compared::Changed(stale(entry, "its entity tag has changed since it was indexed"))
+        FileComparison::Changed(stale(entry, "its entity tag has changed since it was indexed"))
     } else {
-        Compared::Retimed
+        FileComparison::Retimed
     }
 }
 

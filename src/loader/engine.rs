@@ -22,7 +22,8 @@ use super::lookahead::Lookahead;
 use super::plan::Plan;
 use super::recovery::Faults;
 use super::row_table::{RowFinder, RowTable};
-use super::schedule::{Extraction, Limits, Measurement, Read, Schedule, Task};
+pub(crate) use super::schedule::Settings;
+use super::schedule::{Extraction, Measurement, Read, Schedule, Task};
 use super::units::Units;
 use super::walk::{BatchRange, Walk};
 use crate::dataset::Prefetch;
@@ -31,33 +32,6 @@ use rowdex_base::crew::Crew;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{self, Asked};
 use rowdex_rows::{Held, Layout};
-
-/// What an engine is made for.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) memory: u64,
-    pub(crate) threads: usize,
-    /// Batches that may wait for the consumer; `None` leaves it to the plan.
-    pub(crate) read_ahead: Option<usize>,
-    /// Row groups that may be read ahead at once, where reads take long; `None` leaves it to what is measured.
-    pub(crate) read_concurrency: Option<usize>,
-    pub(crate) batch_rows: u64,
-    pub(crate) seed: u64,
-}
-
-impl Settings {
-    fn limits(&self) -> Limits {
-        Limits {
-            memory: self.memory,
-            threads: self.threads,
-            // Two for each thread, as one may be of a unit that another decodes, and one while the plan is asked.
-            extractions_planned: 2 * self.threads + 1,
-            batches_waiting: self.read_ahead,
-            reads: self.read_concurrency.unwrap_or(usize::MAX),
-            waits_for_reads: self.threads > 0,
-        }
-    }
-}
 
 /// Bytes of buffers that may lie unused, and no more than the largest row group has, or a small part of the memory:
 /// while one is decoded, what it needs of them is in use.
@@ -175,7 +149,7 @@ impl Engine {
         let table = RowTable::of(&units).map(Arc::new);
         let driver = Driver::new(plan, walk, RowFinder::with(table.clone())).with_packing(units.packing());
         let progress = EngineProgress {
-            schedule: Schedule::new(settings.limits(), lookahead),
+            schedule: Schedule::new(settings.clone(), lookahead),
             driver: Some(Box::new(driver)),
             error: None,
             prefetch: BTreeMap::new(),

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use self::ahead::{Stair, UpcomingSegments};
 use self::listing::Listing;
 pub(crate) use self::listing::fixed;
-pub(crate) use self::told::{Extract, Neighbours, PieceRuns, PlanAnswer};
+pub(crate) use self::told::{Extract, Neighbours, Outlook, PieceRuns, PlanAnswer};
 use self::tuning::{Budget, Estimates, LARGE, Totals, Tuned};
 use super::groups::UnitSize;
 use super::pieces::PieceList;
@@ -172,10 +172,17 @@ impl Plan {
         (self.totals.largest * self.estimates.decoded.value) as u64
     }
 
-    /// How many segments may wait for the consumer.
-    pub(crate) fn segments_ready(&self) -> usize {
-        // As many as are reserved for, besides the one that the consumer has.
-        if self.tuned.segment * (self.tuned.row + MADE) > self.budget.memory / LARGE { 1 } else { 2 }
+    /// What it knows of what comes.
+    pub(crate) fn outlook(&self) -> Outlook {
+        let is_large = self.tuned.segment * (self.tuned.row + MADE) > self.budget.memory / LARGE;
+        Outlook {
+            // As many as are reserved for, besides the one that the consumer has.
+            segments_ready: if is_large { 1 } else { 2 },
+            segment_bytes: self.segment_bytes(),
+            held: (self.held.waiting + self.held.staying) as u64,
+            listing: self.listing.counted(),
+            largest: self.largest(),
+        }
     }
 
     /// About how many bytes the batches of a segment take.
@@ -191,12 +198,7 @@ impl Plan {
         (rows as f64 * (of_unit + MADE)) as u64
     }
 
-    /// Bytes of what is known of units, and of the rows that are looked ahead at, as far as they are counted.
-    pub(crate) fn listing(&self) -> u64 {
-        self.listing.counted()
-    }
-
-    /// The most that this ever was.
+    /// The most bytes of what is known of units, and of the rows that are looked ahead at, as far as they are counted.
     pub(crate) fn most_listed(&self) -> u64 {
         self.listing.most_counted()
     }
@@ -284,11 +286,6 @@ impl Plan {
     /// Whether all units stay decoded.
     pub(crate) fn keeps_all(&self) -> bool {
         self.tuned.stay >= 1.0
-    }
-
-    /// The bytes of rows held after all that was asked for, as planned.
-    pub(crate) fn held(&self) -> u64 {
-        (self.held.waiting + self.held.staying) as u64
     }
 
     /// The most bytes of rows held so far, as planned.
@@ -405,7 +402,7 @@ impl Plan {
         self.held.staying += if keep { whole } else { 0.0 } - was;
         (state.seen, state.stays) = (true, keep);
         self.held.waiting += bytes;
-        self.held.peak = self.held.peak.max(self.held.waiting + self.held.staying + self.listing() as f64);
+        self.held.peak = self.held.peak.max(self.held.waiting + self.held.staying + self.listing.counted() as f64);
         let slot_bytes = (rows as f64 * self.listing.slot) as u64;
         if self.estimates.listed.measure(slot_bytes, freed.max(1) as u64, self.budget.memory) {
             self.tune();

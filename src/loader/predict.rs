@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::driver::{Driver, Planned};
 use super::groups::{FetchCost, Reads, UnitSize};
-use super::plan::{Extract, Plan, fixed};
+use super::plan::{Extract, Outlook, Plan, fixed};
 use super::recovery::out_of_range;
 use super::route::{Route, RouteFacts, route};
 use super::row_table::RowFinder;
@@ -274,15 +274,15 @@ impl Simulation<'_> {
     /// The threads run ahead until the memory and what may exceed it are full; or until all is held, or as much as may
     /// be planned ahead. Of the units `met` it is kept where long values lie.
     fn peak(&self, plan: &Plan, met: &HashSet<u32>) -> u64 {
-        let largest = plan.largest();
-        let waiting = plan.segment_bytes().saturating_mul(plan.segments_ready() as u64 + 1);
+        let Outlook { segments_ready, segment_bytes, largest, .. } = plan.outlook();
+        let waiting = segment_bytes.saturating_mul(segments_ready as u64 + 1);
         // Units that are decoded come with the rows picked out of them.
         let threads = self.threads.max(1) as u64;
         let decoding = if plan.keeps_all() { 0 } else { largest.saturating_mul(2 * threads) };
         let places = met.iter().map(|unit| self.units.long_values(*unit).places_bytes).sum::<u64>() / self.scale;
         let needed = plan.peak().saturating_add(waiting).saturating_add(decoding).saturating_add(places);
         // Each thread may assemble a segment if there is memory that nobody needs.
-        let assembling = plan.segment_bytes().saturating_mul(threads - 1);
+        let assembling = segment_bytes.saturating_mul(threads - 1);
         needed
             .saturating_add(assembling.min(self.memory.saturating_sub(needed)))
             .min(self.memory.saturating_add(excess(largest, self.memory, self.threads)))

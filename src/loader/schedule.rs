@@ -12,9 +12,9 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub(crate) use self::told::{Extraction, ExtractionOutcome, Limits, Measurement, Outlook, PlanStep, Read, Task};
+pub(crate) use self::told::{Extraction, ExtractionOutcome, Measurement, Read, Settings, Task};
 use super::lookahead::{Lookahead, ReadTiming};
-use super::plan::{Extract, PICKED, SWING};
+use super::plan::{Extract, Outlook, PICKED, SWING};
 use rowdex_io::source::Link;
 
 /// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may
@@ -32,7 +32,7 @@ pub(crate) fn excess(largest: u64, memory: u64, threads: usize) -> u64 {
 /// Decides what is done next.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    limits: Limits,
+    settings: Settings,
     memory: BytesInUse,
     planning: Planning,
     reads: ReadsAhead,
@@ -134,13 +134,13 @@ struct Segments {
 }
 
 impl Schedule {
-    pub(crate) fn new(limits: Limits, lookahead: Lookahead) -> Self {
+    pub(crate) fn new(settings: Settings, lookahead: Lookahead) -> Self {
         let under_way = BTreeMap::new();
         let expansion = (0, 0);
         let reads = ReadsAhead { lookahead, next: 0, starting: None, under_way, late: None, expansion };
         let planning = Planning { outlook: Outlook { segments_ready: 1, ..Outlook::default() }, ..Planning::default() };
         Self {
-            limits,
+            settings,
             memory: BytesInUse::default(),
             planning,
             reads,
@@ -199,14 +199,14 @@ impl Schedule {
 
     fn has_room(&self) -> bool {
         let Segments { ready, assembling, .. } = &self.segments;
-        match self.limits.batches_waiting {
+        match self.settings.read_ahead {
             None => {
                 let Outlook { segments_ready, segment_bytes, .. } = self.planning.outlook;
                 // More at once where threads have nothing else to do and there is memory that nobody needs.
-                let free = self.limits.memory.saturating_sub(self.memory.total());
+                let free = self.settings.memory.saturating_sub(self.memory.total());
                 let fits = segment_bytes.saturating_mul(*assembling as u64 + 1) <= free;
                 ready.len() + assembling < segments_ready
-                    || (fits && ready.len() < segments_ready && *assembling < self.limits.threads)
+                    || (fits && ready.len() < segments_ready && *assembling < self.settings.threads)
             }
             Some(limit) => {
                 let waiting: usize = ready.values().map(|(_, batches)| batches).sum();
@@ -221,9 +221,10 @@ impl Schedule {
         // where that would cost the latency of a store once more, than fits if they take this many times as much, which
         // strings behind a dictionary hardly exceed.
         const MORE: u64 = 8;
-        let harmless = self.reads.lookahead.reserve() > 0 && outlook.held < self.limits.memory / MORE;
+        let harmless = self.reads.lookahead.reserve() > 0 && outlook.held < self.settings.memory / MORE;
         let unmeasured = self.extractions.decodes == 0 && self.extractions.next > 0 && !harmless;
-        let ahead = self.limits.extractions_planned + self.reads.under_way.len();
+        // Two for each thread, as one may be of a unit that another decodes, and one while the plan is asked.
+        let ahead = 2 * self.settings.threads + 1 + self.reads.under_way.len();
         let far = |epochs: &VecDeque<u64>| epochs.back().zip(epochs.front()).map_or(0, |(last, first)| last - first);
         let due = !under_way
             && !ended
@@ -241,16 +242,16 @@ impl Schedule {
         /// For all threads together: row groups of the usual sizes have no more, and it is a part of the constant that
         /// a loader takes besides its memory.
         const FREE: u64 = 16 << 20;
-        self.read.of(whole).saturating_sub(FREE / self.limits.threads.max(1) as u64)
+        self.read.of(whole).saturating_sub(FREE / self.settings.threads.max(1) as u64)
     }
 
     fn excess(&self) -> u64 {
-        excess(self.planning.outlook.largest, self.limits.memory, self.limits.threads)
+        excess(self.planning.outlook.largest, self.settings.memory, self.settings.threads)
     }
 
     /// The most that may be in memory, unless something else must be done.
     fn most(&self) -> u64 {
-        self.limits.memory.saturating_add(self.excess())
+        self.settings.memory.saturating_add(self.excess())
     }
 
     /// How many segments may be planned before their rows are there.
@@ -274,7 +275,7 @@ impl Schedule {
     }
 
     fn may_read_ahead(&self) -> bool {
-        self.reads.under_way.len() < self.limits.reads
+        self.settings.read_concurrency.is_none_or(|most| self.reads.under_way.len() < most)
             && self.memory.read_ahead < self.reads.lookahead.bytes(self.planning.outlook.held)
             // More rows than planned may be held for a while, and the plan follows slowly when more is to be on its
             // way.
@@ -329,7 +330,7 @@ impl Schedule {
             return None;
         }
         let read = self.reads.under_way.get(number).copied();
-        if self.limits.waits_for_reads && !stayed && read.is_some_and(|(_, arrived)| !arrived) {
+        if self.settings.threads > 0 && !stayed && read.is_some_and(|(_, arrived)| !arrived) {
             // There may be other work before it comes, such as rows that somebody waits for.
             if !self.may_read_ahead() {
                 self.reads.late = Some(*number);
@@ -376,24 +377,30 @@ impl Schedule {
         if arrived > (self.memory.read_ahead - own) / 3 { ReadTiming::Plenty } else { ReadTiming::InTime }
     }
 
-    /// The plan took a step.
-    pub(crate) fn planned(&mut self, step: PlanStep, outlook: Outlook) {
-        (self.planning.under_way, self.planning.outlook) = (false, outlook);
+    /// The plan asks for an extraction.
+    pub(crate) fn add_extraction(&mut self, extract: Extract) {
+        self.memory.planned += extract.due.bytes() as u64;
+        self.extractions.planned.push_back((self.extractions.next, extract));
+        self.extractions.next += 1;
+    }
+
+    /// The plan has asked for all that a segment of this epoch needs.
+    pub(crate) fn add_segment(&mut self, epoch: u64) {
+        self.segments.planned.push_back(self.extractions.next);
+        self.segments.epochs.push_back(epoch);
+        self.segments.next += 1;
+    }
+
+    /// The run ends here; more may come after.
+    pub(crate) fn end(&mut self) {
+        self.planning.ended = true;
+    }
+
+    /// The plan took a step, whatever came of it.
+    pub(crate) fn planned(&mut self, outlook: Outlook) {
+        self.planning.under_way = false;
+        self.planning.outlook = outlook;
         self.memory.listing = outlook.listing;
-        match step {
-            PlanStep::Walked => {}
-            PlanStep::Extract(extract) => {
-                self.memory.planned += extract.due.bytes() as u64;
-                self.extractions.planned.push_back((self.extractions.next, extract));
-                self.extractions.next += 1;
-            }
-            PlanStep::Segment { epoch } => {
-                self.segments.planned.push_back(self.extractions.next);
-                self.segments.epochs.push_back(epoch);
-                self.segments.next += 1;
-            }
-            PlanStep::End => self.planning.ended = true,
-        }
         self.memory.note_peak();
     }
 
@@ -428,7 +435,7 @@ impl Schedule {
         const LIKE: u64 = 4;
         let Extraction { number, extract, stayed, needs, found } = extraction;
         if self.reads.lookahead.note(*number, *found, self.reads.next, link) {
-            let memory = self.limits.memory - self.reads.lookahead.reserve();
+            let memory = self.settings.memory - self.reads.lookahead.reserve();
             self.planning.measured.push(Measurement::Memory(memory.saturating_sub(self.memory.shared)));
         }
         if let more @ 1.. = done.shared.saturating_sub(self.memory.shared) {

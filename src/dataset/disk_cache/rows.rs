@@ -96,7 +96,7 @@ impl<'a> RowsWriter<'a> {
     }
 
     fn write(&mut self, message: EncodedData) -> Result<(), ArrowError> {
-        write_message(Sink(&mut self.maker), message, &self.options).map(drop)
+        write_message(EntryRows(&mut self.maker), message, &self.options).map(drop)
     }
 
     /// Puts the entry in its place.
@@ -109,9 +109,9 @@ impl<'a> RowsWriter<'a> {
 }
 
 /// What is written to an entry that was given up is nobody's concern.
-struct Sink<'a, 'b>(&'a mut Maker<'b, Kept>);
+struct EntryRows<'a, 'b>(&'a mut Maker<'b, Kept>);
 
-impl io::Write for Sink<'_, '_> {
+impl io::Write for EntryRows<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes);
         Ok(bytes.len())

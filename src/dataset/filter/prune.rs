@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rowdex_filter::ScalarValue;
 
 use crate::dataset::Dataset;
-use crate::dataset::files::{FileTable, OpenFile, OpenGroup};
+use crate::dataset::files::{FileTable, OpenDataFile, OpenGroup};
 use crate::dataset::reader::{FileReader, length_of};
 use rowdex_base::cache::{Cache, Weighed};
 use rowdex_base::error::Result;
@@ -85,7 +85,7 @@ impl<'a> Pruner<'a> {
         let columns = length_of(&metadata.chunks(group.ordinal(), reader.projection(), &group.partitions));
         let mut left = if reader.is_remote() && columns < WORTH_ASKING { 0 } else { columns };
         let state = reader.inner.state().ok()?;
-        let bytes = Counted { reader: &state.reader, file: &group.file };
+        let bytes = CountedBytes { reader: &state.reader, file: &group.file };
         for (number, (at, length)) in filters.iter().enumerate() {
             let mut hoped = bounds.clone();
             for (later, _) in &filters[number..] {
@@ -125,7 +125,7 @@ impl<'a> Pruner<'a> {
             terms.iter().map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect();
         let statistics = self.statistics(group, &homes)?;
         let statistics = statistics.as_ref().as_ref()?;
-        let bytes = Counted { reader: &state.reader, file: &group.file };
+        let bytes = CountedBytes { reader: &state.reader, file: &group.file };
         let metadata = &group.file.metadata;
         let rows = group.entry.source_rows();
         let mut starts = vec![0];
@@ -194,12 +194,12 @@ fn is_decided(truth: Truth) -> bool {
 }
 
 /// The bytes of a file, counted as read.
-struct Counted<'a> {
+struct CountedBytes<'a> {
     reader: &'a FileReader,
-    file: &'a OpenFile,
+    file: &'a OpenDataFile,
 }
 
-impl FileBytes for Counted<'_> {
+impl FileBytes for CountedBytes<'_> {
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.reader.fetch(self.file, ranges)
     }

@@ -14,7 +14,7 @@ use crate::loader::driver::{Driver, Planned};
 use crate::loader::extract::{self, Serving};
 use crate::loader::recovery::{Recovery, caught, panicked};
 use crate::loader::row_table::RowFinder;
-use crate::loader::schedule::{Extraction, ExtractionOutcome, Measurement, Outlook, PlanStep, Read};
+use crate::loader::schedule::{Extraction, ExtractionOutcome, Measurement, Read};
 use crate::loader::units::some;
 use rowdex_base::{buffers, crew};
 use rowdex_rows::Held;
@@ -68,32 +68,25 @@ impl EngineCore {
             driver.advance(|near, row| self.faults.resolve(row, near, &self.units))
         }));
         let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
-        let outlook = Outlook {
-            segments_ready: driver.plan.segments_ready(),
-            segment_bytes: driver.plan.segment_bytes(),
-            held: driver.plan.held(),
-            listing: driver.plan.listing(),
-            largest: driver.plan.largest(),
-        };
+        let outlook = driver.plan.outlook();
         let mut progress = self.lock();
         progress.stats.planning += began.elapsed();
-        let step = match planned {
-            Planned::Walked => PlanStep::Walked,
-            Planned::Extract(extract) => PlanStep::Extract(extract),
+        match planned {
+            Planned::Walked => {}
+            Planned::Extract(extract) => progress.schedule.add_extraction(extract),
             Planned::Segment(range, parts) => {
-                let epoch = range.epoch;
+                progress.schedule.add_segment(range.epoch);
                 progress.tickets.push_back(Ticket { range, parts });
-                PlanStep::Segment { epoch }
             }
             // What comes later is prefetched under this lock, so it is seen here or there.
-            Planned::End(None) if driver.has_more() => PlanStep::Walked,
+            Planned::End(None) if driver.has_more() => {}
             Planned::End(error) => {
                 progress.error = error;
                 self.signals.ready.notify_all();
-                PlanStep::End
+                progress.schedule.end();
             }
-        };
-        progress.schedule.planned(step, outlook);
+        }
+        progress.schedule.planned(outlook);
         progress.driver = Some(driver);
         self.signals.work.notify_all();
     }

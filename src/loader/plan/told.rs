@@ -17,6 +17,21 @@ pub(crate) enum PlanAnswer {
     End,
 }
 
+/// What the plan knows of what comes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Outlook {
+    /// How many segments may wait for the consumer.
+    pub(crate) segments_ready: usize,
+    /// About how many bytes the batches of a segment take.
+    pub(crate) segment_bytes: u64,
+    /// What rows will take in memory when all that is planned was done.
+    pub(crate) held: u64,
+    /// What is known of units, and of the rows that are looked ahead at.
+    pub(crate) listing: u64,
+    /// About how many bytes the largest row group takes when decoded.
+    pub(crate) largest: u64,
+}
+
 /// Rows of one unit to get and keep.
 #[derive(Debug, Default)]
 pub(crate) struct Extract {

@@ -191,31 +191,25 @@ impl World {
             let start = if unit == 0 { 0 } else { ends[unit - 1] };
             Ok((row, (unit as u32, (row - start) as u32)))
         });
-        let outlook = Outlook {
-            segments_ready: driver.plan.segments_ready(),
-            segment_bytes: driver.plan.segment_bytes(),
-            held: driver.plan.held(),
-            listing: driver.plan.listing(),
-            largest: driver.plan.largest(),
-        };
-        let step = match step {
-            Planned::Walked => PlanStep::Walked,
+        let outlook = driver.plan.outlook();
+        match step {
+            Planned::Walked => {}
             Planned::Extract(extract) => {
                 self.slots.insert(self.extractions.len() as u64, extract.due.bytes() as u64);
                 self.extractions.push(extract.unit);
-                PlanStep::Extract(extract)
+                self.schedule.add_extraction(extract);
             }
             Planned::Segment(span, parts) => {
                 self.segments.insert(self.planned, parts);
                 self.planned += 1;
-                PlanStep::Segment { epoch: span.epoch }
+                self.schedule.add_segment(span.epoch);
             }
             Planned::End(error) => {
                 assert!(error.is_none());
-                PlanStep::End
+                self.schedule.end();
             }
-        };
-        self.schedule.planned(step, outlook);
+        }
+        self.schedule.planned(outlook);
         self.listing = outlook.listing;
         self.most_listing = self.most_listing.max(outlook.listing + self.slots.values().sum::<u64>());
         self.driver = Some(driver);
@@ -307,13 +301,13 @@ impl Made<'_> {
             sizes.iter().map(|rows| UnitSize { rows: *rows, bytes: rows * ROW, cost: rows * ROW }).collect();
         let largest = sizes.iter().max().unwrap() * ROW;
         let lookahead = Lookahead::of(store.map(|_| largest), memory, threads, store.flatten());
-        let limits = Limits {
+        let settings = Settings {
             memory,
             threads,
-            extractions_planned: 2 * threads + 1,
-            batches_waiting,
-            reads: store.flatten().unwrap_or(usize::MAX),
-            waits_for_reads: threads > 0,
+            read_ahead: batches_waiting,
+            read_concurrency: store.flatten(),
+            batch_rows: batch as u64,
+            seed: 7,
         };
         let orders: Arc<dyn Order> =
             if global { Arc::new(Global::new(rows, 7).unwrap()) } else { Arc::new(Sequential::new(rows).unwrap()) };
@@ -323,7 +317,7 @@ impl Made<'_> {
         let driver =
             Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), RowFinder::default());
         World {
-            schedule: Schedule::new(limits, lookahead),
+            schedule: Schedule::new(settings, lookahead),
             driver: Some(driver),
             ends,
             threads,

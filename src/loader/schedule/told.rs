@@ -3,21 +3,17 @@
 use crate::loader::lookahead::ReadTiming;
 use crate::loader::plan::Extract;
 
-/// What a schedule has to keep to.
+/// What an engine is made for.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
-    /// Bytes that may be in memory.
+pub(crate) struct Settings {
     pub(crate) memory: u64,
-    /// How many decode at once.
     pub(crate) threads: usize,
-    /// How many extractions are planned before the first of them has begun, those that are read ahead left out.
-    pub(crate) extractions_planned: usize,
     /// Batches that may wait for the consumer; `None` leaves it to the plan.
-    pub(crate) batches_waiting: Option<usize>,
-    /// Row groups that may be read ahead at once.
-    pub(crate) reads: usize,
-    /// Whether an extraction waits for what is read ahead for it, while other things are done.
-    pub(crate) waits_for_reads: bool,
+    pub(crate) read_ahead: Option<usize>,
+    /// Row groups that may be read ahead at once, where reads take long; `None` leaves it to what is measured.
+    pub(crate) read_concurrency: Option<usize>,
+    pub(crate) batch_rows: u64,
+    pub(crate) seed: u64,
 }
 
 /// What to do next.
@@ -46,33 +42,6 @@ pub(crate) enum Measurement {
     Memory(u64),
     /// So much more of it is for dictionaries that units share.
     Shared(u64),
-}
-
-/// What the plan came to.
-#[derive(Debug)]
-pub(crate) enum PlanStep {
-    Walked,
-    Extract(Extract),
-    Segment {
-        epoch: u64,
-    },
-    /// The end of the run; more may come after.
-    End,
-}
-
-/// What the plan knows of what comes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Outlook {
-    /// How many segments may wait for the consumer.
-    pub(crate) segments_ready: usize,
-    /// About how many bytes the batches of a segment take.
-    pub(crate) segment_bytes: u64,
-    /// What rows will take in memory when all that is planned was done.
-    pub(crate) held: u64,
-    /// What is known of units, and of the rows that are looked ahead at.
-    pub(crate) listing: u64,
-    /// About how many bytes the largest row group takes when decoded.
-    pub(crate) largest: u64,
 }
 
 /// A read to start ahead of the extraction of the same number.
