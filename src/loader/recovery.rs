@@ -136,13 +136,13 @@ impl Faults {
 
     /// The row to serve for `row`, and its place: itself, unless it is known to be lost.
     pub(crate) fn resolve(&self, row: u64, near: &mut RowFinder, units: &Units) -> Result<ResolvedRow> {
-        let place = near.locate(row, units).ok_or_else(|| out_of_range(row))?;
+        let (unit, slot) = near.locate(row, units).ok_or_else(|| out_of_range(row))?;
         match &self.circle {
-            Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error_at(place, units) {
+            Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error_at(unit, slot, units) {
                 Some(error) => self.next(row, circle.as_ref(), units).ok_or_else(|| nothing_left(error)),
-                None => Ok((row, place)),
+                None => Ok((row, (unit, slot))),
             },
-            _ => Ok((row, place)),
+            _ => Ok((row, (unit, slot))),
         }
     }
 
@@ -155,9 +155,9 @@ impl Faults {
         let start = circle.position(row)?;
         for step in 1..len {
             let row = circle.row((start + step) % len)?;
-            let place = units.locate(row)?;
-            if self.error_at(place, units).is_none() {
-                return Some((row, place));
+            let (unit, slot) = units.locate(row)?;
+            if self.error_at(unit, slot, units).is_none() {
+                return Some((row, (unit, slot)));
             }
         }
         None
@@ -168,7 +168,7 @@ impl Faults {
     }
 
     /// Why the row group of a slot is lost, if it is.
-    fn error_at(&self, (unit, slot): (u32, u32), units: &Units) -> Option<&Error> {
+    fn error_at(&self, unit: u32, slot: u32, units: &Units) -> Option<&Error> {
         self.error(units.row_group_of(unit, slot))
     }
 }
