@@ -9,7 +9,7 @@ use super::feistel::Feistel;
 use super::fingerprint::fingerprint;
 use super::philox::Philox;
 use super::quotas::Quotas;
-use super::source_schedule::{Scheduled, SourceSchedule, Windows, keyed};
+use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule, keyed};
 use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -26,7 +26,7 @@ const TAG: &[u8; 16] = b"rowdex class v1\0";
 /// A position costs about 0.2 µs. All epochs together hold 8 bytes a row, and an epoch nothing.
 #[derive(Debug, Clone)]
 pub struct Balanced {
-    classes: Arc<Classes>,
+    classes: Arc<ClassSchedule>,
     seed: u64,
     hash: u64,
 }
@@ -43,7 +43,7 @@ impl Balanced {
     /// `InvalidArgument` if `len` exceeds [`MAX_LEN`](super::MAX_LEN), if there are no rows or 2^32 or more, or if an
     /// epoch has fewer positions than there are classes.
     pub fn new(labels: &[u32], len: u64, seed: u64) -> Result<Self> {
-        let members = Members::new(labels)?;
+        let members = ClassMembers::new(labels)?;
         let equal = vec![1.0; members.codes.len()];
         Self::with(labels, members, &equal, len, seed)
     }
@@ -56,7 +56,7 @@ impl Balanced {
     /// As [`new`](Self::new), and `InvalidArgument` if a proportion is negative, infinite or not a number, if all are
     /// 0, if a class with a proportion above 0 has no rows, or if one with rows has no proportion.
     pub fn with_proportions(labels: &[u32], proportions: &[f64], len: u64, seed: u64) -> Result<Self> {
-        let members = Members::new(labels)?;
+        let members = ClassMembers::new(labels)?;
         // Whatever is wrong with them is named by class.
         Quotas::new(proportions, "class")?;
         let mut own = Vec::with_capacity(members.codes.len());
@@ -79,7 +79,7 @@ impl Balanced {
         Self::with(labels, members, &own, len, seed)
     }
 
-    fn with(labels: &[u32], members: Members, proportions: &[f64], len: u64, seed: u64) -> Result<Self> {
+    fn with(labels: &[u32], members: ClassMembers, proportions: &[f64], len: u64, seed: u64) -> Result<Self> {
         let counts = Quotas::new(proportions, "class")?.counts(check_len(len)?);
         for ((code, count), proportion) in members.codes.iter().zip(&counts).zip(proportions) {
             if *count == 0 && *proportion > 0.0 && len > 0 {
@@ -89,13 +89,13 @@ impl Balanced {
             }
         }
         let bytes: Vec<u8> = labels.iter().flat_map(|label| label.to_le_bytes()).collect();
-        let classes = Arc::new(Classes { members, schedule: SourceSchedule::new(&counts, seed) });
+        let classes = Arc::new(ClassSchedule { members, schedule: SourceSchedule::new(&counts, seed) });
         Ok(Self { classes, seed, hash: xxh3_64(&bytes) })
     }
 
     /// The classes that have rows, ascending, and how many positions of an epoch each of them has.
     pub fn counts(&self) -> Vec<(u32, u64)> {
-        let Classes { members, schedule } = &*self.classes;
+        let ClassSchedule { members, schedule } = &*self.classes;
         members.codes.iter().enumerate().map(|(class, code)| (*code, schedule.count(class))).collect()
     }
 }
@@ -113,15 +113,16 @@ impl Order for Balanced {
     ///
     /// `OutOfRange` if a class would be in a pass beyond 2^64 - 1.
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
-        let Classes { members, schedule } = &*self.classes;
+        let ClassSchedule { members, schedule } = &*self.classes;
         for class in 0..members.codes.len() {
-            let (start, rows) = (u128::from(epoch) * u128::from(schedule.count(class)), members.of(class).len().max(1));
+            let start = u128::from(epoch) * u128::from(schedule.count(class));
+            let rows = members.of(class).len().max(1);
             if u64::try_from((start + u128::from(schedule.count(class))) / rows as u128).is_err() {
                 let message = format!("epoch {epoch} needs a pass beyond 2^64 - 1 of a class of {rows} rows");
                 return Err(Error::new(ErrorKind::OutOfRange, message));
             }
         }
-        Ok(Arc::new(Walked {
+        Ok(Arc::new(BalancedEpoch {
             classes: Arc::clone(&self.classes),
             windows: schedule.epoch(epoch),
             draws: Philox::new(TAG, self.seed, 0),
@@ -145,15 +146,15 @@ impl Order for Balanced {
 }
 
 /// Who is in which class, and which position is whose.
-struct Classes {
-    members: Members,
+struct ClassSchedule {
+    members: ClassMembers,
     schedule: SourceSchedule,
 }
 
-impl fmt::Debug for Classes {
+impl fmt::Debug for ClassSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.members.rows.len();
-        f.debug_struct("Classes")
+        f.debug_struct("ClassSchedule")
             .field("rows", &rows)
             .field("classes", &self.members.codes.len())
             .finish_non_exhaustive()
@@ -161,7 +162,7 @@ impl fmt::Debug for Classes {
 }
 
 /// The rows of every class.
-struct Members {
+struct ClassMembers {
     /// The classes that have rows, ascending.
     codes: Vec<u32>,
     /// Where in `rows` each class begins, and the number of rows.
@@ -172,7 +173,7 @@ struct Members {
     places: Vec<u32>,
 }
 
-impl Members {
+impl ClassMembers {
     fn new(labels: &[u32]) -> Result<Self> {
         let Ok(len) = u32::try_from(labels.len()) else {
             let message = format!("{} rows can not be balanced, at most 2^32 - 1 can", labels.len());
@@ -184,7 +185,9 @@ impl Members {
         let label = |row: &u32| labels.get(*row as usize).copied().unwrap_or_default();
         let mut rows: Vec<u32> = (0..len).collect();
         rows.sort_by_key(label);
-        let (mut codes, mut starts, mut start) = (Vec::new(), Vec::new(), 0);
+        let mut codes = Vec::new();
+        let mut starts = Vec::new();
+        let mut start = 0;
         for class in rows.chunk_by(|a, b| label(a) == label(b)) {
             codes.extend(class.first().map(label));
             starts.push(start);
@@ -218,21 +221,22 @@ impl Members {
 
 /// One epoch of [`Balanced`].
 #[derive(Debug)]
-struct Walked {
-    classes: Arc<Classes>,
-    windows: Windows,
+struct BalancedEpoch {
+    classes: Arc<ClassSchedule>,
+    windows: ScheduleWindows,
     draws: Philox,
     epoch: u64,
 }
 
-impl Walked {
+impl BalancedEpoch {
     fn row_at(&self, place: u64) -> Option<u64> {
-        let Classes { members, schedule } = &*self.classes;
+        let ClassSchedule { members, schedule } = &*self.classes;
         let Scheduled { source, number } = schedule.at(place);
         let own = members.of(source);
         // Passes through the class, joined over the epochs.
         let joined = self.start(source) + u128::from(number);
-        let (pass, at) = (joined / own.len() as u128, (joined % own.len() as u128) as u64);
+        let pass = joined / own.len() as u128;
+        let at = (joined % own.len() as u128) as u64;
         let row = own.get(self.pass(source, pass as u64).forward(at) as usize)?;
         Some(u64::from(*row))
     }
@@ -250,7 +254,7 @@ impl Walked {
     }
 }
 
-impl EpochOrder for Walked {
+impl EpochOrder for BalancedEpoch {
     fn len(&self) -> u64 {
         self.windows.len()
     }
@@ -263,10 +267,11 @@ impl EpochOrder for Walked {
     }
 
     fn position(&self, row: u64) -> Option<u64> {
-        let Classes { members, schedule } = &*self.classes;
+        let ClassSchedule { members, schedule } = &*self.classes;
         let (class, place) = members.place(row)?;
         let rows = members.of(class).len() as u128;
-        let (start, count) = (self.start(class), u128::from(schedule.count(class)));
+        let start = self.start(class);
+        let count = u128::from(schedule.count(class));
         // One that is not in the first pass, nor in the second, which is whole or the last, is not served.
         (0..2).find_map(|later| {
             let pass = start / rows + later;

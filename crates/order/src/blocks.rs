@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use self::windows::Windows;
+use self::windows::WindowShuffles;
 use super::fingerprint::fingerprint;
-use super::permutation::{Key, Permutation};
+use super::permutation::{Permutation, PermutationKey};
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -30,21 +30,21 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///   about 100 ns in all beyond.
 #[derive(Debug, Clone)]
 pub struct Blocks {
-    groups: Arc<Groups>,
+    groups: Arc<GroupStarts>,
     k: u64,
     seed: u64,
 }
 
 /// The row groups that have rows.
 #[derive(Debug)]
-struct Groups {
+struct GroupStarts {
     /// The first row of each, and how many rows there are.
     starts: Box<[u64]>,
     /// Over their sizes.
     hash: u64,
 }
 
-impl Groups {
+impl GroupStarts {
     fn count(&self) -> u64 {
         self.starts.len().saturating_sub(1) as u64
     }
@@ -79,7 +79,7 @@ impl Blocks {
             starts.push(len);
             hash.update(&rows.to_le_bytes());
         }
-        let groups = Groups { starts: starts.into_boxed_slice(), hash: hash.digest() };
+        let groups = GroupStarts { starts: starts.into_boxed_slice(), hash: hash.digest() };
         Ok(Self { k: k.min(groups.count().max(1)), groups: Arc::new(groups), seed })
     }
 
@@ -108,7 +108,7 @@ impl Order for Blocks {
     /// `TooLarge` if there is no memory for 16 bytes a row group.
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let groups = Arc::clone(&self.groups);
-        let key = Key::tagged(b"rowdex blocks v1", self.seed, epoch);
+        let key = PermutationKey::tagged(b"rowdex blocks v1", self.seed, epoch);
         let sequence = Permutation::new(groups.count(), &key);
         let count = groups.starts.len();
         let mut places = Vec::new();
@@ -123,12 +123,12 @@ impl Order for Blocks {
         }
         places.push(GroupPlace { start, row: start });
         // No more groups than fit memory, so `k` fits `usize` as they do.
-        let windows = Windows::new(key, longest(&places, self.k as usize), groups.count().div_ceil(self.k));
-        Ok(Arc::new(Shuffled { groups, sequence, places: places.into_boxed_slice(), k: self.k as usize, windows }))
+        let windows = WindowShuffles::new(key, longest(&places, self.k as usize), groups.count().div_ceil(self.k));
+        Ok(Arc::new(BlocksEpoch { groups, sequence, places: places.into_boxed_slice(), k: self.k as usize, windows }))
     }
 
     fn fingerprint(&self) -> u64 {
-        let Groups { hash, .. } = *self.groups;
+        let GroupStarts { hash, .. } = *self.groups;
         fingerprint(Self::NAME, Self::VERSION, self.len(), &[self.seed, self.k, self.groups.count(), hash])
     }
 
@@ -162,19 +162,19 @@ fn longest(places: &[GroupPlace], k: usize) -> u64 {
 
 /// One epoch of [`Blocks`].
 #[derive(Debug)]
-struct Shuffled {
-    groups: Arc<Groups>,
+struct BlocksEpoch {
+    groups: Arc<GroupStarts>,
     /// Place in the sequence -> row group.
     sequence: Permutation,
     /// Of every row group, and one more for the end.
     places: Box<[GroupPlace]>,
     k: usize,
-    windows: Windows,
+    windows: WindowShuffles,
 }
 
 /// Consecutive row groups of the sequence.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct GroupWindow {
     number: u64,
     /// Its places in the sequence.
     first: usize,
@@ -186,24 +186,24 @@ struct Window {
     scale: f64,
 }
 
-impl Shuffled {
-    fn window(&self, place: usize) -> Window {
+impl BlocksEpoch {
+    fn window(&self, place: usize) -> GroupWindow {
         let number = place / self.k;
         let first = number * self.k;
         let end = first.saturating_add(self.k).min(self.places.len() - 1);
         let start = self.places[first].start;
         let len = self.places[end].start - start;
-        Window { number: number as u64, first, end, start, len, scale: (end - first) as f64 / len as f64 }
+        GroupWindow { number: number as u64, first, end, start, len, scale: (end - first) as f64 / len as f64 }
     }
 
     /// The window of a position that exists.
-    fn window_at(&self, position: u64) -> Window {
+    fn window_at(&self, position: u64) -> GroupWindow {
         self.window(self.places.partition_point(|place| place.start <= position) - 1)
     }
 
     /// The row at a position of a window, before rows are shuffled.
     #[inline]
-    fn unshuffled(&self, window: &Window, offset: u64) -> u64 {
+    fn unshuffled(&self, window: &GroupWindow, offset: u64) -> u64 {
         let position = window.start + offset;
         // Right at once where row groups are equally long, as most are.
         let mut place = (window.first + (offset as f64 * window.scale) as usize).min(window.end - 1);
@@ -216,7 +216,7 @@ impl Shuffled {
     }
 }
 
-impl EpochOrder for Shuffled {
+impl EpochOrder for BlocksEpoch {
     fn len(&self) -> u64 {
         self.groups.len()
     }
@@ -247,7 +247,8 @@ impl EpochOrder for Shuffled {
 
     fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
         let count = reachable(first, stride, self.len(), rows.len());
-        let (mut position, mut rest) = (first, &mut rows[..count]);
+        let mut position = first;
+        let mut rest = &mut rows[..count];
         while !rest.is_empty() {
             let window = self.window_at(position);
             let inside = reachable(position, stride, window.start + window.len, rest.len());

@@ -40,7 +40,8 @@ pub(crate) fn check_strictly(orders: &dyn Order, epochs: impl IntoIterator<Item 
 }
 
 fn each(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>, strictly: bool) -> Result<()> {
-    let (len, most) = (orders.len(), orders.rows());
+    let len = orders.len();
+    let most = orders.rows();
     for epoch in epochs {
         let wrong = |what: String| {
             let message = format!("orders {}, epoch {epoch}: {what}", orders.name());
@@ -127,7 +128,8 @@ fn filling(order: &dyn EpochOrder, rows: &[u64]) -> Result<(), String> {
         (u64::MAX, 1),
     ];
     for (first, stride) in strides {
-        let (first_at, by) = (to_usize(first), to_usize(stride));
+        let first_at = to_usize(first);
+        let by = to_usize(stride);
         let expected: Vec<u64> = rows.iter().skip(first_at).step_by(by).copied().collect();
         for room in [expected.len() + 3, expected.len() / 2] {
             let mut filled = vec![u64::MAX; room];

@@ -156,14 +156,17 @@ struct ContiguousEpoch {
 impl ContiguousEpoch {
     /// The position inside of a position that exists.
     fn inside(&self, position: u64) -> u64 {
-        let (each, rest) = (self.len() / self.shards, self.len() % self.shards);
-        let (shard, sample) = (position % self.shards, position / self.shards);
+        let each = self.len() / self.shards;
+        let rest = self.len() % self.shards;
+        let shard = position % self.shards;
+        let sample = position / self.shards;
         shard * each + shard.min(rest) + sample
     }
 
     /// The position that a position inside is moved to.
     fn outside(&self, position: u64) -> u64 {
-        let (each, rest) = (self.len() / self.shards, self.len() % self.shards);
+        let each = self.len() / self.shards;
+        let rest = self.len() % self.shards;
         let longer = rest * (each + 1);
         let (shard, sample) = match position.checked_sub(longer) {
             None => (position / (each + 1), position % (each + 1)),
@@ -199,7 +202,8 @@ impl EpochOrder for ContiguousEpoch {
         let rows = &mut rows[..count];
         // Every `classes`-th position asked for is in the same piece, `inner` further on.
         let common = gcd(self.shards, stride);
-        let (classes, inner) = (self.shards / common, stride / common);
+        let classes = self.shards / common;
+        let inner = stride / common;
         if classes == 1 {
             return match rows.is_empty() {
                 true => 0,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::fingerprint::fingerprint;
-use super::table::{Element, Shuffle, Table};
+use super::table::{Element, RowList, Shuffle};
 use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -22,7 +22,7 @@ use rowdex_base::once::Once;
 /// for that, it looks through the list.
 #[derive(Clone)]
 pub struct Explicit {
-    listed: Arc<Listed>,
+    listed: Arc<ExplicitEpoch>,
     rows: u64,
     hash: u64,
 }
@@ -37,7 +37,7 @@ impl Explicit {
     ///
     /// `OutOfRange` if the dataset has no such row; the error names the first one and its place.
     pub fn new(ids: impl Into<Arc<[u64]>>, rows: u64) -> Result<Self> {
-        Self::checked(Ids::Numbers(ids.into()), rows)
+        Self::checked(ExplicitIds::Numbers(ids.into()), rows)
     }
 
     /// The row ids in this list of little-endian `u64`, such as an `OrderFile`. Otherwise as
@@ -47,10 +47,10 @@ impl Explicit {
     ///
     /// `InvalidArgument` if the number of bytes is not a multiple of 8, and those of [`new`](Self::new).
     pub fn from_le_bytes(bytes: impl AsRef<[u8]> + Send + Sync + 'static, rows: u64) -> Result<Self> {
-        Self::checked(Ids::Bytes(Arc::new(bytes)), rows)
+        Self::checked(ExplicitIds::Bytes(Arc::new(bytes)), rows)
     }
 
-    pub(super) fn checked(ids: Ids, rows: u64) -> Result<Self> {
+    pub(super) fn checked(ids: ExplicitIds, rows: u64) -> Result<Self> {
         ids.check_whole()?;
         let len = check_len(ids.count() as u64)?;
         let mut hash = Xxh3Default::new();
@@ -62,7 +62,7 @@ impl Explicit {
             }
             hash.update(&id.to_le_bytes());
         }
-        let listed = Arc::new(Listed { ids, len, positions: Once::new() });
+        let listed = Arc::new(ExplicitEpoch { ids, len, positions: Once::new() });
         Ok(Self { listed, rows, hash: hash.digest() })
     }
 
@@ -84,7 +84,8 @@ impl Explicit {
         };
         let ids = &self.listed.ids;
         for (position, id) in ids.iter().enumerate() {
-            let (word, bit) = ((id / 64) as usize, 1 << (id % 64));
+            let word = (id / 64) as usize;
+            let bit = 1 << (id % 64);
             if seen.get(word).is_none_or(|word| word & bit != 0) {
                 let first = ids.iter().position(|other| other == id).unwrap_or(position);
                 return refuse(format!("row id {id} is listed twice, at positions {first} and {position}"));
@@ -139,12 +140,12 @@ impl fmt::Debug for Explicit {
 
 /// Where the list lies.
 #[derive(Clone)]
-pub(super) enum Ids {
+pub(super) enum ExplicitIds {
     Numbers(Arc<[u64]>),
     Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
-impl Ids {
+impl ExplicitIds {
     fn check_whole(&self) -> Result<()> {
         let Self::Bytes(bytes) = self else { return Ok(()) };
         let len = (**bytes).as_ref().len();
@@ -179,31 +180,31 @@ impl Ids {
     }
 }
 
-impl fmt::Debug for Ids {
+impl fmt::Debug for ExplicitIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} row ids", self.count())
     }
 }
 
 /// The one order of [`Explicit`].
-struct Listed {
-    ids: Ids,
+struct ExplicitEpoch {
+    ids: ExplicitIds,
     len: u64,
     /// Positions by the row at them, and by position where that is the same.
-    positions: Once<Table>,
+    positions: Once<RowList>,
 }
 
-impl Listed {
+impl ExplicitEpoch {
     fn at(&self, position: u64) -> Option<u64> {
         self.ids.get(usize::try_from(position).ok()?)
     }
 
     /// Made without holding anything, so that a process forked meanwhile is not left waiting.
-    fn positions(&self) -> Option<&Table> {
+    fn positions(&self) -> Option<&RowList> {
         match self.positions.get() {
             Some(positions) => Some(positions),
             None => {
-                let positions = Table::shuffled(self.len, ByRow(self)).ok()?;
+                let positions = RowList::shuffled(self.len, ByRow(self)).ok()?;
                 Some(self.positions.get_or_init(|| positions))
             }
         }
@@ -211,7 +212,7 @@ impl Listed {
 }
 
 /// Sorts positions by row.
-struct ByRow<'a>(&'a Listed);
+struct ByRow<'a>(&'a ExplicitEpoch);
 
 impl Shuffle for ByRow<'_> {
     fn shuffle<T: Element>(self, positions: &mut [T]) {
@@ -219,7 +220,7 @@ impl Shuffle for ByRow<'_> {
     }
 }
 
-impl EpochOrder for Listed {
+impl EpochOrder for ExplicitEpoch {
     fn len(&self) -> u64 {
         self.len
     }
@@ -232,7 +233,8 @@ impl EpochOrder for Listed {
         let Some(positions) = self.positions() else {
             return self.ids.iter().position(|other| other == row).map(|position| position as u64);
         };
-        let (mut low, mut high) = (0, positions.len());
+        let mut low = 0;
+        let mut high = positions.len();
         while low < high {
             let middle = low + (high - low) / 2;
             if positions.get(middle).and_then(|position| self.at(position)) < Some(row) {
@@ -245,9 +247,9 @@ impl EpochOrder for Listed {
     }
 }
 
-impl fmt::Debug for Listed {
+impl fmt::Debug for ExplicitEpoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listed").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("ExplicitEpoch").field("len", &self.len).finish_non_exhaustive()
     }
 }
 

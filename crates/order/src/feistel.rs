@@ -88,7 +88,8 @@ impl Feistel {
     /// to walk on is therefore written to a list without branching, rather than walked at once.
     pub(crate) fn forward_all(&self, xs: &mut [u64]) {
         for lanes in xs.chunks_mut(LANES) {
-            let (mut outside, mut count) = ([0_u16; LANES], 0);
+            let mut outside = [0_u16; LANES];
+            let mut count = 0;
             let mut look_at = |lane: u16, y: u64| {
                 outside[count] = lane;
                 count += usize::from(y >= self.len);
@@ -156,10 +157,10 @@ impl Feistel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permutation::Key;
+    use crate::permutation::PermutationKey;
 
     fn feistel(len: u64, seed: u64) -> Feistel {
-        Feistel::new(len, Key::order_v1(seed, 0).rounds())
+        Feistel::new(len, PermutationKey::order_v1(seed, 0).rounds())
     }
 
     fn assert_bijection(len: u64) {

@@ -78,14 +78,14 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::permutation::Key;
+    use crate::permutation::PermutationKey;
 
     #[test]
     fn every_short_length_gives_a_permutation_and_its_inverse() {
         let short = (0..=4096).step_by(if cfg!(miri) { 400 } else { 1 });
         let longer = [65_536, 65_535, 32_769, 32_768, 32_767, 8193, 8192, 8191];
         for len in short.chain(longer.into_iter().skip(if cfg!(miri) { 5 } else { 0 })) {
-            let table = FisherYates::new(len, Key::order_v1(u64::from(len), 3).chacha());
+            let table = FisherYates::new(len, PermutationKey::order_v1(u64::from(len), 3).chacha());
             let mut seen = vec![false; len as usize];
             for x in 0..u64::from(len) {
                 let y = table.forward(x).unwrap();
@@ -102,7 +102,7 @@ mod tests {
     fn all_permutations_of_four_are_equally_likely() {
         let mut counts = HashMap::new();
         for seed in 0..24_000 {
-            let table = FisherYates::new(4, Key::order_v1(seed, 0).chacha());
+            let table = FisherYates::new(4, PermutationKey::order_v1(seed, 0).chacha());
             *counts.entry(table.forward.to_vec()).or_insert(0_u32) += 1;
         }
         assert_eq!(counts.len(), 24);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
-use super::permutation::{Key, Permutation};
+use super::permutation::{Permutation, PermutationKey};
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::Result;
 
@@ -47,7 +47,7 @@ impl Order for Global {
     }
 
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
-        Ok(Arc::new(Shuffled(Permutation::new(self.len, &Key::order_v1(self.seed, epoch)))))
+        Ok(Arc::new(GlobalEpoch(Permutation::new(self.len, &PermutationKey::order_v1(self.seed, epoch)))))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -65,9 +65,9 @@ impl Order for Global {
 
 /// One epoch of [`Global`].
 #[derive(Debug)]
-struct Shuffled(Permutation);
+struct GlobalEpoch(Permutation);
 
-impl EpochOrder for Shuffled {
+impl EpochOrder for GlobalEpoch {
     fn len(&self) -> u64 {
         self.0.len()
     }

@@ -22,11 +22,11 @@ const BLOCK_WORDS: usize = 16;
 pub struct IdSet {
     rows: u64,
     len: u64,
-    container: Container,
+    container: IdContainer,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Container {
+enum IdContainer {
     Runs(Vec<IdRun>),
     Bitmap { words: Vec<u64>, ranks: Vec<u64> },
 }
@@ -124,12 +124,12 @@ impl IdSet {
             return None;
         }
         match &self.container {
-            Container::Runs(runs) => {
+            IdContainer::Runs(runs) => {
                 let at = runs.partition_point(|run| run.end <= place);
                 let before = at.checked_sub(1).and_then(|at| runs.get(at)).map_or(0, |run| run.end);
                 Some(runs.get(at)?.start + (place - before))
             }
-            Container::Bitmap { words, ranks } => {
+            IdContainer::Bitmap { words, ranks } => {
                 let block = self.block(ranks, place)?;
                 let mut left = place - ranks.get(block)?;
                 let first = block * BLOCK_WORDS;
@@ -152,7 +152,9 @@ impl IdSet {
     fn block(&self, ranks: &[u64], place: u64) -> Option<usize> {
         let guess = (u128::from(place) * ranks.len() as u128 / u128::from(self.len)) as usize;
         let above = |at: usize| ranks.get(at).is_none_or(|rank| *rank > place);
-        let (mut low, mut high, mut step) = (guess, guess + 1, 1);
+        let mut low = guess;
+        let mut high = guess + 1;
+        let mut step = 1;
         while above(low) {
             high = low;
             // The rank of the first block is 0, and so not above.
@@ -175,13 +177,13 @@ impl IdSet {
             return self.len;
         }
         match &self.container {
-            Container::Runs(runs) => {
+            IdContainer::Runs(runs) => {
                 let started = runs.partition_point(|run| run.start < row);
                 let Some(run) = started.checked_sub(1).and_then(|at| runs.get(at)) else { return 0 };
                 let before = started.checked_sub(2).and_then(|at| runs.get(at)).map_or(0, |run| run.end);
                 (before + (row - run.start)).min(run.end)
             }
-            Container::Bitmap { words, ranks } => {
+            IdContainer::Bitmap { words, ranks } => {
                 let at = (row / WORD_BITS) as usize;
                 let block = at / BLOCK_WORDS;
                 let whole = words.get(block * BLOCK_WORDS..at).unwrap_or_default();
@@ -196,8 +198,8 @@ impl IdSet {
     /// Whether `row` is a member.
     pub fn contains(&self, row: u64) -> bool {
         match &self.container {
-            Container::Runs(_) => self.select(self.rank(row)) == Some(row),
-            Container::Bitmap { words, .. } => {
+            IdContainer::Runs(_) => self.select(self.rank(row)) == Some(row),
+            IdContainer::Bitmap { words, .. } => {
                 let word = usize::try_from(row / WORD_BITS).ok().and_then(|at| words.get(at));
                 word.is_some_and(|word| word >> (row % WORD_BITS) & 1 == 1)
             }
@@ -241,7 +243,8 @@ impl IdSet {
             return Err(self.unlike(other));
         }
         let mut builder = Builder::new(self.rows);
-        let (mut left, mut right) = (self.ranges().peekable(), other.ranges().peekable());
+        let mut left = self.ranges().peekable();
+        let mut right = other.ranges().peekable();
         while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
             let end = a.end.min(b.end);
             let common = a.start.max(b.start)..end;
@@ -265,7 +268,8 @@ impl IdSet {
             return Err(self.unlike(other));
         }
         let mut builder = Builder::new(self.rows);
-        let (mut left, mut right) = (self.ranges().peekable(), other.ranges().peekable());
+        let mut left = self.ranges().peekable();
+        let mut right = other.ranges().peekable();
         loop {
             let next = match (left.peek(), right.peek()) {
                 (Some(a), Some(b)) if a.start <= b.start => left.next(),
@@ -326,14 +330,14 @@ impl Iterator for Ranges<'_> {
 
     fn next(&mut self) -> Option<Range<u64>> {
         match &self.set.container {
-            Container::Runs(runs) => {
+            IdContainer::Runs(runs) => {
                 let run = runs.get(self.at)?;
                 let range = run.start..run.start + (run.end - self.next);
                 self.at += 1;
                 self.next = run.end;
                 Some(range)
             }
-            Container::Bitmap { words, .. } => {
+            IdContainer::Bitmap { words, .. } => {
                 let start = Self::first_other(words, self.next, 0)?;
                 let end = Self::first_other(words, start, u64::MAX).unwrap_or(u64::MAX).min(self.set.rows);
                 self.next = end;
@@ -411,7 +415,7 @@ impl Builder {
         let Self { rows, len, words, mut runs, .. } = self;
         if words.is_empty() {
             runs.shrink_to_fit();
-            return IdSet { rows, len, container: Container::Runs(runs) };
+            return IdSet { rows, len, container: IdContainer::Runs(runs) };
         }
         let mut rank = 0;
         let mut ranks = Vec::with_capacity(words.len().div_ceil(BLOCK_WORDS));
@@ -419,13 +423,14 @@ impl Builder {
             ranks.push(rank);
             rank += block.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         }
-        IdSet { rows, len, container: Container::Bitmap { words, ranks } }
+        IdSet { rows, len, container: IdContainer::Bitmap { words, ranks } }
     }
 }
 
 /// Sets the bits of a range that is not empty.
 fn set(words: &mut [u64], range: Range<u64>) {
-    let (first, last) = ((range.start / WORD_BITS) as usize, ((range.end - 1) / WORD_BITS) as usize);
+    let first = (range.start / WORD_BITS) as usize;
+    let last = ((range.end - 1) / WORD_BITS) as usize;
     let head = u64::MAX << (range.start % WORD_BITS);
     let tail = u64::MAX >> (WORD_BITS - 1 - (range.end - 1) % WORD_BITS);
     match words.get_mut(first..=last) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fingerprint::fingerprint;
 use super::quotas::Quotas;
-use super::source_schedule::{Scheduled, SourceSchedule, Windows};
+use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule};
 use super::{EpochOrder, MAX_LEN, Order, OrderKind, Outline, Resized, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -39,14 +39,14 @@ impl MixedPart {
 /// [`Resized`], and finds positions as well as that does.
 #[derive(Debug, Clone)]
 pub struct Mixed {
-    parts: Arc<[Part]>,
+    parts: Arc<[MixedSource]>,
     schedule: Arc<SourceSchedule>,
     rows: u64,
     seed: u64,
 }
 
 #[derive(Debug)]
-struct Part {
+struct MixedSource {
     /// Epochs of as many positions as the mixture has of this dataset; `None` where it has none.
     orders: Option<Resized>,
     inner: u64,
@@ -87,7 +87,7 @@ impl Mixed {
                 0 => None,
                 count => Some(Resized::new(part.orders, *count).map_err(|error| invalid(error.message().to_owned()))?),
             };
-            parts.push(Part { orders, inner, first: rows, rows: part.rows });
+            parts.push(MixedSource { orders, inner, first: rows, rows: part.rows });
             rows = rows.checked_add(part.rows).filter(|rows| *rows <= MAX_LEN).ok_or_else(|| {
                 Error::new(ErrorKind::InvalidArgument, format!("the datasets have more than {MAX_LEN} rows together"))
             })?;
@@ -144,10 +144,10 @@ impl Order for Mixed {
 /// One epoch of [`Mixed`].
 #[derive(Debug)]
 struct Mixture {
-    parts: Arc<[Part]>,
+    parts: Arc<[MixedSource]>,
     orders: Vec<Option<Arc<dyn EpochOrder>>>,
     schedule: Arc<SourceSchedule>,
-    windows: Windows,
+    windows: ScheduleWindows,
 }
 
 impl Mixture {

@@ -10,13 +10,13 @@ use super::fisher_yates::FisherYates;
 
 /// Where the engines take their randomness from: words hashed from one message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key {
+pub(crate) struct PermutationKey {
     message: [u8; 40],
     /// How many bytes of the message count: 32, or 40 with a number beside seed and epoch.
     len: usize,
 }
 
-impl Key {
+impl PermutationKey {
     /// The key of one epoch of order v1: the tag, a zero byte, the seed and the epoch, both little-endian.
     pub(crate) fn order_v1(seed: u64, epoch: u64) -> Self {
         Self::tagged(b"rowdex order v1\0", seed, epoch)
@@ -71,7 +71,7 @@ impl Permutation {
     pub(crate) const MAX_TABLE: u64 = 1 << 16;
 
     /// O(len) time and memory up to 2^16, O(1) beyond. `len` is at most [`MAX_LEN`](super::MAX_LEN).
-    pub(crate) fn new(len: u64, key: &Key) -> Self {
+    pub(crate) fn new(len: u64, key: &PermutationKey) -> Self {
         match u32::try_from(len) {
             Ok(short) if len <= Self::MAX_TABLE => Self::Table(FisherYates::new(short, key.chacha())),
             _ => Self::Computed(Feistel::new(len, key.rounds())),
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn the_table_is_used_up_to_its_last_length() {
-        let key = Key::order_v1(0, 0);
+        let key = PermutationKey::order_v1(0, 0);
         assert!(matches!(Permutation::new(1 << 16, &key), Permutation::Table(_)));
         assert!(matches!(Permutation::new((1 << 16) + 1, &key), Permutation::Computed(_)));
     }
 
     #[test]
     fn a_length_of_32_bits_more_is_not_taken_for_a_short_one() {
-        assert_eq!(Permutation::new((1 << 32) + 5, &Key::order_v1(0, 0)).len(), (1 << 32) + 5);
+        assert_eq!(Permutation::new((1 << 32) + 5, &PermutationKey::order_v1(0, 0)).len(), (1 << 32) + 5);
     }
 }

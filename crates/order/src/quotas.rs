@@ -56,7 +56,8 @@ impl Quotas {
     /// Whole numbers in the same proportions that add up to `len`, by the method of largest remainders: rounded down,
     /// and one more for those that lost most by it, the first ones where several lost the same.
     pub(super) fn counts(&self, len: u64) -> Vec<u64> {
-        let (len, total) = (u128::from(len), u128::from(self.total));
+        let len = u128::from(len);
+        let total = u128::from(self.total);
         let mut counts: Vec<u64> = self.shares.iter().map(|share| (len * u128::from(*share) / total) as u64).collect();
         let given: u128 = counts.iter().map(|count| u128::from(*count)).sum();
         let lost = |at: usize| self.shares.get(at).map_or(0, |share| len * u128::from(*share) % total);

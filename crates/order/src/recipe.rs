@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::explicit::Ids;
+use super::explicit::ExplicitIds;
 use super::{
     Balanced, Contiguous, Explicit, IdSet, Mixed, MixedPart, Order, OrderSpec, Partition, Resized, Rotated, RowLayout,
     Subset, Weighted,
@@ -38,9 +38,9 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Recipe<'a> {
-    base: Base<'a>,
+    base: RecipeBase<'a>,
     /// What errors call the place where the numbers of the base come from.
-    origin: Option<Origin>,
+    origin: Option<RowOrigin>,
     permutation: bool,
     without_replacement: bool,
     proportions: Option<Cow<'a, [f64]>>,
@@ -52,9 +52,9 @@ pub struct Recipe<'a> {
 }
 
 #[derive(Debug, Clone)]
-enum Base<'a> {
+enum RecipeBase<'a> {
     Named(OrderSpec),
-    Explicit(Ids),
+    Explicit(ExplicitIds),
     Weighted(Cow<'a, [f64]>),
     Balanced(Cow<'a, [u32]>),
     Mixed(Vec<Recipe<'a>>),
@@ -62,7 +62,7 @@ enum Base<'a> {
 }
 
 #[derive(Debug, Clone)]
-enum Origin {
+enum RowOrigin {
     File(String),
     Column(String),
 }
@@ -70,31 +70,31 @@ enum Origin {
 impl<'a> Recipe<'a> {
     /// One of the orders that have a name.
     pub fn new(order: OrderSpec) -> Self {
-        Self::of(Base::Named(order))
+        Self::of(RecipeBase::Named(order))
     }
 
     /// These row ids in this order, see [`Explicit`].
     pub fn explicit(ids: impl Into<Arc<[u64]>>) -> Self {
-        Self::of(Base::Explicit(Ids::Numbers(ids.into())))
+        Self::of(RecipeBase::Explicit(ExplicitIds::Numbers(ids.into())))
     }
 
     /// The row ids in this list of little-endian `u64`, such as an `OrderFile`.
     pub fn explicit_le_bytes(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        Self::of(Base::Explicit(Ids::Bytes(Arc::new(bytes))))
+        Self::of(RecipeBase::Explicit(ExplicitIds::Bytes(Arc::new(bytes))))
     }
 
     /// Rows drawn by weight, see [`Weighted`]: a weight for each row, or for each row that is kept.
     ///
     /// An epoch has as many positions as there are weights; without replacement, as there are weights above 0.
     pub fn weighted(weights: impl Into<Cow<'a, [f64]>>) -> Self {
-        Self::of(Base::Weighted(weights.into()))
+        Self::of(RecipeBase::Weighted(weights.into()))
     }
 
     /// Classes equally often, see [`Balanced`]: the class of each row, or of each row that is kept.
     ///
     /// An epoch has as many positions as there are labels.
     pub fn balanced(labels: impl Into<Cow<'a, [u32]>>) -> Self {
-        Self::of(Base::Balanced(labels.into()))
+        Self::of(RecipeBase::Balanced(labels.into()))
     }
 
     /// Several datasets by proportion, see [`Mixed`]: a recipe and a proportion for each of them.
@@ -102,7 +102,7 @@ impl<'a> Recipe<'a> {
     /// The seed of dataset `i`, counted from 0, is the seed of the mixture plus `i + 1` plus that of its own recipe. An
     /// epoch has as many positions as the datasets have rows together.
     pub fn mixed(recipes: impl IntoIterator<Item = Self>, proportions: impl Into<Cow<'a, [f64]>>) -> Self {
-        let mixed = Self::of(Base::Mixed(recipes.into_iter().collect()));
+        let mixed = Self::of(RecipeBase::Mixed(recipes.into_iter().collect()));
         mixed.with_proportions(proportions)
     }
 
@@ -110,10 +110,10 @@ impl<'a> Recipe<'a> {
     ///
     /// Under a set of kept rows, the inner recipe takes those rows for one row group.
     pub fn around(recipe: Self) -> Self {
-        Self::of(Base::Around(Box::new(recipe)))
+        Self::of(RecipeBase::Around(Box::new(recipe)))
     }
 
-    fn of(base: Base<'a>) -> Self {
+    fn of(base: RecipeBase<'a>) -> Self {
         Self {
             base,
             origin: None,
@@ -131,14 +131,14 @@ impl<'a> Recipe<'a> {
     /// The file that the row ids come from, for errors.
     #[must_use]
     pub fn with_file(mut self, file: impl Into<String>) -> Self {
-        self.origin = Some(Origin::File(file.into()));
+        self.origin = Some(RowOrigin::File(file.into()));
         self
     }
 
     /// The column that the weights or labels come from, for errors.
     #[must_use]
     pub fn with_column(mut self, column: impl Into<String>) -> Self {
-        self.origin = Some(Origin::Column(column.into()));
+        self.origin = Some(RowOrigin::Column(column.into()));
         self
     }
 
@@ -217,11 +217,11 @@ impl<'a> Recipe<'a> {
             Some(kept) => {
                 let left = rows.keep(kept)?;
                 // Frozen: states that were saved carry the fingerprint of these orders.
-                let left = if let Base::Named(_) = self.base { left } else { RowLayout::of_rows(left.rows()) };
+                let left = if let RecipeBase::Named(_) = self.base { left } else { RowLayout::of_rows(left.rows()) };
                 Arc::new(Subset::new(self.base(&left, seed)?, Arc::clone(kept))?)
             }
         };
-        let always = matches!(self.base, Base::Around(_));
+        let always = matches!(self.base, RecipeBase::Around(_));
         if let Some(size) = self.size.filter(|size| always || *size != orders.len()) {
             orders = Arc::new(Resized::new(orders, size)?);
         }
@@ -236,21 +236,21 @@ impl<'a> Recipe<'a> {
 
     fn base(&self, rows: &RowLayout, seed: u64) -> Result<Arc<dyn Order>> {
         let orders: Result<Arc<dyn Order>> = match &self.base {
-            Base::Named(spec) => spec.orders(&rows.group_rows(), seed),
-            Base::Explicit(ids) => self.listed(ids.clone(), rows.rows()),
-            Base::Weighted(weights) => self.drawn(weights, rows.rows(), seed),
-            Base::Balanced(labels) => self.classes(labels, rows.rows(), seed),
-            Base::Mixed(recipes) => self.mixture(recipes, rows, seed),
-            Base::Around(recipe) => recipe.seeded(rows, seed.wrapping_add(recipe.seed)),
+            RecipeBase::Named(spec) => spec.orders(&rows.group_rows(), seed),
+            RecipeBase::Explicit(ids) => self.listed(ids.clone(), rows.rows()),
+            RecipeBase::Weighted(weights) => self.drawn(weights, rows.rows(), seed),
+            RecipeBase::Balanced(labels) => self.classes(labels, rows.rows(), seed),
+            RecipeBase::Mixed(recipes) => self.mixture(recipes, rows, seed),
+            RecipeBase::Around(recipe) => recipe.seeded(rows, seed.wrapping_add(recipe.seed)),
         };
         orders.map_err(|error| match &self.origin {
-            Some(Origin::File(file)) => error.with_file(file.as_str()),
-            Some(Origin::Column(column)) => error.with_column(column.as_str()),
+            Some(RowOrigin::File(file)) => error.with_file(file.as_str()),
+            Some(RowOrigin::Column(column)) => error.with_column(column.as_str()),
             None => error,
         })
     }
 
-    fn listed(&self, ids: Ids, rows: u64) -> Result<Arc<dyn Order>> {
+    fn listed(&self, ids: ExplicitIds, rows: u64) -> Result<Arc<dyn Order>> {
         let orders = Explicit::checked(ids, rows)?;
         if self.permutation {
             orders.check_permutation()?;
@@ -301,9 +301,13 @@ impl<'a> Recipe<'a> {
     /// Refuses what the order cannot honour.
     fn check_options(&self) -> Result<()> {
         let refused = match &self.base {
-            _ if self.permutation && !matches!(self.base, Base::Explicit(_)) => "be required to have every row once",
-            _ if self.without_replacement && !matches!(self.base, Base::Weighted(_)) => "draw without replacement",
-            _ if self.proportions.is_some() && !matches!(self.base, Base::Balanced(_) | Base::Mixed(_)) => {
+            _ if self.permutation && !matches!(self.base, RecipeBase::Explicit(_)) => {
+                "be required to have every row once"
+            }
+            _ if self.without_replacement && !matches!(self.base, RecipeBase::Weighted(_)) => {
+                "draw without replacement"
+            }
+            _ if self.proportions.is_some() && !matches!(self.base, RecipeBase::Balanced(_) | RecipeBase::Mixed(_)) => {
                 "have proportions"
             }
             _ => return Ok(()),
@@ -316,15 +320,15 @@ impl<'a> Recipe<'a> {
 impl fmt::Display for Recipe<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.base, &self.origin) {
-            (Base::Named(order), _) => write!(f, "{order}")?,
-            (Base::Explicit(_), Some(Origin::File(file))) => write!(f, "explicit ({file})")?,
-            (Base::Explicit(_), _) => f.write_str("explicit")?,
-            (Base::Weighted(_), Some(Origin::Column(column))) => write!(f, "weighted ({column})")?,
-            (Base::Weighted(_), _) => f.write_str("weighted")?,
-            (Base::Balanced(_), Some(Origin::Column(column))) => write!(f, "balanced ({column})")?,
-            (Base::Balanced(_), _) => f.write_str("balanced")?,
-            (Base::Mixed(_), _) => f.write_str("mixed")?,
-            (Base::Around(recipe), _) => write!(f, "{recipe}")?,
+            (RecipeBase::Named(order), _) => write!(f, "{order}")?,
+            (RecipeBase::Explicit(_), Some(RowOrigin::File(file))) => write!(f, "explicit ({file})")?,
+            (RecipeBase::Explicit(_), _) => f.write_str("explicit")?,
+            (RecipeBase::Weighted(_), Some(RowOrigin::Column(column))) => write!(f, "weighted ({column})")?,
+            (RecipeBase::Weighted(_), _) => f.write_str("weighted")?,
+            (RecipeBase::Balanced(_), Some(RowOrigin::Column(column))) => write!(f, "balanced ({column})")?,
+            (RecipeBase::Balanced(_), _) => f.write_str("balanced")?,
+            (RecipeBase::Mixed(_), _) => f.write_str("mixed")?,
+            (RecipeBase::Around(recipe), _) => write!(f, "{recipe}")?,
         }
         f.write_str(if self.without_replacement { " without replacement" } else { "" })
     }

@@ -87,7 +87,7 @@ impl Order for Resized {
             return Err(Error::new(ErrorKind::Internal, message)
                 .with_hint("the implementation of the inner orders is at fault"));
         }
-        Ok(Arc::new(Cut { passes, n: self.inner.len(), first: (start % n) as u64, size: self.size }))
+        Ok(Arc::new(ResizedEpoch { passes, n: self.inner.len(), first: (start % n) as u64, size: self.size }))
     }
 
     fn fingerprint(&self) -> u64 {
@@ -113,7 +113,7 @@ impl Order for Resized {
 
 /// One epoch of [`Resized`].
 #[derive(Debug)]
-struct Cut {
+struct ResizedEpoch {
     passes: Vec<Arc<dyn EpochOrder>>,
     /// Positions of each pass.
     n: u64,
@@ -122,7 +122,7 @@ struct Cut {
     size: u64,
 }
 
-impl Cut {
+impl ResizedEpoch {
     /// The pass of a position, and the position in it; `None` from `size` on.
     fn place(&self, position: u64) -> Option<(&dyn EpochOrder, u64)> {
         // No overflow: both are below 2^63.
@@ -132,7 +132,7 @@ impl Cut {
     }
 }
 
-impl EpochOrder for Cut {
+impl EpochOrder for ResizedEpoch {
     fn len(&self) -> u64 {
         self.size
     }

@@ -142,7 +142,7 @@ impl DistributedSampler {
         if packs == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "batches of 0 packs").with_hint("use 1 or more"));
         }
-        let batching = packs::Packs::of(Arc::clone(&orders), packs as u64, cost);
+        let batching = packs::PackBatching::of(Arc::clone(&orders), packs as u64, cost);
         Self::with_batching(orders, shard, batching)
     }
 
@@ -215,17 +215,13 @@ impl DistributedSampler {
     pub fn with_shard(&self, shard: Shard) -> Result<Self> {
         self.batching.check(shard, self.orders.len())?;
         self.batching.check(shard, self.orders.len().saturating_sub(self.start(self.epoch)))?;
-        let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
-        let batching = Arc::clone(&self.batching);
         let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
-        let part_of = self.part_of.clone();
         let taken = |resumed: Resumed| Resumed {
             took_over: if alike { resumed.took_over } else { resumed.consumed },
             ..resumed
         };
         let resumed = self.resumed.map(taken);
-        let recent = self.recent.share();
-        let sampler = Self { given, orders, shard, batching, resumed, part_of, recent, ..*self };
+        let sampler = Self { shard, resumed, recent: self.recent.share(), ..self.clone() };
         // Another number of shards may need a rotation, or need none any more.
         Ok(if alike { sampler } else { sampler.rotated_as_needed() })
     }
@@ -352,7 +348,8 @@ impl DistributedSampler {
     ///
     /// Those of [`Order::epoch`], and `Internal` if it gives an order of another length.
     pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
-        let (rest, batch_size) = (self.rest(epoch)?, self.batching.batch_size());
+        let rest = self.rest(epoch)?;
+        let batch_size = self.batching.batch_size();
         let left = self.batching.deal(&rest)?;
         let pads = match left.packed() {
             Some(packed) => packed as Arc<dyn EpochOrder>,
@@ -447,7 +444,8 @@ impl DistributedSampler {
     /// What an epoch has that is served from its beginning; or, if these ranks could not have served it from there,
     /// from where they took it over.
     fn whole(&self, epoch: u64) -> Result<Arc<dyn Deal>> {
-        let (whole, rest) = (self.whole_rest(epoch)?, self.rest(epoch)?);
+        let whole = self.whole_rest(epoch)?;
+        let rest = self.rest(epoch)?;
         self.batching.deal(&whole).or_else(|_| self.batching.deal(&Rest { start: rest.began, ..rest }))
     }
 
@@ -478,9 +476,14 @@ impl DistributedSampler {
 
 impl Clone for DistributedSampler {
     fn clone(&self) -> Self {
-        let (given, orders) = (Arc::clone(&self.given), Arc::clone(&self.orders));
-        let (batching, part_of) = (Arc::clone(&self.batching), self.part_of.clone());
-        Self { given, orders, batching, part_of, recent: Recent::default(), ..*self }
+        Self {
+            given: Arc::clone(&self.given),
+            orders: Arc::clone(&self.orders),
+            batching: Arc::clone(&self.batching),
+            part_of: self.part_of.clone(),
+            recent: Recent::default(),
+            ..*self
+        }
     }
 }
 

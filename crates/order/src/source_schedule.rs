@@ -63,13 +63,14 @@ impl SourceSchedule {
     }
 
     /// The permutations of one epoch.
-    pub(super) fn epoch(&self, epoch: u64) -> Windows {
-        Windows { len: self.len(), bits: self.window_bits, draws: Philox::new(TAG, self.seed, epoch) }
+    pub(super) fn epoch(&self, epoch: u64) -> ScheduleWindows {
+        ScheduleWindows { len: self.len(), bits: self.window_bits, draws: Philox::new(TAG, self.seed, epoch) }
     }
 
     /// What is at a place below `len`. O(log of the sources).
     pub(super) fn at(&self, place: u64) -> Scheduled {
-        let (mut first, mut end) = (0, self.starts.len().saturating_sub(1));
+        let mut first = 0;
+        let mut end = self.starts.len().saturating_sub(1);
         let mut number = place;
         while end - first > 1 {
             let middle = first + (end - first) / 2;
@@ -120,21 +121,23 @@ fn deal(x: u64, left: u64, all: u64) -> (u64, bool) {
         let before = scaled / whole;
         return (before, scaled - before * whole + 2 * left >= whole);
     }
-    let (left, all) = (u128::from(left), u128::from(all));
-    let (scaled, whole) = (2 * u128::from(x) * left + all, 2 * all);
+    let left = u128::from(left);
+    let all = u128::from(all);
+    let scaled = 2 * u128::from(x) * left + all;
+    let whole = 2 * all;
     let before = scaled / whole;
     (before as u64, scaled - before * whole + 2 * left >= whole)
 }
 
 /// The permutations of positions among places within the windows of one epoch.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Windows {
+pub(super) struct ScheduleWindows {
     len: u64,
     bits: u32,
     draws: Philox,
 }
 
-impl Windows {
+impl ScheduleWindows {
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -145,10 +148,10 @@ impl Windows {
     }
 
     /// The permutation of a window that has positions.
-    pub(super) fn permutation(&self, window: u64) -> Window {
+    pub(super) fn permutation(&self, window: u64) -> ScheduleWindow {
         let first = window << self.bits;
         let feistel = keyed(self.draws, window, (self.len - first).min(1 << self.bits));
-        Window { first, feistel }
+        ScheduleWindow { first, feistel }
     }
 
     /// The place of a position below `len`.
@@ -179,19 +182,19 @@ impl Windows {
 
     /// The position of a place below `len`.
     pub(super) fn position(&self, place: u64) -> u64 {
-        let Window { first, feistel } = self.permutation(self.of(place));
+        let ScheduleWindow { first, feistel } = self.permutation(self.of(place));
         first + feistel.inverse(place - first)
     }
 }
 
 /// The permutation of one window.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct ScheduleWindow {
     first: u64,
     feistel: Feistel,
 }
 
-impl Window {
+impl ScheduleWindow {
     /// The place of a position of this window.
     #[inline]
     pub(super) fn place(&self, position: u64) -> u64 {

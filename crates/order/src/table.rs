@@ -6,7 +6,7 @@ use super::reachable;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// A list of integers: 4 bytes each where all fit, else 8.
-pub(super) enum Table {
+pub(super) enum RowList {
     Short(Box<[u32]>),
     Long(Box<[u64]>),
 }
@@ -47,7 +47,7 @@ pub(super) trait Shuffle {
     fn shuffle<T: Element>(self, elements: &mut [T]);
 }
 
-impl Table {
+impl RowList {
     /// `shuffle` of `0..len`.
     ///
     /// # Errors
@@ -145,8 +145,8 @@ fn identity<T: Element>(len: u64) -> Result<Box<[T]>> {
     Ok(elements.into_boxed_slice())
 }
 
-impl fmt::Debug for Table {
+impl fmt::Debug for RowList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("RowList").field("len", &self.len()).finish_non_exhaustive()
     }
 }

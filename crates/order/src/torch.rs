@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::fingerprint::fingerprint;
 use super::mt19937::Mt19937;
-use super::table::{Element, Shuffle, Table};
+use super::table::{Element, RowList, Shuffle};
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len};
 use rowdex_base::error::Result;
 use rowdex_base::once::Once;
@@ -114,20 +114,20 @@ impl Order for Torch {
 /// `torch.randperm` of one generator seed.
 #[derive(Debug)]
 struct Randperm {
-    rows: Table,
-    positions: Once<Table>,
+    rows: RowList,
+    positions: Once<RowList>,
 }
 
 impl Randperm {
     fn new(len: u64, seed: u64) -> Result<Self> {
         let words = Mt19937::new(seed as u32);
         let rows =
-            if len < LARGE { Table::shuffled(len, Forward(words)) } else { Table::shuffled(len, InsideOut(words)) };
+            if len < LARGE { RowList::shuffled(len, Forward(words)) } else { RowList::shuffled(len, InsideOut(words)) };
         Ok(Self { rows: rows?, positions: Once::new() })
     }
 
     /// Made without holding anything, so that a process forked meanwhile is not left waiting.
-    fn positions(&self) -> Option<&Table> {
+    fn positions(&self) -> Option<&RowList> {
         match self.positions.get() {
             Some(positions) => Some(positions),
             None => {

@@ -27,7 +27,7 @@ const TAG: &[u8; 16] = b"rowdex draws v1\0";
 /// [`EpochOrder::position`] on an order lists its positions: O(positions) time, 8 bytes a row.
 #[derive(Clone)]
 pub struct Weighted {
-    weights: Arc<Weights>,
+    weights: Arc<WeightTotals>,
     len: u64,
     seed: u64,
     replacement: bool,
@@ -44,7 +44,7 @@ impl Weighted {
     /// `InvalidArgument` if a weight is negative, infinite or not a number, if all are 0, if there are 2^32 or more, or
     /// if `len` exceeds [`MAX_LEN`](super::MAX_LEN).
     pub fn with_replacement(weights: &[f64], len: u64, seed: u64) -> Result<Self> {
-        let weights = Arc::new(Weights::new(Quotas::new(weights, "row")?, true));
+        let weights = Arc::new(WeightTotals::new(Quotas::new(weights, "row")?, true));
         Ok(Self { weights, len: check_len(len)?, seed, replacement: true })
     }
 
@@ -56,7 +56,7 @@ impl Weighted {
     /// have a weight above 0.
     pub fn without_replacement(weights: &[f64], len: u64, seed: u64) -> Result<Self> {
         let possible = weights.iter().filter(|weight| **weight > 0.0).count() as u64;
-        let weights = Arc::new(Weights::new(Quotas::new(weights, "row")?, false));
+        let weights = Arc::new(WeightTotals::new(Quotas::new(weights, "row")?, false));
         if len > possible {
             let message = format!("{len} rows without replacement, and {possible} have a weight above zero");
             return Err(
@@ -111,7 +111,7 @@ impl fmt::Debug for Weighted {
 }
 
 /// The running totals of the shares, and where to look in them.
-struct Weights {
+struct WeightTotals {
     /// The shares of all rows up to and including this one.
     totals: Vec<u64>,
     /// For every cell of `2^shift` numbers the first row that has any of them or of later ones: Chen and Asau's guide
@@ -121,7 +121,7 @@ struct Weights {
     hash: u64,
 }
 
-impl Weights {
+impl WeightTotals {
     fn new(shares: Quotas, guided: bool) -> Self {
         let mut hash = Xxh3Default::new();
         let mut sum = 0;
@@ -202,7 +202,8 @@ fn exponential(word: u64) -> f64 {
     // u = m 2^-k with m in [1/2, 1), then in [0.7, 1.4].
     let u = 2 * (word >> 12) + 1;
     let zeros = u.leading_zeros() - 11;
-    let (mut m, mut k) = (((u << zeros) as f64) / (2 * HALF) as f64, f64::from(zeros));
+    let mut m = ((u << zeros) as f64) / (2 * HALF) as f64;
+    let mut k = f64::from(zeros);
     if m < std::f64::consts::FRAC_1_SQRT_2 {
         (m, k) = (2.0 * m, k + 1.0);
     }
@@ -215,7 +216,7 @@ fn exponential(word: u64) -> f64 {
 
 /// One epoch with replacement.
 struct Drawn {
-    weights: Arc<Weights>,
+    weights: Arc<WeightTotals>,
     draws: Philox,
     len: u64,
     first: First,
@@ -329,7 +330,8 @@ mod tests {
     /// Chi-square against expected counts, scaled by the spread of its degrees of freedom.
     fn z(counts: &[f64], expected: &[f64]) -> f64 {
         let parts = counts.iter().zip(expected).filter(|(_, e)| **e > 0.0);
-        let (mut sum, mut freedom) = (0.0, -1.0);
+        let mut sum = 0.0;
+        let mut freedom = -1.0;
         for (count, expected) in parts {
             sum += (count - expected).powi(2) / expected;
             freedom += 1.0;
@@ -378,7 +380,8 @@ mod tests {
     fn positions_and_epochs_draw_independently() {
         let n = 200_000;
         let orders = Weighted::with_replacement(&[1.0; 16], n, 5).unwrap();
-        let (one, two) = (served(&orders, 0), served(&orders, 1));
+        let one = served(&orders, 0);
+        let two = served(&orders, 1);
         let expected = vec![n as f64 / 256.0; 256];
         let pairs = |a: &[u64], b: &[u64]| -> Vec<u64> { a.iter().zip(b).map(|(a, b)| a * 16 + b).collect() };
         for (name, pairs) in [
@@ -432,7 +435,8 @@ mod tests {
     fn the_written_out_logarithm_is_one() {
         for word in (0..64).flat_map(|bit| [0, 1, u64::MAX].map(|low: u64| (1_u64 << bit) ^ low)).chain([0, u64::MAX]) {
             let u = ((word >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
-            let (own, library) = (exponential(word), -u.ln());
+            let own = exponential(word);
+            let library = -u.ln();
             assert!((own - library).abs() <= 1e-15 * library, "{word:x}: {own} and {library}");
             assert!(own > 0.0);
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use lru::LruCache;
 
-use crate::permutation::{Key, Permutation};
+use crate::permutation::{Permutation, PermutationKey};
 
 /// Rows of kept shuffles, at 4 bytes each: 64 MiB.
 const KEPT_ROWS: u64 = 1 << 24;
@@ -15,14 +15,14 @@ const KEPT: u64 = 1 << 12;
 
 /// The shuffle of each window of an epoch.
 #[derive(Debug)]
-pub(super) struct Windows {
-    key: Key,
+pub(super) struct WindowShuffles {
+    key: PermutationKey,
     kept: Mutex<LruCache<u64, Arc<Permutation>>>,
 }
 
-impl Windows {
+impl WindowShuffles {
     /// `count` windows of at most `longest` rows.
-    pub(super) fn new(key: Key, longest: u64, count: u64) -> Self {
+    pub(super) fn new(key: PermutationKey, longest: u64, count: u64) -> Self {
         let room = (KEPT_ROWS / longest.clamp(1, Permutation::MAX_TABLE)).min(KEPT).min(count);
         let room = NonZeroUsize::new(room as usize).unwrap_or(NonZeroUsize::MIN);
         Self { key, kept: Mutex::new(LruCache::new(room)) }

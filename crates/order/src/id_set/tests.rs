@@ -24,7 +24,7 @@ fn assert_is(set: &IdSet, rows: u64, members: &[u64]) {
 }
 
 fn is_bitmap(set: &IdSet) -> bool {
-    matches!(set.container, Container::Bitmap { .. })
+    matches!(set.container, IdContainer::Bitmap { .. })
 }
 
 #[test]

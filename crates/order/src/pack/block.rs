@@ -6,7 +6,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 
 use super::fit::{best_fit, next_fit};
 use super::{Algorithm, Empty, Overflow, Pack, Piece};
-use crate::permutation::{Key, Permutation};
+use crate::permutation::{Permutation, PermutationKey};
 use crate::philox::{Philox, below};
 
 /// Keeps the random numbers of packs apart from all others.
@@ -55,7 +55,7 @@ pub(super) struct InBlock {
 
 /// A block that is packed.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct PackBlock {
     /// The rows at its positions.
     rows: Vec<u64>,
     /// The pieces as they were cut.
@@ -115,7 +115,8 @@ impl Pack {
                 continue;
             }
             let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
-            let (full, rest) = (kept / longest, kept % longest);
+            let full = kept / longest;
+            let rest = kept % longest;
             let pieces = (full + u64::from(rest > 0)).max(1);
             counts.rows_split += u64::from(pieces > 1);
             counts.pieces = check_pieces(counts.pieces.saturating_add(pieces))?;
@@ -149,11 +150,19 @@ impl Pack {
     }
 
     /// Packs block `number` of an epoch. Buckets are cut for steps of `step` rows.
-    pub(crate) fn pack(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64, step: u64) -> Result<Block> {
+    pub(crate) fn pack(
+        &self,
+        rows: Vec<u64>,
+        lengths: &[u64],
+        seeds: Seeds,
+        number: u64,
+        step: u64,
+    ) -> Result<PackBlock> {
         match self.algorithm {
             Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => self.fitted(rows, lengths, seeds, number),
             Algorithm::Concat => {
-                let (mut pieces, mut ends) = (Vec::with_capacity(rows.len()), Vec::new());
+                let mut pieces = Vec::with_capacity(rows.len());
+                let mut ends = Vec::new();
                 self.concatenated(&rows, lengths, |piece, pack| {
                     pieces.push(piece);
                     let end = pieces.len() as u32;
@@ -163,7 +172,7 @@ impl Pack {
                         None => ends.push(end),
                     }
                 })?;
-                Ok(Block::as_cut(rows, pieces, ends))
+                Ok(PackBlock::as_cut(rows, pieces, ends))
             }
             Algorithm::Buckets => self.bucketed(rows, lengths, seeds, number, step),
         }
@@ -187,7 +196,8 @@ impl Pack {
 
     /// Puts pieces into packs, the largest ones first.
     fn fit(&self, runs: impl IntoIterator<Item = (u32, u32)>, put: impl FnMut(u32, u32)) -> u32 {
-        let (units, most) = (self.units(), self.most());
+        let units = self.units();
+        let most = self.most();
         match self.algorithm {
             Algorithm::Budget | Algorithm::Padded => {
                 next_fit(units, most, self.algorithm == Algorithm::Padded, runs, put)
@@ -196,8 +206,9 @@ impl Pack {
         }
     }
 
-    fn fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<Block> {
-        let (mut cut, mut next) = (Vec::with_capacity(rows.len()), vec![0_u32; self.units() as usize + 1]);
+    fn fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<PackBlock> {
+        let mut cut = Vec::with_capacity(rows.len());
+        let mut next = vec![0_u32; self.units() as usize + 1];
         let longest = self.longest();
         self.cut(&rows, lengths, |at, offset, length, count| {
             next[self.units_of(length) as usize] += count;
@@ -208,14 +219,17 @@ impl Pack {
             }
         })?;
         // Which pack each piece is put into, the largest pieces first, those of one size by position.
-        let (mut places, mut sizes) = (Vec::with_capacity(cut.len()), Vec::new());
+        let mut places = Vec::with_capacity(cut.len());
+        let mut sizes = Vec::new();
         let packs = self.fit(runs(&next), |pack, count| {
             places.extend(iter::repeat_n(pack, count as usize));
             sizes.resize(sizes.len().max(pack as usize + 1), 0_u32);
             sizes[pack as usize] += count;
         });
-        let permutation = Permutation::new(packs.into(), &Key::tagged(TAG, seeds.seed, seeds.epoch).numbered(number));
-        let (mut ends, mut end) = (Vec::with_capacity(packs as usize), 0);
+        let permutation =
+            Permutation::new(packs.into(), &PermutationKey::tagged(TAG, seeds.seed, seeds.epoch).numbered(number));
+        let mut ends = Vec::with_capacity(packs as usize);
+        let mut end = 0;
         let mut numbers: Vec<u64> = (0..packs.into()).collect();
         permutation.forward_all(&mut numbers);
         for pack in numbers {
@@ -246,13 +260,14 @@ impl Pack {
             }
         }
         shuffle_within(&mut sequence, &ends, seeds, number);
-        Ok(Block { rows, cut, sequence, ends })
+        Ok(PackBlock { rows, cut, sequence, ends })
     }
 
     /// Row after row, cut where a pack is full. `put` is told of each piece and its pack.
     fn concatenated(&self, rows: &[u64], lengths: &[u64], mut put: impl FnMut(InBlock, u64)) -> Result<PackCounts> {
         let mut counts = PackCounts::default();
-        let (mut left, mut inside) = (0, 0);
+        let mut left = 0;
+        let mut inside = 0;
         for ((at, row), length) in (0..).zip(rows).zip(lengths) {
             let holds = (u64::from(left) * self.multiple).saturating_sub(self.extra);
             // Almost all rows: with tokens, and none too many for what is left of the pack.
@@ -264,7 +279,8 @@ impl Pack {
                 continue;
             }
             let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
-            let (mut offset, before) = (0, counts.pieces);
+            let mut offset = 0;
+            let before = counts.pieces;
             while counts.pieces == before || offset < kept {
                 let holds = (u64::from(left) * self.multiple).saturating_sub(self.extra);
                 let fits = if kept > 0 { holds > 0 } else { left >= self.units_of(0) };
@@ -285,7 +301,7 @@ impl Pack {
     }
 }
 
-impl Block {
+impl PackBlock {
     /// Pieces that come as they are cut.
     pub(super) fn as_cut(rows: Vec<u64>, cut: Vec<InBlock>, ends: Vec<u32>) -> Self {
         let sequence = (0..cut.len() as u32).collect();
@@ -335,7 +351,9 @@ fn runs(counts: &[u32]) -> impl Iterator<Item = (u32, u32)> {
 fn shuffle_within(pieces: &mut [u32], ends: &[u32], seeds: Seeds, number: u64) {
     let words = Philox::new(TAG, seeds.seed, seeds.epoch);
     // Words are computed some hundred at a time, which do not wait for each other.
-    let (mut drawn, mut at, mut first) = ([0; 256], usize::MAX, number << 24);
+    let mut drawn = [0; 256];
+    let mut at = usize::MAX;
+    let mut first = number << 24;
     let mut start = 0;
     for end in ends {
         let pack = &mut pieces[start..*end as usize];

@@ -2,9 +2,9 @@
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-use super::block::{Block, InBlock, Seeds};
+use super::block::{InBlock, PackBlock, Seeds};
 use super::{Algorithm, Empty, Overflow, Pack};
-use crate::permutation::{Key, Permutation};
+use crate::permutation::{Permutation, PermutationKey};
 
 /// Keeps the random numbers of buckets apart from all others.
 const TAG: &[u8; 16] = b"rowdex buckets1\0";
@@ -44,7 +44,7 @@ impl Pack {
         seeds: Seeds,
         number: u64,
         step: u64,
-    ) -> Result<Block> {
+    ) -> Result<PackBlock> {
         let mut cut = Vec::with_capacity(rows.len());
         self.cut(&rows, lengths, |at, offset, length, _| {
             cut.push(InBlock { offset, length: length as u32, at });
@@ -56,7 +56,7 @@ impl Pack {
         sorted.sort_by_key(|piece| piece.length);
         rest.sort_by_key(|piece| piece.length);
         let mut steps: Vec<u64> = (0..(whole / step) as u64).collect();
-        let key = Key::tagged(TAG, seeds.seed, seeds.epoch).numbered(number);
+        let key = PermutationKey::tagged(TAG, seeds.seed, seeds.epoch).numbered(number);
         Permutation::new(steps.len() as u64, &key).forward_all(&mut steps);
         let mut pieces = Vec::with_capacity(cut.len());
         for number in steps {
@@ -64,7 +64,7 @@ impl Pack {
         }
         pieces.extend_from_slice(&cut[whole..]);
         let ends = (1..=pieces.len() as u32).collect();
-        Ok(Block::as_cut(rows, pieces, ends))
+        Ok(PackBlock::as_cut(rows, pieces, ends))
     }
 
     /// Whether each row is a pack of its own.

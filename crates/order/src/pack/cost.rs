@@ -20,12 +20,14 @@ pub struct Cost {
 impl Cost {
     /// Of a pack with pieces of these lengths. What exceeds 128 bits stays at the most.
     pub fn of(&self, lengths: impl IntoIterator<Item = u64>) -> u128 {
-        let (mut sum, mut squares) = (0_u128, 0_u128);
+        let mut sum = 0_u128;
+        let mut squares = 0_u128;
         for length in lengths {
             sum = sum.saturating_add(length.into());
             squares = squares.saturating_add(u128::from(length) * u128::from(length));
         }
-        let (linear, quadratic) = (u128::from(self.linear), u128::from(self.quadratic));
+        let linear = u128::from(self.linear);
+        let quadratic = u128::from(self.quadratic);
         linear.saturating_mul(sum).saturating_add(quadratic.saturating_mul(squares))
     }
 
@@ -117,7 +119,8 @@ mod tests {
         let lengths = lengths(1 << 17, mean, sigma);
         let orders = Arc::new(Global::new(1 << 17, 3).unwrap());
         let epoch = Packed::new(orders, Arc::new(lengths), Pack::of(capacity)).unwrap().packed(0).unwrap();
-        let (cost, mut pieces) = (Cost { linear: 24_576, quadratic: 1 }, Vec::new());
+        let cost = Cost { linear: 24_576, quadratic: 1 };
+        let mut pieces = Vec::new();
         let mut costs = Vec::new();
         for pack in 0..epoch.packs() {
             let start = epoch.start(pack).unwrap();
@@ -125,7 +128,8 @@ mod tests {
             epoch.read(start, epoch.start(pack + 1).unwrap() - start, &mut pieces).unwrap();
             costs.push(cost.of(pieces.iter().map(|piece| piece.length)));
         }
-        let (mut most, mut all) = (0.0, 0.0);
+        let mut most = 0.0;
+        let mut all = 0.0;
         for step in costs.chunks_exact(64 * 8) {
             let ranks: Vec<u128> =
                 Cost::deal(step, 64).chunks(8).map(|own| own.iter().map(|pack| step[*pack]).sum()).collect();

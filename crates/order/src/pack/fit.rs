@@ -52,7 +52,9 @@ pub(super) fn next_fit(
     mut put: impl FnMut(u32, u32),
 ) -> u32 {
     // What is left of the last pack: units, or pieces.
-    let (mut packs, mut left, mut pieces) = (0, 0, 0);
+    let mut packs = 0;
+    let mut left = 0;
+    let mut pieces = 0;
     for (size, mut count) in runs {
         while count > 0 {
             let fitting = (if padded { left } else { left / size }).min(most - pieces).min(count);

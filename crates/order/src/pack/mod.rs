@@ -210,7 +210,9 @@ impl Pack {
     /// How many tokens of a pack's capacity pieces of these lengths take, longest or not: with what each takes beside
     /// its own, and, in a padded batch, with the padding.
     pub fn taken(&self, lengths: impl IntoIterator<Item = u64>) -> u64 {
-        let (mut sum, mut count, mut most) = (0_u64, 0_u64, 0_u64);
+        let mut sum = 0_u64;
+        let mut count = 0_u64;
+        let mut most = 0_u64;
         for length in lengths {
             let taken = length.saturating_add(self.extra).checked_next_multiple_of(self.multiple.max(1));
             let taken = taken.unwrap_or(u64::MAX).max(self.multiple);

@@ -24,13 +24,13 @@ pub(super) fn at_once(of: &dyn Lengths, threads: usize) -> u64 {
 
 /// Looks lengths up part by part of all rows.
 #[derive(Debug, Default)]
-pub(super) struct Near {
+pub(super) struct NearLengths {
     rows: Vec<u64>,
     /// Where each row that is asked for is among them.
     places: Vec<u32>,
 }
 
-impl Near {
+impl NearLengths {
     /// The length of each of `rows`, which hold anything after an error.
     pub(super) fn fill(&mut self, of: &dyn Lengths, rows: &mut [u64], lengths: &mut Vec<u64>) -> Result<()> {
         lengths.resize(rows.len(), 0);
@@ -105,7 +105,7 @@ mod tests {
         fn lengths_that_are_looked_up_part_by_part_are_those_of_their_rows(
             len in lens(), draws in prop::collection::vec(any::<u64>(), 0..10_000), again in 0..10_000_usize,
         ) {
-            let mut near = Near::default();
+            let mut near = NearLengths::default();
             let mut lengths = Vec::new();
             let rows: Vec<u64> = draws.iter().map(|draw| draw % len).collect();
             // What was looked up before leaves nothing behind.
@@ -123,7 +123,7 @@ mod tests {
     fn a_row_that_no_length_is_of_is_refused() {
         for len in [10, FEW + 1, 1_000_000_000] {
             for row in [len, u64::MAX] {
-                let refused = Near::default().fill(&Drawn(len), &mut [0, row, 1], &mut Vec::new());
+                let refused = NearLengths::default().fill(&Drawn(len), &mut [0, row, 1], &mut Vec::new());
                 assert_eq!(refused.unwrap_err().kind(), ErrorKind::OutOfRange);
             }
         }

@@ -5,8 +5,8 @@ use std::thread;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-use super::block::{Block, Seeds};
-use super::sums::{Looked, PackSums, Source};
+use super::block::{PackBlock, Seeds};
+use super::sums::{Looked, PackSource, PackSums};
 use super::{Pack, PackCounts, Piece};
 use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
 
@@ -46,7 +46,7 @@ pub struct PackedEpoch {
     pack: Pack,
     step: u64,
     sums: PackSums,
-    recent: Mutex<Vec<(u64, Arc<Block>)>>,
+    recent: Mutex<Vec<(u64, Arc<PackBlock>)>>,
 }
 
 impl Packed {
@@ -75,9 +75,15 @@ impl Packed {
     pub(crate) fn in_steps(&self, rows: u64) -> Self {
         let parameters = [self.fingerprint, rows];
         let fingerprint = fingerprint("steps of buckets", Self::VERSION, self.orders.len(), &parameters);
-        let (orders, lengths) = (Arc::clone(&self.orders), Arc::clone(&self.lengths));
-        let (pack, recent) = (self.pack.in_steps(rows), Mutex::default());
-        Self { orders, lengths, pack, step: rows, threads: self.threads, fingerprint, recent }
+        Self {
+            orders: Arc::clone(&self.orders),
+            lengths: Arc::clone(&self.lengths),
+            pack: self.pack.in_steps(rows),
+            step: rows,
+            threads: self.threads,
+            fingerprint,
+            recent: Mutex::default(),
+        }
     }
 
     /// The same, with epochs planned by so many threads.
@@ -115,11 +121,11 @@ impl Packed {
         }
         let order = self.orders.epoch(epoch)?;
         if self.pack.is_of_rows() {
-            let sums = PackSums::of_rows(order.len(), &self.pack, (self.fingerprint, epoch));
+            let sums = PackSums::of_rows(order.len(), &self.pack, self.fingerprint, epoch);
             return Ok(self.hold(order, sums));
         }
-        let source = Source { order: &*order, lengths: &*self.lengths, pack: &self.pack };
-        let sums = PackSums::of(source, self.threads, (self.fingerprint, epoch))?;
+        let source = PackSource { order: &*order, lengths: &*self.lengths, pack: &self.pack };
+        let sums = PackSums::of(source, self.threads, self.fingerprint, epoch)?;
         Ok(self.hold(order, sums))
     }
 
@@ -156,8 +162,14 @@ impl Packed {
     }
 
     fn hold(&self, order: Arc<dyn EpochOrder>, sums: PackSums) -> Arc<PackedEpoch> {
-        let (lengths, pack, step) = (Arc::clone(&self.lengths), self.pack, self.step);
-        let epoch = Arc::new(PackedEpoch { order, lengths, pack, step, sums, recent: Mutex::default() });
+        let epoch = Arc::new(PackedEpoch {
+            order,
+            lengths: Arc::clone(&self.lengths),
+            pack: self.pack,
+            step: self.step,
+            sums,
+            recent: Mutex::default(),
+        });
         if let Ok(mut recent) = self.recent.try_lock() {
             recent.insert(0, Arc::clone(&epoch));
             recent.truncate(EPOCHS);
@@ -222,8 +234,8 @@ impl PackedEpoch {
         if !self.pack.is_of_rows() {
             return Ok(*self.sums.counts());
         }
-        let source = Source { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
-        Ok(*PackSums::of(source, 1, (self.sums.fingerprint, self.sums.epoch))?.counts())
+        let source = PackSource { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
+        Ok(*PackSums::of(source, 1, self.sums.fingerprint, self.sums.epoch)?.counts())
     }
 
     /// How many packs it has, before any is opened.
@@ -272,10 +284,12 @@ impl PackedEpoch {
     ///
     /// Those of the lengths.
     pub fn read(&self, first: u64, count: u64, pieces: &mut Vec<Piece>) -> Result<()> {
-        let (mut at, end) = (first, first.saturating_add(count).min(self.len()));
+        let mut at = first;
+        let end = first.saturating_add(count).min(self.len());
         while at < end {
             let number = self.sums.block_of_piece(at);
-            let (start, stop) = (self.sums.before(number).1, self.sums.before(number + 1).1.min(end));
+            let start = self.sums.before(number).1;
+            let stop = self.sums.before(number + 1).1.min(end);
             pieces.extend(self.block(number)?.pieces(at - start..stop - start));
             at = stop;
         }
@@ -286,10 +300,12 @@ impl PackedEpoch {
     /// if all after it are opened wholly; and how many pieces have to be taken out of it. The caller knows that there
     /// are so many pieces.
     pub(crate) fn opened(&self, first: u64, position: u64, more: u64) -> Result<(u64, u64)> {
-        let (packs, len) = (self.packs(), self.len());
+        let packs = self.packs();
+        let len = self.len();
         let gain = |pack: u64, start: u64| (len - start).saturating_sub(packs - pack);
         let number = self.sums.last_block(|packs, pieces| gain(packs, pieces) >= more);
-        let (mut from, mut to) = (self.sums.before(number).0.max(first), self.sums.before(number + 1).0);
+        let mut from = self.sums.before(number).0.max(first);
+        let mut to = self.sums.before(number + 1).0;
         let gain = |pack: u64| Ok::<_, Error>(gain(pack, if pack == first { position } else { self.start(pack)? }));
         // The pack is at `from` or after, and before `to`.
         while from + 1 < to {
@@ -307,18 +323,19 @@ impl PackedEpoch {
     }
 
     /// Never waits: whoever finds the slot taken packs the block once more.
-    fn block(&self, number: u64) -> Result<Arc<Block>> {
+    fn block(&self, number: u64) -> Result<Arc<PackBlock>> {
         if let Ok(mut recent) = self.recent.try_lock()
             && let Some(at) = recent.iter().position(|(held, _)| *held == number)
         {
             recent[..=at].rotate_right(1);
             return Ok(Arc::clone(&recent[0].1));
         }
-        let source = Source { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
+        let source = PackSource { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
         let mut looked = Looked::default();
         source.read(number..number + 1, &mut looked)?;
         let block = Arc::new(self.pack.pack(looked.rows, &looked.lengths, self.seeds(), number, self.step)?);
-        let (before, after) = (self.sums.before(number), self.sums.before(number + 1));
+        let before = self.sums.before(number);
+        let after = self.sums.before(number + 1);
         if (before.0 + block.packs(), before.1 + block.start(block.packs())) != after {
             let message =
                 format!("block {number} of epoch {} has other packs than when it was planned", self.seeds().epoch);
@@ -363,7 +380,7 @@ impl EpochOrder for PackedEpoch {
 
     fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
         let count = reachable(first, stride, self.len(), rows.len());
-        let mut held = None::<(u64, u64, Arc<Block>)>;
+        let mut held = None::<(u64, u64, Arc<PackBlock>)>;
         for (i, slot) in rows[..count].iter_mut().enumerate() {
             let at = first + i as u64 * stride;
             if held.as_ref().is_none_or(|(start, end, _)| !(*start..*end).contains(&at)) {

@@ -7,7 +7,7 @@ use std::thread;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::near::{Near, at_once};
+use super::near::{NearLengths, at_once};
 use super::{Pack, PackCounts};
 use crate::{EpochOrder, Lengths};
 
@@ -27,7 +27,7 @@ pub struct PackSums {
 
 /// What the sums of an epoch are made from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct PackSource<'a> {
     pub(super) order: &'a dyn EpochOrder,
     pub(super) lengths: &'a dyn Lengths,
     pub(super) pack: &'a Pack,
@@ -39,18 +39,20 @@ pub(super) struct Source<'a> {
 pub(super) struct Looked {
     pub(super) rows: Vec<u64>,
     pub(super) lengths: Vec<u64>,
-    near: Near,
+    near: NearLengths,
 }
 
-impl Source<'_> {
+impl PackSource<'_> {
     /// The rows at the positions of some blocks that follow each other, and their lengths.
     pub(super) fn read(&self, blocks: Range<u64>, looked: &mut Looked) -> Result<()> {
         let Looked { rows, lengths, near } = looked;
-        let (first, end) = (self.start(blocks.start), self.start(blocks.end));
+        let first = self.start(blocks.start);
+        let end = self.start(blocks.end);
         rows.resize((end - first) as usize, 0);
         let filled = self.order.fill(first, rows);
         if filled < rows.len() {
-            let (len, at) = (self.order.len(), first + filled as u64);
+            let len = self.order.len();
+            let at = first + filled as u64;
             let message = format!("an order of {len} positions has no row at position {at}");
             return Err(
                 Error::new(ErrorKind::Internal, message).with_hint("the implementation of this EpochOrder is at fault")
@@ -68,7 +70,8 @@ impl Source<'_> {
     /// What each of some blocks comes to.
     fn count(&self, blocks: Range<u64>, looked: &mut Looked, scratch: &mut Vec<u32>) -> Result<Vec<PackCounts>> {
         self.read(blocks.clone(), looked)?;
-        let (mut rows, mut lengths) = (looked.rows.as_slice(), looked.lengths.as_slice());
+        let mut rows = looked.rows.as_slice();
+        let mut lengths = looked.lengths.as_slice();
         let counts = blocks.map(|block| {
             let len = (self.start(block + 1) - self.start(block)) as usize;
             let (of_block, lengths_of_block);
@@ -87,7 +90,9 @@ impl Source<'_> {
         let some = (rows / self.pack.block).clamp(1, blocks.div_ceil(threads as u64).max(1));
         let next = AtomicU64::new(0);
         let work = || {
-            let (mut counted, mut looked, mut scratch) = (Vec::new(), Looked::default(), Vec::new());
+            let mut counted = Vec::new();
+            let mut looked = Looked::default();
+            let mut scratch = Vec::new();
             loop {
                 let first = next.fetch_add(some, Ordering::Relaxed);
                 if first >= blocks {
@@ -120,7 +125,7 @@ impl Source<'_> {
 }
 
 impl PackSums {
-    pub(super) fn of(source: Source<'_>, threads: usize, (fingerprint, epoch): (u64, u64)) -> Result<Self> {
+    pub(super) fn of(source: PackSource<'_>, threads: usize, fingerprint: u64, epoch: u64) -> Result<Self> {
         let mut counts = PackCounts::default();
         let mut ends = Vec::new();
         for block in source.counted(threads)? {
@@ -131,7 +136,7 @@ impl PackSums {
     }
 
     /// Of as many packs as positions, of whose tokens nothing is asked.
-    pub(super) fn of_rows(len: u64, pack: &Pack, (fingerprint, epoch): (u64, u64)) -> Self {
+    pub(super) fn of_rows(len: u64, pack: &Pack, fingerprint: u64, epoch: u64) -> Self {
         let blocks = pack.blocks(len);
         let end = |block| if block == blocks { len } else { block * pack.block };
         let ends = (1..=blocks).map(|block| [end(block), end(block), 0]).collect();
@@ -194,7 +199,9 @@ impl PackSums {
         }
         let (numbers, []) = said.strip_prefix(MAGIC)?.as_chunks::<8>() else { return None };
         let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
-        let (fingerprint, epoch, blocks) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let fingerprint = numbers.next()?;
+        let epoch = numbers.next()?;
+        let blocks = numbers.next()?;
         let mut fields = [0; 9];
         for field in &mut fields {
             *field = numbers.next()?;
@@ -234,7 +241,8 @@ impl PackCounts {
 
     /// Adds those of a block. What exceeds 64 bits stays at the most.
     fn add(&mut self, other: &Self) {
-        let (mut fields, others) = (self.fields(), other.fields());
+        let mut fields = self.fields();
+        let others = other.fields();
         for (field, other) in fields.iter_mut().zip(others) {
             *field = field.saturating_add(other);
         }

@@ -6,7 +6,7 @@
 use super::{correlation, independence, uniformity, window};
 use crate::feistel::Feistel;
 use crate::fisher_yates::FisherYates;
-use crate::permutation::Key;
+use crate::permutation::PermutationKey;
 use crate::{Global, Order};
 
 /// Beyond five standard deviations: once in 1.7 million statistics, of which there are some sixty thousand here.
@@ -20,14 +20,14 @@ const LENGTHS: [u64; 4] = [65_537, 100_000, 131_071, 131_073];
 
 /// One shuffled epoch as a list.
 fn shuffled(len: u64, seed: u64, epoch: u64) -> Vec<u64> {
-    let feistel = Feistel::new(len, Key::order_v1(seed, epoch).rounds());
+    let feistel = Feistel::new(len, PermutationKey::order_v1(seed, epoch).rounds());
     let mut rows: Vec<u64> = (0..len).collect();
     feistel.forward_all(&mut rows);
     rows
 }
 
 fn control(seed: u64, epoch: u64) -> Vec<u64> {
-    let table = FisherYates::new(1 << 16, Key::order_v1(seed, epoch).chacha());
+    let table = FisherYates::new(1 << 16, PermutationKey::order_v1(seed, epoch).chacha());
     (0..1 << 16).filter_map(|x| table.forward(x)).collect()
 }
 
@@ -162,7 +162,7 @@ fn epochs_and_seeds_are_independent_of_each_other() {
 #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn the_beginning_of_a_very_long_order_is_as_random_as_a_whole_one() {
     for len in [1_000_000_000, (1 << 40) + 7, (1 << 63) - 1] {
-        let feistel = Feistel::new(len, Key::order_v1(3, 0).rounds());
+        let feistel = Feistel::new(len, PermutationKey::order_v1(3, 0).rounds());
         let mut rows: Vec<u64> = (0..50_000).collect();
         feistel.forward_all(&mut rows);
         let values = floats(&rows);
@@ -180,7 +180,7 @@ fn the_beginning_of_a_very_long_order_is_as_random_as_a_whole_one() {
 #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn windows_anywhere_in_a_very_long_order_are_as_random_as_a_whole_one() {
     for len in [1_000_000_007, 1_000_000_000_000] {
-        let feistel = Feistel::new(len, Key::order_v1(4, 2).rounds());
+        let feistel = Feistel::new(len, PermutationKey::order_v1(4, 2).rounds());
         for first in [len / 3, len / 2, len - 50_000] {
             let mut rows: Vec<u64> = (first..first + 50_000).collect();
             feistel.forward_all(&mut rows);

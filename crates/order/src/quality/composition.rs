@@ -54,7 +54,8 @@ pub(super) struct Composed {
 impl Composed {
     /// Of classes with so many rows each in the whole epoch.
     pub(super) fn new(totals: Vec<u64>, batch_size: u64) -> Self {
-        let (counts, before) = (vec![0; totals.len()], vec![0; totals.len()]);
+        let counts = vec![0; totals.len()];
+        let before = vec![0; totals.len()];
         let rows = totals.iter().sum();
         Self {
             totals,
@@ -86,10 +87,13 @@ impl Composed {
         }
         self.distinct += self.classes.len() as u64;
         // With e = Bm/n due of a class: Σ (x − e)² / e = Σ x² / e − B and Σ (x − e)(y − e) / e = Σ xy / e − B.
-        let (size, share) = (self.batch_size as f64, self.batch_size as f64 / self.rows as f64);
-        let (mut squares, mut products) = (0.0, 0.0);
+        let size = self.batch_size as f64;
+        let share = self.batch_size as f64 / self.rows as f64;
+        let mut squares = 0.0;
+        let mut products = 0.0;
         for &class in &self.classes {
-            let (count, due) = (self.counts[class] as f64, self.totals[class] as f64 * share);
+            let count = self.counts[class] as f64;
+            let due = self.totals[class] as f64 * share;
             squares += count * count / due;
             products += count * self.before[class] as f64 / due;
             self.entropy += surprise(count / size);
@@ -103,12 +107,17 @@ impl Composed {
     }
 
     pub(super) fn finish(self) -> Composition {
-        let (batches, rows, size) = (self.batches as f64, self.rows as f64, self.batch_size as f64);
+        let batches = self.batches as f64;
+        let rows = self.rows as f64;
+        let size = self.batch_size as f64;
         let mut sizes = BTreeMap::new();
         for total in self.totals.iter().filter(|total| **total > 0) {
             *sizes.entry(*total).or_insert(0_u64) += 1;
         }
-        let (mut classes, mut expected_distinct, mut expected_entropy, mut whole_entropy) = (0, 0.0, 0.0, 0.0);
+        let mut classes = 0;
+        let mut expected_distinct = 0.0;
+        let mut expected_entropy = 0.0;
+        let mut whole_entropy = 0.0;
         for (total, count) in sizes {
             let (none, entropy) = expectation(self.rows, total, self.batch_size);
             classes += count;
@@ -118,7 +127,8 @@ impl Composed {
         }
         let freedom = (classes as f64 - 1.0) * (rows - size) / (rows - 1.0);
         let mean = |sum: f64| if self.batches == 0 { 0.0 } else { sum / batches };
-        let (deviation, pairs) = (mean(self.deviation), batches - 1.0);
+        let deviation = mean(self.deviation);
+        let pairs = batches - 1.0;
         Composition {
             classes,
             distinct: mean(self.distinct as f64),
@@ -142,7 +152,9 @@ fn surprise(share: f64) -> f64 {
 /// Weights of the hypergeometric distribution are followed from its mode to both sides until they no longer count, so
 /// no factorial is needed: O(√size) steps.
 fn expectation(rows: u64, total: u64, size: u64) -> (f64, f64) {
-    let (n, m, b) = (rows as f64, total as f64, size as f64);
+    let n = rows as f64;
+    let m = total as f64;
+    let b = size as f64;
     let least = (total + size).saturating_sub(rows);
     let most = total.min(size);
     let mode = (((b + 1.0) * (m + 1.0) / (n + 2.0)) as u64).clamp(least, most);
@@ -151,7 +163,9 @@ fn expectation(rows: u64, total: u64, size: u64) -> (f64, f64) {
         let x = x as f64;
         (m - x) * (b - x) / ((x + 1.0) * (n - m - b + x + 1.0))
     };
-    let (mut weights, mut entropy, mut none) = (0.0, 0.0, 0.0);
+    let mut weights = 0.0;
+    let mut entropy = 0.0;
+    let mut none = 0.0;
     let mut add = |x: u64, weight: f64| {
         weights += weight;
         entropy += weight * surprise(x as f64 / b);
@@ -160,12 +174,14 @@ fn expectation(rows: u64, total: u64, size: u64) -> (f64, f64) {
         }
         weight > 1e-18
     };
-    let (mut x, mut weight) = (mode, 1.0);
+    let mut x = mode;
+    let mut weight = 1.0;
     while add(x, weight) && x < most {
         weight *= ratio(x);
         x += 1;
     }
-    let (mut x, mut weight) = (mode, 1.0);
+    let mut x = mode;
+    let mut weight = 1.0;
     while x > least {
         x -= 1;
         weight /= ratio(x);

@@ -74,7 +74,7 @@ pub fn measure(order: &dyn EpochOrder, batch_size: u64, group_rows: &[u64], labe
     batch.try_reserve_exact(room).map_err(|_| too_large())?;
     batch.resize(room, 0);
 
-    let members = Members { ends: ends(group_rows), labels };
+    let members = RowLabels { ends: ends(group_rows), labels };
     let (group_totals, label_totals) = members.totals(order, group_rows, &mut batch)?;
     let mut groups = Composed::new(group_totals, batch_size);
     let mut labelled = labels.map(|_| Composed::new(label_totals, batch_size));
@@ -107,13 +107,13 @@ pub fn measure(order: &dyn EpochOrder, batch_size: u64, group_rows: &[u64], labe
 }
 
 /// Which row group and which class a row is of.
-struct Members<'a> {
+struct RowLabels<'a> {
     /// Where each row group ends.
     ends: Vec<u64>,
     labels: Option<&'a [u32]>,
 }
 
-impl Members<'_> {
+impl RowLabels<'_> {
     fn group_of(&self, row: u64) -> Result<usize> {
         let group = self.ends.partition_point(|end| *end <= row);
         if group < self.ends.len() { Ok(group) } else { Err(beyond(row, "is in no row group")) }

@@ -6,12 +6,17 @@
 /// A longer list is cut to the length of the other. NaN where a list is constant.
 pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let len = a.len().min(b.len());
-    let (a, b) = (a.get(..len).unwrap_or_default(), b.get(..len).unwrap_or_default());
+    let a = a.get(..len).unwrap_or_default();
+    let b = b.get(..len).unwrap_or_default();
     let n = len as f64;
-    let (mean_a, mean_b) = (a.iter().sum::<f64>() / n, b.iter().sum::<f64>() / n);
-    let (mut ab, mut aa, mut bb) = (0.0, 0.0, 0.0);
+    let mean_a = a.iter().sum::<f64>() / n;
+    let mean_b = b.iter().sum::<f64>() / n;
+    let mut ab = 0.0;
+    let mut aa = 0.0;
+    let mut bb = 0.0;
     for (a, b) in a.iter().zip(b) {
-        let (a, b) = (a - mean_a, b - mean_b);
+        let a = a - mean_a;
+        let b = b - mean_b;
         (ab, aa, bb) = (ab + a * b, aa + a * a, bb + b * b);
     }
     ab / (aa * bb).sqrt() * n.sqrt()
@@ -38,7 +43,8 @@ pub fn uniformity(values: impl Iterator<Item = usize>, buckets: usize) -> f64 {
 /// buckets²).
 pub fn independence(pairs: impl Iterator<Item = (usize, usize)>, buckets: usize) -> f64 {
     let mut counts = vec![0_u64; buckets * buckets];
-    let (mut rows, mut columns) = (vec![0_u64; buckets], vec![0_u64; buckets]);
+    let mut rows = vec![0_u64; buckets];
+    let mut columns = vec![0_u64; buckets];
     let mut total = 0.0;
     for (row, column) in pairs.filter(|(row, column)| *row < buckets && *column < buckets) {
         counts[row * buckets + column] += 1;

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::batch::BatchPlan;
-use super::shard::{Shard, Share};
+use super::shard::{SampleCounts, Shard};
 use crate::{Cost, EpochOrder, Packed, PackedEpoch};
 use rowdex_base::error::Result;
 use rowdex_base::once::Once;
@@ -222,7 +222,7 @@ pub(super) struct EqualRows {
 struct EqualDeal {
     batch_size: u64,
     rest: Rest,
-    share: Share,
+    share: SampleCounts,
 }
 
 impl EqualRows {

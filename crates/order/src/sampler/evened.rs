@@ -15,12 +15,12 @@ const STEPS: usize = 4;
 pub(super) struct Evened {
     cost: Cost,
     world: Arc<World>,
-    recent: Mutex<Vec<(u64, Arc<Step>)>>,
+    recent: Mutex<Vec<(u64, Arc<EvenedStep>)>>,
 }
 
 /// One step.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct EvenedStep {
     /// The number of its first pack.
     first: u64,
     /// Where each of its packs begins, and where the last one ends.
@@ -29,7 +29,7 @@ pub(super) struct Step {
     sources: Vec<u64>,
 }
 
-impl Step {
+impl EvenedStep {
     /// Where a pack begins: one of the step, or the one after.
     pub(super) fn bound(&self, pack: u64) -> u64 {
         self.bounds[(pack - self.first) as usize]
@@ -47,7 +47,7 @@ impl Evened {
     }
 
     /// A step of the world, if it is a full one. Never waits: whoever finds the slot taken deals the step once more.
-    pub(super) fn step(&self, number: u64) -> Result<Option<Arc<Step>>> {
+    pub(super) fn step(&self, number: u64) -> Result<Option<Arc<EvenedStep>>> {
         if number >= self.world.full() {
             return Ok(None);
         }
@@ -64,23 +64,27 @@ impl Evened {
         Ok(Some(step))
     }
 
-    fn dealt(&self, number: u64) -> Result<Step> {
-        let (world, packs) = (&self.world, self.world.of_step());
+    fn dealt(&self, number: u64) -> Result<EvenedStep> {
+        let world = &self.world;
+        let packs = self.world.of_step();
         let first = number * packs;
         let own = (first..=first + packs).map(|pack| world.bound(pack)).collect::<Result<Vec<_>>>()?;
-        let (mut pieces, mut costs) = (Vec::new(), Vec::with_capacity(own.len()));
+        let mut pieces = Vec::new();
+        let mut costs = Vec::with_capacity(own.len());
         for ends in own.windows(2) {
             pieces.clear();
             world.epoch.read(ends[0], ends[1] - ends[0], &mut pieces)?;
             costs.push(self.cost.of(pieces.iter().map(|piece| piece.length)));
         }
-        let (mut end, mut bounds, mut sources) = (own[0], vec![own[0]], Vec::new());
+        let mut end = own[0];
+        let mut bounds = vec![own[0]];
+        let mut sources = Vec::new();
         for pack in Cost::deal(&costs, world.shards() as usize) {
             end += own[pack + 1] - own[pack];
             bounds.push(end);
             sources.push(own[pack]);
         }
-        Ok(Step { first, bounds, sources })
+        Ok(EvenedStep { first, bounds, sources })
     }
 
     /// The position in the epoch's own order of one in this order, or the other way round.

@@ -11,7 +11,8 @@ use rowdex_base::error::Result;
 pub(super) fn worker_of_steps(rank: &DistributedSampler, worker: u64, workers: u64) -> Result<DistributedSampler> {
     let from = rank.rest(rank.epoch)?;
     let orders = Arc::clone(&rank.orders);
-    let (index, count) = (from.shard.index().into(), from.shard.count().into());
+    let index = from.shard.index().into();
+    let count = from.shard.count().into();
     let parameters = [orders.fingerprint(), from.start, index, count, rank.batch_size(), worker, workers];
     let fingerprint = fingerprint("worker of steps", 1, orders.len(), &parameters);
     let given: Arc<dyn Order> = Arc::new(OrderOfWorker { orders, fingerprint });
@@ -99,7 +100,8 @@ impl Batching for Every {
     }
 
     fn deal(&self, asked: &Rest) -> Result<Arc<dyn Deal>> {
-        let (mut rest, mut all) = (*asked, Rest { start: 0, began: 0, ..*asked });
+        let mut rest = *asked;
+        let mut all = Rest { start: 0, began: 0, ..*asked };
         if rest.epoch == self.from.epoch {
             (all.start, all.began, all.step) = (self.from.start, self.from.began, self.from.step);
             if rest.start < self.from.start {
@@ -107,7 +109,8 @@ impl Batching for Every {
                 (rest.start, rest.began, rest.step) = (self.from.start, self.from.began, self.from.step);
             }
         }
-        let (rank, all) = (self.inner.deal(&rest)?, self.inner.deal(&all)?);
+        let rank = self.inner.deal(&rest)?;
+        let all = self.inner.deal(&all)?;
         let done = all.steps().saturating_sub(rank.steps());
         let before = done.saturating_sub(self.worker).div_ceil(self.workers);
         let first = self.worker + before * self.workers - done;
@@ -116,8 +119,8 @@ impl Batching for Every {
             with_rows -= 1;
         }
         let steps = with_rows.saturating_sub(first).div_ceil(self.workers);
-        let (skipped, workers) = (rest.start - asked.start, self.workers);
-        Ok(Arc::new(Steps { rank, skipped, first, workers, steps, ends: Ends::default() }))
+        let skipped = rest.start - asked.start;
+        Ok(Arc::new(Steps { rank, skipped, first, workers: self.workers, steps, ends: Ends::default() }))
     }
 }
 

@@ -66,7 +66,8 @@ impl DistributedSampler {
         let Some(of_epoch) = deal.packed() else {
             return Err(Error::new(ErrorKind::Internal, "a plan of packs without their epoch"));
         };
-        let (counts, steps) = (of_epoch.counts()?, deal.steps());
+        let counts = of_epoch.counts()?;
+        let steps = deal.steps();
         let len = counts.pieces;
         let served = deal.served(steps)?;
         let tokens = |first: u64, end: u64| {
@@ -133,12 +134,16 @@ impl DistributedSampler {
     fn look(&self, plans: &[EpochPlan], forecast: &mut PackForecast, most_steps: u64, extra: u64) -> Result<f64> {
         let cost = self.batching.cost().unwrap_or(PackForecast::COST);
         let stride = forecast.steps.div_ceil(most_steps.max(1)).max(1);
-        let (mut imbalance, mut padded) = (0.0, 0.0);
+        let mut imbalance = 0.0;
+        let mut padded = 0.0;
         for step in (0..forecast.steps).step_by(usize::try_from(stride).unwrap_or(usize::MAX)) {
-            let (mut sum, mut most) = (0.0, 0.0_f64);
+            let mut sum = 0.0;
+            let mut most = 0.0_f64;
             for plan in plans {
                 let batch = plan.batch(step)?;
-                let (mut first, mut own, mut longest) = (0, 0.0, 0);
+                let mut first = 0;
+                let mut own = 0.0;
+                let mut longest = 0;
                 for end in &batch.packs {
                     let pieces: &[Piece] = batch.pieces.get(first..*end).unwrap_or_default();
                     let tokens: u64 = pieces.iter().map(|piece| piece.length + extra).sum();
@@ -185,7 +190,9 @@ mod tests {
             let shard = |rank| Shard::new(rank, 3).unwrap().with_tail(tail);
             let sampler = DistributedSampler::of_packs(packed, shard(1), 4, None).unwrap();
             let forecast = sampler.forecast(2, u64::MAX).unwrap();
-            let (mut packs, mut tokens, mut pads) = (0, 0, 0);
+            let mut packs = 0;
+            let mut tokens = 0;
+            let mut pads = 0;
             for rank in 0..3 {
                 let plan = sampler.with_shard(shard(rank)).unwrap().plan(2).unwrap();
                 assert_eq!(plan.steps(), forecast.steps);

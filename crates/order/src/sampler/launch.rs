@@ -153,7 +153,8 @@ impl Launch {
     fn of(launcher: Launcher, lookup: &impl Fn(&str) -> Option<String>) -> Result<Self> {
         let read = |name| lookup(name).map(|value| number(name, &value)).transpose();
         let names = launcher.variables();
-        let (rank, world_size) = (read(names.rank)?.unwrap_or(0), read(names.world_size)?.unwrap_or(0));
+        let rank = read(names.rank)?.unwrap_or(0);
+        let world_size = read(names.world_size)?.unwrap_or(0);
         let local_rank = read(names.local_rank)?;
         let local_world_size = names.local_world_size.map(read).transpose()?.flatten();
         below(names.rank, rank, names.world_size, world_size)?;

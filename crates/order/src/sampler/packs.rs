@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use super::batch::BatchPlan;
 use super::batching::{Batching, Deal, Ends, Rest, Stretch};
-use super::evened::{Evened, Step};
+use super::evened::{Evened, EvenedStep};
 use super::shard::{Shard, Tail};
 use super::world::World;
 use crate::{Cost, EpochOrder, Pack, Packed, PackedEpoch};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-/// The kind of plan of [`Packs`], which states name.
+/// The kind of plan of [`PackBatching`], which states name.
 pub(super) const PACKS: &str = "packs";
 /// That of packs which are one row each, in buckets of like lengths.
 pub(super) const BUCKETS: &str = "buckets";
@@ -24,7 +24,7 @@ const CUTS: usize = 2;
 /// Packs of the epochs of `orders`, so many a rank and step. The packs of a step follow each other, those of rank 0
 /// first.
 #[derive(Debug)]
-pub(super) struct Packs {
+pub(super) struct PackBatching {
     orders: Arc<Packed>,
     batch_size: u64,
     cost: Option<Cost>,
@@ -33,7 +33,7 @@ pub(super) struct Packs {
     cuts: Mutex<Vec<(u64, Arc<Packed>)>>,
 }
 
-impl Packs {
+impl PackBatching {
     /// Of so many packs each, of which there is one at least. With a cost, the packs of each full step are dealt by it.
     pub(super) fn of(orders: Arc<Packed>, batch_size: u64, cost: Option<Cost>) -> Arc<dyn Batching> {
         Arc::new(Self { orders, batch_size, cost, recent: Mutex::default(), cuts: Mutex::default() })
@@ -57,7 +57,7 @@ impl Packs {
     }
 }
 
-impl Batching for Packs {
+impl Batching for PackBatching {
     fn kind(&self) -> &'static str {
         if self.orders.pack().is_of_rows() { BUCKETS } else { PACKS }
     }
@@ -144,7 +144,7 @@ impl PacksDeal {
     }
 
     /// The packs of a step in the sequence in which they are dealt by their cost, if they are.
-    fn step(&self, step: u64) -> Result<Option<Arc<Step>>> {
+    fn step(&self, step: u64) -> Result<Option<Arc<EvenedStep>>> {
         self.evened.as_ref().map_or(Ok(None), |evened| evened.step(step))
     }
 }
@@ -189,7 +189,8 @@ impl Deal for PacksDeal {
 
     fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
         let epoch = &self.world.epoch;
-        let (len, end) = (epoch.len(), batch.first + batch.rows.len() as u64);
+        let len = epoch.len();
+        let end = batch.first + batch.rows.len() as u64;
         let (first, last) = self.world.own(self.done + step);
         if let Some(step) = self.step(self.done + step)? {
             for pack in first..last {

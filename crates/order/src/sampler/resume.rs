@@ -47,12 +47,20 @@ impl DistributedSampler {
             0 if len > 0 => (after(state.epoch)?, 0),
             _ => (state.epoch, state.consumed),
         };
-        let (took_over, step) = (self.took_over(state), self.step_of(state)?);
+        let took_over = self.took_over(state);
+        let step = self.step_of(state)?;
         let resumed = (consumed > 0).then_some(Resumed { epoch, consumed, took_over, step });
-        let (shard, drop_last_batch) = (self.shard, self.drop_last_batch);
         let (began, step) = if consumed > 0 { (took_over, step) } else { (0, 0) };
         let len = orders.epoch_len(epoch)?;
-        self.batching.deal(&Rest { epoch, len, start: consumed, began, step, shard, drop_last_batch })?;
+        self.batching.deal(&Rest {
+            epoch,
+            len,
+            start: consumed,
+            began,
+            step,
+            shard: self.shard,
+            drop_last_batch: self.drop_last_batch,
+        })?;
         (self.epoch, self.resumed) = (epoch, resumed);
         self.rotation = Rotation::Resumed;
         if !Arc::ptr_eq(&self.orders, &orders) {

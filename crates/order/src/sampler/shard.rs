@@ -117,7 +117,7 @@ pub struct Shard {
 
 /// How many samples one shard has, and the most and the fewest that any has.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Share {
+pub(super) struct SampleCounts {
     pub(super) own: u64,
     pub(super) most: u64,
     pub(super) fewest: u64,
@@ -246,21 +246,22 @@ impl Shard {
         u64::from(self.index()) + p * u64::from(self.count())
     }
 
-    pub(super) fn share(&self, n: u64) -> Result<Share> {
+    pub(super) fn share(&self, n: u64) -> Result<SampleCounts> {
         if n > MAX_LEN {
             let message = format!("{n} positions are more than the {MAX_LEN} that are possible");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let shards = u64::from(self.count());
-        let (each, rest) = (n / shards, n % shards);
-        let equal = |samples| Share { own: samples, most: samples, fewest: samples };
+        let each = n / shards;
+        let rest = n % shards;
+        let equal = |samples| SampleCounts { own: samples, most: samples, fewest: samples };
         let more = u64::from(rest > 0);
         match self.tail {
             Tail::Wrap => Ok(equal(each + more)),
             Tail::Drop => Ok(equal(each)),
             Tail::Uneven => {
                 let own = each + u64::from(u64::from(self.index()) < rest);
-                Ok(Share { own, most: each + more, fewest: each })
+                Ok(SampleCounts { own, most: each + more, fewest: each })
             }
             Tail::Error if rest == 0 => Ok(equal(each)),
             Tail::Error => {
@@ -312,7 +313,8 @@ mod tests {
             for size in 1..=17 {
                 for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven] {
                     let counts: Vec<u64> = world(size, tail).map(|shard| positions(shard, n).len() as u64).collect();
-                    let (most, fewest) = (*counts.iter().max().unwrap(), *counts.iter().min().unwrap());
+                    let most = *counts.iter().max().unwrap();
+                    let fewest = *counts.iter().min().unwrap();
                     assert!(most - fewest <= u64::from(tail == Tail::Uneven));
                     for (shard, count) in world(size, tail).zip(counts) {
                         assert_eq!(shard.samples(n).unwrap(), count);

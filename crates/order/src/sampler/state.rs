@@ -82,7 +82,8 @@ impl DistributedSampler {
     ///
     /// `OutOfRange` if the epoch has no such step left.
     pub fn state_after(&self, epoch: u64, step: u64) -> Result<State> {
-        let (whole, left) = (self.whole(epoch)?, self.left(epoch)?);
+        let whole = self.whole(epoch)?;
+        let left = self.left(epoch)?;
         let done = steps_done(&*whole, &*left, step)? + 1;
         let (epoch, consumed) = if done == left.steps() {
             (after(epoch)?, 0)
@@ -124,7 +125,8 @@ impl DistributedSampler {
 
     /// Refuses the state of a run of another kind. Those of version 1 are all of rows.
     pub(super) fn check_kind(&self, state: &State) -> Result<()> {
-        let (kind, own) = (state.run.map_or(ROWS, |run| run.kind), self.batching.kind());
+        let kind = state.run.map_or(ROWS, |run| run.kind);
+        let own = self.batching.kind();
         if kind == own {
             return Ok(());
         }
@@ -336,7 +338,8 @@ mod tests {
         let orders = Contiguous::new(Arc::new(Sequential::new(1000).unwrap()), 4).unwrap();
         let shard = Shard::new(0, 8).unwrap().with_tail(Tail::Drop).with_replicas(2, ReplicaLayout::Strided).unwrap();
         let of = |batch| DistributedSampler::new(Arc::new(orders.clone()), shard, batch).unwrap();
-        let (sampler, mut resumed) = (of(10), of(7).with_drop_last_batch(true));
+        let sampler = of(10);
+        let mut resumed = of(7).with_drop_last_batch(true);
         resumed.resume(&sampler.state_after(1, 3).unwrap()).unwrap();
         golden(
             resumed.state_after(1, 5).unwrap(),

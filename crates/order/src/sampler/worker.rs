@@ -103,7 +103,8 @@ impl Order for WorkerOrder {
         let Self { sampler, size, worker, workers, len } = self;
         let shard = sampler.shard;
         let start = sampler.start(sampler.epoch);
-        let (index, count) = (shard.index().into(), shard.count().into());
+        let index = shard.index().into();
+        let count = shard.count().into();
         let parameters = [sampler.orders.fingerprint(), start, index, count, *size, *worker, *workers];
         fingerprint(Self::NAME, Self::VERSION, *len, &parameters)
     }

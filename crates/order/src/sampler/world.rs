@@ -39,7 +39,8 @@ impl World {
             return Err(Error::new(ErrorKind::InvalidArgument, message)
                 .with_hint("keep empty rows, split or truncate long ones, or give packs a larger capacity"));
         }
-        let (first, len) = (epoch.pack_of(began)?, epoch.len());
+        let first = epoch.pack_of(began)?;
+        let len = epoch.len();
         let packs = epoch.packs() - first;
         let mut deal = Self { epoch, batch_size, rest, began, first, closed: packs, cut: len, packs };
         deal.open()?;
@@ -97,7 +98,8 @@ impl World {
 
     /// The fewest and the most packs that a rank has at the step after the last full one.
     pub(super) fn of_short(&self) -> (u64, u64) {
-        let (short, shards) = (self.short(), self.shards());
+        let short = self.short();
+        let shards = self.shards();
         let (fewest, most) = match self.rest.shard.tail() {
             Tail::Wrap => (short.div_ceil(shards), short.div_ceil(shards)),
             Tail::Drop => (short / shards, short / shards),
