@@ -7,8 +7,8 @@ use arrow::datatypes::{Field, SchemaRef};
 
 use super::gather::{copy_span, gather_runs};
 use super::held::Held;
-use super::packed::{Packed, unpack};
-use super::picks::{BatchRow, Runs};
+use super::packed::{PackedRows, unpack};
+use super::picks::{BatchRow, PickedRuns};
 use super::views::is_view;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -82,7 +82,7 @@ pub fn collect(
         return stretches.iter().map(|stretch| unpack(&packed, &places[stretch.places.clone()], served)).collect();
     }
     let scattered = stretches.iter().filter(|stretch| stretch.together.is_none());
-    let scattered = Runs::of(scattered.map(|stretch| &places[stretch.places.clone()]));
+    let scattered = PickedRuns::of(scattered.map(|stretch| &places[stretch.places.clone()]));
     let mut columns: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(schema.fields().len()); stretches.len()];
     for (column, (field, wanted)) in schema.fields().iter().zip(served.fields()).enumerate() {
         let may_show = field.data_type() == wanted.data_type() && !is_view(wanted.data_type());
@@ -99,8 +99,8 @@ pub fn collect(
 }
 
 /// The packed rows of all of these, if all are, and alike.
-fn all_packed(held: &[Held]) -> Option<Vec<&Packed>> {
-    let packed: Option<Vec<&Packed>> = held.iter().map(Held::in_rows).collect();
+fn all_packed(held: &[Held]) -> Option<Vec<&PackedRows>> {
+    let packed: Option<Vec<&PackedRows>> = held.iter().map(Held::in_rows).collect();
     packed.filter(|packed| packed.first().is_some_and(|first| packed.iter().all(|other| other.is_like(first))))
 }
 
@@ -123,7 +123,7 @@ fn column_together(
 }
 
 /// One column of rows that lie anywhere, an array for each run.
-fn scattered_column(held: &[Held], runs: &Runs<'_>, column: usize, wanted: &Field) -> Result<Vec<ArrayRef>> {
+fn scattered_column(held: &[Held], runs: &PickedRuns<'_>, column: usize, wanted: &Field) -> Result<Vec<ArrayRef>> {
     if held.is_empty() || runs.is_empty() {
         return Ok(vec![new_empty_array(wanted.data_type()); runs.len()]);
     }

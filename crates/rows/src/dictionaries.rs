@@ -21,19 +21,19 @@ use rowdex_base::error::Result;
 #[derive(Debug)]
 pub struct Dictionaries {
     most: u64,
-    known: Mutex<Known>,
+    known: Mutex<SharedDictionaries>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct SharedDictionaries {
     /// Dictionaries that were met, by their hashes.
-    met: HashMap<u64, Met>,
+    met: HashMap<u64, KnownDictionary>,
     elsewhere: Elsewhere,
     bytes: u64,
 }
 
 #[derive(Debug, Clone)]
-enum Met {
+enum KnownDictionary {
     /// In this unit and in no other so far.
     In(u32),
     Shared(ArrayRef),
@@ -45,7 +45,7 @@ impl Dictionaries {
         Self { most: memory / 4 * 3, known: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, SharedDictionaries> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -75,8 +75,8 @@ impl Dictionaries {
         let hash = hash_of(&data);
         let known = self.lock().met.get(&hash).cloned();
         match known {
-            Some(Met::Shared(shared)) => Ok((shared.to_data() == data).then_some(shared)),
-            Some(Met::In(other)) if other != unit => {
+            Some(KnownDictionary::Shared(shared)) => Ok((shared.to_data() == data).then_some(shared)),
+            Some(KnownDictionary::In(other)) if other != unit => {
                 let bytes = bytes_of_data(&data);
                 let needed = bytes.saturating_add(row.saturating_mul(values.len() as u64));
                 if self.bytes().saturating_add(needed) > self.most {
@@ -85,20 +85,22 @@ impl Dictionaries {
                 let all: Vec<u32> = (0..values.len() as u32).collect();
                 let shared = take_rows(values.as_ref(), &all)?;
                 let mut known = self.lock();
-                if let Some(Met::Shared(other)) = known.met.insert(hash, Met::Shared(Arc::clone(&shared))) {
+                if let Some(KnownDictionary::Shared(other)) =
+                    known.met.insert(hash, KnownDictionary::Shared(Arc::clone(&shared)))
+                {
                     // Another thread was faster.
-                    known.met.insert(hash, Met::Shared(Arc::clone(&other)));
+                    known.met.insert(hash, KnownDictionary::Shared(Arc::clone(&other)));
                     return Ok((other.to_data() == data).then_some(other));
                 }
                 known.bytes += bytes;
                 known.elsewhere = known.elsewhere.clone().and(&shared.to_data());
                 Ok(Some(shared))
             }
-            Some(Met::In(_)) => Ok(None),
+            Some(KnownDictionary::In(_)) => Ok(None),
             None => {
                 let mut known = self.lock();
                 if known.met.len() < MOST {
-                    known.met.entry(hash).or_insert(Met::In(unit));
+                    known.met.entry(hash).or_insert(KnownDictionary::In(unit));
                 }
                 Ok(None)
             }
@@ -231,7 +233,8 @@ fn shrunk(arrays: &[ArrayRef], elsewhere: &Elsewhere) -> Result<Option<Vec<Array
     let size = |value: u32| bytes.get(value as usize).len() as u64 + size_of::<u32>() as u64;
     let keys: Vec<Vec<u32>> = arrays.iter().map(keys_of).collect();
     let mut met = vec![0_u32; values.len()];
-    let (mut alone, mut together) = (0, 0);
+    let mut alone = 0;
+    let mut together = 0;
     for (piece, keys) in (1..).zip(&keys) {
         for &key in keys.iter().filter(|key| **key != NULL) {
             let met = &mut met[key as usize];
@@ -247,7 +250,7 @@ fn shrunk(arrays: &[ArrayRef], elsewhere: &Elsewhere) -> Result<Option<Vec<Array
     if alone.min(together) > all / 8 * 7 {
         return Ok(None);
     }
-    let mut left = Left { values, codes: vec![NULL; values.len()], used: Vec::new() };
+    let mut left = UsedValues { values, codes: vec![NULL; values.len()], used: Vec::new() };
     let mut found = Vec::with_capacity(arrays.len());
     if together <= alone {
         keys.iter().for_each(|keys| left.use_all(keys));
@@ -274,14 +277,14 @@ fn keys_of(array: &ArrayRef) -> Vec<u32> {
 }
 
 /// The values that are left of a dictionary.
-struct Left<'a> {
+struct UsedValues<'a> {
     values: &'a ArrayRef,
     /// The new code of each value that has one.
     codes: Vec<u32>,
     used: Vec<u32>,
 }
 
-impl Left<'_> {
+impl UsedValues<'_> {
     fn use_all(&mut self, keys: &[u32]) {
         for &key in keys.iter().filter(|key| **key != NULL) {
             let code = &mut self.codes[key as usize];
@@ -357,7 +360,8 @@ mod tests {
 
     #[test]
     fn units_with_equal_dictionaries_share_one() {
-        let (words, other) = (words(50, 40), words(50, 41));
+        let other = words(50, 41);
+        let words = words(50, 40);
         let all = Dictionaries::within(1 << 20);
         let share = |unit, words: &[String]| {
             let chunk = batch(words, &[Some(3), None, Some(49)]);
@@ -365,7 +369,9 @@ mod tests {
             assert_eq!(shared, chunk);
             values(&shared)
         };
-        let (first, second, third) = (share(7, &words), share(8, &words), share(9, &words));
+        let first = share(7, &words);
+        let second = share(8, &words);
+        let third = share(9, &words);
         assert!(!all.elsewhere().has(&first.to_data()) && all.elsewhere().has(&second.to_data()));
         assert!(Arc::ptr_eq(&second, &third) && Arc::ptr_eq(&third, &share(7, &words)));
         assert!((50 * 44..50 * 44 + 64).contains(&all.bytes()), "{}", all.bytes());

@@ -69,7 +69,8 @@ fn dictionaries_of<K: ArrowDictionaryKeyType>(
         return copy(&keys, runs, keys[0].data_type())?.into_iter().map(share).collect();
     }
     // Many sources may have one dictionary, while others have their own.
-    let (mut met, mut different) = (HashMap::new(), Vec::new());
+    let mut met = HashMap::new();
+    let mut different = Vec::new();
     let mut numbers = Vec::with_capacity(sources.len());
     for source in &sources {
         let number = *met.entry(Arc::as_ptr(source.values()).cast::<()>()).or_insert(different.len());
@@ -138,7 +139,8 @@ pub fn encode(array: &ArrayRef, key: &DataType) -> Result<ArrayRef> {
     fn encode<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let bytes = ValueBytes::of(array.as_ref())?;
         let mut codes: HashMap<&[u8], usize> = HashMap::new();
-        let (mut values, mut keys) = (Vec::new(), Vec::with_capacity(array.len()));
+        let mut values = Vec::new();
+        let mut keys = Vec::with_capacity(array.len());
         for row in 0..array.len() {
             let code = match array.is_valid(row) {
                 true => *codes.entry(bytes.get(row)).or_insert_with(|| {

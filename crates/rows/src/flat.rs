@@ -196,7 +196,8 @@ fn fixed_size_binary<P: Picks>(arrays: &[&dyn Array], width: i32, runs: &[P]) ->
     let size = width.unsigned_abs() as usize;
     let copied = |run: &P| -> Result<ArrayRef, ArrowError> {
         let spans = run.spans().map(|(source, rows)| &values[source][rows.start * size..rows.end * size]);
-        let (bytes, nulls) = (concatenated(run.count() * size, spans), nulls(arrays, run));
+        let bytes = concatenated(run.count() * size, spans);
+        let nulls = nulls(arrays, run);
         Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(width, Buffer::from_vec(bytes), nulls, run.count())?))
     };
     runs.iter().map(copied).collect()

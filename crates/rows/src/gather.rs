@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 
 use super::memory::{Footprint, bytes_of_array};
 use super::nested::copy;
-use super::picks::{BatchRow, Runs, Spans};
+use super::picks::{BatchRow, PickedRuns, Spans};
 use super::{record_batch, uncopied};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -128,8 +128,8 @@ pub(crate) fn copy_span(array: &dyn Array, rows: Range<usize>, wanted: &DataType
 ///
 /// # Errors
 /// As [`gather`], without the column.
-pub(crate) fn gather_runs(arrays: &[&dyn Array], runs: &Runs<'_>, wanted: &DataType) -> Result<Vec<ArrayRef>> {
-    let Runs { single, spans, in_spans } = runs;
+pub(crate) fn gather_runs(arrays: &[&dyn Array], runs: &PickedRuns<'_>, wanted: &DataType) -> Result<Vec<ArrayRef>> {
+    let PickedRuns { single, spans, in_spans } = runs;
     if spans.is_empty() {
         return copy(arrays, single, wanted).map_err(uncopied);
     }

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use super::memory::{Elsewhere, Footprint};
-use super::packed::Packed;
+use super::packed::PackedRows;
 use super::views::compact;
 use super::{take, uncopied};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ pub(super) const POINTER: u64 = size_of::<u32>() as u64;
 #[derive(Debug, Clone)]
 pub struct Held {
     body: Body,
-    lie: Lie,
+    positions: RowPositions,
     /// How many were taken off, and how many are left.
     first: usize,
     rows: usize,
@@ -39,12 +39,12 @@ struct RowNumbers {
 #[derive(Debug, Clone)]
 enum Body {
     Columns(Arc<RecordBatch>),
-    Packed(Arc<Packed>),
+    Packed(Arc<PackedRows>),
 }
 
 /// Where rows are in what they lie in.
 #[derive(Debug, Clone)]
-enum Lie {
+enum RowPositions {
     /// One after the other, from this place on.
     Run(usize),
     Slots(Arc<[u32]>),
@@ -52,7 +52,7 @@ enum Lie {
 
 impl Held {
     fn all(body: Body, rows: usize, bytes: u64) -> Self {
-        Self { body, lie: Lie::Run(0), first: 0, rows, bytes, labels: None }
+        Self { body, positions: RowPositions::Run(0), first: 0, rows, bytes, labels: None }
     }
 
     /// All rows of a batch, of which some may count elsewhere.
@@ -62,7 +62,7 @@ impl Held {
     }
 
     /// The same of rows that are packed.
-    pub fn packed(packed: Packed) -> Self {
+    pub fn packed(packed: PackedRows) -> Self {
         let bytes = packed.bytes();
         Self::all(Body::Packed(Arc::new(packed)), 0, bytes).whole()
     }
@@ -89,7 +89,7 @@ impl Held {
     }
 
     /// The same of rows that are packed.
-    pub(super) fn packed_in_turn(pieces: Vec<Packed>) -> Vec<Self> {
+    pub(super) fn packed_in_turn(pieces: Vec<PackedRows>) -> Vec<Self> {
         let mut seen = std::collections::HashSet::new();
         let bytes: Vec<u64> = pieces.iter().rev().map(|packed| packed.bytes_but(&mut seen)).collect();
         let held = |(packed, bytes)| Self::all(Body::Packed(Arc::new(packed)), 0, bytes).whole();
@@ -136,12 +136,13 @@ impl Held {
         if slots.iter().any(|&slot| slot as usize >= self.of_rows()) {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
         }
-        let (rows, body) = (slots.len(), self.body.clone());
-        let (lie, bytes) = match slots.first() {
-            Some(&start) if is_one_run(&slots) => (Lie::Run(start as usize), 0),
-            _ => (Lie::Slots(slots.into()), POINTER * rows as u64),
+        let rows = slots.len();
+        let body = self.body.clone();
+        let (positions, bytes) = match slots.first() {
+            Some(&start) if is_one_run(&slots) => (RowPositions::Run(start as usize), 0),
+            _ => (RowPositions::Slots(slots.into()), POINTER * rows as u64),
         };
-        Ok(Self { body, lie, first: 0, rows, bytes, labels: None })
+        Ok(Self { body, positions, first: 0, rows, bytes, labels: None })
     }
 
     /// Gives each row so many numbers, whatever they mean.
@@ -163,15 +164,15 @@ impl Held {
     /// Where in what it lies in a row is.
     #[inline]
     pub fn place(&self, row: usize) -> u32 {
-        match &self.lie {
-            Lie::Slots(slots) => slots.get(self.first + row).copied().unwrap_or(u32::MAX),
-            Lie::Run(start) => (start + self.first + row) as u32,
+        match &self.positions {
+            RowPositions::Slots(slots) => slots.get(self.first + row).copied().unwrap_or(u32::MAX),
+            RowPositions::Run(start) => (start + self.first + row) as u32,
         }
     }
 
     /// Whether the rows lie one after the other.
     pub(super) fn is_contiguous(&self) -> bool {
-        matches!(self.lie, Lie::Run(_))
+        matches!(self.positions, RowPositions::Run(_))
     }
 
     /// Whether they do, and have no labels.
@@ -197,7 +198,7 @@ impl Held {
     }
 
     /// The same if it is packed.
-    pub fn in_rows(&self) -> Option<&Packed> {
+    pub fn in_rows(&self) -> Option<&PackedRows> {
         match &self.body {
             Body::Columns(_) => None,
             Body::Packed(packed) => Some(packed),

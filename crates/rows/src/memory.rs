@@ -90,7 +90,8 @@ pub fn bytes_shown<'a>(batches: impl Iterator<Item = &'a RecordBatch>, elsewhere
 
 /// Whether the values that views of batches keep alive are mostly values that they show.
 pub fn show_what_they_keep(batches: &[RecordBatch]) -> bool {
-    let (mut all, mut others) = (Footprint::default(), Footprint::default().without_values());
+    let mut all = Footprint::default();
+    let mut others = Footprint::default().without_values();
     let total = |footprint: &mut Footprint| batches.iter().map(|batch| footprint.add(batch)).sum::<u64>();
     let kept = total(&mut all).saturating_sub(total(&mut others));
     let columns = batches.iter().flat_map(RecordBatch::columns);

@@ -40,7 +40,8 @@ fn structs<P: Picks>(arrays: &[&dyn Array], fields: &Fields, runs: &[P]) -> Resu
         columns.iter_mut().zip(copied).for_each(|(columns, array)| columns.push(array));
     }
     let finish = |(run, columns): (&P, Vec<ArrayRef>)| -> Result<ArrayRef, ArrowError> {
-        let (nulls, rows) = (nulls(arrays, run), run.count());
+        let nulls = nulls(arrays, run);
+        let rows = run.count();
         Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, rows)?))
     };
     runs.iter().zip(columns).map(finish).collect()
@@ -84,7 +85,8 @@ fn maps<P: Picks>(
     let values = copy(&items, &spans.iter().collect::<Vec<_>>(), items[0].data_type())?;
     let finish = |(run, values): (&P, ArrayRef)| -> Result<ArrayRef, ArrowError> {
         let offsets = ends(run.count(), run.rows().map(|(source, row)| extents[source].len(row)))?;
-        let (inner, nulls) = (values.as_struct().clone(), nulls(arrays, run));
+        let inner = values.as_struct().clone();
+        let nulls = nulls(arrays, run);
         Ok(Arc::new(MapArray::try_new(Arc::clone(entries), offsets, inner, nulls, sorted)?))
     };
     runs.iter().zip(values).map(finish).collect()
@@ -108,7 +110,8 @@ fn list_views_of<O: OffsetSizeTrait, P: Picks>(
     let items: Vec<&dyn Array> = views.iter().map(|view| view.values().as_ref()).collect();
     let copied = |run: &P| -> Result<ArrayRef, ArrowError> {
         let mut spans = Spans::with_capacity(run.count());
-        let (mut offsets, mut sizes) = (Vec::with_capacity(run.count()), Vec::with_capacity(run.count()));
+        let mut offsets = Vec::with_capacity(run.count());
+        let mut sizes = Vec::with_capacity(run.count());
         for (source, row) in run.rows() {
             let length = views[source].sizes()[row];
             // The items of a null are anywhere.
@@ -123,7 +126,8 @@ fn list_views_of<O: OffsetSizeTrait, P: Picks>(
         }
         let values = copy(&items, &[&spans], item.data_type())?.pop();
         let values = values.ok_or_else(|| ArrowError::ComputeError("a list without items".into()))?;
-        let (offsets, sizes) = (ScalarBuffer::from(offsets), ScalarBuffer::from(sizes));
+        let offsets = ScalarBuffer::from(offsets);
+        let sizes = ScalarBuffer::from(sizes);
         let nulls = nulls(arrays, run);
         Ok(Arc::new(GenericListViewArray::<O>::try_new(item.clone(), offsets, sizes, values, nulls)?))
     };

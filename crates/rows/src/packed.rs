@@ -36,14 +36,14 @@ const LEAST: usize = 2;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Layout {
     pub(super) types: Vec<DataType>,
-    pub(super) columns: Vec<Lie>,
+    pub(super) columns: Vec<PackedField>,
     /// Bytes of a row.
     pub(super) stride: usize,
 }
 
 /// Where a column has its value in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lie {
+pub(super) enum PackedField {
     Fixed {
         at: usize,
         width: usize,
@@ -59,15 +59,16 @@ impl Layout {
     /// How rows of these columns are packed, if all of them have values of a fixed width, or strings or bytes that are
     /// served as such: those are views in the rows, which have values of up to twelve bytes.
     pub fn of(schema: &Schema, served: &Schema) -> Option<Arc<Self>> {
-        let (mut columns, mut stride) = (Vec::with_capacity(schema.fields().len()), 0);
+        let mut columns = Vec::with_capacity(schema.fields().len());
+        let mut stride = 0;
         for (field, wanted) in schema.fields().iter().zip(served.fields()) {
             let width = match field.data_type() {
                 DataType::Boolean if *wanted.data_type() == DataType::Boolean => {
-                    columns.push(Lie::Bits);
+                    columns.push(PackedField::Bits);
                     continue;
                 }
                 own if is_text(wanted.data_type()) && (is_view(own) || own == wanted.data_type()) => {
-                    columns.push(Lie::View { at: stride });
+                    columns.push(PackedField::View { at: stride });
                     stride += VIEW;
                     continue;
                 }
@@ -76,21 +77,21 @@ impl Layout {
                 DataType::FixedSizeBinary(width) => usize::try_from(*width).ok()?,
                 other => other.primitive_width()?,
             };
-            columns.push(Lie::Fixed { at: stride, width });
+            columns.push(PackedField::Fixed { at: stride, width });
             stride += width;
         }
         let types = schema.fields().iter().map(|field| field.data_type().clone()).collect();
-        let values = columns.iter().filter(|lie| **lie != Lie::Bits).count();
+        let values = columns.iter().filter(|stored| **stored != PackedField::Bits).count();
         (values >= LEAST && stride > 0).then(|| Arc::new(Self { types, columns, stride }))
     }
 
     /// Whether columns may be packed before others: then how long values are decides nothing.
     pub fn packs_columns_apart(&self) -> bool {
-        !self.columns.iter().any(|lie| matches!(lie, Lie::View { .. }))
+        !self.columns.iter().any(|stored| matches!(stored, PackedField::View { .. }))
     }
 
     /// The columns of a chunk that begins with this one; `None` if it has others.
-    pub(super) fn part(&self, first: usize, chunk: &RecordBatch) -> Option<&[Lie]> {
+    pub(super) fn part(&self, first: usize, chunk: &RecordBatch) -> Option<&[PackedField]> {
         let columns = first..first + chunk.num_columns();
         let types = chunk.columns().iter().map(|column| column.data_type());
         types.eq(self.types.get(columns.clone())?).then(|| self.columns.get(columns)).flatten()
@@ -101,16 +102,17 @@ impl Layout {
         /// The part of the memory that they may take besides.
         const PART: usize = 16;
         let rows = chunk.num_rows();
-        let (mut packed, mut apart) = (0_usize, 0_usize);
-        for (lie, column) in self.columns.iter().zip(chunk.columns()) {
-            let (own, others) = match (lie, column.data_type()) {
-                (Lie::Bits, _) => continue,
-                (Lie::Fixed { width, .. }, _) => (rows * width, rows * width),
-                (Lie::View { .. }, DataType::Utf8) => in_views(column.as_bytes::<Utf8Type>()),
-                (Lie::View { .. }, DataType::LargeUtf8) => in_views(column.as_bytes::<LargeUtf8Type>()),
-                (Lie::View { .. }, DataType::Binary) => in_views(column.as_bytes::<BinaryType>()),
-                (Lie::View { .. }, DataType::LargeBinary) => in_views(column.as_bytes::<LargeBinaryType>()),
-                (Lie::View { .. }, _) => (rows * VIEW, rows * VIEW),
+        let mut packed = 0_usize;
+        let mut apart = 0_usize;
+        for (stored, column) in self.columns.iter().zip(chunk.columns()) {
+            let (own, others) = match (stored, column.data_type()) {
+                (PackedField::Bits, _) => continue,
+                (PackedField::Fixed { width, .. }, _) => (rows * width, rows * width),
+                (PackedField::View { .. }, DataType::Utf8) => in_views(column.as_bytes::<Utf8Type>()),
+                (PackedField::View { .. }, DataType::LargeUtf8) => in_views(column.as_bytes::<LargeUtf8Type>()),
+                (PackedField::View { .. }, DataType::Binary) => in_views(column.as_bytes::<BinaryType>()),
+                (PackedField::View { .. }, DataType::LargeBinary) => in_views(column.as_bytes::<LargeBinaryType>()),
+                (PackedField::View { .. }, _) => (rows * VIEW, rows * VIEW),
             };
             (packed, apart) = (packed.saturating_add(own), apart.saturating_add(others));
         }
@@ -130,7 +132,8 @@ impl Layout {
 /// Bytes that strings or bytes take as views, and as they are.
 fn in_views<T: ByteArrayType>(column: &GenericByteArray<T>) -> (usize, usize) {
     let lengths = column.value_offsets().windows(2).map(|ends| ends[1].as_usize() - ends[0].as_usize());
-    let (mut all, mut long) = (0, 0);
+    let mut all = 0;
+    let mut long = 0;
     for length in lengths {
         all += length;
         long += if length > INLINE as usize { length } else { 0 };
@@ -144,19 +147,19 @@ fn is_text(data_type: &DataType) -> bool {
 
 /// Rows that are packed.
 #[derive(Debug)]
-pub struct Packed {
+pub struct PackedRows {
     layout: Arc<Layout>,
     rows: usize,
     bytes: Vec<u8>,
-    beside: Shared,
+    beside: SharedValues,
     /// Of each column the long values that no other rows show, if any column has such. They are buffer number 0.
     own: Vec<Buffer>,
 }
 
-/// What columns have beside the values of rows, among which those of a [`Packed`] begin at `first`. One for all pieces
+/// What columns have beside the values of rows, among which those of a [`PackedRows`] begin at `first`. One for all pieces
 /// of many rows: of some hundred columns it would take as much as the values of a piece.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedValues {
     pub(super) columns: Arc<[Beside]>,
     pub(super) first: usize,
 }
@@ -188,7 +191,8 @@ impl Beside {
             all.extend_from_slice(bits.sliced().get(..bits.len().div_ceil(8)).unwrap_or_default());
             all.resize(end, 0);
         }
-        let (all, mut at) = (Buffer::from_vec(all), 0);
+        let all = Buffer::from_vec(all);
+        let mut at = 0;
         for bits in columns.iter_mut().flat_map(|column| [&mut column.there, &mut column.bits]).flatten() {
             let length = bytes(bits);
             *bits = BooleanBuffer::new(all.slice_with_length(at, length), 0, bits.len());
@@ -201,9 +205,9 @@ impl Beside {
     }
 }
 
-impl Packed {
+impl PackedRows {
     /// Rows of this layout, one after the other in `bytes`, and what each column has beside them, if any has something.
-    pub(super) fn of(layout: Arc<Layout>, rows: usize, bytes: Vec<u8>, beside: Shared, own: Vec<Buffer>) -> Self {
+    pub(super) fn of(layout: Arc<Layout>, rows: usize, bytes: Vec<u8>, beside: SharedValues, own: Vec<Buffer>) -> Self {
         Self { layout, rows, bytes, beside, own }
     }
 
@@ -279,12 +283,12 @@ pub struct Packer {
     first: usize,
     rows: usize,
     bytes: Vec<u8>,
-    columns: Vec<Packing>,
+    columns: Vec<ColumnPacker>,
 }
 
 /// What a column has had so far.
 #[derive(Debug, Default)]
-struct Packing {
+struct ColumnPacker {
     there: Option<BooleanBufferBuilder>,
     bits: Option<BooleanBufferBuilder>,
     buffers: Vec<Buffer>,
@@ -300,7 +304,7 @@ impl Packer {
         let mut bytes = Vec::new();
         // The number of rows comes from a file. If it cannot be true, the rows that there are grow to what they need.
         let _ = bytes.try_reserve_exact(rows.saturating_mul(layout.stride));
-        let columns = layout.columns.iter().map(|_| Packing::default()).collect();
+        let columns = layout.columns.iter().map(|_| ColumnPacker::default()).collect();
         Self { layout, first: 0, rows: 0, bytes, columns }
     }
 
@@ -314,29 +318,30 @@ impl Packer {
     /// # Errors
     /// [`ErrorKind::Internal`] if it has other columns than the layout.
     pub fn push(&mut self, chunk: &RecordBatch) -> Result<()> {
-        let Some(lies) = self.layout.part(self.first, chunk) else {
+        let Some(stored_fields) = self.layout.part(self.first, chunk) else {
             return Err(Error::new(ErrorKind::Internal, "a chunk has other columns than the rows that it goes to"));
         };
-        let (count, stride) = (chunk.num_rows(), self.layout.stride);
+        let count = chunk.num_rows();
+        let stride = self.layout.stride;
         let start = self.rows * stride;
         if self.bytes.len() < start + count * stride {
             self.bytes.resize(start + count * stride, 0);
         }
-        let mut values = Vec::with_capacity(lies.len());
+        let mut values = Vec::with_capacity(stored_fields.len());
         let columns = self.columns.get_mut(self.first..).unwrap_or_default();
-        for ((packing, lie), column) in columns.iter_mut().zip(lies).zip(chunk.columns()) {
+        for ((packing, stored), column) in columns.iter_mut().zip(stored_fields).zip(chunk.columns()) {
             packing.note_nulls(column.nulls(), self.rows, count);
-            match *lie {
-                Lie::Bits => {
+            match *stored {
+                PackedField::Bits => {
                     let bits = packing.bits.get_or_insert_with(|| BooleanBufferBuilder::new(count));
                     bits.append_buffer(column.as_boolean().values());
                 }
-                Lie::Fixed { at, width } => {
+                PackedField::Fixed { at, width } => {
                     let data = column.to_data();
                     let begin = data.offset() * width;
                     values.push((at, width, data.buffers()[0].slice_with_length(begin, count * width)));
                 }
-                Lie::View { at } => values.push((at, VIEW, packing.views_of(column.as_ref()))),
+                PackedField::View { at } => values.push((at, VIEW, packing.views_of(column.as_ref()))),
             }
         }
         let rows_of_block = self.layout.rows_of_block();
@@ -362,9 +367,9 @@ impl Packer {
     }
 
     /// All rows.
-    pub fn finish(mut self) -> Packed {
+    pub fn finish(mut self) -> PackedRows {
         self.bytes.shrink_to_fit();
-        let beside = |mut packing: Packing| {
+        let beside = |mut packing: ColumnPacker| {
             packing.end_long();
             Beside {
                 there: packing.there.map(|mut there| there.finish()),
@@ -374,8 +379,8 @@ impl Packer {
         };
         let mut columns: Vec<Beside> = self.columns.into_iter().map(beside).collect();
         Beside::settle_bits(&mut columns);
-        let beside = Shared { columns: columns.into(), first: 0 };
-        Packed { layout: self.layout, rows: self.rows, bytes: self.bytes, beside, own: Vec::new() }
+        let beside = SharedValues { columns: columns.into(), first: 0 };
+        PackedRows { layout: self.layout, rows: self.rows, bytes: self.bytes, beside, own: Vec::new() }
     }
 }
 
@@ -386,7 +391,7 @@ fn scatter<const W: usize>(rows: &mut [u8], stride: usize, at: usize, values: &[
     }
 }
 
-impl Packing {
+impl ColumnPacker {
     fn note_nulls(&mut self, nulls: Option<&NullBuffer>, before: usize, count: usize) {
         match (nulls, &mut self.there) {
             (Some(nulls), there) => {
@@ -415,7 +420,9 @@ impl Packing {
 
     /// Views of values that are copied, where they do not fit the views.
     fn copied<T: ByteArrayType>(&mut self, column: &GenericByteArray<T>) -> Buffer {
-        let (offsets, data, nulls) = (column.value_offsets(), column.value_data(), column.nulls());
+        let offsets = column.value_offsets();
+        let data = column.value_data();
+        let nulls = column.nulls();
         let view = |row: usize| {
             if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 return 0;

@@ -15,7 +15,7 @@ use super::memory::{ChunkBytes, Elsewhere, Footprint, show_what_they_keep};
 use super::packed::Layout;
 use super::picks::BatchRow;
 use super::pieces::{PIECES, placer};
-use super::placing::{Pick, Placer};
+use super::placing::{Placer, RowPick};
 use super::take;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -35,7 +35,7 @@ pub enum Way {
 #[derive(Debug)]
 pub struct Picker {
     way: Way,
-    wanted: Wanted,
+    wanted: RowChoice,
     /// Rows of the unit, and of each chunk but the last.
     rows: usize,
     chunk_rows: usize,
@@ -53,20 +53,20 @@ pub struct Picker {
 }
 
 #[derive(Debug)]
-enum Wanted {
+enum RowChoice {
     /// These rows, which stay in their chunks.
     Run { all: Range<usize>, start: usize },
     /// Rows to copy out.
     Picks {
         /// Wanted rows of all chunks, one chunk after another, each by its place in the chunk and with its place in the
         /// order in which they are due.
-        rows: Vec<Pick>,
+        rows: Vec<RowPick>,
         /// Where each chunk's wanted rows begin, and the end.
         starts: Vec<usize>,
     },
 }
 
-impl Wanted {
+impl RowChoice {
     fn picks(slots: &[u32], rows: usize, chunk_rows: u32) -> Self {
         let chunks = rows.div_ceil(chunk_rows as usize).max(1);
         let mut starts = vec![0; chunks + 1];
@@ -106,27 +106,24 @@ impl Picker {
         let chunk_rows = chunk_rows.clamp(1, u32::MAX as usize);
         let wanted = match (&way, slots.first(), slots.last()) {
             (Way::Lie, Some(first), Some(last)) => {
-                Wanted::Run { all: *first as usize..(*last as usize + 1).min(rows), start: 0 }
+                RowChoice::Run { all: *first as usize..(*last as usize + 1).min(rows), start: 0 }
             }
-            _ => Wanted::picks(slots, rows, chunk_rows as u32),
+            _ => RowChoice::picks(slots, rows, chunk_rows as u32),
         };
-        let (left, chunks, placer, copied) = (rows, 0, None, None);
-        let picked = Vec::with_capacity(rows.div_ceil(chunk_rows));
-        let (chunk_bytes, decoded_bytes, largest) = (ChunkBytes::default(), 0, 0);
         Self {
             way,
             wanted,
             rows,
             chunk_rows,
-            left,
-            chunks,
-            placer,
-            picked,
-            copied,
-            chunk_bytes,
+            left: rows,
+            chunks: 0,
+            placer: None,
+            picked: Vec::with_capacity(rows.div_ceil(chunk_rows)),
+            copied: None,
+            chunk_bytes: ChunkBytes::default(),
             elsewhere: Elsewhere::default(),
-            decoded_bytes,
-            largest,
+            decoded_bytes: 0,
+            largest: 0,
         }
     }
 
@@ -164,19 +161,20 @@ impl Picker {
         self.left -= chunk.num_rows();
         let is_only = self.chunks == 0 && self.left == 0;
         match &mut self.wanted {
-            Wanted::Run { all, start } => {
+            RowChoice::Run { all, start } => {
                 let here = *start..*start + chunk.num_rows();
                 let wanted = all.start.max(here.start)..all.end.min(here.end);
-                let lie = chunk.slice(wanted.start.saturating_sub(here.start).min(chunk.num_rows()), wanted.len());
-                if is_only && !show_what_they_keep(std::slice::from_ref(&lie)) {
+                let rows_shown =
+                    chunk.slice(wanted.start.saturating_sub(here.start).min(chunk.num_rows()), wanted.len());
+                if is_only && !show_what_they_keep(std::slice::from_ref(&rows_shown)) {
                     let slots: Vec<u32> = wanted.map(|row| row as u32).collect();
                     self.copied = Some(Held::copied(chunk, &slots, PIECES, &self.elsewhere)?);
-                } else if lie.num_rows() > 0 {
-                    self.picked.push(lie);
+                } else if rows_shown.num_rows() > 0 {
+                    self.picked.push(rows_shown);
                 }
                 *start = here.end;
             }
-            Wanted::Picks { rows, starts } => {
+            RowChoice::Picks { rows, starts } => {
                 let span = starts.get(self.chunks).zip(starts.get(self.chunks + 1));
                 let wanted = span.and_then(|(&start, &end)| rows.get(start..end)).unwrap_or_default();
                 if wanted.iter().any(|&(row, _)| row as usize >= chunk.num_rows()) {
@@ -212,8 +210,8 @@ impl Picker {
         let rows = match (self.copied, self.placer, self.wanted) {
             (Some(rows), _, _) => rows,
             (_, Some(placer), _) => Held::packed_in_turn(placer.finish()),
-            (_, _, Wanted::Run { .. }) => Held::in_turn(self.picked, &self.elsewhere),
-            (_, _, Wanted::Picks { rows, starts }) => {
+            (_, _, RowChoice::Run { .. }) => Held::in_turn(self.picked, &self.elsewhere),
+            (_, _, RowChoice::Picks { rows, starts }) => {
                 let mut places: Vec<BatchRow> = vec![(0, 0); rows.len()];
                 for (chunk, span) in (0..).zip(starts.windows(2)) {
                     for (place, (_, due)) in (0..).zip(rows.get(span[0]..span[1]).unwrap_or_default()) {

@@ -125,14 +125,14 @@ impl Spans {
 /// Several runs of rows, each copied to an array of its own: row by row where they lie anywhere, and as spans where
 /// they follow each other.
 #[derive(Debug, Default)]
-pub(crate) struct Runs<'a> {
+pub(crate) struct PickedRuns<'a> {
     pub(super) single: Vec<&'a [BatchRow]>,
     pub(super) spans: Vec<Spans>,
     /// For each run, whether it is one of spans.
     pub(super) in_spans: Vec<bool>,
 }
 
-impl<'a> Runs<'a> {
+impl<'a> PickedRuns<'a> {
     /// These runs.
     pub(crate) fn of(runs: impl IntoIterator<Item = &'a [BatchRow]>) -> Self {
         let mut found = Self::default();

@@ -10,9 +10,9 @@ use super::dictionaries::shrink;
 use super::dictionary::values_of;
 use super::held::{Held, POINTER};
 use super::memory::{Elsewhere, Footprint, bytes_of, bytes_of_data};
-use super::packed::{Layout, Packed};
+use super::packed::{Layout, PackedRows};
 use super::picks::BatchRow;
-use super::placing::{Pick, Placer};
+use super::placing::{Placer, RowPick};
 use super::views::{compact_pieces, forget_unseen};
 use super::{gather, take, uncopied};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -115,12 +115,12 @@ impl Held {
     ///
     /// # Errors
     /// As [`gather`].
-    pub fn repacked(packed: &Packed, slots: &[u32], schema: &SchemaRef) -> Result<Vec<Self>> {
+    pub fn repacked(packed: &PackedRows, slots: &[u32], schema: &SchemaRef) -> Result<Vec<Self>> {
         let mut placer = placer(packed.layout(), slots.len());
         let mut due = 0..;
         for slots in slots.chunks(placer.piece_rows()) {
             let batch = packed.take(slots, schema)?;
-            placer.put(&batch, &(0..slots.len() as u32).zip(&mut due).collect::<Vec<Pick>>())?;
+            placer.put(&batch, &(0..slots.len() as u32).zip(&mut due).collect::<Vec<RowPick>>())?;
         }
         Ok(Self::packed_in_turn(placer.finish()))
     }
@@ -154,7 +154,8 @@ fn best_number(bytes: f64, headers: u64) -> f64 {
 /// Into how many pieces so many rows of these batches are cut, `most` at most.
 fn number_of(batches: &[RecordBatch], rows: usize, most: usize, elsewhere: &Elsewhere) -> usize {
     let Some(largest) = batches.iter().max_by_key(|batch| batch.num_rows()) else { return 1 };
-    let (mut bytes, mut used) = (bytes_of(largest) as f64, 0.0);
+    let mut bytes = bytes_of(largest) as f64;
+    let mut used = 0.0;
     for values in largest.columns().iter().flat_map(values_of) {
         let dictionary = bytes_of_data(&values) as f64;
         bytes = (bytes - dictionary).max(0.0);
@@ -202,7 +203,8 @@ mod tests {
 
     #[test]
     fn what_is_reckoned_to_be_used_already_is_what_is() {
-        let (rows, length) = (1_000, 2_000);
+        let rows = 1_000;
+        let length = 2_000;
         let found = batch(rows, length);
         let row = bytes_of(&found) as f64 / rows as f64;
         let slots: Vec<u32> = (0..rows as u32).collect();

@@ -12,12 +12,12 @@ use arrow::datatypes::{
     ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
 };
 
-use super::packed::{Beside, Layout, Lie, Packed, Shared, VIEW};
+use super::packed::{Beside, Layout, PackedField, PackedRows, SharedValues, VIEW};
 use super::views::{BUFFER, INLINE, PLACE};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// A row of a chunk, and when it is due, counted in rows.
-pub(crate) type Pick = (u32, u32);
+pub(crate) type RowPick = (u32, u32);
 
 /// Where each piece has its own long values among the buffers of a column.
 const OWN: u32 = 0;
@@ -32,12 +32,12 @@ pub(crate) struct Placer {
     rows: usize,
     /// Rows of each piece but the last.
     piece: usize,
-    pieces: Vec<Piece>,
-    columns: Vec<Column>,
+    pieces: Vec<PlacedRows>,
+    columns: Vec<PlacedNulls>,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct PlacedRows {
     bytes: Vec<u8>,
     /// Of each column the long values that this piece alone has, if there are any.
     long: Vec<Vec<u8>>,
@@ -45,19 +45,19 @@ struct Piece {
 
 /// What a column has beside its values in the rows.
 #[derive(Debug, Default)]
-struct Column {
+struct PlacedNulls {
     /// Which rows are not null, if any is.
     there: Option<BooleanBufferBuilder>,
     bits: Option<BooleanBufferBuilder>,
     /// Buffers that all pieces share, from number 1 on.
     shared: Vec<Buffer>,
     /// The buffers of the last chunk's views.
-    met: Vec<Met>,
+    met: Vec<ShownBuffer>,
 }
 
 /// A buffer that views of a chunk show, which may be a dictionary that the next chunk shows, too.
 #[derive(Debug)]
-struct Met {
+struct ShownBuffer {
     /// Kept, because the allocator gives the address of a freed buffer to the next one.
     buffer: Buffer,
     /// Bytes of the values that were due so far, each as often as it was.
@@ -70,7 +70,7 @@ struct Met {
 const MOST_MET: usize = 16;
 
 /// The values of a column for the rows to be placed.
-struct Source {
+struct PlacedColumn {
     at: usize,
     width: usize,
     values: Buffer,
@@ -83,9 +83,10 @@ impl Placer {
     pub(crate) fn new(layout: Arc<Layout>, rows: usize, piece: usize) -> Self {
         let piece = piece.max(1);
         let width = layout.columns.len();
-        let of = |start: usize| Piece { bytes: vec![0; piece.min(rows - start) * layout.stride], long: Vec::new() };
+        let of =
+            |start: usize| PlacedRows { bytes: vec![0; piece.min(rows - start) * layout.stride], long: Vec::new() };
         let pieces = (0..rows).step_by(piece).map(of).collect();
-        let columns = (0..width).map(|_| Column::default()).collect();
+        let columns = (0..width).map(|_| PlacedNulls::default()).collect();
         Self { layout, first: 0, come: 0, rows, piece, pieces, columns }
     }
 
@@ -109,30 +110,30 @@ impl Placer {
     /// # Errors
     ///
     /// [`ErrorKind::Internal`] if the chunk has other columns than the layout, or a row or a place is not there.
-    pub(crate) fn put(&mut self, chunk: &RecordBatch, picks: &[Pick]) -> Result<()> {
+    pub(crate) fn put(&mut self, chunk: &RecordBatch, picks: &[RowPick]) -> Result<()> {
         let layout = Arc::clone(&self.layout);
-        let is_there = |&(row, due): &Pick| (row as usize) < chunk.num_rows() && (due as usize) < self.rows;
-        let Some(lies) = layout.part(self.first, chunk).filter(|_| picks.iter().all(is_there)) else {
+        let is_there = |&(row, due): &RowPick| (row as usize) < chunk.num_rows() && (due as usize) < self.rows;
+        let Some(stored_fields) = layout.part(self.first, chunk).filter(|_| picks.iter().all(is_there)) else {
             return Err(Error::new(ErrorKind::Internal, "a chunk has other columns or rows than those that are due"));
         };
-        self.come = self.first + lies.len();
+        self.come = self.first + stored_fields.len();
         if picks.is_empty() {
             return Ok(());
         }
-        let mut sources = Vec::with_capacity(lies.len());
-        for (number, (lie, column)) in (self.first..).zip(lies.iter().zip(chunk.columns())) {
+        let mut sources = Vec::with_capacity(stored_fields.len());
+        for (number, (stored, column)) in (self.first..).zip(stored_fields.iter().zip(chunk.columns())) {
             self.note_nulls(number, column.nulls(), picks);
-            match *lie {
-                Lie::Bits => self.note_bits(number, column.as_boolean().values(), picks),
-                Lie::Fixed { at, width } => {
+            match *stored {
+                PackedField::Bits => self.note_bits(number, column.as_boolean().values(), picks),
+                PackedField::Fixed { at, width } => {
                     let data = column.to_data();
                     let begin = data.offset() * width;
                     let values = data.buffers()[0].slice_with_length(begin, chunk.num_rows() * width);
-                    sources.push(Source { at, width, values, is_of_picks: false });
+                    sources.push(PlacedColumn { at, width, values, is_of_picks: false });
                 }
-                Lie::View { at } => {
+                PackedField::View { at } => {
                     let values = Buffer::from_vec(self.views_of(number, column.as_ref(), picks)?);
-                    sources.push(Source { at, width: VIEW, values, is_of_picks: true });
+                    sources.push(PlacedColumn { at, width: VIEW, values, is_of_picks: true });
                 }
             }
         }
@@ -140,7 +141,7 @@ impl Placer {
         let mut places: Vec<(u32, u32)> = Vec::with_capacity(layout.rows_of_block());
         for (block, picks) in picks.chunks(layout.rows_of_block()).enumerate() {
             places.clear();
-            let place = |&(_, due): &Pick| {
+            let place = |&(_, due): &RowPick| {
                 let due = due as usize;
                 ((due / self.piece) as u32, (due % self.piece * stride) as u32)
             };
@@ -168,9 +169,9 @@ impl Placer {
     }
 
     /// The pieces, in the order in which they are due.
-    pub(crate) fn finish(self) -> Vec<Packed> {
+    pub(crate) fn finish(self) -> Vec<PackedRows> {
         let Self { layout, rows, piece, pieces, columns, .. } = self;
-        let whole = |mut column: Column| Beside {
+        let whole = |mut column: PlacedNulls| Beside {
             there: column.there.as_mut().map(BooleanBufferBuilder::finish),
             bits: column.bits.as_mut().map(BooleanBufferBuilder::finish),
             // Number `OWN` is none of them.
@@ -187,7 +188,7 @@ impl Placer {
         }
         Beside::settle_bits(&mut columns);
         let columns: Arc<[Beside]> = columns.into();
-        let packed = |(number, Piece { bytes, long }): (usize, Piece)| {
+        let packed = |(number, PlacedRows { bytes, long }): (usize, PlacedRows)| {
             let first = number * piece;
             let exact = |mut long: Vec<u8>| {
                 long.shrink_to_fit();
@@ -197,13 +198,13 @@ impl Placer {
                 true => Vec::new(),
                 false => long.into_iter().map(exact).collect(),
             };
-            let beside = Shared { columns: Arc::clone(&columns), first };
-            Packed::of(Arc::clone(&layout), piece.min(rows - first), bytes, beside, own)
+            let beside = SharedValues { columns: Arc::clone(&columns), first };
+            PackedRows::of(Arc::clone(&layout), piece.min(rows - first), bytes, beside, own)
         };
         pieces.into_iter().enumerate().map(packed).collect()
     }
 
-    fn note_nulls(&mut self, column: usize, nulls: Option<&NullBuffer>, picks: &[Pick]) {
+    fn note_nulls(&mut self, column: usize, nulls: Option<&NullBuffer>, picks: &[RowPick]) {
         let Some(nulls) = nulls else { return };
         let there = self.columns[column].there.get_or_insert_with(|| all(self.rows, true));
         picks
@@ -212,7 +213,7 @@ impl Placer {
             .for_each(|(_, due)| there.set_bit(*due as usize, false));
     }
 
-    fn note_bits(&mut self, column: usize, values: &BooleanBuffer, picks: &[Pick]) {
+    fn note_bits(&mut self, column: usize, values: &BooleanBuffer, picks: &[RowPick]) {
         let bits = self.columns[column].bits.get_or_insert_with(|| all(self.rows, false));
         picks
             .iter()
@@ -221,7 +222,7 @@ impl Placer {
     }
 
     /// A view for each pick. A null has no bytes.
-    fn views_of(&mut self, number: usize, column: &dyn Array, picks: &[Pick]) -> Result<Vec<u128>> {
+    fn views_of(&mut self, number: usize, column: &dyn Array, picks: &[RowPick]) -> Result<Vec<u128>> {
         match column.data_type() {
             DataType::Utf8 => self.copied(number, column.as_bytes::<Utf8Type>(), picks),
             DataType::LargeUtf8 => self.copied(number, column.as_bytes::<LargeUtf8Type>(), picks),
@@ -235,10 +236,12 @@ impl Placer {
         &mut self,
         number: usize,
         column: &GenericByteArray<T>,
-        picks: &[Pick],
+        picks: &[RowPick],
     ) -> Result<Vec<u128>> {
-        let (offsets, data, nulls) = (column.value_offsets(), column.value_data(), column.nulls());
-        let view = |&(row, due): &Pick| {
+        let offsets = column.value_offsets();
+        let data = column.value_data();
+        let nulls = column.nulls();
+        let view = |&(row, due): &RowPick| {
             let row = row as usize;
             if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 return Ok(0);
@@ -267,7 +270,7 @@ impl Placer {
     }
 
     /// Views of values that are copied one by one, or with their buffer where that is shorter.
-    fn renumbered(&mut self, number: usize, column: &dyn Array, picks: &[Pick]) -> Result<Vec<u128>> {
+    fn renumbered(&mut self, number: usize, column: &dyn Array, picks: &[RowPick]) -> Result<Vec<u128>> {
         let (views, buffers) = match column.as_string_view_opt() {
             Some(strings) => (strings.views(), strings.data_buffers()),
             None => (column.as_binary_view().views(), column.as_binary_view().data_buffers()),
@@ -283,7 +286,7 @@ impl Placer {
             *shown.get_mut(buffer).ok_or_else(lost)? += length as u64;
         }
         let numbers = self.columns[number].meet(buffers, &shown);
-        let view = |&(row, due): &Pick| {
+        let view = |&(row, due): &RowPick| {
             let row = row as usize;
             let view = views[row];
             let Some((buffer, length)) = long(row) else {
@@ -300,7 +303,7 @@ impl Placer {
     }
 }
 
-impl Column {
+impl PlacedNulls {
     /// The numbers of those of a chunk's buffers that all pieces share, of which so many bytes are due in the chunk.
     ///
     /// A buffer is copied as a whole once twice as many bytes of it were due as it has. Pieces are let go of one after
@@ -321,7 +324,7 @@ impl Column {
                 self.shared.push(Buffer::from_vec(buffer.to_vec()));
                 number = Some(self.shared.len() as u32);
             }
-            self.met.push(Met { buffer: buffer.clone(), shown, number });
+            self.met.push(ShownBuffer { buffer: buffer.clone(), shown, number });
         }
         self.met.iter().map(|met| met.number).collect()
     }
@@ -329,11 +332,11 @@ impl Column {
 
 /// Puts a value into each of these rows.
 fn place_all<const W: usize>(
-    pieces: &mut [Piece],
+    pieces: &mut [PlacedRows],
     places: &[(u32, u32)],
-    picks: &[Pick],
+    picks: &[RowPick],
     first: usize,
-    source: &Source,
+    source: &PlacedColumn,
 ) {
     let values = source.values.as_chunks::<W>().0;
     for (number, ((piece, start), (row, _))) in places.iter().zip(picks).enumerate() {

@@ -151,7 +151,9 @@ impl Sequencing {
             capacity => capacity.unwrap_or(0),
         };
         let mut spots = Spots { ends: vec![0], packs: vec![0], ..Spots::default() };
-        let (mut at, mut source, mut piece) = (0_usize, 0, 0);
+        let mut at = 0_usize;
+        let mut source = 0;
+        let mut piece = 0;
         for (number, &last) in packs.iter().enumerate() {
             let begin = at;
             for segment in 1_i32.. {
@@ -207,7 +209,8 @@ impl Sequencing {
         if let Some(labels) = &mut labels {
             shifted::mask(labels, &beside)?;
         }
-        let (mut positions, mut segments) = (Vec::with_capacity(spots.places), Vec::with_capacity(spots.places));
+        let mut positions = Vec::with_capacity(spots.places);
+        let mut segments = Vec::with_capacity(spots.places);
         let mut fills = spots.fills.iter().peekable();
         let mut fill = |up_to: usize, positions: &mut Vec<i64>, segments: &mut Vec<i32>| {
             while let Some((_, places)) = fills.next_if(|(at, _)| *at < up_to) {
@@ -239,7 +242,8 @@ impl Sequencing {
     fn placed<T: ArrowPrimitiveType>(&self, values: &[T::Native], spots: &Spots) -> Result<Vec<T::Native>> {
         let mut placed = vec![native::<T>(self.pad)?; spots.places];
         let [bos, eos] = [self.bos, self.eos].map(|token| token.map(native::<T>).transpose());
-        let (bos, eos) = (bos?, eos?);
+        let bos = bos?;
+        let eos = eos?;
         for spot in &spots.pieces {
             let own = placed.get_mut(spot.at..spot.at + spot.length()).ok_or_else(broken)?;
             let (first, own) = own.split_at_mut(spot.bos.into());

@@ -32,7 +32,8 @@ pub(super) fn labels(beside: &[TokenItems], spots: &Spots, eos: Option<i64>) -> 
         wide if wide.null_count() > 0 => Err(too_wide()),
         wide => Ok(wide),
     };
-    let (items, behind) = (wide(&column.items)?, wide(&column.behind)?);
+    let items = wide(&column.items)?;
+    let behind = wide(&column.behind)?;
     let shifted = shifted(&items, &behind, NO_LABEL, spots)?;
     let mut labels = shifted.as_primitive_opt::<Int64Type>().ok_or_else(broken)?.values().to_vec();
     for spot in spots.pieces.iter().filter(|spot| spot.eos) {
@@ -48,7 +49,8 @@ pub(super) fn labels(beside: &[TokenItems], spots: &Spots, eos: Option<i64>) -> 
 
 /// The other columns.
 pub(super) fn others(beside: &[TokenItems], spots: &Spots) -> Result<RecordBatch> {
-    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    let mut fields = Vec::new();
+    let mut columns = Vec::new();
     for column in beside.iter().filter(|column| last(&column.name) != LABELS) {
         fields.push(Field::new(&column.name, column.items.data_type().clone(), false));
         columns.push(shifted(&column.items, &column.behind, 0, spots)?);
@@ -74,7 +76,9 @@ fn shifted(items: &ArrayRef, behind: &ArrayRef, none: i64, spots: &Spots) -> Res
     const ITEMS: usize = 0;
     const BEHIND: usize = 1;
     const NONE: usize = 2;
-    let (mut spans, mut most, mut next) = (Spans::with_capacity(3 * spots.pieces.len()), 0, 0);
+    let mut spans = Spans::with_capacity(3 * spots.pieces.len());
+    let mut most = 0;
+    let mut next = 0;
     let push = |spans: &mut Spans, source: usize, items: Range<usize>| {
         if !items.is_empty() {
             spans.push(source, items);

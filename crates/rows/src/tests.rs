@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 use super::gather::gather_runs;
 use super::packed::unpack;
-use super::picks::Runs;
-use super::placing::{Pick, Placer};
+use super::picks::PickedRuns;
+use super::placing::{Placer, RowPick};
 use super::*;
 use rowdex_base::error::ErrorKind;
 
@@ -274,7 +274,7 @@ proptest! {
             };
             (0..3).flat_map(run).collect()
         }).collect();
-        let gathered = Runs::of(runs.iter().map(Vec::as_slice));
+        let gathered = PickedRuns::of(runs.iter().map(Vec::as_slice));
         let schema = batches[0].schema_ref();
         let columns: Vec<Vec<ArrayRef>> = schema.fields().iter().enumerate().map(|(column, field)| {
             let sources: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(column).as_ref()).collect();
@@ -293,7 +293,7 @@ fn words<K: arrow::datatypes::ArrowDictionaryKeyType>(words: &[&str]) -> ArrayRe
 
 fn only(arrays: &[ArrayRef], places: &[BatchRow]) -> ArrayRef {
     let sources: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-    gather_runs(&sources, &Runs::of([places]), arrays[0].data_type()).unwrap().pop().unwrap()
+    gather_runs(&sources, &PickedRuns::of([places]), arrays[0].data_type()).unwrap().pop().unwrap()
 }
 
 #[test]
@@ -502,7 +502,7 @@ proptest! {
         let schema = sources[0][0].schema();
         let served = with_text(&schema);
         let layout = Layout::of(&schema, &served).unwrap();
-        let packed: Vec<Packed> = sources.iter().map(|chunks| {
+        let packed: Vec<PackedRows> = sources.iter().map(|chunks| {
             let rows = chunks.iter().map(RecordBatch::num_rows).sum();
             let mut packer = Packer::new(Arc::clone(&layout), rows);
             let width = 1 + random.below(schema.fields().len());
@@ -617,7 +617,7 @@ proptest! {
             for chunk in &chunks {
                 let end = start + chunk.num_rows() as u32;
                 let due = (0..).zip(&slots).filter(|(_, slot)| (start..end).contains(*slot));
-                let picks: Vec<Pick> = due.map(|(due, slot)| (slot - start, due)).collect();
+                let picks: Vec<RowPick> = due.map(|(due, slot)| (slot - start, due)).collect();
                 placer.put(&columns_of(chunk, first, width), &picks).unwrap();
                 start = end;
             }
@@ -641,7 +641,7 @@ fn words_that_repeat_are_there_once_for_all_pieces() {
     let layout = Layout::of(batch.schema_ref(), &served_as_text()).unwrap();
     let bytes = |rows: u32| {
         let mut placer = Placer::new(Arc::clone(&layout), rows as usize, rows.div_ceil(4) as usize);
-        placer.put(&batch, &(0..rows).map(|row| (row, rows - 1 - row)).collect::<Vec<Pick>>()).unwrap();
+        placer.put(&batch, &(0..rows).map(|row| (row, rows - 1 - row)).collect::<Vec<RowPick>>()).unwrap();
         let mut seen = std::collections::HashSet::new();
         placer.finish().iter().map(|piece| piece.bytes_but(&mut seen)).sum::<u64>()
     };
@@ -656,7 +656,7 @@ fn rows_and_places_that_are_not_there_are_refused() {
     let number: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10));
     let batch = RecordBatch::try_from_iter([("a", Arc::clone(&number)), ("b", number)]).unwrap();
     let layout = Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap();
-    let put = |pick: Pick| Placer::new(Arc::clone(&layout), 4, 2).put(&batch, &[pick]).map_err(|error| error.kind());
+    let put = |pick: RowPick| Placer::new(Arc::clone(&layout), 4, 2).put(&batch, &[pick]).map_err(|error| error.kind());
     assert_eq!(put((9, 3)), Ok(()));
     assert_eq!([put((10, 0)), put((0, 4))], [Err(ErrorKind::Internal); 2]);
     let more = batch.project(&[0, 1, 0]).unwrap();
@@ -707,7 +707,7 @@ fn pages_of_chunks_that_are_gone_are_told_from_those_that_come() {
         page.clear();
         page.extend_from_slice(text.as_bytes());
         let batch = in_views_of(pages.lend(page).into(), text.len() / count, rows as usize);
-        placer.put(&batch, &(0..rows).map(|row| (row, chunk * rows + row)).collect::<Vec<Pick>>()).unwrap();
+        placer.put(&batch, &(0..rows).map(|row| (row, chunk * rows + row)).collect::<Vec<RowPick>>()).unwrap();
     }
     let pieces = placer.finish();
     let places: Vec<BatchRow> = (0..chunks * rows).map(|row| (row / 500, row % 500)).collect();
@@ -725,7 +725,7 @@ fn of_a_dictionary_no_more_is_held_than_thrice_and_of_pages_no_more_than_is_due(
         let rows = chunks.len() as u32 * due;
         let mut placer = Placer::new(layout, rows as usize, rows.div_ceil(4) as usize);
         for (chunk, batch) in (0..).zip(chunks) {
-            placer.put(batch, &(0..due).map(|row| (row, chunk * due + row)).collect::<Vec<Pick>>()).unwrap();
+            placer.put(batch, &(0..due).map(|row| (row, chunk * due + row)).collect::<Vec<RowPick>>()).unwrap();
         }
         let mut seen = std::collections::HashSet::new();
         placer.finish().iter().map(|piece| piece.bytes_but(&mut seen)).sum::<u64>() - u64::from(rows) * 24

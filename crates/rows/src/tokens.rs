@@ -230,10 +230,10 @@ impl TokenColumn {
     }
 
     /// The lists.
-    fn lists<'a>(&self, batch: &'a RecordBatch) -> Result<Lists<'a>> {
+    fn lists<'a>(&self, batch: &'a RecordBatch) -> Result<TokenLists<'a>> {
         let lists = below(batch, &self.path).and_then(|array| match self.large {
-            true => array.as_list_opt().map(Lists::Large),
-            false => array.as_list_opt().map(Lists::Small),
+            true => array.as_list_opt().map(TokenLists::Large),
+            false => array.as_list_opt().map(TokenLists::Small),
         });
         lists.ok_or_else(|| Error::new(ErrorKind::Internal, "rows without their tokens").with_column(&self.name))
     }
@@ -284,8 +284,11 @@ impl TokenColumn {
     /// [`ErrorKind::Schema`] if an item is null.
     pub fn all(&self, batch: &RecordBatch) -> Result<(ArrayRef, Vec<usize>)> {
         let lists = self.lists(batch)?;
-        let (mut spans, mut ends, mut end) = (Spans::with_capacity(1), Vec::with_capacity(batch.num_rows()), 0);
-        let (mut first, mut last) = (None, 0);
+        let mut spans = Spans::with_capacity(1);
+        let mut ends = Vec::with_capacity(batch.num_rows());
+        let mut end = 0;
+        let mut first = None;
+        let mut last = 0;
         let mut follows = true;
         for row in 0..batch.num_rows() {
             let items = lists.items(row).ok_or_else(|| self.no_row())?;
@@ -322,7 +325,7 @@ impl TokenColumn {
 pub struct Cutter<'a> {
     tokens: &'a Tokens,
     /// Of each column those of each batch.
-    lists: Vec<Vec<Lists<'a>>>,
+    lists: Vec<Vec<TokenLists<'a>>>,
     rest: Vec<RecordBatch>,
 }
 
@@ -340,7 +343,8 @@ impl Cutter<'_> {
         let mut rows = gather(&self.rest.iter().collect::<Vec<_>>(), &places, schema)?;
         let mut behind: Vec<Option<Vec<u64>>> = vec![None; parts.len()];
         for (column, all) in self.tokens.columns().zip(&self.lists) {
-            let (mut spans, mut lengths) = (Spans::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
+            let mut spans = Spans::with_capacity(parts.len());
+            let mut lengths = Vec::with_capacity(parts.len());
             for (Part { place: (source, row), offset, length }, behind) in parts.iter().zip(&mut behind) {
                 let of = all.get(*source as usize).ok_or_else(|| column.no_row())?;
                 let items = of.items(*row as usize).ok_or_else(|| column.no_row())?;
@@ -416,12 +420,12 @@ fn replaced(array: &ArrayRef, below: &[usize], leaf: ArrayRef) -> Option<ArrayRe
 
 /// Lists, by the width of their offsets.
 #[derive(Debug, Clone, Copy)]
-enum Lists<'a> {
+enum TokenLists<'a> {
     Small(&'a GenericListArray<i32>),
     Large(&'a GenericListArray<i64>),
 }
 
-impl<'a> Lists<'a> {
+impl<'a> TokenLists<'a> {
     fn values(&self) -> &'a ArrayRef {
         match self {
             Self::Small(lists) => lists.values(),
@@ -457,7 +461,8 @@ impl<'a> Lists<'a> {
 
 #[inline]
 fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>, row: usize) -> Option<Range<usize>> {
-    let (first, end) = (lists.value_offsets().get(row)?.as_usize(), lists.value_offsets().get(row + 1)?.as_usize());
+    let first = lists.value_offsets().get(row)?.as_usize();
+    let end = lists.value_offsets().get(row + 1)?.as_usize();
     Some(if lists.is_null(row) { first..first } else { first..end })
 }
 
@@ -469,7 +474,8 @@ fn item_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<FieldRef> 
 }
 
 fn emptied<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<ArrayRef> {
-    let (item, nulls) = (item_of(lists)?, lists.nulls().cloned());
+    let item = item_of(lists)?;
+    let nulls = lists.nulls().cloned();
     let empty =
         GenericListArray::<O>::try_new(item, OffsetBuffer::new_zeroed(lists.len()), lists.values().slice(0, 0), nulls);
     Ok(Arc::new(empty.map_err(uncopied)?))

@@ -93,7 +93,10 @@ pub fn detach(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 /// As [`detach`], for arrays of views whose values may lie in the same buffers. These are then copied once.
 fn copy_shown<T: ByteViewType>(arrays: &mut [&mut ArrayRef]) -> Result<(), ArrowError> {
     let key = |buffer: &Buffer| (buffer.as_ptr() as usize, buffer.len());
-    let (mut begins, mut buffers, mut length, mut values) = (HashMap::new(), Vec::new(), 0_u64, 0);
+    let mut begins = HashMap::new();
+    let mut buffers = Vec::new();
+    let mut length = 0_u64;
+    let mut values = 0;
     for array in arrays.iter().map(|array| array.as_byte_view::<T>()) {
         values +=
             array.views().iter().map(|view| *view as u32).filter(|length| *length > INLINE).map(u64::from).sum::<u64>();

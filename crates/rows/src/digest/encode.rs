@@ -84,13 +84,13 @@ fn head(length: usize) -> [u8; 9] {
 }
 
 /// Numbers and whatever else is of one length: `N` bytes, one of them for nulls.
-struct Fixed<'a, T, F, const N: usize> {
+struct FixedEncoder<'a, T, F, const N: usize> {
     values: &'a [T],
     nulls: Option<&'a NullBuffer>,
     bytes: F,
 }
 
-impl<T: Copy, F: Fn(T) -> [u8; N], const N: usize> Encode for Fixed<'_, T, F, N> {
+impl<T: Copy, F: Fn(T) -> [u8; N], const N: usize> Encode for FixedEncoder<'_, T, F, N> {
     fn width(&self) -> Option<usize> {
         Some(N)
     }
@@ -110,9 +110,9 @@ impl<T: Copy, F: Fn(T) -> [u8; N], const N: usize> Encode for Fixed<'_, T, F, N>
     }
 }
 
-struct Bools<'a>(&'a BooleanArray);
+struct BoolEncoder<'a>(&'a BooleanArray);
 
-impl Encode for Bools<'_> {
+impl Encode for BoolEncoder<'_> {
     fn width(&self) -> Option<usize> {
         Some(2)
     }
@@ -128,9 +128,9 @@ impl Encode for Bools<'_> {
 }
 
 /// Values of which none is there.
-struct Nulls;
+struct NullEncoder;
 
-impl Encode for Nulls {
+impl Encode for NullEncoder {
     fn width(&self) -> Option<usize> {
         Some(1)
     }
@@ -145,19 +145,19 @@ impl Encode for Nulls {
 }
 
 /// Strings and binary: the length, and the bytes.
-struct Bytes<'a, F> {
+struct ByteEncoder<'a, F> {
     nulls: Option<&'a NullBuffer>,
     value: F,
 }
 
-impl<'a, F: Fn(usize) -> &'a [u8]> Bytes<'a, F> {
+impl<'a, F: Fn(usize) -> &'a [u8]> ByteEncoder<'a, F> {
     #[inline]
     fn value(&self, at: usize) -> Option<&'a [u8]> {
         self.nulls.is_none_or(|nulls| nulls.is_valid(at)).then(|| (self.value)(at))
     }
 }
 
-impl<'a, F: Fn(usize) -> &'a [u8]> Encode for Bytes<'a, F> {
+impl<'a, F: Fn(usize) -> &'a [u8]> Encode for ByteEncoder<'a, F> {
     #[inline]
     fn size(&self, at: usize) -> usize {
         self.value(at).map_or(1, |value| 9 + value.len())
@@ -178,19 +178,19 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Encode for Bytes<'a, F> {
 }
 
 /// Lists and maps: the number of elements, and these.
-struct Lists<'a, F> {
+struct ListEncoder<'a, F> {
     nulls: Option<&'a NullBuffer>,
     elements: Encoder<'a>,
     range: F,
 }
 
-impl<F: Fn(usize) -> Range<usize>> Lists<'_, F> {
+impl<F: Fn(usize) -> Range<usize>> ListEncoder<'_, F> {
     fn range(&self, at: usize) -> Option<Range<usize>> {
         self.nulls.is_none_or(|nulls| nulls.is_valid(at)).then(|| (self.range)(at))
     }
 }
 
-impl<F: Fn(usize) -> Range<usize>> Encode for Lists<'_, F> {
+impl<F: Fn(usize) -> Range<usize>> Encode for ListEncoder<'_, F> {
     fn size(&self, at: usize) -> usize {
         self.range(at).map_or(1, |range| 9 + self.elements.size_together(range))
     }
@@ -217,18 +217,18 @@ impl<F: Fn(usize) -> Range<usize>> Encode for Lists<'_, F> {
 }
 
 /// Structs, and entries of maps: the fields.
-struct Structs<'a> {
+struct StructEncoder<'a> {
     nulls: Option<&'a NullBuffer>,
     fields: Vec<Encoder<'a>>,
 }
 
-impl Structs<'_> {
+impl StructEncoder<'_> {
     fn is_null(&self, at: usize) -> bool {
         self.nulls.is_some_and(|nulls| nulls.is_null(at))
     }
 }
 
-impl Encode for Structs<'_> {
+impl Encode for StructEncoder<'_> {
     fn size(&self, at: usize) -> usize {
         if self.is_null(at) { 1 } else { 1 + self.fields.iter().map(|field| field.size(at)).sum::<usize>() }
     }
@@ -295,8 +295,8 @@ pub(super) fn encoder(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
     use DataType as D;
     let nulls = array.nulls();
     Ok(match array.data_type() {
-        D::Null => Box::new(Nulls),
-        D::Boolean => Box::new(Bools(array.as_boolean())),
+        D::Null => Box::new(NullEncoder),
+        D::Boolean => Box::new(BoolEncoder(array.as_boolean())),
         D::Int8 => numbers::<Int8Type>(array),
         D::Int16 => numbers::<Int16Type>(array),
         D::Int32 => numbers::<Int32Type>(array),
@@ -325,7 +325,7 @@ pub(super) fn encoder(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
             let columns = array.as_struct().columns();
             let places = by_name(fields).into_iter().filter_map(|at| columns.get(at));
             let fields = places.map(|column| encoder(column)).collect::<Result<_, _>>()?;
-            Box::new(Structs { nulls, fields })
+            Box::new(StructEncoder { nulls, fields })
         }
         D::Dictionary(..) => {
             let array = array.as_any_dictionary();
@@ -356,7 +356,7 @@ fn fixed<'a, T: ArrowPrimitiveType, const N: usize>(
     array: &'a dyn Array,
     bytes: impl Fn(T::Native) -> [u8; N] + 'a,
 ) -> Encoder<'a> {
-    Box::new(Fixed { values: array.as_primitive::<T>().values(), nulls: array.nulls(), bytes })
+    Box::new(FixedEncoder { values: array.as_primitive::<T>().values(), nulls: array.nulls(), bytes })
 }
 
 fn numbers<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &dyn Array) -> Encoder<'_> {
@@ -415,15 +415,15 @@ fn strings(array: &dyn Array) -> Encoder<'_> {
     match array.data_type() {
         DataType::Utf8 => {
             let array = array.as_string::<i32>();
-            Box::new(Bytes { nulls, value: |at| array.value(at).as_bytes() })
+            Box::new(ByteEncoder { nulls, value: |at| array.value(at).as_bytes() })
         }
         DataType::LargeUtf8 => {
             let array = array.as_string::<i64>();
-            Box::new(Bytes { nulls, value: |at| array.value(at).as_bytes() })
+            Box::new(ByteEncoder { nulls, value: |at| array.value(at).as_bytes() })
         }
         _ => {
             let array = array.as_string_view();
-            Box::new(Bytes { nulls, value: |at| array.value(at).as_bytes() })
+            Box::new(ByteEncoder { nulls, value: |at| array.value(at).as_bytes() })
         }
     }
 }
@@ -433,19 +433,19 @@ fn binary(array: &dyn Array) -> Encoder<'_> {
     match array.data_type() {
         DataType::Binary => {
             let array = array.as_binary::<i32>();
-            Box::new(Bytes { nulls, value: |at| array.value(at) })
+            Box::new(ByteEncoder { nulls, value: |at| array.value(at) })
         }
         DataType::LargeBinary => {
             let array = array.as_binary::<i64>();
-            Box::new(Bytes { nulls, value: |at| array.value(at) })
+            Box::new(ByteEncoder { nulls, value: |at| array.value(at) })
         }
         DataType::BinaryView => {
             let array = array.as_binary_view();
-            Box::new(Bytes { nulls, value: |at| array.value(at) })
+            Box::new(ByteEncoder { nulls, value: |at| array.value(at) })
         }
         _ => {
             let array = array.as_fixed_size_binary();
-            Box::new(Bytes { nulls, value: |at| array.value(at) })
+            Box::new(ByteEncoder { nulls, value: |at| array.value(at) })
         }
     }
 }
@@ -455,38 +455,41 @@ fn lists(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
     Ok(match array.data_type() {
         DataType::List(_) => {
             let array = array.as_list::<i32>();
-            let (elements, offsets) = (encoder(array.values())?, array.value_offsets());
-            Box::new(Lists { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
+            let elements = encoder(array.values())?;
+            let offsets = array.value_offsets();
+            Box::new(ListEncoder { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
         }
         DataType::LargeList(_) => {
             let array = array.as_list::<i64>();
-            let (elements, offsets) = (encoder(array.values())?, array.value_offsets());
-            Box::new(Lists { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
+            let elements = encoder(array.values())?;
+            let offsets = array.value_offsets();
+            Box::new(ListEncoder { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
         }
         DataType::ListView(_) => {
             let array = array.as_list_view::<i32>();
             let elements = encoder(array.values())?;
             let range = |at| array.value_offset(at) as usize..(array.value_offset(at) + array.value_size(at)) as usize;
-            Box::new(Lists { nulls, elements, range })
+            Box::new(ListEncoder { nulls, elements, range })
         }
         DataType::LargeListView(_) => {
             let array = array.as_list_view::<i64>();
             let elements = encoder(array.values())?;
             let range = |at| array.value_offset(at) as usize..(array.value_offset(at) + array.value_size(at)) as usize;
-            Box::new(Lists { nulls, elements, range })
+            Box::new(ListEncoder { nulls, elements, range })
         }
         DataType::Map(..) => {
             let array = array.as_map();
             let offsets = array.value_offsets();
             // Keys and values as they are, whatever they are called.
             let fields = array.entries().columns().iter().map(|column| encoder(column)).collect::<Result<_, _>>()?;
-            let elements = Box::new(Structs { nulls: None, fields });
-            Box::new(Lists { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
+            let elements = Box::new(StructEncoder { nulls: None, fields });
+            Box::new(ListEncoder { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
         }
         _ => {
             let array = array.as_fixed_size_list();
-            let (elements, length) = (encoder(array.values())?, array.value_length() as usize);
-            Box::new(Lists { nulls, elements, range: move |at| at * length..(at + 1) * length })
+            let elements = encoder(array.values())?;
+            let length = array.value_length() as usize;
+            Box::new(ListEncoder { nulls, elements, range: move |at| at * length..(at + 1) * length })
         }
     })
 }

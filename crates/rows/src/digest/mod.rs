@@ -108,7 +108,8 @@ impl RowDigests {
             encoder.add_sizes(rows.clone(), sizes);
         }
         // From sizes to places, for as many rows as there is room for.
-        let (mut end, mut count) = (0, 0);
+        let mut end = 0;
+        let mut count = 0;
         for size in sizes.iter_mut() {
             let next = end + *size;
             if next > BYTES {

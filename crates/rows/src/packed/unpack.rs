@@ -14,26 +14,26 @@ use super::super::flat::primitive;
 use super::super::picks::BatchRow;
 use super::super::uncopied;
 use super::super::views::{BUFFER, INLINE, PLACE};
-use super::{Beside, Lie, Packed};
+use super::{Beside, PackedField, PackedRows};
 use rowdex_base::error::Result;
 
 /// Rows of up to four cache lines; of longer ones the processor loads the rest ahead itself.
 const TOUCHED: usize = 256;
 
 /// The rows at these places, in that order, column by column. Views become what `served` has in their place, and
-/// strings or bytes with large offsets where it has views. All sources are [alike](Packed::is_like), and places are
+/// strings or bytes with large offsets where it has views. All sources are [alike](PackedRows::is_like), and places are
 /// inside them.
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`] if the rows do not fit the offsets of a column.
-pub(crate) fn unpack(sources: &[&Packed], places: &[BatchRow], served: &Schema) -> Result<Vec<ArrayRef>> {
+pub(crate) fn unpack(sources: &[&PackedRows], places: &[BatchRow], served: &Schema) -> Result<Vec<ArrayRef>> {
     let Some(first) = sources.first() else {
         return Ok(served.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect());
     };
     let layout = &*first.layout;
-    let mut columns: Vec<Option<Box<dyn Column>>> = Vec::with_capacity(layout.columns.len());
-    for (number, (lie, field)) in layout.columns.iter().zip(served.fields()).enumerate() {
-        columns.push(column(*lie, number, field.data_type(), places.len()));
+    let mut columns: Vec<Option<Box<dyn UnpackedColumn>>> = Vec::with_capacity(layout.columns.len());
+    for (number, (stored, field)) in layout.columns.iter().zip(served.fields()).enumerate() {
+        columns.push(column(*stored, number, field.data_type(), places.len()));
     }
     let mut rows: Vec<u8> = Vec::with_capacity(layout.rows_of_block() * layout.stride);
     for block in places.chunks(layout.rows_of_block()) {
@@ -69,7 +69,7 @@ pub(crate) fn unpack(sources: &[&Packed], places: &[BatchRow], served: &Schema) 
 
 /// Loads a byte of each cache line that a row begins or ends in. No load waits for another, as they would behind the
 /// copies of whole rows.
-fn touch(places: &[BatchRow], sources: &[&Packed], stride: usize) {
+fn touch(places: &[BatchRow], sources: &[&PackedRows], stride: usize) {
     let mut any = 0;
     for (source, row) in places {
         let bytes = &sources[*source as usize].bytes;
@@ -81,12 +81,12 @@ fn touch(places: &[BatchRow], sources: &[&Packed], stride: usize) {
 
 /// A bit of every row, if any source has such bits for the column.
 fn bits_of<'a>(
-    sources: &[&'a Packed],
+    sources: &[&'a PackedRows],
     places: &[BatchRow],
     bits: impl Fn(&'a Beside) -> Option<&'a BooleanBuffer>,
     column: usize,
 ) -> Option<BooleanBuffer> {
-    let of = |source: &&'a Packed| Some((source.beside.columns.get(column).and_then(&bits)?, source.beside.first));
+    let of = |source: &&'a PackedRows| Some((source.beside.columns.get(column).and_then(&bits)?, source.beside.first));
     let all: Vec<Option<(&BooleanBuffer, usize)>> = sources.iter().map(of).collect();
     let bit =
         |(source, row): BatchRow| all[source as usize].is_none_or(|(bits, first)| bits.value(first + row as usize));
@@ -94,14 +94,14 @@ fn bits_of<'a>(
 }
 
 /// A column that is taken out of rows, block by block.
-trait Column {
+trait UnpackedColumn {
     /// Adds the values of these rows, which come from these places.
     fn append(
         &mut self,
         rows: &[u8],
         stride: usize,
         places: &[BatchRow],
-        sources: &[&Packed],
+        sources: &[&PackedRows],
     ) -> Result<(), ArrowError>;
 
     fn finish(
@@ -113,18 +113,18 @@ trait Column {
 }
 
 /// The column that lies so; `None` if it is of bits.
-fn column(lie: Lie, number: usize, wanted: &DataType, rows: usize) -> Option<Box<dyn Column>> {
-    Some(match lie {
-        Lie::Bits => return None,
-        Lie::View { at } => match wanted {
-            DataType::Utf8 => Box::new(Texts::<Utf8Type>::new(at, number, rows)),
-            DataType::LargeUtf8 | DataType::Utf8View => Box::new(Texts::<LargeUtf8Type>::new(at, number, rows)),
-            DataType::Binary => Box::new(Texts::<BinaryType>::new(at, number, rows)),
-            _ => Box::new(Texts::<LargeBinaryType>::new(at, number, rows)),
+fn column(stored: PackedField, number: usize, wanted: &DataType, rows: usize) -> Option<Box<dyn UnpackedColumn>> {
+    Some(match stored {
+        PackedField::Bits => return None,
+        PackedField::View { at } => match wanted {
+            DataType::Utf8 => Box::new(UnpackedText::<Utf8Type>::new(at, number, rows)),
+            DataType::LargeUtf8 | DataType::Utf8View => Box::new(UnpackedText::<LargeUtf8Type>::new(at, number, rows)),
+            DataType::Binary => Box::new(UnpackedText::<BinaryType>::new(at, number, rows)),
+            _ => Box::new(UnpackedText::<LargeBinaryType>::new(at, number, rows)),
         },
-        Lie::Fixed { at, width } => match (width, wanted) {
+        PackedField::Fixed { at, width } => match (width, wanted) {
             (_, DataType::FixedSizeBinary(_)) => {
-                Box::new(Bytes { at, width, values: Vec::with_capacity(rows * width) })
+                Box::new(UnpackedBytes { at, width, values: Vec::with_capacity(rows * width) })
             }
             (1, _) => Box::new(Words::<u8, 1>::new(at, rows)),
             (2, _) => Box::new(Words::<u16, 2>::new(at, rows)),
@@ -137,13 +137,13 @@ fn column(lie: Lie, number: usize, wanted: &DataType, rows: usize) -> Option<Box
 }
 
 /// Values of one width, whatever they stand for.
-trait Word<const W: usize>: ArrowNativeType {
+trait FixedWord<const W: usize>: ArrowNativeType {
     fn of(bytes: &[u8; W]) -> Self;
 }
 
-macro_rules! word {
+macro_rules! fixed_word {
     ($($word:ty, $width:literal);*) => {$(
-        impl Word<$width> for $word {
+        impl FixedWord<$width> for $word {
             fn of(bytes: &[u8; $width]) -> Self {
                 Self::from_ne_bytes(*bytes)
             }
@@ -151,9 +151,9 @@ macro_rules! word {
     )*};
 }
 
-word!(u8, 1; u16, 2; u32, 4; u64, 8; i128, 16);
+fixed_word!(u8, 1; u16, 2; u32, 4; u64, 8; i128, 16);
 
-impl Word<32> for i256 {
+impl FixedWord<32> for i256 {
     fn of(bytes: &[u8; 32]) -> Self {
         if cfg!(target_endian = "little") { Self::from_le_bytes(*bytes) } else { Self::from_be_bytes(*bytes) }
     }
@@ -164,14 +164,14 @@ struct Words<N, const W: usize> {
     values: Vec<N>,
 }
 
-impl<N: Word<W>, const W: usize> Words<N, W> {
+impl<N: FixedWord<W>, const W: usize> Words<N, W> {
     fn new(at: usize, rows: usize) -> Self {
         Self { at, values: Vec::with_capacity(rows) }
     }
 }
 
-impl<N: Word<W>, const W: usize> Column for Words<N, W> {
-    fn append(&mut self, rows: &[u8], stride: usize, _: &[BatchRow], _: &[&Packed]) -> Result<(), ArrowError> {
+impl<N: FixedWord<W>, const W: usize> UnpackedColumn for Words<N, W> {
+    fn append(&mut self, rows: &[u8], stride: usize, _: &[BatchRow], _: &[&PackedRows]) -> Result<(), ArrowError> {
         let value = |row: &[u8]| row[self.at..].first_chunk::<W>().map(N::of).unwrap_or_default();
         self.values.extend(rows.chunks_exact(stride).map(value));
         Ok(())
@@ -188,14 +188,14 @@ impl<N: Word<W>, const W: usize> Column for Words<N, W> {
 }
 
 /// Values of any width.
-struct Bytes {
+struct UnpackedBytes {
     at: usize,
     width: usize,
     values: Vec<u8>,
 }
 
-impl Column for Bytes {
-    fn append(&mut self, rows: &[u8], stride: usize, _: &[BatchRow], _: &[&Packed]) -> Result<(), ArrowError> {
+impl UnpackedColumn for UnpackedBytes {
+    fn append(&mut self, rows: &[u8], stride: usize, _: &[BatchRow], _: &[&PackedRows]) -> Result<(), ArrowError> {
         rows.chunks_exact(stride).for_each(|row| self.values.extend_from_slice(&row[self.at..self.at + self.width]));
         Ok(())
     }
@@ -207,7 +207,7 @@ impl Column for Bytes {
 }
 
 /// Views, which become strings or bytes.
-struct Texts<T: ByteArrayType> {
+struct UnpackedText<T: ByteArrayType> {
     at: usize,
     column: usize,
     rows: usize,
@@ -215,7 +215,7 @@ struct Texts<T: ByteArrayType> {
     data: Vec<u8>,
 }
 
-impl<T: ByteArrayType> Texts<T> {
+impl<T: ByteArrayType> UnpackedText<T> {
     fn new(at: usize, column: usize, rows: usize) -> Self {
         let mut offsets = Vec::with_capacity(rows + 1);
         offsets.push(T::Offset::default());
@@ -235,13 +235,13 @@ impl<T: ByteArrayType> Texts<T> {
     }
 }
 
-impl<T: ByteArrayType> Column for Texts<T> {
+impl<T: ByteArrayType> UnpackedColumn for UnpackedText<T> {
     fn append(
         &mut self,
         rows: &[u8],
         stride: usize,
         places: &[BatchRow],
-        sources: &[&Packed],
+        sources: &[&PackedRows],
     ) -> Result<(), ArrowError> {
         self.reserve(rows, stride);
         for (row, (source, _)) in rows.chunks_exact(stride).zip(places) {
