@@ -20,7 +20,7 @@ use super::*;
 use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
 use crate::dataset::{Prefetch, Slots};
-use rowdex_base::stop::{Asked, Entered};
+use rowdex_base::stop::Asked;
 use rowdex_io::source::{Done, Pending};
 use rowdex_order::sampler::{Batching, Deal, Rest, Shard, Stretch, Tail};
 use rowdex_order::{
@@ -469,7 +469,7 @@ fn a_loader_that_was_closed_says_so_and_its_iterators_end() {
 }
 
 /// Tells calls of this thread to stop, ever more seldom, so that they get somewhere.
-fn stopped_now_and_then() -> Entered {
+fn stopped_now_and_then() -> impl Sized {
     let asked = AtomicU64::new(1);
     Asked::new(move || asked.fetch_add(1, Ordering::Relaxed).is_power_of_two()).enter()
 }

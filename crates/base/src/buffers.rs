@@ -3,8 +3,7 @@
 //! The kernel clears every page that a process gets anew, which for megabytes that are used once takes about as long as
 //! copying them. Allocators give large blocks back to it.
 
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
+use std::cell::RefCell;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -13,11 +12,13 @@ use bytes::Bytes;
 #[cfg(feature = "object-store")]
 use bytes::BytesMut;
 
+use crate::scoped::Scoped;
+
 /// Less than this comes from memory that the allocator has at hand.
 const SMALL: usize = 128 << 10;
 
 /// Memory of a kind that can be lent.
-pub trait Memory: AsRef<[u8]> + Default + Send + Into<Bytes> + 'static {
+pub trait LentMemory: AsRef<[u8]> + Default + Send + Into<Bytes> + 'static {
     /// Empty, with room for so many bytes.
     fn with_room(length: usize) -> Self;
 
@@ -29,7 +30,7 @@ pub trait Memory: AsRef<[u8]> + Default + Send + Into<Bytes> + 'static {
     fn clear(&mut self);
 }
 
-impl Memory for Vec<u8> {
+impl LentMemory for Vec<u8> {
     fn with_room(length: usize) -> Self {
         Self::with_capacity(length)
     }
@@ -45,7 +46,7 @@ impl Memory for Vec<u8> {
 }
 
 #[cfg(feature = "object-store")]
-impl Memory for BytesMut {
+impl LentMemory for BytesMut {
     fn with_room(length: usize) -> Self {
         Self::with_capacity(length)
     }
@@ -71,12 +72,12 @@ pub struct Buffers<M> {
 }
 
 /// A buffer that is given back when the last who reads it lets go.
-struct Lent<M: Memory> {
+struct Lent<M: LentMemory> {
     bytes: M,
     home: Arc<Buffers<M>>,
 }
 
-impl<M: Memory> Buffers<M> {
+impl<M: LentMemory> Buffers<M> {
     /// Buffers of which so many bytes may lie unused.
     pub fn keeping(most: usize) -> Self {
         Self { idle: Mutex::default(), most, lent: AtomicUsize::new(0), most_lent: AtomicUsize::new(0) }
@@ -161,17 +162,17 @@ impl Buffers<Vec<u8>> {
     }
 }
 
-fn total<M: Memory>(buffers: &[M]) -> usize {
+fn total<M: LentMemory>(buffers: &[M]) -> usize {
     buffers.iter().map(M::room).fold(0, usize::saturating_add)
 }
 
-impl<M: Memory> AsRef<[u8]> for Lent<M> {
+impl<M: LentMemory> AsRef<[u8]> for Lent<M> {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
 
-impl<M: Memory> Drop for Lent<M> {
+impl<M: LentMemory> Drop for Lent<M> {
     fn drop(&mut self) {
         self.home.give_back(mem::take(&mut self.bytes));
     }
@@ -181,27 +182,20 @@ thread_local! {
     /// Buffers for what this thread reads and decompresses.
     static CURRENT: RefCell<Option<Arc<Buffers<Vec<u8>>>>> = const { RefCell::new(None) };
     /// Whether what it reads is soon let go.
-    static READS: Cell<bool> = const { Cell::new(false) };
+    static READS: RefCell<bool> = const { RefCell::new(false) };
     /// Buffers for the batches that this thread makes.
     static BATCHES: RefCell<Option<Arc<Buffers<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
 /// Makes batches whose long values go to these buffers, which come back when the consumer lets go of a batch.
 pub fn making_batches<T>(buffers: &Arc<Buffers<Vec<u8>>>, make: impl FnOnce() -> T) -> T {
-    struct Reset;
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            BATCHES.set(None);
-        }
-    }
-    let _reset = Reset;
-    BATCHES.set(Some(Arc::clone(buffers)));
+    let _buffers = Scoped::put(&BATCHES, Some(Arc::clone(buffers)));
     make()
 }
 
 /// The spans one after the other, `length` bytes in all, if they are long and of a batch that this thread makes.
 pub fn batch_bytes<'a>(length: usize, spans: impl Iterator<Item = &'a [u8]>) -> Option<Bytes> {
-    let buffers = if length < SMALL { None } else { BATCHES.with(|buffers| buffers.borrow().clone()) }?;
+    let buffers = if length < SMALL { None } else { BATCHES.with_borrow(Clone::clone) }?;
     // Lengths differ a little from batch to batch, so a buffer of just this one would hardly ever be used again.
     let mut all = buffers.find(length).unwrap_or_else(|| Vec::with_capacity(length + length / 16));
     all.clear();
@@ -209,45 +203,25 @@ pub fn batch_bytes<'a>(length: usize, spans: impl Iterator<Item = &'a [u8]>) -> 
     Some(buffers.lend(all))
 }
 
-/// While it lives, its thread has buffers at hand.
-#[derive(Debug)]
-pub struct Entered {
-    before: Option<Arc<Buffers<Vec<u8>>>>,
-    of_this_thread: PhantomData<*const ()>,
-}
-
 /// Gives the calling thread these buffers for a while.
-pub fn enter(buffers: &Arc<Buffers<Vec<u8>>>) -> Entered {
-    let before = CURRENT.with(|current| current.replace(Some(Arc::clone(buffers))));
-    Entered { before, of_this_thread: PhantomData }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        CURRENT.with(|current| *current.borrow_mut() = self.before.take());
-    }
+pub fn enter(buffers: &Arc<Buffers<Vec<u8>>>) -> Scoped<Option<Arc<Buffers<Vec<u8>>>>> {
+    Scoped::put(&CURRENT, Some(Arc::clone(buffers)))
 }
 
 /// The calling thread's buffers, if it has any.
 pub fn current() -> Option<Arc<Buffers<Vec<u8>>>> {
-    CURRENT.with(|current| current.borrow().clone())
+    CURRENT.with_borrow(Clone::clone)
 }
 
 /// Reads files to the calling thread's buffers: what is read is let go before long.
 pub fn reading<T>(read: impl FnOnce() -> T) -> T {
-    struct Reset(bool);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            READS.set(self.0);
-        }
-    }
-    let _reset = Reset(READS.replace(true));
+    let _reads = Scoped::put(&READS, true);
     read()
 }
 
 /// The buffers to read to, if a file is [read to them](reading).
 pub fn of_reads() -> Option<Arc<Buffers<Vec<u8>>>> {
-    READS.get().then(current)?
+    READS.with_borrow(|reads| reads.then(current))?
 }
 
 #[cfg(test)]

@@ -93,10 +93,10 @@ pub struct Weighed<V> {
 /// evicted, and values being loaded, are outside the budget.
 pub struct Cache<K, V> {
     budget: u64,
-    state: Mutex<Contents<K, V>>,
+    state: Mutex<CacheContents<K, V>>,
 }
 
-struct Contents<K, V> {
+struct CacheContents<K, V> {
     held: LruCache<K, Weighed<Arc<V>>>,
     loading: HashMap<K, Arc<Flight<V>>>,
     held_bytes: u64,
@@ -114,7 +114,7 @@ struct Flight<V> {
 impl<K: Hash + Eq + Copy, V> Cache<K, V> {
     /// A cache that holds at most `budget` bytes; 0 holds nothing, and still loads each key once at a time.
     pub fn new(budget: u64) -> Self {
-        let state = Contents {
+        let state = CacheContents {
             held: LruCache::unbounded(),
             loading: HashMap::new(),
             held_bytes: 0,
@@ -201,12 +201,12 @@ impl<K: Hash + Eq + Copy, V> Cache<K, V> {
     }
 
     /// A panic while the lock is held can only come from `K`'s own `Hash` or `Eq`, before anything was changed.
-    fn lock(&self) -> MutexGuard<'_, Contents<K, V>> {
+    fn lock(&self) -> MutexGuard<'_, CacheContents<K, V>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Hash + Eq + Copy, V> Contents<K, V> {
+impl<K: Hash + Eq + Copy, V> CacheContents<K, V> {
     fn insert(&mut self, key: K, value: Weighed<Arc<V>>, budget: u64) {
         if value.bytes > budget {
             return;

@@ -5,9 +5,10 @@
 //! is started for it.
 
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::scoped::Scoped;
 
 /// Work in parts.
 pub trait Job: Send + Sync {
@@ -106,28 +107,14 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Crew>>> = const { RefCell::new(None) };
 }
 
-/// While it lives, others may help its thread.
-#[derive(Debug)]
-pub struct Entered {
-    before: Option<Arc<Crew>>,
-    of_this_thread: PhantomData<*const ()>,
-}
-
 /// Lets these threads help the calling one for a while.
-pub fn enter(crew: &Arc<Crew>) -> Entered {
-    let before = CURRENT.with(|current| current.replace(Some(Arc::clone(crew))));
-    Entered { before, of_this_thread: PhantomData }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        CURRENT.with(|current| *current.borrow_mut() = self.before.take());
-    }
+pub fn enter(crew: &Arc<Crew>) -> Scoped<Option<Arc<Crew>>> {
+    Scoped::put(&CURRENT, Some(Arc::clone(crew)))
 }
 
 /// Who may help the calling thread, if anybody may.
 pub fn current() -> Option<Arc<Crew>> {
-    CURRENT.with(|current| current.borrow().clone())
+    CURRENT.with_borrow(Clone::clone)
 }
 
 #[cfg(test)]

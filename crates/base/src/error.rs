@@ -86,12 +86,12 @@ impl ErrorKind {
 #[derive(Clone, thiserror::Error)]
 #[error("{}", Sentence(.inner, Remedy::in_rust))]
 pub struct Error {
-    inner: Box<Inner>,
+    inner: Box<ErrorDetails>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 #[derive(Debug, Clone)]
-struct Inner {
+struct ErrorDetails {
     kind: ErrorKind,
     message: Cow<'static, str>,
     file: Option<String>,
@@ -106,7 +106,8 @@ impl Error {
     /// An error of this kind that says `message`, with no place and no advice yet.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        let inner = Inner { kind, message, file: None, location: None, row_group: None, column: None, hint: None };
+        let inner =
+            ErrorDetails { kind, message, file: None, location: None, row_group: None, column: None, hint: None };
         Self { inner: Box::new(inner), source: None }
     }
 
@@ -252,11 +253,11 @@ impl fmt::Debug for Error {
 }
 
 /// `file, row group 3, column "a.b": message; hint`.
-struct Sentence<'a>(&'a Inner, fn(Remedy) -> &'static str);
+struct Sentence<'a>(&'a ErrorDetails, fn(Remedy) -> &'static str);
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { message, file, location, row_group, column, hint, .. } = self.0;
+        let ErrorDetails { message, file, location, row_group, column, hint, .. } = self.0;
         let mut separator = "";
         if let Some(file) = location.as_ref().or(file.as_ref()) {
             // An error is one line, whatever a file is called.

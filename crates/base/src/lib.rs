@@ -14,4 +14,5 @@ pub mod once;
 pub mod per_process;
 pub mod pool;
 pub mod remedy;
+pub mod scoped;
 pub mod stop;

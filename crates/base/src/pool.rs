@@ -63,7 +63,9 @@ pub fn each<I: Sync, S, T: Send>(
     state: impl Fn() -> S + Sync + Send,
     work: impl Fn(&mut S, &I) -> Result<T> + Sync + Send,
 ) -> Result<Vec<Result<T>>> {
-    let (asked, next, first_failed) = (Asked::of_thread(), AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+    let asked = Asked::of_thread();
+    let next = AtomicUsize::new(0);
+    let first_failed = AtomicUsize::new(usize::MAX);
     let one = |state: &mut S| {
         // Begun in order, whichever thread comes: so the first that fails is among those that are begun first.
         let at = next.fetch_add(1, Ordering::Relaxed);

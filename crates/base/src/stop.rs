@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::scoped::Scoped;
 
 /// How often a wait looks whether it should go on.
 const TICK: Duration = Duration::from_millis(50);
@@ -43,18 +44,8 @@ impl Asked {
     }
 
     /// Gives this thread another one for as long as the result lives.
-    pub fn enter(self) -> Entered {
-        Entered(ASKED.replace(Some(self)))
-    }
-}
-
-/// Gives back what the thread had before.
-#[derive(Debug)]
-pub struct Entered(Option<Asked>);
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        ASKED.set(self.0.take());
+    pub fn enter(self) -> Scoped<Option<Self>> {
+        Scoped::put(&ASKED, Some(self))
     }
 }
 
