@@ -15,7 +15,7 @@ use super::prefetch::{AtHand, Prefetch};
 use rowdex_base::error::Result;
 use rowdex_index::RowGroupEntry;
 use rowdex_io::source::Source;
-use rowdex_parquet::{FileBytes, GroupDecoder, RowSink, Rows};
+use rowdex_parquet::{FileBytes, GroupDecoder, RowSink, RowsToDecode};
 use rowdex_projection::Projection;
 
 /// Which of the served rows of a row group to read; slots count them from 0.
@@ -75,7 +75,9 @@ impl<'a> RowGroupRead<'a> {
     pub(super) fn places(&self, max_decoded_bytes: u64) -> Option<Vec<Range<u64>>> {
         let slots = if matches!(self.slots, Slots::Due(_)) { Slots::All } else { self.slots };
         let selected = source_rows(&self.group.entry, slots);
-        self.decoder(max_decoded_bytes).places(selected.as_deref().map_or(Rows::All, Rows::Selected)).ok()
+        self.decoder(max_decoded_bytes)
+            .places(selected.as_deref().map_or(RowsToDecode::All, RowsToDecode::Selected))
+            .ok()
     }
 
     fn decoder(&self, max_decoded_bytes: u64) -> GroupDecoder<'_> {
@@ -161,8 +163,8 @@ impl FileReader {
         self.decodes.fetch_add(1, Ordering::Relaxed);
         // Of a row group of which not all rows are served, the pages of those that are.
         let is_due = matches!(read.slots, Slots::Due(_)) && read.group.entry.selection().is_none();
-        let rows = if is_due { Rows::Due } else { Rows::Selected };
-        let rows = selected.as_deref().map_or(Rows::All, rows);
+        let rows = if is_due { RowsToDecode::Due } else { RowsToDecode::Selected };
+        let rows = selected.as_deref().map_or(RowsToDecode::All, rows);
         let decoded = read.decoder(self.max_decoded_bytes).decode(rows, &bytes, sink)?;
         self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
         self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);

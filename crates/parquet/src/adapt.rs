@@ -114,7 +114,7 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
             let adapted = FixedSizeListArray::try_new_with_length(Arc::clone(field), *size, values, nulls, array.len());
             Ok(Arc::new(adapted.map_err(mismatch)?))
         }
-        (DataType::Map(_, _), DataType::Map(entries, sorted)) => map(array, (entries, *sorted), below, mismatch),
+        (DataType::Map(_, _), DataType::Map(entries, sorted)) => map(array, entries, *sorted, below, mismatch),
         (have, want) if !widens(have, want) => Err(mismatch(ArrowError::CastError("the values might not fit".into()))),
         (DataType::Dictionary(_, _), DataType::Dictionary(_, _)) => {
             cast_with_options(array, want, &STRICT).map_err(mismatch)
@@ -134,7 +134,8 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
 
 fn map(
     array: &ArrayRef,
-    (entries, sorted): (&FieldRef, bool),
+    entries: &FieldRef,
+    sorted: bool,
     below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
     mismatch: impl Fn(ArrowError) -> Error,
 ) -> Result<ArrayRef> {
@@ -146,7 +147,8 @@ fn map(
     let columns = array.entries().columns().iter().zip(fields).map(|(values, field)| below(values, field));
     let nulls = array.entries().nulls().cloned();
     let inner = StructArray::try_new(fields.clone(), columns.collect::<Result<_>>()?, nulls).map_err(&mismatch)?;
-    let (offsets, nulls) = (array.offsets().clone(), array.nulls().cloned());
+    let offsets = array.offsets().clone();
+    let nulls = array.nulls().cloned();
     let adapted = MapArray::try_new(Arc::clone(entries), offsets, inner, nulls, sorted).map_err(mismatch)?;
     Ok(Arc::new(adapted))
 }
@@ -192,7 +194,9 @@ fn list_view<O: OffsetSizeTrait>(
 ) -> Result<ArrayRef> {
     let array = array.as_list_view::<O>();
     let values = below(array.values(), field)?;
-    let (offsets, sizes, nulls) = (array.offsets().clone(), array.sizes().clone(), array.nulls().cloned());
+    let offsets = array.offsets().clone();
+    let sizes = array.sizes().clone();
+    let nulls = array.nulls().cloned();
     let adapted = GenericListViewArray::<O>::try_new(Arc::clone(field), offsets, sizes, values, nulls);
     Ok(Arc::new(adapted.map_err(mismatch)?))
 }

@@ -17,7 +17,7 @@ use super::adapt::{STRICT, widens};
 use super::chunks::ColumnChunk;
 use super::footer::FileMetadata;
 use super::seam::read_exactly;
-use super::thrift::{I32, Reader};
+use super::thrift::{I32, ThriftReader};
 
 /// Bytes of a block of a filter.
 const BLOCK: i32 = 32;
@@ -58,7 +58,8 @@ impl BloomFilter {
         let place = file.filter_place(row_group, leaf, own)?;
         let column = file.group(row_group)?.column(leaf);
         let read = read_exactly(bytes, std::slice::from_ref(&place)).ok()?.pop()?;
-        let (physical, width) = (column.column_type(), column.column_descr().type_length());
+        let physical = column.column_type();
+        let width = column.column_descr().type_length();
         Some(Self { filter: parse(&read)?, physical, width, own: own.clone() })
     }
 
@@ -70,7 +71,8 @@ impl BloomFilter {
 
     /// Whether a value may be there; nothing where its bytes in the file are not known.
     fn may_have(&self, value: &ArrayRef, served: &DataType) -> Option<bool> {
-        let (served, own) = (plain(served), &self.own);
+        let served = plain(served);
+        let own = &self.own;
         let comparable = value.data_type() == served || (is_bytes(value.data_type()) && is_bytes(served));
         if value.len() != 1 || value.is_null(0) || !comparable || !(own == served || widens(own, served)) {
             return None;
@@ -112,7 +114,7 @@ impl BloomFilter {
 
 /// A filter that is whole: as long as its header says, and not empty.
 fn parse(bytes: &[u8]) -> Option<Sbbf> {
-    let mut header = Reader::new(bytes);
+    let mut header = ThriftReader::new(bytes);
     let length = match header.field(&mut 0)? {
         Some((I32, 1)) => header.i32()?,
         _ => return None,

@@ -12,24 +12,24 @@ use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, ColumnPath, Schema
 /// All row groups of a file, each with a chunk for every column. What is told of chunks is of all columns of a row
 /// group, one row group after the other.
 #[derive(Debug)]
-pub(crate) struct Chunks {
+pub(crate) struct FileChunks {
     schema: SchemaDescPtr,
     /// Rows of each row group, which are never negative.
     rows: Vec<i64>,
-    values: Numbers,
-    compressed: Numbers,
-    uncompressed: Numbers,
-    strings: Numbers,
-    data: Numbers,
-    dictionaries: Numbers,
-    offset_indexes: Numbers,
-    offset_index_lengths: Numbers,
+    values: ChunkNumbers,
+    compressed: ChunkNumbers,
+    uncompressed: ChunkNumbers,
+    strings: ChunkNumbers,
+    data: ChunkNumbers,
+    dictionaries: ChunkNumbers,
+    offset_indexes: ChunkNumbers,
+    offset_index_lengths: ChunkNumbers,
     #[cfg(feature = "filter")]
-    bloom_filters: Numbers,
+    bloom_filters: ChunkNumbers,
     #[cfg(feature = "filter")]
-    bloom_filter_lengths: Numbers,
-    encodings: Each<EncodingMask>,
-    codecs: Each<CompressionCodec>,
+    bloom_filter_lengths: ChunkNumbers,
+    encodings: PerChunk<EncodingMask>,
+    codecs: PerChunk<CompressionCodec>,
     /// Of columns in lists, whose entries are not their values, how many entries have each definition level, by the
     /// number of the chunk.
     levels: Vec<(usize, LevelHistogram)>,
@@ -40,31 +40,31 @@ const NONE: i64 = i64::MIN;
 
 /// Something of each chunk, or of all of them once where they have the same.
 #[derive(Debug)]
-struct Each<T>(Box<[T]>);
+struct PerChunk<T>(Box<[T]>);
 
 /// A number of each chunk, in four bytes if all fit in these, and otherwise in eight.
 #[derive(Debug)]
-enum Numbers {
-    Short(Each<u32>),
-    Long(Each<i64>),
+enum ChunkNumbers {
+    Short(PerChunk<u32>),
+    Long(PerChunk<i64>),
 }
 
 /// What the footer says of one row group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowGroup<'a> {
-    file: &'a Chunks,
+    file: &'a FileChunks,
     number: usize,
 }
 
 /// What the footer says of one column of a row group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ColumnChunk<'a> {
-    file: &'a Chunks,
+    file: &'a FileChunks,
     number: usize,
     descriptor: &'a ColumnDescPtr,
 }
 
-impl Chunks {
+impl FileChunks {
     /// Of a footer that was checked: each row group has all columns.
     pub(crate) fn of(metadata: &ParquetMetaData) -> Self {
         let all = || metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
@@ -72,7 +72,7 @@ impl Chunks {
         let counted = |(number, column): (usize, &ColumnChunkMetaData)| {
             Some((number, column.definition_level_histogram().filter(|_| in_lists(column))?.clone()))
         };
-        let of_all = |of: fn(&ColumnChunkMetaData) -> i64| Numbers::of(all().map(of).collect());
+        let of_all = |of: fn(&ColumnChunkMetaData) -> i64| ChunkNumbers::of(all().map(of).collect());
         Self {
             schema: metadata.file_metadata().schema_descr_ptr(),
             rows: metadata.row_groups().iter().map(RowGroupMetaData::num_rows).collect(),
@@ -88,8 +88,8 @@ impl Chunks {
             bloom_filters: of_all(|column| column.bloom_filter_offset().unwrap_or(NONE)),
             #[cfg(feature = "filter")]
             bloom_filter_lengths: of_all(|column| column.bloom_filter_length().unwrap_or(0).into()),
-            encodings: Each::of(all().map(|column| *column.encodings_mask()).collect()),
-            codecs: Each::of(all().map(ColumnChunkMetaData::compression_codec).collect()),
+            encodings: PerChunk::of(all().map(|column| *column.encodings_mask()).collect()),
+            codecs: PerChunk::of(all().map(ColumnChunkMetaData::compression_codec).collect()),
             levels: all().enumerate().filter_map(counted).collect(),
         }
     }
@@ -110,7 +110,7 @@ impl Chunks {
             #[cfg(feature = "filter")]
             &self.bloom_filter_lengths,
         ];
-        let numbers: usize = numbers.into_iter().map(Numbers::bytes).sum();
+        let numbers: usize = numbers.into_iter().map(ChunkNumbers::bytes).sum();
         let rows = size_of_val(self.rows.as_slice());
         rows + numbers + self.encodings.bytes() + self.codecs.bytes() + self.levels.len() * 64
     }
@@ -130,7 +130,7 @@ impl Chunks {
     }
 }
 
-impl<T: Copy + PartialEq> Each<T> {
+impl<T: Copy + PartialEq> PerChunk<T> {
     fn of(all: Vec<T>) -> Self {
         match all.first() {
             Some(&first) if all.iter().all(|one| *one == first) => Self([first].into()),
@@ -147,11 +147,11 @@ impl<T: Copy + PartialEq> Each<T> {
     }
 }
 
-impl Numbers {
+impl ChunkNumbers {
     fn of(all: Vec<i64>) -> Self {
         match all.iter().map(|&number| u32::try_from(number)).collect() {
-            Ok(short) => Self::Short(Each::of(short)),
-            Err(_) => Self::Long(Each::of(all)),
+            Ok(short) => Self::Short(PerChunk::of(short)),
+            Err(_) => Self::Long(PerChunk::of(all)),
         }
     }
 
@@ -342,7 +342,7 @@ mod tests {
                 .set_compression(compression)
                 .set_bloom_filter_enabled(has_filter);
             let footer = footer(columns.clone(), properties.build());
-            let kept = Chunks::of(&footer);
+            let kept = FileChunks::of(&footer);
             assert_eq!((kept.len(), kept.num_chunks()), (3, 9));
             for (number, group) in footer.row_groups().iter().enumerate() {
                 let of = kept.row_group(number).unwrap();
@@ -384,7 +384,7 @@ mod tests {
         let properties =
             WriterProperties::builder().set_max_row_group_row_count(Some(90)).set_dictionary_enabled(false);
         let footer = footer(columns, properties.build());
-        let kept = Chunks::of(&footer);
+        let kept = FileChunks::of(&footer);
         let chunks = 200 * 12;
         assert_eq!(kept.num_chunks(), chunks);
         assert!(kept.bytes() <= 28 * chunks, "{} bytes for each", kept.bytes() / chunks);
@@ -397,11 +397,11 @@ mod tests {
         for numbers in
             [vec![5, 5, 5], vec![1, 2, u32::MAX.into()], vec![1, NONE, 3], vec![-1, 1 << 40, i64::MAX], vec![NONE]]
         {
-            let kept = Numbers::of(numbers.clone());
+            let kept = ChunkNumbers::of(numbers.clone());
             for (place, number) in numbers.iter().enumerate() {
                 assert_eq!((kept.get(place), kept.known(place)), (*number, Some(*number).filter(|it| *it != NONE)));
             }
         }
-        assert_eq!((Numbers::of(vec![7; 100]).bytes(), Numbers::of(vec![]).bytes()), (4, 0));
+        assert_eq!((ChunkNumbers::of(vec![7; 100]).bytes(), ChunkNumbers::of(vec![]).bytes()), (4, 0));
     }
 }

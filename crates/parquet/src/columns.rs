@@ -59,7 +59,7 @@ fn leaf_of(file: &FileMetadata, places: &HashMap<&str, usize>, field: &Field) ->
 
 /// Where an output column comes from.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Origin<'a> {
+pub(super) enum ColumnOrigin<'a> {
     Partition(Option<&'a str>),
     /// A field of the file, by its place in the file's schema.
     File(usize),
@@ -75,12 +75,12 @@ pub(super) fn origins<'a>(
     file: &FileMetadata,
     projection: &Projection,
     partitions: &[(&str, Option<&'a str>)],
-) -> Vec<Origin<'a>> {
+) -> Vec<ColumnOrigin<'a>> {
     let output = projection.output().fields().iter().zip(projection.places_in(file.arrow_schema().fields()));
     output
         .map(|(field, place)| match partitions.iter().find(|(name, _)| name == field.name()) {
-            Some((_, value)) => Origin::Partition(*value),
-            None => place.map_or(Origin::Missing, Origin::File),
+            Some((_, value)) => ColumnOrigin::Partition(*value),
+            None => place.map_or(ColumnOrigin::Missing, ColumnOrigin::File),
         })
         .collect()
 }
@@ -94,10 +94,10 @@ pub(super) fn leaves_of(
     leaves_from(file, projection, &origins(file, projection, partitions))
 }
 
-pub(super) fn leaves_from(file: &FileMetadata, projection: &Projection, origins: &[Origin<'_>]) -> Vec<usize> {
+pub(super) fn leaves_from(file: &FileMetadata, projection: &Projection, origins: &[ColumnOrigin<'_>]) -> Vec<usize> {
     let mut leaves = Vec::new();
     for (origin, field) in origins.iter().zip(projection.output().fields()) {
-        if let Origin::File(place) = origin {
+        if let ColumnOrigin::File(place) = origin {
             let mut at = file.leaves(*place).start;
             select(file.arrow_schema().field(*place).data_type(), field.data_type(), &mut at, &mut leaves);
         }
@@ -111,7 +111,8 @@ pub(super) fn leaves_from(file: &FileMetadata, projection: &Projection, origins:
 fn select(from: &DataType, want: &DataType, at: &mut usize, leaves: &mut Vec<usize>) {
     match (from, want) {
         (DataType::Struct(have), DataType::Struct(wanted)) => {
-            let (start, before) = (*at, leaves.len());
+            let start = *at;
+            let before = leaves.len();
             for (field, place) in have.iter().zip(places_of(have, wanted)) {
                 match place.and_then(|place| wanted.get(place)) {
                     Some(child) => select(field.data_type(), child.data_type(), at, leaves),
@@ -124,7 +125,8 @@ fn select(from: &DataType, want: &DataType, at: &mut usize, leaves: &mut Vec<usi
             }
         }
         (DataType::Map(have, _), DataType::Map(wanted, _)) => {
-            let (have, wanted) = (children(have.data_type()), children(wanted.data_type()));
+            let have = children(have.data_type());
+            let wanted = children(wanted.data_type());
             for (place, field) in have.iter().enumerate() {
                 let want = wanted.get(place).map_or(field.data_type(), |child| child.data_type());
                 select(field.data_type(), want, at, leaves);
@@ -144,7 +146,8 @@ fn select(from: &DataType, want: &DataType, at: &mut usize, leaves: &mut Vec<usi
 /// A leaf below a type that can be read alone, where `at` is the first one; if all are in maps, which are read whole,
 /// those of a map.
 fn any_readable(data_type: &DataType, at: &mut usize) -> Option<Range<usize>> {
-    let (start, below) = (*at, children(data_type));
+    let start = *at;
+    let below = children(data_type);
     if below.is_empty() || matches!(data_type, DataType::Map(..)) {
         *at += leaf_count(data_type);
         return (start < *at).then_some(start..*at);

@@ -11,10 +11,10 @@ use parquet::arrow::arrow_reader::RowSelection;
 
 pub(super) use self::look::{check_values, walk};
 
-use self::alone::Alone;
+use self::alone::ColumnReadAlone;
 
 use super::chunks::RowGroup;
-use super::columns::{Origin, leaves_from, leaves_of, origins};
+use super::columns::{ColumnOrigin, leaves_from, leaves_of, origins};
 use super::footer::PagePositions;
 use super::pages::Pages;
 use super::seam::read_exactly;
@@ -28,7 +28,7 @@ pub const MAX_DECODED_BYTES: u64 = 2 << 30;
 
 /// Which rows of a row group to decode.
 #[derive(Debug, Clone, Copy)]
-pub enum Rows<'a> {
+pub enum RowsToDecode<'a> {
     /// All of them.
     All,
     /// These, by their place in the group, strictly increasing.
@@ -60,13 +60,13 @@ pub struct GroupDecoder<'a> {
 
 /// What is decoded of a row group, and to what.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WantedRows<'a> {
     /// The columns of the file that are decoded.
     pub(crate) leaves: &'a [usize],
     /// Where each output column comes from.
-    pub(crate) origins: &'a [Origin<'a>],
+    pub(crate) origins: &'a [ColumnOrigin<'a>],
     /// Columns of which the selected values are read, of which there are some then.
-    pub(crate) alone: &'a [Alone<'a>],
+    pub(crate) alone: &'a [ColumnReadAlone<'a>],
     /// The rows, if they are not all.
     pub(crate) selected: Option<&'a [u32]>,
     pub(crate) chunk_rows: usize,
@@ -83,12 +83,12 @@ impl<'a> GroupDecoder<'a> {
     /// that cannot be read, [`ErrorKind::TooLarge`] if the rows take more than is allowed, [`ErrorKind::Schema`] if a
     /// column cannot be brought to its type or has nulls where it must not, [`ErrorKind::OutOfRange`] and
     /// [`ErrorKind::InvalidArgument`] for a row group or rows that cannot be, and what `bytes` and the sink report.
-    pub fn decode(&self, rows: Rows<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
+    pub fn decode(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
         self.run(rows, bytes, sink)
             .map_err(|error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
     }
 
-    fn run(&self, rows: Rows<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
+    fn run(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
         let origins = origins(self.file, self.projection, self.partitions);
         let Some(width) = self.columns_at_once(rows, &origins, bytes, sink) else {
             return self.run_columns(rows, &origins, bytes, sink);
@@ -108,13 +108,13 @@ impl<'a> GroupDecoder<'a> {
     /// bytes and pages are in memory. Where reads take long there is one for all.
     fn columns_at_once(
         &self,
-        rows: Rows<'_>,
-        origins: &[Origin<'_>],
+        rows: RowsToDecode<'_>,
+        origins: &[ColumnOrigin<'_>],
         bytes: &dyn FileBytes,
         sink: &dyn RowSink,
     ) -> Option<usize> {
         let width = sink.columns_at_once().filter(|width| (1..origins.len()).contains(width) && bytes.is_near())?;
-        let group = self.file.group(self.row_group).filter(|_| !matches!(rows, Rows::Due(_)))?;
+        let group = self.file.group(self.row_group).filter(|_| !matches!(rows, RowsToDecode::Due(_)))?;
         let leaves = leaves_from(self.file, self.projection, origins);
         let declared = leaves.iter().map(|leaf| group.column(*leaf).uncompressed_size().unsigned_abs());
         self.within_limit(declared.fold(0, u64::saturating_add)).ok()?;
@@ -124,8 +124,8 @@ impl<'a> GroupDecoder<'a> {
     /// Decodes the columns of the projection, which come from there, together.
     fn run_columns(
         &self,
-        rows: Rows<'_>,
-        origins: &[Origin<'_>],
+        rows: RowsToDecode<'_>,
+        origins: &[ColumnOrigin<'_>],
         bytes: &dyn FileBytes,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
@@ -143,11 +143,11 @@ impl<'a> GroupDecoder<'a> {
         let selected = selected(rows, total)?;
         let count = selected.map_or(total as usize, <[u32]>::len);
         let mut leaves = leaves_from(self.file, self.projection, origins);
-        if let (Rows::Due(_), Some(due)) = (rows, selected) {
+        if let (RowsToDecode::Due(_), Some(due)) = (rows, selected) {
             let alone = self.read_alone(origins, &leaves, bytes);
             leaves.retain(|leaf| alone.iter().all(|alone| alone.leaf != *leaf));
             if !alone.is_empty() {
-                let wanted = Wanted { leaves: &leaves, origins, alone: &alone, selected: Some(due), chunk_rows };
+                let wanted = WantedRows { leaves: &leaves, origins, alone: &alone, selected: Some(due), chunk_rows };
                 return self.decode_due(group, &wanted, due, bytes, sink);
             }
         }
@@ -163,14 +163,14 @@ impl<'a> GroupDecoder<'a> {
             }
         }
         let mut pages = match rows {
-            Rows::Due(_) => self.fetch(group, &leaves, None, total as usize, (false, chunk_rows), bytes)?,
-            _ => self.fetch(group, &leaves, selected, count, (selected.is_none(), chunk_rows), bytes)?,
+            RowsToDecode::Due(_) => self.fetch(group, &leaves, None, false, chunk_rows, bytes)?,
+            _ => self.fetch(group, &leaves, selected, selected.is_none(), chunk_rows, bytes)?,
         };
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
-        let is_due = matches!(rows, Rows::Due(_)) && bytes.is_near() && !Pages::is_left_to_parquet();
+        let is_due = matches!(rows, RowsToDecode::Due(_)) && bytes.is_near() && !Pages::is_left_to_parquet();
         let is_first = is_due && !self.file.has_value_places(self.row_group);
         let places = is_first.then(|| self.find_values(&pages, group, &leaves));
-        let wanted = Wanted { leaves: &leaves, origins, alone: &[], selected, chunk_rows };
+        let wanted = WantedRows { leaves: &leaves, origins, alone: &[], selected, chunk_rows };
         let done = self.decode_pages(&pages, &wanted, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
         if let Some(places) = places {
@@ -189,8 +189,8 @@ impl<'a> GroupDecoder<'a> {
         group: RowGroup<'a>,
         leaves: &[usize],
         selected: Option<&[u32]>,
-        count: usize,
-        (all, chunk_rows): (bool, usize),
+        all: bool,
+        chunk_rows: usize,
         bytes: &dyn FileBytes,
     ) -> Result<Pages<'a>> {
         if selected.is_none() {
@@ -200,7 +200,8 @@ impl<'a> GroupDecoder<'a> {
         let seeks_pages = is_sparse(group, selected)
             && !bytes.has(&self.file.chunks(self.row_group, self.projection, self.partitions));
         let paged = if seeks_pages { self.file.paged(bytes, self.row_group)? } else { None };
-        let mut pages = self.pages(group, selected, count, paged)?;
+        let mut pages = self.pages(group, selected, paged)?;
+        let count = pages.batch_rows;
         pages.ranges = match pages.paged {
             Some(_) => pages.needed(leaves)?,
             None => leaves.iter().map(|leaf| group.column(*leaf).range()).collect(),
@@ -211,7 +212,7 @@ impl<'a> GroupDecoder<'a> {
         // Where all rows come at once they may stay for long, and a buffer that is used again may be too large.
         let stays = count <= chunk_rows && self.keeps_pages(group, leaves);
         pages.bytes = if stays { read()? } else { buffers::reading(read)? };
-        let found = self.look_into(&pages, group, leaves, (selected.is_some(), count), all)?;
+        let found = self.look_into(&pages, group, leaves, selected.is_some(), count, all)?;
         pages.batch_rows = found.batch_rows.clamp(1, count);
         pages.rare = found.rare;
         pages.found = found.pages;
@@ -224,13 +225,7 @@ impl<'a> GroupDecoder<'a> {
 
     /// The pages that hold the wanted rows, before they are read. `paged` has their positions, if they are to be made
     /// use of.
-    fn pages(
-        &self,
-        group: RowGroup<'a>,
-        selected: Option<&[u32]>,
-        count: usize,
-        paged: Option<PagePositions>,
-    ) -> Result<Pages<'a>> {
+    fn pages(&self, group: RowGroup<'a>, selected: Option<&[u32]>, paged: Option<PagePositions>) -> Result<Pages<'a>> {
         Ok(Pages {
             file: self.file,
             reader: self.file.reader(&[])?,
@@ -241,7 +236,7 @@ impl<'a> GroupDecoder<'a> {
             paged,
             rows: group.num_rows() as usize,
             selection: selected.map(|rows| selection(rows, group.num_rows() as usize)),
-            batch_rows: count,
+            batch_rows: selected.map_or(group.num_rows() as usize, <[u32]>::len),
             ranges: Vec::new(),
             bytes: Vec::new(),
             rare: Vec::new(),
@@ -252,24 +247,24 @@ impl<'a> GroupDecoder<'a> {
 
     /// Where decoding will read, sorted, as far as that is known without a read: for some rows of a group whose
     /// pages' positions were never read, it is these positions alone.
-    pub fn places(&self, rows: Rows<'_>) -> Result<Vec<Range<u64>>> {
+    pub fn places(&self, rows: RowsToDecode<'_>) -> Result<Vec<Range<u64>>> {
         let Some(group) = self.file.group(self.row_group) else { return Ok(Vec::new()) };
-        let rows = if matches!(rows, Rows::Due(_)) { Rows::All } else { rows };
+        let rows = if matches!(rows, RowsToDecode::Due(_)) { RowsToDecode::All } else { rows };
         let selected = selected(rows, self.file.row_group_rows(self.row_group))?;
         let leaves = leaves_of(self.file, self.projection, self.partitions);
         let sparse = selected.filter(|_| is_sparse(group, selected));
         if leaves.is_empty() || sparse.is_some_and(<[u32]>::is_empty) {
             return Ok(Vec::new());
         }
-        let (Some(rows), true) = (sparse, self.file.has_page_positions(self.row_group)) else {
+        if sparse.is_none() || !self.file.has_page_positions(self.row_group) {
             return Ok(self.file.chunks(self.row_group, self.projection, self.partitions));
-        };
+        }
         let paged = match self.file.known_pages(self.row_group) {
             Some(Some(paged)) => paged,
             Some(None) => return Ok(self.file.chunks(self.row_group, self.projection, self.partitions)),
             None => return Ok(self.file.page_positions(self.row_group).into_iter().collect()),
         };
-        let mut ranges = self.pages(group, selected, rows.len(), Some(paged))?.needed(&leaves)?;
+        let mut ranges = self.pages(group, selected, Some(paged))?.needed(&leaves)?;
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         Ok(ranges)
     }
@@ -290,8 +285,8 @@ fn is_sparse(group: RowGroup<'_>, selected: Option<&[u32]>) -> bool {
 }
 
 /// The wanted rows, if they are not all of them.
-fn selected(rows: Rows<'_>, total: u32) -> Result<Option<&[u32]>> {
-    let (Rows::Selected(rows) | Rows::Due(rows)) = rows else { return Ok(None) };
+fn selected(rows: RowsToDecode<'_>, total: u32) -> Result<Option<&[u32]>> {
+    let (RowsToDecode::Selected(rows) | RowsToDecode::Due(rows)) = rows else { return Ok(None) };
     check_selection(rows, total)?;
     Ok((rows.len() < total as usize).then_some(rows))
 }

@@ -22,8 +22,8 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 pub use self::end::{Footer, read_end};
 
 use self::checks::{check, is_structure, look_ahead, pages_make_sense};
-use self::measure::{Measure, measures};
-use super::chunks::{Chunks, ColumnChunk, RowGroup};
+use self::measure::{ValueMemory, measures};
+use super::chunks::{ColumnChunk, FileChunks, RowGroup};
 use super::direct::ValuePlaces;
 use super::guard::Tally;
 use super::seam::read_exactly;
@@ -46,11 +46,11 @@ const KEPT_COLUMNS: usize = 4096;
 /// Cheap to clone; share one among all decodes of a file, because it remembers the page positions it has read.
 #[derive(Debug, Clone)]
 pub struct FileMetadata {
-    inner: Arc<Inner>,
+    inner: Arc<ParsedFooter>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ParsedFooter {
     path: String,
     file_size: u64,
     /// The types that its writer noted, by the names that are served.
@@ -59,11 +59,11 @@ struct Inner {
     renamed: Vec<(String, String)>,
     /// How to decode it, to types that may be others. Has no row groups, of which `chunks` says more with less memory.
     bare: ArrowReaderMetadata,
-    chunks: Chunks,
+    chunks: FileChunks,
     /// For every field of the Arrow schema, its columns in the file.
     leaves: Vec<Range<usize>>,
     /// For every column, how much memory its values take.
-    measures: Vec<Measure>,
+    measures: Vec<ValueMemory>,
     /// The columns decoded to Arrow dictionaries, in order.
     dictionaries: Vec<usize>,
     /// The columns that the file calls intervals and `bare` plain bytes.
@@ -107,7 +107,7 @@ impl FileMetadata {
             let readers = Mutex::new(Vec::new());
             let values = (0..chunks.len()).map(|_| Once::new()).collect();
             let levels = (0..chunks.num_chunks()).map(|_| AtomicBool::new(false)).collect();
-            let inner = Inner {
+            let inner = ParsedFooter {
                 path: path.to_owned(),
                 file_size,
                 schema,
@@ -202,7 +202,7 @@ impl FileMetadata {
     }
 
     /// How much memory the values of a column take.
-    pub(super) fn measure(&self, leaf: usize) -> Measure {
+    pub(super) fn measure(&self, leaf: usize) -> ValueMemory {
         self.inner.measures.get(leaf).copied().unwrap_or_default()
     }
 
@@ -271,7 +271,8 @@ impl FileMetadata {
     /// Where the positions of a row group's pages are; `None` if the file has none that can be read.
     pub(super) fn page_positions(&self, row_group: usize) -> Option<Range<u64>> {
         let ranges = self.page_positions_of_columns(row_group)?;
-        let (start, end) = (ranges.iter().map(|range| range.start).min()?, ranges.iter().map(|range| range.end).max()?);
+        let start = ranges.iter().map(|range| range.start).min()?;
+        let end = ranges.iter().map(|range| range.end).max()?;
         (end - start <= MAX_INDEX).then_some(start..end)
     }
 
@@ -407,7 +408,7 @@ fn parse_footer(
     footer: &[u8],
     options: &ParquetMetaDataOptions,
     file_size: u64,
-) -> Result<(ArrowReaderMetadata, Chunks, Vec<usize>)> {
+) -> Result<(ArrowReaderMetadata, FileChunks, Vec<usize>)> {
     let parsed = catch_unwind(AssertUnwindSafe(|| {
         let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
         let Some((schema, intervals)) = with_plain_intervals(&metadata)? else { return Ok((metadata, Vec::new())) };
@@ -417,8 +418,8 @@ fn parse_footer(
     let damaged = |error| parquet_error("the footer", error);
     let (metadata, intervals) = parsed.map_err(internal_panic)?.map_err(damaged)?;
     check(&metadata, file_size)?;
-    let (chunks, bare) =
-        (Chunks::of(&metadata), Arc::new(ParquetMetaData::new(with_rows_counted(&metadata), Vec::new())));
+    let chunks = FileChunks::of(&metadata);
+    let bare = Arc::new(ParquetMetaData::new(with_rows_counted(&metadata), Vec::new()));
     let reader = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(bare, ArrowReaderOptions::new())));
     Ok((reader.map_err(internal_panic)?.map_err(damaged)?, chunks, intervals))
 }

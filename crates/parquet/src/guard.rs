@@ -14,9 +14,9 @@ use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
 
 use super::lengths::spelled_out;
-use super::thrift::Reader;
+use super::thrift::ThriftReader;
 use super::unpack::{self, Unpacker};
-use header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, Header, INDEX_PAGE, RLE, encoding, read_header};
+use header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, INDEX_PAGE, PageHeader, RLE, encoding, read_header};
 
 /// Why a column chunk is not handed to the decoder.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Tally {
 
 /// Says which column chunk is walked.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chunk {
+pub(super) struct WalkedChunk {
     pub(super) compression: Compression,
     /// Values of the chunk according to the footer: what follows them is not read by the decoder.
     pub(super) values: u64,
@@ -90,7 +90,7 @@ pub(super) struct Chunk {
     pub(super) limit: u64,
 }
 
-impl Chunk {
+impl WalkedChunk {
     fn page_too_large(&self, bytes: u64) -> Refusal {
         let limit = self.page_limit;
         Refusal::TooLarge(format!("a page expands to {bytes} bytes, more than the {limit} allowed"))
@@ -99,7 +99,7 @@ impl Chunk {
 
 /// A page, as its header describes it.
 #[derive(Debug, Clone)]
-pub(super) struct Page {
+pub(super) struct HeadedPage {
     /// Where its header begins among the bytes that were walked.
     pub(super) start: usize,
     /// Where what follows its header is among them.
@@ -120,7 +120,7 @@ pub(super) struct FilePage {
     pub(super) at: u64,
     /// What follows its header.
     pub(super) body: Bytes,
-    pub(super) head: Page,
+    pub(super) head: HeadedPage,
     /// Whether it is the first page of another row group than the page before.
     pub(super) begins_group: bool,
 }
@@ -141,10 +141,15 @@ pub(super) enum PageKind {
 }
 
 /// Checks the pages that lie one behind the other in `bytes`, adds them to `tally`, and says where they are.
-pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally, found: &mut dyn FnMut(Page)) -> Result<(), Refusal> {
+pub(super) fn walk(
+    bytes: &[u8],
+    chunk: &WalkedChunk,
+    tally: &mut Tally,
+    found: &mut dyn FnMut(HeadedPage),
+) -> Result<(), Refusal> {
     let mut at = 0;
     while at < bytes.len() {
-        let mut reader = Reader::new(&bytes[at..]);
+        let mut reader = ThriftReader::new(&bytes[at..]);
         let Some(header) = read_header(&mut reader) else {
             // Some writers pad a chunk. The decoder stops when it has all values and never sees the padding.
             if tally.values >= chunk.values {
@@ -174,7 +179,13 @@ pub(super) fn walk(bytes: &[u8], chunk: &Chunk, tally: &mut Tally, found: &mut d
     Ok(())
 }
 
-fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &mut Tally) -> Result<(), Refusal> {
+fn page(
+    header: &PageHeader,
+    body: &[u8],
+    uncompressed: u64,
+    chunk: &WalkedChunk,
+    tally: &mut Tally,
+) -> Result<(), Refusal> {
     let Some(kind @ (DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2)) = header.kind else { return Ok(()) };
     if uncompressed > chunk.page_limit {
         return Err(chunk.page_too_large(uncompressed));
@@ -200,7 +211,7 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
         tally.rows = tally.rows.saturating_add(rows.unwrap_or(0));
         tally.has_untold_rows |= rows.is_none();
         tally.data += uncompressed;
-        values_of(header, values, (packed, packed_size), chunk, tally)?;
+        values_of(header, values, packed, packed_size, chunk, tally)?;
     }
     let total = tally.data.saturating_add(tally.dictionary);
     if total > chunk.limit {
@@ -212,10 +223,11 @@ fn page(header: &Header, body: &[u8], uncompressed: u64, chunk: &Chunk, tally: &
 /// Counts what the values of a page with data take, which follow its levels in `packed`, of so many bytes when it is
 /// decompressed.
 fn values_of(
-    header: &Header,
+    header: &PageHeader,
     values: u64,
-    (packed, packed_size): (&[u8], u64),
-    chunk: &Chunk,
+    packed: &[u8],
+    packed_size: u64,
+    chunk: &WalkedChunk,
     tally: &mut Tally,
 ) -> Result<(), Refusal> {
     let encoding = header.encoding.and_then(encoding);
@@ -236,7 +248,7 @@ fn values_of(
                 return Err(chunk.page_too_large(values.saturating_mul(4)));
             }
             let plain = expand(packed, packed_size, header.plain, chunk)?;
-            let data = if header.levels.is_some() { Some(&*plain) } else { after_levels(&plain, chunk.max_levels) };
+            let data = if header.levels.is_some() { Some(&*plain) } else { after_levels(&plain, chunk) };
             let data = data.ok_or_else(|| Refusal::Damaged("a page ends inside its levels".into()))?;
             tally.spelled_out += spelled_out(data, values, prefixed)
                 .ok_or_else(|| Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into()))?;
@@ -247,7 +259,7 @@ fn values_of(
 }
 
 /// How many rows begin in a page with data, if that can be known from its header.
-fn rows_of(header: &Header, values: u64, chunk: &Chunk) -> Result<Option<u64>, Refusal> {
+fn rows_of(header: &PageHeader, values: u64, chunk: &WalkedChunk) -> Result<Option<u64>, Refusal> {
     let has_lists = chunk.max_levels.0 > 0;
     if header.kind != Some(DATA_PAGE_V2) {
         return Ok((!has_lists).then_some(values));
@@ -265,7 +277,7 @@ fn rows_of(header: &Header, values: u64, chunk: &Chunk) -> Result<Option<u64>, R
 ///
 /// snappy, lz4 and zstd write into a buffer of the declared size and stop there. The rest are run once to see how far
 /// they go, without keeping what comes out.
-fn bound(packed: &[u8], declared: u64, chunk: &Chunk) -> Result<(), Refusal> {
+fn bound(packed: &[u8], declared: u64, chunk: &WalkedChunk) -> Result<(), Refusal> {
     /// No byte of deflate stands for more than this many.
     const GZIP_RATIO: u64 = 1032;
     let stream: Box<dyn Read + '_> = match chunk.compression {
@@ -304,7 +316,7 @@ fn expand<'a>(
     packed: &'a [u8],
     declared: u64,
     plain: bool,
-    chunk: &Chunk,
+    chunk: &WalkedChunk,
 ) -> Result<std::borrow::Cow<'a, [u8]>, Refusal> {
     let broken = |error: &dyn std::fmt::Display| Refusal::Damaged(format!("a page cannot be decompressed: {error}"));
     if plain || chunk.compression == Compression::UNCOMPRESSED {
@@ -321,8 +333,8 @@ fn expand<'a>(
 }
 
 /// What follows the levels of a version 1 page, each kind of which is preceded by its length.
-fn after_levels(mut page: &[u8], (repetition, definition): (i16, i16)) -> Option<&[u8]> {
-    for level in [repetition, definition] {
+fn after_levels<'a>(mut page: &'a [u8], chunk: &WalkedChunk) -> Option<&'a [u8]> {
+    for level in [chunk.max_levels.0, chunk.max_levels.1] {
         if level > 0 {
             let (length, rest) = page.split_first_chunk::<4>()?;
             page = rest.get(u32::from_le_bytes(*length) as usize..)?;

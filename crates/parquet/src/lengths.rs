@@ -1,6 +1,6 @@
 //! The lengths of values in delta-encoded pages of strings, before they are decoded.
 
-use super::thrift::Reader;
+use super::thrift::ThriftReader;
 
 /// Bytes of all values of a delta-encoded page of strings; `None` if their lengths do not make sense. `values` is how
 /// many the page declares.
@@ -11,7 +11,9 @@ pub(super) fn spelled_out(data: &[u8], values: u64, prefixed: bool) -> Option<u6
     let mut prefixes = Vec::new();
     let (first, at) = delta_sum(data, values, &mut |prefix| prefixes.push(prefix))?;
     let rest = data.get(at..)?;
-    let (mut last, mut known, mut fits) = (0_u64, prefixes.iter(), true);
+    let mut last = 0_u64;
+    let mut known = prefixes.iter();
+    let mut fits = true;
     let mut each = |length: u32| {
         let prefix = known.next().copied().map_or(u64::MAX, u64::from);
         fits &= prefix <= last;
@@ -27,7 +29,7 @@ pub(super) fn spelled_out(data: &[u8], values: u64, prefixed: bool) -> Option<u6
 /// Walks a `DELTA_BINARY_PACKED` run of lengths, and hands over each: their sum, and where the run ends. `None` if it
 /// is malformed, has a negative length, or more of them than `values`.
 fn delta_sum(data: &[u8], values: u64, each: &mut dyn FnMut(u32)) -> Option<(u64, usize)> {
-    let mut reader = Reader::new(data);
+    let mut reader = ThriftReader::new(data);
     let block = reader.varint()?;
     let minis = reader.varint()?;
     let count = reader.varint()?;
@@ -58,7 +60,8 @@ fn delta_sum(data: &[u8], values: u64, each: &mut dyn FnMut(u32)) -> Option<(u64
                 return None;
             }
             // Some writers cut the last run off, just behind its last value.
-            let (whole, here) = (width.checked_mul(per_mini)? / 8, (data.len() - packed_at) as u64);
+            let whole = width.checked_mul(per_mini)? / 8;
+            let here = (data.len() - packed_at) as u64;
             if here < whole && here != (width * taken).div_ceil(8) {
                 return None;
             }

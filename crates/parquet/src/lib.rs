@@ -45,7 +45,7 @@ pub use annotated::Annotated;
 pub use bloom::BloomFilter;
 pub use columns::{views_pay, views_save_nothing};
 pub use cost::{Likeness, ReadCost};
-pub use decode::{GroupDecoder, MAX_DECODED_BYTES, Rows};
+pub use decode::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
 pub use footer::{FileMetadata, Footer, read_end};
 pub use row_lengths::{Counted, counted};
 pub use run::together;

@@ -124,7 +124,8 @@ fn with_a_value(array: &ArrayRef) -> ArrayRef {
 fn mask_items<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef, path: &str) -> Result<Option<ArrayRef>> {
     let lists = array.as_list::<O>();
     let Some(values) = mask(lists.values(), None, path)? else { return Ok(None) };
-    let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+    let offsets = lists.offsets().clone();
+    let nulls = lists.nulls().cloned();
     let lists = GenericListArray::<O>::try_new(Arc::clone(item), offsets, values, nulls);
     Ok(Some(Arc::new(lists.map_err(|error| broken(array, path, error))?)))
 }
@@ -133,7 +134,9 @@ fn mask_items<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef, path: &str)
 fn mask_viewed<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef, path: &str) -> Result<Option<ArrayRef>> {
     let lists = array.as_list_view::<O>();
     let Some(values) = mask(lists.values(), None, path)? else { return Ok(None) };
-    let (offsets, sizes, nulls) = (lists.offsets().clone(), lists.sizes().clone(), lists.nulls().cloned());
+    let offsets = lists.offsets().clone();
+    let sizes = lists.sizes().clone();
+    let nulls = lists.nulls().cloned();
     let lists = GenericListViewArray::<O>::try_new(Arc::clone(item), offsets, sizes, values, nulls);
     Ok(Some(Arc::new(lists.map_err(|error| broken(array, path, error))?)))
 }

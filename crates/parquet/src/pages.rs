@@ -14,7 +14,7 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::FileMetadata;
 use super::chunks::RowGroup;
-use super::direct::{Column, GroupBytes, Shape};
+use super::direct::{ColumnShape, DirectColumn, GroupBytes};
 use super::footer::PagePositions;
 use super::guard::FilePage;
 use super::team::{AHEAD_FROM, Team};
@@ -74,7 +74,8 @@ impl<'a> Due<'a> {
 
     /// The places of those that are due in the next batch, which has so many rows.
     fn next(&mut self, rows: usize) -> &[u32] {
-        let (start, end) = (self.seen, u64::from(self.seen) + rows as u64);
+        let start = self.seen;
+        let end = u64::from(self.seen) + rows as u64;
         let (here, left) = self.left.split_at(self.left.partition_point(|row| u64::from(*row) < end));
         (self.left, self.seen) = (left, end as u32);
         self.slots.clear();
@@ -129,7 +130,8 @@ impl Pages<'_> {
         let schema = self.reader.parquet_schema();
         let goes_on = |root: &usize| {
             let own = leaves_of_root(schema, leaves, *root);
-            let shape = self.reader.schema().fields().get(*root).map(|field| Shape::of(schema, *root, own, field));
+            let shape =
+                self.reader.schema().fields().get(*root).map(|field| ColumnShape::of(schema, *root, own, field));
             shape.flatten().is_some_and(|shape| shape.goes_on())
         };
         !is_left_to_parquet() && roots.iter().all(goes_on)
@@ -149,7 +151,7 @@ impl Pages<'_> {
         let schema = self.reader.parquet_schema();
         let root = schema.get_column_root_idx(leaf);
         let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet());
-        field.is_some_and(|field| Shape::of(schema, root, leaves_of_root(schema, leaves, root), field).is_some())
+        field.is_some_and(|field| ColumnShape::of(schema, root, leaves_of_root(schema, leaves, root), field).is_some())
     }
 
     /// Whether a column is a root field of its own, of a type that is decoded here.
@@ -158,7 +160,7 @@ impl Pages<'_> {
         let root = schema.get_column_root_idx(leaf);
         let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet());
         let is_root = schema.root_schema().get_fields().get(root).is_some_and(|node| node.is_primitive());
-        is_root && field.is_some_and(|field| Shape::of(schema, root, &[leaf], field).is_some())
+        is_root && field.is_some_and(|field| ColumnShape::of(schema, root, &[leaf], field).is_some())
     }
 
     /// Where the wanted rows of these columns are in the file.
@@ -200,7 +202,7 @@ impl Pages<'_> {
         let mut due = selected.filter(|_| self.selection.is_none() && !rest.is_empty()).map(Due::of);
         let mut is_direct: Vec<bool> = direct.iter().map(Option::is_some).collect();
         is_direct.resize(roots.len(), false);
-        let direct: Vec<Column> = direct.into_iter().flatten().collect();
+        let direct: Vec<DirectColumn> = direct.into_iter().flatten().collect();
         if direct.is_empty() && due.is_none() {
             return self.each_decoded(&rest, |batch| take(batch.columns(), batch.num_rows()));
         }
@@ -218,7 +220,8 @@ impl Pages<'_> {
             }
             let decoded = if picked.is_empty() { decoded } else { &picked };
             team.announce(runs.of(rows)?);
-            let (mut made, mut decoded) = (team.collect()?.into_iter(), decoded.iter().cloned());
+            let mut made = team.collect()?.into_iter();
+            let mut decoded = decoded.iter().cloned();
             let next = |is_direct: &bool| if *is_direct { made.next() } else { decoded.next() };
             take(&is_direct.iter().filter_map(next).collect::<Vec<_>>(), rows)
         };
@@ -243,7 +246,7 @@ impl Pages<'_> {
 
     /// Makes sure that nothing is left in columns of which all wanted rows were decoded, and that the parquet crate has
     /// `seen` as many rows as there are.
-    fn end(&self, mut columns: Vec<Column>, selective: bool, seen: Option<u32>) -> Result<()> {
+    fn end(&self, mut columns: Vec<DirectColumn>, selective: bool, seen: Option<u32>) -> Result<()> {
         if let Some(seen) = seen {
             // Rows behind the last one that is due, or too few of them, show that others may have moved.
             if i64::from(seen) != self.group.num_rows() {
@@ -262,7 +265,7 @@ impl Pages<'_> {
     }
 
     /// For each of the fields, the column if it is decoded straight from its pages; and the leaves of the others.
-    fn direct(&self, leaves: &[usize], roots: &[usize]) -> Result<(Vec<Option<Column>>, Vec<usize>)> {
+    fn direct(&self, leaves: &[usize], roots: &[usize]) -> Result<(Vec<Option<DirectColumn>>, Vec<usize>)> {
         let index = self.located();
         let locations = |leaf: usize| -> Vec<PageLocation> {
             index.and_then(|columns| columns.get(leaf)).map_or_else(Vec::new, |column| column.page_locations().clone())
@@ -278,14 +281,15 @@ impl Pages<'_> {
             limit: self.limit,
         };
         let schema = self.reader.parquet_schema();
-        let (mut found, mut rest) = (Vec::with_capacity(roots.len()), Vec::new());
+        let mut found = Vec::with_capacity(roots.len());
+        let mut rest = Vec::new();
         for &root in roots {
             let own = leaves_of_root(schema, leaves, root);
             let is_rare = own.iter().any(|leaf| self.rare.binary_search(leaf).is_ok());
             let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet() && !is_rare);
-            let shape = field.and_then(|field| Some((field, Shape::of(schema, root, own, field)?)));
+            let shape = field.and_then(|field| Some((field, ColumnShape::of(schema, root, own, field)?)));
             match shape {
-                Some((field, shape)) => found.push(Some(Column::new(shape, field.name(), &bytes)?)),
+                Some((field, shape)) => found.push(Some(DirectColumn::new(shape, field.name(), &bytes)?)),
                 None => {
                     found.push(None);
                     rest.extend_from_slice(own);

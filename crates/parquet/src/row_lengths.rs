@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Fields, Int64Type, UInt64Type};
 use bytes::Bytes;
 
 use super::columns::leaves_of;
-use super::decode::{GroupDecoder, Rows, check_values, walk};
+use super::decode::{GroupDecoder, RowsToDecode, check_values, walk};
 use super::seam::read_exactly;
 use super::{FileBytes, RowSink, caught_panic, direct, unpack};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -90,8 +90,8 @@ impl GroupDecoder<'_> {
 
     /// The lengths, of rows that are decoded for them.
     fn decoded_lengths(&self, counted: Counted, path: String, bytes: &dyn FileBytes) -> Result<Vec<u64>> {
-        let mut sink = Lengths { counted, path, lengths: Vec::new() };
-        self.decode(Rows::All, bytes, &mut sink)?;
+        let mut sink = RowMeasure { counted, path, lengths: Vec::new() };
+        self.decode(RowsToDecode::All, bytes, &mut sink)?;
         Ok(sink.lengths)
     }
 
@@ -140,13 +140,13 @@ fn has_path(wanted: &Fields, there: &Fields) -> bool {
 }
 
 /// Measures rows that are decoded.
-struct Lengths {
+struct RowMeasure {
     counted: Counted,
     path: String,
     lengths: Vec<u64>,
 }
 
-impl RowSink for Lengths {
+impl RowSink for RowMeasure {
     fn chunk_rows(&self) -> usize {
         CHUNK_ROWS
     }
@@ -165,9 +165,9 @@ impl RowSink for Lengths {
 }
 
 /// The length of each row, or what it is instead.
-type Measured = std::result::Result<u64, String>;
+type RowLength = std::result::Result<u64, String>;
 
-fn lengths_of(array: &ArrayRef, counted: Counted) -> Result<Vec<Measured>> {
+fn lengths_of(array: &ArrayRef, counted: Counted) -> Result<Vec<RowLength>> {
     let missing = || match counted {
         Counted::Items => Ok(0),
         Counted::Number => Err("null".to_owned()),
@@ -200,7 +200,7 @@ fn lengths_of(array: &ArrayRef, counted: Counted) -> Result<Vec<Measured>> {
     Ok(lengths)
 }
 
-fn of_lists<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Vec<Measured> {
+fn of_lists<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Vec<RowLength> {
     lists.offsets().lengths().map(|length| Ok(length as u64)).collect()
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::chunks::RowGroup;
 use super::columns::{leaves_from, origins};
-use super::decode::{GroupDecoder, Wanted, check_values, walk};
+use super::decode::{GroupDecoder, WantedRows, check_values, walk};
 use super::direct;
 use super::guard::FilePage;
 use super::pages::Pages;
@@ -87,7 +87,7 @@ impl GroupDecoder<'_> {
             decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
             sink.take(chunk)
         };
-        let wanted = Wanted { leaves: &leaves, origins: &origins, alone: &[], selected: None, chunk_rows };
+        let wanted = WantedRows { leaves: &leaves, origins: &origins, alone: &[], selected: None, chunk_rows };
         self.decode_pages(&pages, &wanted, bytes, &mut each)?;
         Ok(Some(decoded))
     }
@@ -125,8 +125,8 @@ impl GroupDecoder<'_> {
                 if let Some(page) = found.get_mut(before) {
                     page.begins_group = before > 0;
                 }
-                let entries = (tally.values, group.num_rows() as usize);
-                total = total.saturating_add(self.takes(leaf, column, &tally, entries, true));
+                let rows = group.num_rows() as usize;
+                total = total.saturating_add(self.takes(leaf, column, &tally, tally.values, rows, true));
             }
             pages.found.push((leaf, found.into()));
         }
@@ -150,7 +150,8 @@ pub fn together(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 /// The bytes of a range that lies in one of these.
 fn within(ranges: &[Range<u64>], bytes: &[Bytes], range: &Range<u64>) -> Option<Bytes> {
     let place = ranges.partition_point(|known| known.start <= range.start).checked_sub(1)?;
-    let (known, bytes) = (ranges.get(place)?, bytes.get(place)?);
+    let known = ranges.get(place)?;
+    let bytes = bytes.get(place)?;
     let start = usize::try_from(range.start - known.start).ok()?;
     let end = usize::try_from(range.end.checked_sub(known.start)?).ok()?;
     (start <= end && end <= bytes.len()).then(|| bytes.slice(start..end))

@@ -149,7 +149,9 @@ impl Statistics {
         file: &FileMetadata,
         bytes: &dyn FileBytes,
         row_group: usize,
-        (leaf, own, wanted): (usize, &DataType, &DataType),
+        leaf: usize,
+        own: &DataType,
+        wanted: &DataType,
     ) -> Option<Vec<(u32, Known)>> {
         let column = self.metadata.row_groups().get(row_group)?.columns().get(leaf)?;
         let order = self.metadata.file_metadata().column_order(leaf);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use arrow::array::ArrayRef;
 
 use super::caught_panic;
-use super::direct::Column;
+use super::direct::DirectColumn;
 use rowdex_base::crew::{self, Job, Offer};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -26,59 +26,59 @@ type Selectors = [(usize, usize)];
 
 /// Columns that are decoded together.
 pub(super) struct Team {
-    lanes: Arc<Lanes>,
+    lanes: Arc<TeamLanes>,
     /// Taken back before the last thread is waited for.
     offer: Option<Offer>,
 }
 
-struct Lanes {
-    state: Mutex<Progress>,
+struct TeamLanes {
+    state: Mutex<TeamProgress>,
     /// A lane is back.
     back: Condvar,
 }
 
-struct Progress {
-    lanes: Vec<Lane>,
+struct TeamProgress {
+    lanes: Vec<TeamLane>,
     /// Batches that were announced and not handed over.
-    batches: VecDeque<Batch>,
+    batches: VecDeque<TeamBatch>,
     /// The number of the first of them.
     first: usize,
 }
 
-struct Lane {
+struct TeamLane {
     /// `None` while a thread has them.
-    columns: Option<Vec<Column>>,
+    columns: Option<Vec<DirectColumn>>,
     /// The number of its next batch.
     next: usize,
 }
 
-struct Batch {
+struct TeamBatch {
     runs: Arc<Selectors>,
     /// What each lane has made of it.
     made: Vec<Option<Vec<Result<ArrayRef>>>>,
 }
 
 /// A lane that a thread has, to make its part of a batch.
-struct Part {
+struct LaneShare {
     lane: usize,
     batch: usize,
-    columns: Vec<Column>,
+    columns: Vec<DirectColumn>,
     runs: Arc<Selectors>,
 }
 
 impl Team {
     /// Columns whose pages have so many bytes.
-    pub(super) fn new(columns: Vec<Column>, bytes: u64) -> Self {
+    pub(super) fn new(columns: Vec<DirectColumn>, bytes: u64) -> Self {
         let crew = crew::current().filter(|crew| columns.len() > 1 && crew.is_worth(bytes));
         let lanes = if crew.is_some() { LANES } else { 1 };
         let width = columns.len().div_ceil(lanes).max(1);
         let mut columns = columns.into_iter().peekable();
         let mut lanes = Vec::with_capacity(lanes);
         while columns.peek().is_some() {
-            lanes.push(Lane { columns: Some(columns.by_ref().take(width).collect()), next: 0 });
+            lanes.push(TeamLane { columns: Some(columns.by_ref().take(width).collect()), next: 0 });
         }
-        let state = Mutex::new(Progress { lanes, batches: VecDeque::new(), first: 0 });
-        let lanes = Arc::new(Lanes { state, back: Condvar::new() });
+        let state = Mutex::new(TeamProgress { lanes, batches: VecDeque::new(), first: 0 });
+        let lanes = Arc::new(TeamLanes { state, back: Condvar::new() });
         let offer = crew.map(|crew| crew.offer(Arc::clone(&lanes) as Arc<dyn Job>));
         Self { lanes, offer }
     }
@@ -92,7 +92,7 @@ impl Team {
     pub(super) fn announce(&self, runs: &Selectors) {
         let mut state = self.lanes.lock();
         let made = state.lanes.iter().map(|_| None).collect();
-        state.batches.push_back(Batch { runs: runs.into(), made });
+        state.batches.push_back(TeamBatch { runs: runs.into(), made });
         drop(state);
         self.call();
     }
@@ -119,7 +119,7 @@ impl Team {
     }
 
     /// The columns, which all have made every batch that was announced.
-    pub(super) fn into_columns(self) -> Vec<Column> {
+    pub(super) fn into_columns(self) -> Vec<DirectColumn> {
         let lanes = std::mem::take(&mut self.lanes.all_back().lanes);
         lanes.into_iter().filter_map(|lane| lane.columns).flatten().collect()
     }
@@ -141,13 +141,13 @@ impl Drop for Team {
     }
 }
 
-impl Lanes {
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+impl TeamLanes {
+    fn lock(&self) -> MutexGuard<'_, TeamProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, part: Part) {
-        let Part { lane, batch, mut columns, runs } = part;
+    fn run(&self, part: LaneShare) {
+        let LaneShare { lane, batch, mut columns, runs } = part;
         let made: Vec<_> = columns.iter_mut().map(|column| caught_panic(|| column.next(&runs))).collect();
         if made.iter().any(Result::is_err) {
             // No batch behind this one is handed over.
@@ -166,7 +166,7 @@ impl Lanes {
     }
 
     /// Forgets what was announced, and waits until no other thread has a lane.
-    fn all_back(&self) -> MutexGuard<'_, Progress> {
+    fn all_back(&self) -> MutexGuard<'_, TeamProgress> {
         let mut state = self.lock();
         state.batches.clear();
         while state.lanes.iter().any(|lane| lane.columns.is_none()) {
@@ -176,7 +176,7 @@ impl Lanes {
     }
 }
 
-impl Job for Lanes {
+impl Job for TeamLanes {
     fn has_part(&self) -> bool {
         self.lock().next().is_some()
     }
@@ -190,7 +190,7 @@ impl Job for Lanes {
     }
 }
 
-impl Progress {
+impl TeamProgress {
     /// The lane that is farthest behind, of those that are here and have something to do.
     fn next(&self) -> Option<usize> {
         let end = self.first + self.batches.len();
@@ -198,13 +198,13 @@ impl Progress {
         free.min_by_key(|(_, lane)| lane.next).map(|(place, _)| place)
     }
 
-    fn take(&mut self) -> Option<Part> {
+    fn take(&mut self) -> Option<LaneShare> {
         let place = self.next()?;
         let lane = self.lanes.get_mut(place)?;
         let batch = lane.next;
         let runs = Arc::clone(&self.batches.get(batch.checked_sub(self.first)?)?.runs);
         let columns = lane.columns.take()?;
         lane.next += 1;
-        Some(Part { lane: place, batch, columns, runs })
+        Some(LaneShare { lane: place, batch, columns, runs })
     }
 }

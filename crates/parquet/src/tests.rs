@@ -14,9 +14,9 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::file::writer::SerializedFileWriter;
 
 use super::footer::read_end;
-use super::guard::{self, Chunk, Refusal, Tally};
+use super::guard::{self, Refusal, Tally, WalkedChunk};
 use super::pages::LEFT_TO_PARQUET;
-use super::thrift::Reader;
+use super::thrift::ThriftReader;
 use super::*;
 use rowdex_io::source::{FileStat, LocalSource, Source};
 use rowdex_projection::{Projection, Renames};
@@ -106,7 +106,7 @@ pub(super) fn decode(
     row_group: usize,
     projection: &Projection,
     partitions: &[(&str, Option<&str>)],
-    rows: Rows<'_>,
+    rows: RowsToDecode<'_>,
     max_decoded_bytes: u64,
 ) -> Result<Decoded> {
     let bytes = Counted::new(source, file.path());
@@ -166,7 +166,7 @@ fn without_page_index(properties: parquet::file::properties::WriterPropertiesBui
 
 fn whole(source: &Memory, projection: &Projection) -> Result<RecordBatch> {
     let file = open(source, "f")?;
-    decode(source, &file, 0, projection, &[], Rows::All, MAX_DECODED_BYTES).map(|decoded| decoded.batch)
+    decode(source, &file, 0, projection, &[], RowsToDecode::All, MAX_DECODED_BYTES).map(|decoded| decoded.batch)
 }
 
 /// Rows of many types, with nulls at all levels.
@@ -250,11 +250,11 @@ fn selected_rows_are_those_of_the_whole_group() {
         let file = open(&source, "f").unwrap();
         for views in [false, true] {
             let projection = Projection::all(&batch.schema()).with_views(|_| views);
-            let all = decode(&source, &file, 0, &projection, &[], Rows::All, MAX_DECODED_BYTES).unwrap().batch;
+            let all = decode(&source, &file, 0, &projection, &[], RowsToDecode::All, MAX_DECODED_BYTES).unwrap().batch;
             assert_eq!(all.schema_ref(), projection.internal());
             assert_eq!(finish(&all, projection.output()).unwrap(), batch);
             for rows in selections(400) {
-                let got = decode(&source, &file, 0, &projection, &[], Rows::Selected(&rows), MAX_DECODED_BYTES)
+                let got = decode(&source, &file, 0, &projection, &[], RowsToDecode::Selected(&rows), MAX_DECODED_BYTES)
                     .unwrap()
                     .batch;
                 let want = arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.clone())).unwrap();
@@ -268,7 +268,7 @@ fn selected_rows_are_those_of_the_whole_group() {
 fn in_chunks(
     source: &Memory,
     projection: &Projection,
-    rows: Rows<'_>,
+    rows: RowsToDecode<'_>,
     chunk_rows: usize,
     max_decoded_bytes: u64,
 ) -> Result<(Vec<usize>, RecordBatch)> {
@@ -290,7 +290,7 @@ fn chunks_are_whole_where_the_decoders_batches_do_not_divide_them() {
     let source = write(&batch, properties);
     let projection = Projection::all(&batch.schema());
     let rows: Vec<u32> = (0..3000).step_by(20).collect();
-    let (lengths, found) = in_chunks(&source, &projection, Rows::Selected(&rows), 64, 1_000_000).unwrap();
+    let (lengths, found) = in_chunks(&source, &projection, RowsToDecode::Selected(&rows), 64, 1_000_000).unwrap();
     assert_eq!(lengths, [64, 64, 22]);
     let expected = arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows)).unwrap();
     assert_eq!(found, expected);
@@ -308,7 +308,7 @@ fn columns_that_are_decoded_in_turns_are_those_of_the_whole_group() {
     let projection = Projection::all(&Arc::new(Schema::new(fields)));
     let columns = projection.output().fields().len();
     let partitions: &[(&str, Option<&str>)] = &[("day", Some("7"))];
-    let all = Rows::All;
+    let all = RowsToDecode::All;
     let expected = decode(&source, file, 0, &projection, partitions, all, MAX_DECODED_BYTES).unwrap();
     let decoder = GroupDecoder { file, row_group: 0, projection: &projection, partitions, max_decoded_bytes: 1 << 20 };
     for (width, chunk_rows) in [(1, 64), (2, 1000), (3, 1), (5, 299), (columns - 1, 150), (columns, 64), (99, 64)] {
@@ -328,7 +328,7 @@ fn columns_that_are_decoded_in_turns_are_those_of_the_whole_group() {
         assert_eq!(found, expected.batch.columns(), "{width}");
         assert_eq!(bytes.bytes.get(), expected.bytes_read, "{width}");
     }
-    let some = Rows::Selected(&[1, 200, 201]);
+    let some = RowsToDecode::Selected(&[1, 200, 201]);
     let expected = decode(&source, file, 0, &projection, partitions, some, MAX_DECODED_BYTES).unwrap().batch;
     let mut sink = InTurns { chunk_rows: 64, width: 2, first: 0, turns: Vec::new() };
     decoder.decode(some, &Counted::new(&source, "f"), &mut sink).unwrap();
@@ -336,7 +336,7 @@ fn columns_that_are_decoded_in_turns_are_those_of_the_whole_group() {
     assert_eq!(found, expected.columns());
     // What is due comes whole.
     let mut sink = InTurns { chunk_rows: 64, width: 2, first: 0, turns: Vec::new() };
-    decoder.decode(Rows::Due(&[1, 200]), &Counted::new(&source, "f"), &mut sink).unwrap();
+    decoder.decode(RowsToDecode::Due(&[1, 200]), &Counted::new(&source, "f"), &mut sink).unwrap();
     assert_eq!(sink.turns[0].1.num_columns(), columns);
     // What all columns take together is limited, however many come at once.
     let narrow = GroupDecoder { max_decoded_bytes: 3000, ..decoder };
@@ -368,7 +368,7 @@ proptest::proptest! {
         let mut allowed = limit * 16_384;
         // The limit is raised until it lets the rows be decoded, which shorter batches must not keep it from.
         let (lengths, found) = loop {
-            match in_chunks(&source, &projection, Rows::Selected(&wanted), chunk_rows, allowed) {
+            match in_chunks(&source, &projection, RowsToDecode::Selected(&wanted), chunk_rows, allowed) {
                 Err(error) if error.kind() == ErrorKind::TooLarge && allowed < 1 << 30 => allowed += allowed / 4,
                 outcome => break outcome.unwrap(),
             }
@@ -386,9 +386,9 @@ fn one_row_reads_its_page_and_not_the_group() {
     let file = open(&source, "f").unwrap();
     let projection = Projection::all(&batch.schema());
     let read = |rows| decode(&source, &file, 0, &projection, &[], rows, MAX_DECODED_BYTES).unwrap();
-    let group = read(Rows::All).bytes_read;
-    let cold = read(Rows::Selected(&[2000]));
-    let warm = read(Rows::Selected(&[2000]));
+    let group = read(RowsToDecode::All).bytes_read;
+    let cold = read(RowsToDecode::Selected(&[2000]));
+    let warm = read(RowsToDecode::Selected(&[2000]));
     assert_eq!((cold.reads, warm.reads), (2, 1));
     assert!(warm.bytes_read < group / 10, "{} of {group}", warm.bytes_read);
 }
@@ -403,10 +403,10 @@ fn rows_that_cannot_be_are_refused() {
         assert_eq!(error.file(), Some("f"));
         error.kind()
     };
-    assert_eq!(kind(1, Rows::All), ErrorKind::OutOfRange);
-    assert_eq!(kind(0, Rows::Selected(&[10])), ErrorKind::OutOfRange);
-    assert_eq!(kind(0, Rows::Selected(&[3, 3])), ErrorKind::InvalidArgument);
-    assert_eq!(kind(0, Rows::Selected(&[3, 2])), ErrorKind::InvalidArgument);
+    assert_eq!(kind(1, RowsToDecode::All), ErrorKind::OutOfRange);
+    assert_eq!(kind(0, RowsToDecode::Selected(&[10])), ErrorKind::OutOfRange);
+    assert_eq!(kind(0, RowsToDecode::Selected(&[3, 3])), ErrorKind::InvalidArgument);
+    assert_eq!(kind(0, RowsToDecode::Selected(&[3, 2])), ErrorKind::InvalidArgument);
 }
 
 #[test]
@@ -489,13 +489,14 @@ fn partition_values_become_columns_of_the_schemas_type() {
     ]));
     let projection = Projection::all(&schema);
     let values = [("lang", Some("en")), ("year", Some("2024")), ("day", Some("2024-02-29")), ("none", None)];
-    let decoded = decode(&source, &file, 0, &projection, &values, Rows::Selected(&[1, 4]), MAX_DECODED_BYTES).unwrap();
+    let decoded =
+        decode(&source, &file, 0, &projection, &values, RowsToDecode::Selected(&[1, 4]), MAX_DECODED_BYTES).unwrap();
     assert_eq!((decoded.reads, decoded.batch.num_rows()), (0, 2));
     assert_eq!(decoded.batch.schema(), schema);
     assert_eq!(decoded.batch.column(0).as_primitive::<Int32Type>().values(), &[2024, 2024]);
     assert_eq!(decoded.batch.column(3).null_count(), 2);
-    let error =
-        decode(&source, &file, 0, &projection, &[("year", Some("x"))], Rows::All, MAX_DECODED_BYTES).unwrap_err();
+    let error = decode(&source, &file, 0, &projection, &[("year", Some("x"))], RowsToDecode::All, MAX_DECODED_BYTES)
+        .unwrap_err();
     assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some("year")));
 }
 
@@ -504,7 +505,7 @@ fn no_columns_still_have_rows() {
     let source = write(&varied(5), WriterProperties::builder().build());
     let projection = Projection::columns(&varied(1).schema(), &[] as &[&str]).unwrap();
     let file = open(&source, "f").unwrap();
-    let decoded = decode(&source, &file, 0, &projection, &[], Rows::All, MAX_DECODED_BYTES).unwrap();
+    let decoded = decode(&source, &file, 0, &projection, &[], RowsToDecode::All, MAX_DECODED_BYTES).unwrap();
     assert_eq!((decoded.batch.num_rows(), decoded.bytes_read), (5, 0));
 }
 
@@ -554,8 +555,8 @@ fn codecs() -> Vec<Compression> {
     ]
 }
 
-fn chunk(compression: Compression, limit: u64) -> Chunk {
-    Chunk { compression, values: 1 << 20, max_levels: (0, 0), has_booleans: false, page_limit: limit, limit }
+fn chunk(compression: Compression, limit: u64) -> WalkedChunk {
+    WalkedChunk { compression, values: 1 << 20, max_levels: (0, 0), has_booleans: false, page_limit: limit, limit }
 }
 
 fn zigzag(out: &mut Vec<u8>, value: i64) {
@@ -649,14 +650,14 @@ fn a_value_repeated_through_a_dictionary_counts_as_often_as_it_appears() {
     let file = open(&source, "f").unwrap();
     let options = 16 << 20;
     let plain = Projection::all(&batch.schema());
-    let error = decode(&source, &file, 0, &plain, &[], Rows::All, options).unwrap_err();
+    let error = decode(&source, &file, 0, &plain, &[], RowsToDecode::All, options).unwrap_err();
     assert_eq!((error.kind(), error.column()), (ErrorKind::TooLarge, Some("s")), "{error}");
     // As views the value is there once.
     let views = plain.clone().with_views(|_| true);
-    let decoded = decode(&source, &file, 0, &views, &[], Rows::All, options).unwrap();
+    let decoded = decode(&source, &file, 0, &views, &[], RowsToDecode::All, options).unwrap();
     let few = decoded.batch.slice(0, 3);
     assert_eq!(finish(&few, plain.output()).unwrap(), batch.slice(0, 3));
-    let some = decode(&source, &file, 0, &plain, &[], Rows::Selected(&[0, 7]), options).unwrap();
+    let some = decode(&source, &file, 0, &plain, &[], RowsToDecode::Selected(&[0, 7]), options).unwrap();
     assert_eq!(some.batch, batch.slice(0, 2));
 }
 
@@ -677,11 +678,11 @@ fn values_of_a_dictionary_are_measured_as_they_are_and_not_as_they_could_be() {
     for left_to_parquet in [false, true] {
         LEFT_TO_PARQUET.set(left_to_parquet);
         // The longest value is 200 MiB in as many rows, and 4 MiB in those that have it.
-        let decoded = decode(&source, &file, 0, &plain, &[], Rows::All, 16 << 20).unwrap();
+        let decoded = decode(&source, &file, 0, &plain, &[], RowsToDecode::All, 16 << 20).unwrap();
         assert_eq!(decoded.batch, batch);
-        let error = decode(&source, &file, 0, &plain, &[], Rows::All, 3 << 20).unwrap_err();
+        let error = decode(&source, &file, 0, &plain, &[], RowsToDecode::All, 3 << 20).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
-        for rows in [Rows::Selected(&[7, 57]), Rows::Due(&[7, 57])] {
+        for rows in [RowsToDecode::Selected(&[7, 57]), RowsToDecode::Due(&[7, 57])] {
             let some = decode(&source, &file, 0, &plain, &[], rows, 16 << 20).unwrap();
             assert_eq!(some.batch.column(0).len(), 2);
             assert_eq!(some.batch.column(0).as_string::<i32>().value(1), long);
@@ -718,7 +719,8 @@ fn selected_rows_do_not_hold_on_to_whole_pages() {
     let source = write(&batch, WriterProperties::builder().set_dictionary_enabled(false).build());
     let file = open(&source, "f").unwrap();
     let projection = Projection::all(&batch.schema()).with_views(|_| true);
-    let decoded = decode(&source, &file, 0, &projection, &[], Rows::Selected(&[5, 900]), MAX_DECODED_BYTES).unwrap();
+    let decoded =
+        decode(&source, &file, 0, &projection, &[], RowsToDecode::Selected(&[5, 900]), MAX_DECODED_BYTES).unwrap();
     assert!(decoded.batch.get_array_memory_size() < 20_000, "{}", decoded.batch.get_array_memory_size());
 }
 
@@ -738,7 +740,7 @@ fn a_prefix_repeated_through_delta_encoding_counts_as_often_as_it_appears() {
         let projection = Projection::all(&batch.schema());
         let run = |limit| {
             let options = limit;
-            decode(&source, &file, 0, &projection, &[], Rows::All, options).map(|decoded| decoded.batch)
+            decode(&source, &file, 0, &projection, &[], RowsToDecode::All, options).map(|decoded| decoded.batch)
         };
         assert_eq!(run(16 << 20).unwrap_err().kind(), ErrorKind::TooLarge, "{codec}");
         assert_eq!(run(128 << 20).unwrap(), batch, "{codec}");
@@ -752,7 +754,7 @@ fn a_group_larger_than_the_limit_is_refused() {
     let file = open(&source, "f").unwrap();
     let options = 1000;
     let projection = Projection::all(&batch.schema());
-    let error = decode(&source, &file, 0, &projection, &[], Rows::All, options).unwrap_err();
+    let error = decode(&source, &file, 0, &projection, &[], RowsToDecode::All, options).unwrap_err();
     assert_eq!((error.kind(), error.row_group()), (ErrorKind::TooLarge, Some(0)));
 }
 
@@ -763,7 +765,7 @@ fn survives(bytes: Vec<u8>) {
     let projection = Projection::all(file.arrow_schema());
     let options = 64 << 20;
     for group in 0..file.num_row_groups() {
-        for rows in [Rows::All, Rows::Selected(&[1, 17])] {
+        for rows in [RowsToDecode::All, RowsToDecode::Selected(&[1, 17])] {
             if let Err(error) = decode(&source, &file, group, &projection, &[], rows, options) {
                 assert_eq!(error.file(), Some("f"), "{error}");
             }
@@ -802,7 +804,7 @@ fn threads_that_share_a_source_and_a_file_get_their_own_rows() {
             scope.spawn(move || {
                 for turn in 0..20 {
                     let row = (thread * 401 + turn * 97) % 2000;
-                    let rows = Rows::Selected(std::slice::from_ref(&row));
+                    let rows = RowsToDecode::Selected(std::slice::from_ref(&row));
                     let got = decode(source, file, 0, projection, &[], rows, MAX_DECODED_BYTES).unwrap();
                     assert_eq!(got.batch, batch.slice(row as usize, 1));
                 }
@@ -817,7 +819,7 @@ fn with_declared_rows(batch: &RecordBatch, row_group_rows: usize, declared: u8) 
     let source = write(batch, properties);
     let mut bytes = source.0.lock().unwrap()["f"].to_vec();
     let footer = read_end(&source, "f", source.footer_guess(), None).unwrap().1.bytes;
-    let mut reader = Reader::new(&footer);
+    let mut reader = ThriftReader::new(&footer);
     let mut last = 0;
     while let Some((kind, id)) = reader.field(&mut last).unwrap() {
         if id == 3 {
@@ -843,11 +845,11 @@ fn the_row_groups_are_believed_where_the_footer_counts_other_rows_for_the_file()
         assert_eq!((found, file.num_row_groups()), (50, 3), "{declared}");
         let projection = Projection::all(file.arrow_schema());
         for (group, first, count) in [(0, 0, 20), (1, 20, 20), (2, 40, 10)] {
-            let read = |wanted: Rows<'_>| {
+            let read = |wanted: RowsToDecode<'_>| {
                 decode(&source, &file, group, &projection, &[], wanted, MAX_DECODED_BYTES).unwrap().batch
             };
-            assert_eq!(read(Rows::All), rows.slice(first, count), "{declared}");
-            assert_eq!(read(Rows::Selected(&[1, 7])).num_rows(), 2, "{declared}");
+            assert_eq!(read(RowsToDecode::All), rows.slice(first, count), "{declared}");
+            assert_eq!(read(RowsToDecode::Selected(&[1, 7])).num_rows(), 2, "{declared}");
         }
     }
 }
@@ -864,15 +866,15 @@ fn read_both_ways(source: &LocalSource, name: &str) -> Result<u64> {
     let projection = Projection::all(file.arrow_schema()).with_views(|_| true);
     let mut total = 0;
     for group in 0..file.num_row_groups() {
-        let read = |rows: Rows<'_>| {
+        let read = |rows: RowsToDecode<'_>| {
             let decoded = decode(source, &file, group, &projection, &[], rows, MAX_DECODED_BYTES)?;
             finish(&decoded.batch, projection.output())
         };
-        let all = read(Rows::All)?;
+        let all = read(RowsToDecode::All)?;
         for step in [3, 50] {
             let rows: Vec<u32> = (0..all.num_rows() as u32).step_by(step).collect();
             let want = arrow::compute::take_record_batch(&all, &UInt32Array::from(rows.clone())).unwrap();
-            let got = read(Rows::Selected(&rows))?;
+            let got = read(RowsToDecode::Selected(&rows))?;
             // NaN is unlike itself, and looks the same.
             assert_eq!(format!("{got:?}"), format!("{want:?}"), "{name}");
         }
@@ -1150,7 +1152,7 @@ fn times_of_96_bits_are_served_as_they_are_or_refused() {
         for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4] {
             let properties =
                 || WriterProperties::builder().set_dictionary_enabled(dictionary).set_compression(codec).build();
-            let read = |times: &[(u32, u64)], unit: Option<DataType>, rows: Rows<'_>| {
+            let read = |times: &[(u32, u64)], unit: Option<DataType>, rows: RowsToDecode<'_>| {
                 let source = write_int96(times, lists, unit, properties());
                 let file = open(&source, "f").unwrap();
                 let projection = Projection::all(file.arrow_schema());
@@ -1162,10 +1164,10 @@ fn times_of_96_bits_are_served_as_they_are_or_refused() {
             };
             let known = format!("{lists} {dictionary} {codec}");
             let fits = [(EPOCH, 5), first, last, (EPOCH + 1, 0)];
-            assert_eq!(read(&fits, None, Rows::All).unwrap(), [5, i64::MIN, i64::MAX, DAY as i64], "{known}");
+            assert_eq!(read(&fits, None, RowsToDecode::All).unwrap(), [5, i64::MIN, i64::MAX, DAY as i64], "{known}");
             for wrong in [spark, before, (last.0, last.1 + 1), (u32::MAX, 0), (0, 0)] {
                 let times = [(EPOCH, 5), wrong];
-                for rows in [Rows::All, Rows::Selected(&[0])] {
+                for rows in [RowsToDecode::All, RowsToDecode::Selected(&[0])] {
                     let error: Error = read(&times, None, rows).unwrap_err();
                     let column = if lists { "t.list.element" } else { "t" };
                     assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some(column)), "{known} {error}");
@@ -1175,8 +1177,8 @@ fn times_of_96_bits_are_served_as_they_are_or_refused() {
             }
             let micros = noted(arrow::datatypes::TimeUnit::Microsecond);
             let expected = [5, 253_402_300_799_999_999];
-            assert_eq!(read(&[(EPOCH, 5000), spark], micros.clone(), Rows::All).unwrap(), expected, "{known}");
-            let error: Error = read(&[(i32::MAX as u32, 0)], micros, Rows::All).unwrap_err();
+            assert_eq!(read(&[(EPOCH, 5000), spark], micros.clone(), RowsToDecode::All).unwrap(), expected, "{known}");
+            let error: Error = read(&[(i32::MAX as u32, 0)], micros, RowsToDecode::All).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Schema, "{known} {error}");
         }
     }
@@ -1206,7 +1208,7 @@ fn long_values_that_are_not_compressed_are_read_one_by_one_once_they_were_found(
             batch.project(&names.iter().map(|name| batch.schema().index_of(name).unwrap()).collect::<Vec<_>>());
         let chosen = chosen.unwrap();
         let projection = Projection::all(&chosen.schema()).with_views(|_| true);
-        let read = || decode(&source, &file, 0, &projection, &[], Rows::Due(&due), MAX_DECODED_BYTES);
+        let read = || decode(&source, &file, 0, &projection, &[], RowsToDecode::Due(&due), MAX_DECODED_BYTES);
         let (first, second) = (read().unwrap(), read().unwrap());
         assert_eq!(first.batch, second.batch);
         let expected = arrow::compute::take_record_batch(&chosen, &UInt32Array::from(due.clone())).unwrap();

@@ -17,12 +17,12 @@ const DEPTH: usize = 32;
 
 /// A cursor over the bytes of one structure.
 #[derive(Debug, Clone)]
-pub(super) struct Reader<'a> {
+pub(super) struct ThriftReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ThriftReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -151,7 +151,7 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 *byte = (state >> 56) as u8;
             }
-            let mut reader = Reader::new(&bytes);
+            let mut reader = ThriftReader::new(&bytes);
             let _ = reader.skip_value(STRUCT);
             assert!(reader.at() <= bytes.len());
         }
@@ -159,12 +159,12 @@ mod tests {
 
     #[test]
     fn a_list_longer_than_its_bytes_ends_early() {
-        let mut reader = Reader::new(&[0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+        let mut reader = ThriftReader::new(&[0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
         assert_eq!(reader.skip_value(LIST), None);
     }
 
     #[test]
     fn structures_inside_each_other_without_end_are_refused() {
-        assert_eq!(Reader::new(&[0x1c; 4096]).skip_value(STRUCT), None);
+        assert_eq!(ThriftReader::new(&[0x1c; 4096]).skip_value(STRUCT), None);
     }
 }

@@ -135,7 +135,7 @@ impl<'a> Pruner<'a> {
                 known.push(vec![(0, bounds(&home.known(data_type, rows), rows))]);
                 continue;
             };
-            let pages = statistics.pages(metadata, &bytes, group.ordinal(), (*leaf, own, data_type));
+            let pages = statistics.pages(metadata, &bytes, group.ordinal(), *leaf, own, data_type);
             let Some(pages) = pages else {
                 let whole = statistics.of(group.ordinal(), *leaf, own, data_type);
                 known.push(vec![(0, bounds(&whole, rows))]);

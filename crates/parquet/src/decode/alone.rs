@@ -3,16 +3,16 @@
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, FieldRef};
 
-use super::{GroupDecoder, RowSink, Wanted};
+use super::{GroupDecoder, RowSink, WantedRows};
 use crate::FileBytes;
 use crate::chunks::RowGroup;
-use crate::columns::{Origin, is_view};
+use crate::columns::{ColumnOrigin, is_view};
 use crate::direct::{self, ValuePlaces};
 use crate::pages::Pages;
 use rowdex_base::error::Result;
 
 /// A column of which only the due values are read.
-pub(crate) struct Alone<'a> {
+pub(crate) struct ColumnReadAlone<'a> {
     /// The field of the file, and its only leaf.
     pub(super) root: usize,
     pub(super) leaf: usize,
@@ -35,7 +35,12 @@ impl<'a> GroupDecoder<'a> {
     }
 
     /// The columns whose due values are read one by one. They are decoded to views of what is read.
-    pub(super) fn read_alone(&self, origins: &[Origin<'_>], leaves: &[usize], bytes: &dyn FileBytes) -> Vec<Alone<'_>> {
+    pub(super) fn read_alone(
+        &self,
+        origins: &[ColumnOrigin<'_>],
+        leaves: &[usize],
+        bytes: &dyn FileBytes,
+    ) -> Vec<ColumnReadAlone<'_>> {
         let rows = self.file.row_group_rows(self.row_group) as usize;
         let views = self.wanted_views(leaves);
         if !bytes.is_near() || views.is_empty() || Pages::is_left_to_parquet() {
@@ -44,15 +49,15 @@ impl<'a> GroupDecoder<'a> {
         if bytes.has(&self.file.chunks(self.row_group, self.projection, self.partitions)) {
             return Vec::new();
         }
-        let alone = |(origin, field): (&Origin<'_>, &FieldRef)| {
-            let Origin::File(root) = *origin else { return None };
+        let alone = |(origin, field): (&ColumnOrigin<'_>, &FieldRef)| {
+            let ColumnOrigin::File(root) = *origin else { return None };
             let own = self.file.leaves(root);
             let leaf = own.start;
             let places = self.file.value_places(self.row_group, leaf).filter(|places| places.rows() == rows)?;
             let fits = own.len() == 1 && views.binary_search(&leaf).is_ok() && is_view(field.data_type());
-            fits.then(|| Alone { root, leaf, places, data_type: field.data_type().clone() })
+            fits.then(|| ColumnReadAlone { root, leaf, places, data_type: field.data_type().clone() })
         };
-        let mut found: Vec<Alone<'_>> =
+        let mut found: Vec<ColumnReadAlone<'_>> =
             origins.iter().zip(self.projection.internal().fields()).filter_map(alone).collect();
         found.dedup_by_key(|alone| alone.leaf);
         found
@@ -62,12 +67,12 @@ impl<'a> GroupDecoder<'a> {
     pub(super) fn decode_due(
         &self,
         group: RowGroup<'a>,
-        wanted: &Wanted<'_>,
+        wanted: &WantedRows<'_>,
         due: &[u32],
         bytes: &dyn FileBytes,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
-        let Wanted { leaves, origins, alone, chunk_rows, .. } = *wanted;
+        let WantedRows { leaves, origins, alone, chunk_rows, .. } = *wanted;
         let views = self.projection.internal().fields().iter().filter(|field| is_view(field.data_type()));
         if views.count() == alone.len() {
             sink.values_are_own();
@@ -86,8 +91,7 @@ impl<'a> GroupDecoder<'a> {
             }
             return Ok(decoded);
         }
-        let total = self.file.row_group_rows(self.row_group) as usize;
-        let mut pages = self.fetch(group, leaves, None, total, (false, chunk_rows), bytes)?;
+        let mut pages = self.fetch(group, leaves, None, false, chunk_rows, bytes)?;
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
         let done = self.decode_pages(&pages, wanted, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, leaves, error))?;
@@ -98,12 +102,12 @@ impl<'a> GroupDecoder<'a> {
     pub(super) fn with_alone(
         &self,
         decoded: &[ArrayRef],
-        alone: &[Alone<'_>],
+        alone: &[ColumnReadAlone<'_>],
         rows: &[u32],
         bytes: &dyn FileBytes,
     ) -> Result<Vec<ArrayRef>> {
         let mut columns = decoded.to_vec();
-        for Alone { root, places, data_type, .. } in alone {
+        for ColumnReadAlone { root, places, data_type, .. } in alone {
             let name = || self.file.arrow_schema().field(*root).name();
             columns.push(places.read(rows, bytes, data_type).map_err(|error| error.with_column(name()))?);
         }

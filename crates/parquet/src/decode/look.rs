@@ -11,7 +11,7 @@ use super::GroupDecoder;
 use crate::chunks::{ColumnChunk, RowGroup};
 use crate::columns::is_view;
 use crate::direct;
-use crate::guard::{self, Chunk, FilePage, Refusal, Tally};
+use crate::guard::{self, FilePage, Refusal, Tally, WalkedChunk};
 use crate::pages::Pages;
 use crate::types::leaf_type;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -27,7 +27,7 @@ pub(super) struct Findings {
 }
 
 /// The pages of one column.
-struct Walked {
+struct WalkedColumn {
     leaf: usize,
     pages: Arc<[FilePage]>,
     tally: Tally,
@@ -43,7 +43,8 @@ impl GroupDecoder<'_> {
         pages: &Pages<'_>,
         group: RowGroup<'_>,
         leaves: &[usize],
-        (selective, count): (bool, usize),
+        selective: bool,
+        count: usize,
         all: bool,
     ) -> Result<Findings> {
         let limit = self.max_decoded_bytes;
@@ -64,7 +65,7 @@ impl GroupDecoder<'_> {
             }
             let touched = |values: u64| if selective && !nested { values.min(count as u64) } else { values };
             let entries = touched(tally.values);
-            total = total.saturating_add(self.takes(leaf, column, &tally, (entries, count), !selective || nested));
+            total = total.saturating_add(self.takes(leaf, column, &tally, entries, count, !selective || nested));
             if column.column_type() == Type::BYTE_ARRAY {
                 // Every reference to the dictionary is spelled out unless the values are views of it. How long they
                 // are cannot be seen from here, so if it could be too much, views come first and are measured, unless
@@ -96,7 +97,7 @@ impl GroupDecoder<'_> {
         group: RowGroup<'_>,
         leaf: usize,
         selective: bool,
-    ) -> Result<Walked> {
+    ) -> Result<WalkedColumn> {
         let column = group.column(leaf);
         let nested = column.column_descr().max_rep_level() > 0;
         let (start, length) = column.byte_range();
@@ -109,16 +110,22 @@ impl GroupDecoder<'_> {
         let tally = walk(own, &self.chunk(column, selective && !nested), &mut pages)?;
         check_values(group, column, &tally, is_whole, selective)?;
         pages.sort_unstable_by_key(|page| page.at);
-        Ok(Walked { leaf, pages: pages.into(), tally, is_whole })
+        Ok(WalkedColumn { leaf, pages: pages.into(), tally, is_whole })
     }
 
     /// Gives the pages of each column to what decodes it. The parquet crate takes levels and times of 96 bits as they
     /// are, so those of its columns are checked first.
-    fn part(&self, pages: &Pages<'_>, group: RowGroup<'_>, walked: Vec<Walked>, found: &mut Findings) -> Result<()> {
+    fn part(
+        &self,
+        pages: &Pages<'_>,
+        group: RowGroup<'_>,
+        walked: Vec<WalkedColumn>,
+        found: &mut Findings,
+    ) -> Result<()> {
         let schema = pages.reader.parquet_schema();
         let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
         let left: Vec<usize> = found.rare.iter().map(root).collect();
-        for Walked { leaf, pages: own, tally, is_whole } in walked {
+        for WalkedColumn { leaf, pages: own, tally, is_whole } in walked {
             if left.binary_search(&root(&leaf)).is_err() {
                 found.pages.push((leaf, own));
                 continue;
@@ -160,7 +167,8 @@ impl GroupDecoder<'_> {
         leaf: usize,
         column: ColumnChunk<'_>,
         tally: &Tally,
-        (entries, rows): (u64, usize),
+        entries: u64,
+        rows: usize,
         all: bool,
     ) -> u64 {
         let measure = self.file.measure(leaf);
@@ -184,10 +192,10 @@ impl GroupDecoder<'_> {
     }
 
     /// What is known of a column chunk before its pages are walked; of some of its pages with `some`.
-    pub(crate) fn chunk(&self, column: ColumnChunk<'_>, some: bool) -> Chunk {
+    pub(crate) fn chunk(&self, column: ColumnChunk<'_>, some: bool) -> WalkedChunk {
         let descriptor = column.column_descr();
         let limit = self.max_decoded_bytes;
-        Chunk {
+        WalkedChunk {
             compression: column.compression(),
             values: column.num_values().unsigned_abs(),
             max_levels: (descriptor.max_rep_level(), descriptor.max_def_level()),
@@ -217,13 +225,14 @@ impl GroupDecoder<'_> {
 /// Walks the page headers in these bytes of a column chunk, each with its place in the file, and notes the pages.
 pub(crate) fn walk<'a>(
     bytes: impl Iterator<Item = (u64, &'a Bytes)>,
-    chunk: &Chunk,
+    chunk: &WalkedChunk,
     found: &mut Vec<FilePage>,
 ) -> Result<Tally> {
     let mut tally = Tally::default();
     for (start, bytes) in bytes {
-        let mut note = |head: guard::Page| {
-            let (at, body) = (start + head.start as u64, bytes.slice(head.body.clone()));
+        let mut note = |head: guard::HeadedPage| {
+            let at = start + head.start as u64;
+            let body = bytes.slice(head.body.clone());
             found.push(FilePage { at, body, head, begins_group: false });
         };
         guard::walk(bytes, chunk, &mut tally, &mut note).map_err(refused)?;

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::FieldRef;
 
-use super::alone::Alone;
-use super::{GroupDecoder, Wanted};
-use crate::columns::Origin;
+use super::alone::ColumnReadAlone;
+use super::{GroupDecoder, WantedRows};
+use crate::columns::ColumnOrigin;
 use crate::masked::masked;
 use crate::pages::Pages;
 use crate::{FileBytes, adapt, caught_panic};
@@ -15,7 +15,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{Chunks, Footprint, compact_sparse, record_batch};
 
 /// What an output column is made of.
-pub(super) enum Made<'a> {
+pub(super) enum OutputColumn<'a> {
     Constant(Option<&'a str>),
     Null,
     /// A decoded column of the file, by its place among them.
@@ -27,15 +27,16 @@ impl GroupDecoder<'_> {
     pub(crate) fn decode_pages(
         &self,
         pages: &Pages,
-        wanted: &Wanted<'_>,
+        wanted: &WantedRows<'_>,
         bytes_of_file: &dyn FileBytes,
         each: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let Wanted { leaves, origins, alone, selected, chunk_rows } = *wanted;
+        let WantedRows { leaves, origins, alone, selected, chunk_rows } = *wanted;
         let count = selected.map_or(pages.rows, <[u32]>::len);
         let roots = self.roots(leaves);
         let sources = self.sources(origins, &roots, alone);
-        let (mut footprint, mut bytes) = (Footprint::default(), 0_u64);
+        let mut footprint = Footprint::default();
+        let mut bytes = 0_u64;
         // What is due of a row group need not be copied to chunks of one length.
         let is_due = selected.is_some() && pages.selection.is_none();
         let mut chunks = Chunks::of(chunk_rows);
@@ -105,28 +106,38 @@ impl GroupDecoder<'_> {
 
     /// What the output columns are made of, where the file's fields `roots` are decoded, and behind them those that are
     /// read alone.
-    pub(super) fn sources<'a>(&self, origins: &[Origin<'a>], roots: &[usize], alone: &[Alone<'_>]) -> Vec<Made<'a>> {
+    pub(super) fn sources<'a>(
+        &self,
+        origins: &[ColumnOrigin<'a>],
+        roots: &[usize],
+        alone: &[ColumnReadAlone<'_>],
+    ) -> Vec<OutputColumn<'a>> {
         let of_root = |place: usize| {
             let alone = || Some(roots.len() + alone.iter().position(|alone| alone.root == place)?);
             roots.binary_search(&place).ok().or_else(alone)
         };
-        let made = |origin: &Origin<'a>| match *origin {
-            Origin::Partition(value) => Made::Constant(value),
+        let made = |origin: &ColumnOrigin<'a>| match *origin {
+            ColumnOrigin::Partition(value) => OutputColumn::Constant(value),
             // Of a group without columns, or of no rows at all, there is nothing to decode.
-            Origin::File(place) => of_root(place).map_or(Made::Null, Made::Decoded),
-            Origin::Missing => Made::Null,
+            ColumnOrigin::File(place) => of_root(place).map_or(OutputColumn::Null, OutputColumn::Decoded),
+            ColumnOrigin::Missing => OutputColumn::Null,
         };
         origins.iter().map(made).collect()
     }
 
     /// The output columns, from the decoded columns of the file.
-    pub(super) fn columns(&self, sources: &[Made<'_>], decoded: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
+    pub(super) fn columns(
+        &self,
+        sources: &[OutputColumn<'_>],
+        decoded: &[ArrayRef],
+        rows: usize,
+    ) -> Result<Vec<ArrayRef>> {
         let limit = self.max_decoded_bytes;
-        let column = |(made, field): (&Made<'_>, &FieldRef)| {
+        let column = |(made, field): (&OutputColumn<'_>, &FieldRef)| {
             let array = match *made {
-                Made::Constant(value) => adapt::constant(value, field, rows, limit)?,
-                Made::Null => adapt::nulls(field.data_type(), rows, field.name(), limit)?,
-                Made::Decoded(place) => {
+                OutputColumn::Constant(value) => adapt::constant(value, field, rows, limit)?,
+                OutputColumn::Null => adapt::nulls(field.data_type(), rows, field.name(), limit)?,
+                OutputColumn::Decoded(place) => {
                     let array =
                         decoded.get(place).ok_or_else(|| Error::new(ErrorKind::Internal, "a column is lost"))?;
                     adapt::adapt(&masked(array, field.name())?, field.data_type(), field.name(), limit)?

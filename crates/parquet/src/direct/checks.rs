@@ -11,10 +11,10 @@ use parquet::basic::{Encoding, Repetition, Type as Physical};
 use parquet::schema::types::SchemaDescriptor;
 
 use super::delta::Delta;
-use super::hybrid::{Hybrid, Piece};
+use super::hybrid::{Hybrid, HybridPiece};
 use super::leaf::goes_on_empty;
 use super::levels::too_high;
-use super::pages::{ColumnPages, DataPage, Step};
+use super::pages::{ColumnPages, DataPage, PageStep};
 use super::values::references;
 use super::{damaged, is_optional};
 use crate::chunks::ColumnChunk;
@@ -39,19 +39,19 @@ pub(crate) fn check_levels(
     if times.is_none() && (has_none || !unpack::knows(column.compression())) {
         return Ok(());
     }
-    let mut lists = Lists { items: item_levels(schema, leaf), highest, last: None };
+    let mut lists = ListLevels { items: item_levels(schema, leaf), highest, last: None };
     let mut places = pages.iter().map(|page| page.at);
     let mut walked = ColumnPages::new(column, Arc::clone(pages), Arc::default(), 0, None, false);
     let mut begun = 0;
     while let Some(step) = walked.next()? {
         let place = places.next();
         let page = match step {
-            Step::Data(page) => page,
-            Step::Dictionary(dictionary, count) => {
+            PageStep::Data(page) => page,
+            PageStep::Dictionary(dictionary, count) => {
                 check_times(&dictionary, count, times)?;
                 continue;
             }
-            Step::Group => continue,
+            PageStep::Group => continue,
         };
         let (starts, values) = if highest.0 > 0 { lists.page(&page)? } else { (page.entries, flat(&page, highest.1)?) };
         if values > page.most_values {
@@ -110,7 +110,8 @@ fn check_times(bytes: &[u8], count: usize, unit: Option<TimeUnit>) -> Result<()>
         let (Some((nanoseconds, _)), Some((_, day))) = (time.split_first_chunk(), time.split_last_chunk()) else {
             break;
         };
-        let (nanoseconds, day) = (i64::from_le_bytes(*nanoseconds), i32::from_le_bytes(*day));
+        let nanoseconds = i64::from_le_bytes(*nanoseconds);
+        let day = i32::from_le_bytes(*day);
         let since = (i128::from(day) - i128::from(JULIAN_DAY)) * (DAY / length) + i128::from(nanoseconds) / length;
         if i64::try_from(since).is_err() {
             let message = format!("has an INT96 timestamp on Julian day {day}, which 64 bits of {name} do not reach");
@@ -125,7 +126,8 @@ fn check_times(bytes: &[u8], count: usize, unit: Option<TimeUnit>) -> Result<()>
 
 /// Values of a page without lists.
 fn flat(page: &DataPage, highest: i16) -> Result<usize> {
-    let (mut values, highest) = (0, u32::from(highest.unsigned_abs()));
+    let mut values = 0;
+    let highest = u32::from(highest.unsigned_abs());
     if highest == 0 {
         return Ok(page.entries);
     }
@@ -134,7 +136,7 @@ fn flat(page: &DataPage, highest: i16) -> Result<usize> {
 }
 
 /// What is known of lists from page to page.
-struct Lists {
+struct ListLevels {
     /// For each level of lists, the definition level of their items; nothing where the schema does not tell.
     items: Vec<u32>,
     highest: (i16, i16),
@@ -142,7 +144,7 @@ struct Lists {
     last: Option<u32>,
 }
 
-impl Lists {
+impl ListLevels {
     /// How many rows begin in a page, and how many values it has.
     fn page(&mut self, page: &DataPage) -> Result<(usize, usize)> {
         let all = |bytes: &Bytes, highest: i16| -> Result<Vec<u16>> {
@@ -151,8 +153,10 @@ impl Lists {
             each(bytes, page.entries, highest, |level, times| levels.extend(repeat_n(level as u16, times)))?;
             Ok(levels)
         };
-        let (repetition, definition) = (all(&page.repetition, self.highest.0)?, all(&page.definition, self.highest.1)?);
-        let (mut starts, mut values) = (0, 0);
+        let repetition = all(&page.repetition, self.highest.0)?;
+        let definition = all(&page.definition, self.highest.1)?;
+        let mut starts = 0;
+        let mut values = 0;
         for (repeated, defined) in repetition.into_iter().zip(definition) {
             let defined = u32::from(defined);
             if repeated == 0 {
@@ -178,15 +182,17 @@ fn each(bytes: &Bytes, count: usize, highest: u32, mut take: impl FnMut(u32, usi
         if level > highest { Err(too_high(level)) } else { Ok(()) }
     };
     Hybrid::new(&bytes[..], u32::BITS - u32::leading_zeros(highest))?.each(count, |piece| match piece {
-        Piece::Repeated(level, times) => take(level, times),
-        Piece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| take(*level, 1))),
+        HybridPiece::Repeated(level, times) => take(level, times),
+        HybridPiece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| take(*level, 1))),
     })
 }
 
 /// For each level of lists that a column is in, the definition level of their items.
 pub(super) fn item_levels(schema: &SchemaDescriptor, leaf: usize) -> Vec<u32> {
     let column = schema.column(leaf);
-    let (mut node, mut level, mut items) = (schema.get_column_root(leaf), 0, Vec::new());
+    let mut node = schema.get_column_root(leaf);
+    let mut level = 0;
+    let mut items = Vec::new();
     for part in column.path().parts().iter().skip(1).map(Some).chain([None]) {
         let info = node.get_basic_info();
         let is_repeated = info.has_repetition() && info.repetition() == Repetition::REPEATED;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::damaged;
 use super::hybrid::{BLOCK, packed, unpacker};
-use crate::thrift::Reader;
+use crate::thrift::ThriftReader;
 use rowdex_base::error::Result;
 
 /// Integers of 64 bits, or of 32 if they are cut to those, from front to back.
@@ -44,13 +44,15 @@ impl Delta {
     /// The integers of a page, of which all that is written fits into `bits` bits. Not so for values of 32 bits that
     /// DuckDB writes, whose differences take up to 33: they are read with 64, and cut.
     pub(super) fn new(bytes: Bytes, bits: u32) -> Result<Self> {
-        let mut reader = Reader::new(&bytes);
+        let mut reader = ThriftReader::new(&bytes);
         // As the parquet crate does, which takes them for signed ones.
         let mut number = || {
             let number = reader.varint().and_then(|number| i64::try_from(number).ok());
             number.and_then(|number| usize::try_from(number).ok()).ok_or_else(broken)
         };
-        let (block, minis, left) = (number()?, number()?, number()?);
+        let block = number()?;
+        let minis = number()?;
+        let left = number()?;
         let last = reader.zigzag().filter(|value| fits(*value, bits)).ok_or_else(broken)?;
         let at = reader.at();
         let values_in_mini = block.checked_div(minis).ok_or_else(broken)?;
@@ -60,22 +62,19 @@ impl Delta {
         if block == 0 || block % 128 != 0 || block % minis != 0 || values_in_mini % 32 != 0 || too_many {
             return Err(broken());
         }
-        let mini = Mini::default();
-        let (smallest, widths, next_mini) = (0, 0, minis);
-        let minis_in_block = minis;
         Ok(Self {
             bytes,
             bits,
             at,
-            minis_in_block,
+            minis_in_block: minis,
             values_in_mini,
             left,
             is_first: true,
             last,
-            smallest,
-            widths,
-            next_mini,
-            mini,
+            smallest: 0,
+            widths: 0,
+            next_mini: minis,
+            mini: Mini::default(),
         })
     }
 
@@ -144,7 +143,7 @@ impl Delta {
     /// Goes on to the next mini block, where so many values are left to be read of the page.
     fn next_mini(&mut self, left: usize) -> Result<()> {
         if self.next_mini == self.minis_in_block {
-            let mut reader = Reader::new(self.bytes.get(self.at..).unwrap_or_default());
+            let mut reader = ThriftReader::new(self.bytes.get(self.at..).unwrap_or_default());
             self.smallest = reader.zigzag().filter(|value| fits(*value, self.bits)).ok_or_else(broken)?;
             self.widths = self.at + reader.at();
             reader.skip(self.minis_in_block as u64).ok_or_else(broken)?;

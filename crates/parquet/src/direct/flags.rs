@@ -4,9 +4,9 @@ use arrow::array::{ArrayRef, BooleanArray, BooleanBufferBuilder};
 use bytes::Bytes;
 use parquet::basic::Encoding;
 
-use super::hybrid::{Hybrid, Piece};
-use super::values::{Values, short, unknown};
-use super::{Nulls, damaged, unspread};
+use super::hybrid::{Hybrid, HybridPiece};
+use super::values::{ColumnValues, short, unknown};
+use super::{ValueNulls, damaged, unspread};
 use rowdex_base::error::Result;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Default for Flags {
     }
 }
 
-impl Values for Flags {
+impl ColumnValues for Flags {
     fn set_dictionary(&mut self, _: &Bytes, _: usize) -> Result<()> {
         Err(damaged("has a dictionary of booleans"))
     }
@@ -65,9 +65,9 @@ impl Values for Flags {
             }
             FlagPage::Runs(runs) => runs.each(count, |piece| {
                 match piece {
-                    Piece::Repeated(value @ 2.., _) => return Err(damaged(format!("has a boolean of {value}"))),
-                    Piece::Repeated(value, times) => values.append_n(times, value == 1),
-                    Piece::Packed(packed) => {
+                    HybridPiece::Repeated(value @ 2.., _) => return Err(damaged(format!("has a boolean of {value}"))),
+                    HybridPiece::Repeated(value, times) => values.append_n(times, value == 1),
+                    HybridPiece::Packed(packed) => {
                         values.append_packed_range(packed.first..packed.first + packed.count, packed.bytes);
                     }
                 }
@@ -86,7 +86,7 @@ impl Values for Flags {
         }
     }
 
-    fn finish(&mut self, nulls: Nulls) -> Result<ArrayRef> {
+    fn finish(&mut self, nulls: ValueNulls) -> Result<ArrayRef> {
         let mut values = self.values.finish();
         if let Some(there) = &nulls.there {
             if values.len() != there.len() - there.null_count() {

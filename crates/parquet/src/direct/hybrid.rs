@@ -32,15 +32,15 @@ enum HybridRun {
 
 /// Values that follow each other.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Piece<'a> {
+pub(super) enum HybridPiece<'a> {
     /// One value, so many times.
     Repeated(u32, usize),
-    Packed(Packed<'a>),
+    Packed(BitPacked<'a>),
 }
 
 /// Values packed into bits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Packed<'a> {
+pub(super) struct BitPacked<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) width: u32,
     /// How many values lie before these.
@@ -61,7 +61,7 @@ impl<B: AsRef<[u8]>> Hybrid<B> {
     ///
     /// # Errors
     /// If there are fewer, and whatever `take` reports.
-    pub(super) fn each(&mut self, mut count: usize, mut take: impl FnMut(Piece<'_>) -> Result<()>) -> Result<()> {
+    pub(super) fn each(&mut self, mut count: usize, mut take: impl FnMut(HybridPiece<'_>) -> Result<()>) -> Result<()> {
         while count > 0 {
             let taken = match &mut self.run {
                 HybridRun::Repeated { left: 0, .. } | HybridRun::Packed { left: 0, .. } => {
@@ -70,14 +70,14 @@ impl<B: AsRef<[u8]>> Hybrid<B> {
                 }
                 HybridRun::Repeated { value, left } => {
                     let taken = count.min(*left);
-                    take(Piece::Repeated(*value, taken))?;
+                    take(HybridPiece::Repeated(*value, taken))?;
                     *left -= taken;
                     taken
                 }
                 HybridRun::Packed { start, first, left } => {
                     let taken = count.min(*left);
                     let bytes = self.bytes.as_ref().get(*start..).unwrap_or_default();
-                    take(Piece::Packed(Packed { bytes, width: self.width, first: *first, count: taken }))?;
+                    take(HybridPiece::Packed(BitPacked { bytes, width: self.width, first: *first, count: taken }))?;
                     *first += taken;
                     *left -= taken;
                     taken
@@ -150,15 +150,16 @@ impl<B: AsRef<[u8]>> Hybrid<B> {
 /// Values that are unpacked together.
 pub(super) const BLOCK: usize = 32;
 
-impl Packed<'_> {
+impl BitPacked<'_> {
     /// Hands over the values, as many at a time as are unpacked together, or fewer.
     pub(super) fn each(self, mut take: impl FnMut(&[u32]) -> Result<()>) -> Result<()> {
         let mut block = [0; BLOCK];
-        let (mut at, end) = (self.first, self.first + self.count);
+        let mut at = self.first;
+        let end = self.first + self.count;
         let unpack = unpacker(self.width);
         let bytes = self.width as usize * BLOCK / 8;
         while at < end {
-            let whole = if at % BLOCK == 0 && end - at >= BLOCK {
+            let whole = if at.is_multiple_of(BLOCK) && end - at >= BLOCK {
                 let start = at / BLOCK * bytes;
                 self.bytes.get(start..start + bytes)
             } else {
@@ -229,7 +230,8 @@ fn block<const W: usize>(bytes: &[u8], values: &mut [u32; BLOCK]) {
 
 #[inline(always)]
 fn value<const W: usize, const PLACE: usize>(words: &[u32; W]) -> u32 {
-    let (word, shift) = (PLACE * W / 32, PLACE * W % 32);
+    let word = PLACE * W / 32;
+    let shift = PLACE * W % 32;
     let low = words[word] >> shift;
     let value = if shift + W > 32 { low | words[word + 1] << (32 - shift) } else { low };
     if W == 32 { value } else { value & ((1 << (W % 32)) - 1) }

@@ -6,10 +6,10 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::checks::item_levels;
 use super::damaged;
-use super::hybrid::{Hybrid, Piece};
+use super::hybrid::{Hybrid, HybridPiece};
 use super::leaf::goes_on_empty;
 use super::levels::{Definitions, starts, too_high};
-use super::pages::{ColumnPages, DataPage, Step, sum};
+use super::pages::{ColumnPages, DataPage, PageStep, sum};
 use crate::chunks::ColumnChunk;
 use crate::guard::{FilePage, PageKind};
 use rowdex_base::error::Result;
@@ -31,13 +31,13 @@ pub(crate) fn count_items(
 ) -> Result<Vec<u64>> {
     let descriptor = column.column_descr();
     let Some(item) = item_levels(schema, leaf).first().copied() else { return Err(damaged("has no lists")) };
-    let of = Of { item: item as i16, highest: (descriptor.max_rep_level(), descriptor.max_def_level()) };
+    let of = CountedLevels { item: item as i16, highest: (descriptor.max_rep_level(), descriptor.max_def_level()) };
     let pages = pages.into_iter().map(levels_of).collect::<Result<Vec<_>>>()?;
     let pages: Vec<FilePage> = pages.into_iter().flatten().collect();
     let mut pages = ColumnPages::new(column, pages.into(), Default::default(), 0, None, false);
     let mut counts = Vec::new();
     while let Some(step) = pages.next()? {
-        let Step::Data(page) = step else { continue };
+        let PageStep::Data(page) = step else { continue };
         if page.entries > most_entries {
             return Err(damaged(format!("has a page of {} entries, more than fit in memory", page.entries)));
         }
@@ -67,13 +67,13 @@ fn levels_of(mut page: FilePage) -> Result<Option<FilePage>> {
 }
 
 /// What is counted.
-struct Of {
+struct CountedLevels {
     /// The definition level of an item.
     item: i16,
     highest: (i16, i16),
 }
 
-impl Of {
+impl CountedLevels {
     /// Adds the counts of the rows that begin in a page; what comes before belongs to the last row so far.
     fn count(&self, page: &DataPage, counts: &mut Vec<u64>, rows: usize) -> Result<()> {
         let definitions = Definitions::new(&page.definition, page.entries, self.highest.1)?;
@@ -121,7 +121,8 @@ impl Of {
 
 /// As [`starts`], where lists are in lists; and which entries begin an item of the outermost one.
 fn nested_starts(page: &DataPage, highest: u32) -> Result<(Vec<u32>, Option<BooleanBuffer>)> {
-    let (mut starts, mut begun) = (Vec::new(), BooleanBufferBuilder::new(page.entries));
+    let mut starts = Vec::new();
+    let mut begun = BooleanBufferBuilder::new(page.entries);
     let mut one = |level: u32, times: usize| {
         if level > highest {
             return Err(too_high(level));
@@ -135,8 +136,8 @@ fn nested_starts(page: &DataPage, highest: u32) -> Result<(Vec<u32>, Option<Bool
     };
     let mut levels = Hybrid::new(&page.repetition[..], u32::BITS - u32::leading_zeros(highest))?;
     levels.each(page.entries, |piece| match piece {
-        Piece::Repeated(level, times) => one(level, times),
-        Piece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| one(*level, 1))),
+        HybridPiece::Repeated(level, times) => one(level, times),
+        HybridPiece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| one(*level, 1))),
     })?;
     Ok((starts, Some(begun.finish())))
 }

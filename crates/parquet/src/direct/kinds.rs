@@ -4,9 +4,9 @@ use arrow::datatypes::DataType;
 use parquet::basic::{Encoding, Type};
 
 use super::flags::Flags;
-use super::numbers::Fixed;
-use super::texts::Texts;
-use super::values::Values;
+use super::numbers::FixedValues;
+use super::texts::TextValues;
+use super::values::ColumnValues;
 
 /// Whether values of this encoding are decoded here, where they are of this type.
 pub(super) fn decodes(physical: Type, encoding: Encoding) -> bool {
@@ -31,17 +31,17 @@ pub(super) fn decodes(physical: Type, encoding: Encoding) -> bool {
 /// What decodes the values of a column to this Arrow type, if that is done here.
 ///
 /// Values that a dictionary has once take at most `limit` bytes when they are spelled out.
-pub(super) fn values_of(physical: Type, data_type: &DataType, limit: u64) -> Option<Box<dyn Values>> {
+pub(super) fn values_of(physical: Type, data_type: &DataType, limit: u64) -> Option<Box<dyn ColumnValues>> {
     use DataType::*;
     match (physical, data_type) {
         (Type::INT32, Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 | Date32 | Time32(_) | Decimal32(_, _))
-        | (Type::FLOAT, Float32) => Some(Box::new(Fixed::<u32>::new(data_type))),
+        | (Type::FLOAT, Float32) => Some(Box::new(FixedValues::<u32>::new(data_type))),
         (Type::INT64, Int64 | UInt64 | Date64 | Time64(_) | Timestamp(_, _) | Duration(_) | Decimal64(_, _))
-        | (Type::DOUBLE, Float64) => Some(Box::new(Fixed::<u64>::new(data_type))),
+        | (Type::DOUBLE, Float64) => Some(Box::new(FixedValues::<u64>::new(data_type))),
         (Type::BOOLEAN, Boolean) => Some(Box::new(Flags::default())),
-        (Type::BYTE_ARRAY, Utf8 | Binary) => Some(Box::new(Texts::<i32>::new(*data_type == Utf8, limit))),
+        (Type::BYTE_ARRAY, Utf8 | Binary) => Some(Box::new(TextValues::<i32>::new(*data_type == Utf8, limit))),
         (Type::BYTE_ARRAY, LargeUtf8 | LargeBinary) => {
-            Some(Box::new(Texts::<i64>::new(*data_type == LargeUtf8, limit)))
+            Some(Box::new(TextValues::<i64>::new(*data_type == LargeUtf8, limit)))
         }
         _ => None,
     }

@@ -6,15 +6,15 @@ use arrow::array::ArrayRef;
 use arrow::buffer::NullBuffer;
 
 use super::levels::{Definitions, Validity, starts};
-use super::pages::{ColumnPages, DataPage, Step};
-use super::values::Values;
-use super::{Nulls, damaged};
+use super::pages::{ColumnPages, DataPage, PageStep};
+use super::values::ColumnValues;
+use super::{ValueNulls, damaged};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The values of one column chunk, and the page that is open.
 pub(super) struct Leaf {
     pages: ColumnPages,
-    values: Box<dyn Values>,
+    values: Box<dyn ColumnValues>,
     /// Highest definition level: that of a value.
     highest: i16,
     page: OpenPage,
@@ -45,7 +45,7 @@ impl OpenPage {
 }
 
 impl Leaf {
-    pub(super) fn new(pages: ColumnPages, values: Box<dyn Values>, highest: i16, limit: u64) -> Self {
+    pub(super) fn new(pages: ColumnPages, values: Box<dyn ColumnValues>, highest: i16, limit: u64) -> Self {
         let page = OpenPage { entries: 0, at: 0, definitions: Definitions::Full, starts: Vec::new(), next: 0 };
         Self { pages, values, highest, page, limit }
     }
@@ -61,8 +61,8 @@ impl Leaf {
     fn take_dictionary(&mut self) -> Result<()> {
         while self.pages.is_dictionary_next() {
             match self.pages.next()? {
-                Some(Step::Dictionary(bytes, count)) => self.values.set_dictionary(&bytes, count)?,
-                Some(Step::Group) => self.values.forget_dictionary(),
+                Some(PageStep::Dictionary(bytes, count)) => self.values.set_dictionary(&bytes, count)?,
+                Some(PageStep::Group) => self.values.forget_dictionary(),
                 _ => return Err(damaged("has a page of data in the place of its dictionary")),
             }
         }
@@ -75,15 +75,15 @@ impl Leaf {
             let DataPage { entries, repetition, definition, values, encoding, most_values, rows } =
                 match self.pages.next()? {
                     None => return Ok(false),
-                    Some(Step::Group) => {
+                    Some(PageStep::Group) => {
                         self.values.forget_dictionary();
                         continue;
                     }
-                    Some(Step::Dictionary(bytes, count)) => {
+                    Some(PageStep::Dictionary(bytes, count)) => {
                         self.values.set_dictionary(&bytes, count)?;
                         continue;
                     }
-                    Some(Step::Data(page)) => page,
+                    Some(PageStep::Data(page)) => page,
                 };
             // A few bytes can stand for as many levels as the page likes.
             let bytes = (entries as u64).saturating_mul(self.highest.unsigned_abs().into()) / 8;
@@ -211,12 +211,12 @@ impl Flat {
         let len = self.there.len();
         let there = self.there.finish();
         let above = self.above.iter_mut().map(|(_, reached)| reached.finish()).collect();
-        Ok((self.leaf.values.finish(Nulls { len, there, is_shown: self.is_nullable })?, above))
+        Ok((self.leaf.values.finish(ValueNulls { len, there, is_shown: self.is_nullable })?, above))
     }
 }
 
 /// A column of lists, one level deep.
-pub(super) struct Lists {
+pub(super) struct ListColumn {
     leaf: Leaf,
     rows_left: usize,
     /// Definition level of a list without items; below it, the list is null.
@@ -246,18 +246,17 @@ pub(super) struct KeptLists {
     pub(super) items: ArrayRef,
 }
 
-impl Lists {
+impl ListColumn {
     /// A column of a row group with so many rows. An item's level is above that of an empty list.
     pub(super) fn new(leaf: Leaf, rows: usize, empty: i16, fixed: Option<usize>) -> Self {
-        let (lists, items) = (Validity::new(), Validity::new());
         Self {
             leaf,
             rows_left: rows,
             empty,
             fixed,
             starts: vec![0],
-            lists,
-            items,
+            lists: Validity::new(),
+            items: Validity::new(),
             last: Last::Over,
             is_last_empty: false,
         }
@@ -371,7 +370,8 @@ impl Lists {
         let Some(has_item) = page.definitions.reaching(self.empty + 1) else { return Ok(()) };
         let mut items = page.start(0);
         for list in 0..page.starts.len() {
-            let (start, end) = (page.start(list), page.start(list + 1));
+            let start = page.start(list);
+            let end = page.start(list + 1);
             if has_item.value(start) {
                 items += end - start;
             } else if end - start > 1 {
@@ -403,7 +403,8 @@ impl Lists {
         // Entries that are items and follow each other are noted together.
         let mut run = entries.start..entries.start;
         for list in lists {
-            let (first, next) = (page.start(list), page.start(list + 1));
+            let first = page.start(list);
+            let next = page.start(list + 1);
             let is_there = there.is_none_or(|there| there.value(first));
             lists_there.append_n(1, is_there);
             if has_item.value(first) {
@@ -433,7 +434,7 @@ impl Lists {
             return Err(damaged(format!("has a list of {length} items where all have {fixed}")));
         }
         let lists = self.lists.finish();
-        let items = Nulls { len: self.items.len(), there: self.items.finish(), is_shown: true };
+        let items = ValueNulls { len: self.items.len(), there: self.items.finish(), is_shown: true };
         let items = self.leaf.values.finish(items)?;
         Ok(KeptLists { starts, lists, items })
     }

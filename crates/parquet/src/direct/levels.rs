@@ -6,7 +6,7 @@ use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use super::damaged;
-use super::hybrid::{Hybrid, Packed, Piece};
+use super::hybrid::{BitPacked, Hybrid, HybridPiece};
 use rowdex_base::error::Result;
 
 /// The definition levels of one page.
@@ -32,12 +32,12 @@ impl Definitions {
         }
         let mut reached: Vec<_> = (0..highest).map(|_| BooleanBufferBuilder::new(count)).collect();
         levels.each(count, |piece| match piece {
-            Piece::Repeated(value, _) if value > highest => Err(too_high(value)),
-            Piece::Repeated(value, times) => {
+            HybridPiece::Repeated(value, _) if value > highest => Err(too_high(value)),
+            HybridPiece::Repeated(value, times) => {
                 reached.iter_mut().zip(1..).for_each(|(reached, level)| reached.append_n(times, value >= level));
                 Ok(())
             }
-            Piece::Packed(packed) => match &mut reached[..] {
+            HybridPiece::Packed(packed) => match &mut reached[..] {
                 [reached] => {
                     reached.append_packed_range(packed.first..packed.first + packed.count, packed.bytes);
                     Ok(())
@@ -72,7 +72,7 @@ pub(super) fn too_high(level: u32) -> rowdex_base::error::Error {
     damaged(format!("has a level of {level}"))
 }
 
-fn by_level(packed: Packed<'_>, reached: &mut [BooleanBufferBuilder], highest: u32) -> Result<()> {
+fn by_level(packed: BitPacked<'_>, reached: &mut [BooleanBufferBuilder], highest: u32) -> Result<()> {
     packed.each(|values| {
         if let Some(value) = values.iter().find(|value| **value > highest) {
             return Err(too_high(*value));
@@ -91,10 +91,10 @@ pub(super) fn starts(bytes: &[u8], count: usize) -> Result<Vec<u32>> {
     let mut at = 0_usize;
     Hybrid::new(bytes, 1)?.each(count, |piece| {
         match piece {
-            Piece::Repeated(0, times) => starts.extend((at..at + times).map(|place| place as u32)),
-            Piece::Repeated(1, _) => {}
-            Piece::Repeated(value, _) => return Err(too_high(value)),
-            Piece::Packed(packed) => {
+            HybridPiece::Repeated(0, times) => starts.extend((at..at + times).map(|place| place as u32)),
+            HybridPiece::Repeated(1, _) => {}
+            HybridPiece::Repeated(value, _) => return Err(too_high(value)),
+            HybridPiece::Packed(packed) => {
                 let bits = BooleanBuffer::from_bits(packed.bytes, packed.first, packed.count);
                 let mut place = at;
                 // A bit of 0 is a start.
@@ -111,8 +111,8 @@ pub(super) fn starts(bytes: &[u8], count: usize) -> Result<Vec<u32>> {
             }
         }
         at += match piece {
-            Piece::Repeated(_, times) => times,
-            Piece::Packed(packed) => packed.count,
+            HybridPiece::Repeated(_, times) => times,
+            HybridPiece::Packed(packed) => packed.count,
         };
         Ok(())
     })?;

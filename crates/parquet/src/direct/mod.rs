@@ -38,10 +38,10 @@ use parquet::schema::types::{SchemaDescriptor, Type};
 pub(super) use self::checks::check_levels;
 pub(super) use self::items::{count_items, has_items};
 use self::kinds::values_of;
-use self::leaf::{Flat, KeptLists, Leaf, Lists};
+use self::leaf::{Flat, KeptLists, Leaf, ListColumn};
 use self::pages::ColumnPages;
 pub(super) use self::places::{PLACE, ValuePlaces, may_be_read_alone};
-use self::values::Values;
+use self::values::ColumnValues;
 use super::chunks::{ColumnChunk, RowGroup};
 use super::guard::{FilePage, Tally};
 use super::types::has_some_of;
@@ -77,7 +77,7 @@ pub(super) fn may_decode(column: ColumnChunk<'_>) -> bool {
 
 /// How a column looks in its file.
 #[derive(Debug)]
-pub(super) enum Shape {
+pub(super) enum ColumnShape {
     Flat(Tree),
     Lists {
         list: DataType,
@@ -105,7 +105,7 @@ pub(super) enum Tree {
     },
 }
 
-impl Shape {
+impl ColumnShape {
     /// Whether its rows go on from a row group to the next one. Where lists begin and end is counted in each alone.
     pub(super) fn goes_on(&self) -> bool {
         matches!(self, Self::Flat(_))
@@ -123,8 +123,8 @@ impl Shape {
                 while next > 0 && schema.get_column_root_idx(next - 1) == root {
                     next -= 1;
                 }
-                let walk = &mut Walk { schema, leaves, next: &mut next };
-                return walk.tree(node, field, 0, Vec::new(), true).map(Shape::Flat);
+                let walk = &mut SchemaWalk { schema, leaves, next: &mut next };
+                return walk.tree(node, field, 0, Vec::new(), true).map(ColumnShape::Flat);
             }
         };
         let &[leaf] = leaves else { return None };
@@ -152,14 +152,14 @@ fn is_optional(node: &Type) -> bool {
 }
 
 /// Goes down the fields of a struct.
-struct Walk<'a> {
+struct SchemaWalk<'a> {
     schema: &'a SchemaDescriptor,
     leaves: &'a [usize],
     /// The next leaf of the file.
     next: &'a mut usize,
 }
 
-impl Walk<'_> {
+impl SchemaWalk<'_> {
     /// The tree below a field that itself lies at the definition level `level`.
     fn tree(&mut self, node: &Type, field: &Field, level: i16, mut above: Vec<i16>, is_root: bool) -> Option<Tree> {
         let info = node.get_basic_info();
@@ -188,7 +188,8 @@ impl Walk<'_> {
         if is_optional {
             above.push(level);
         }
-        let (mut kept, mut children) = (Vec::new(), Vec::new());
+        let mut kept = Vec::new();
+        let mut children = Vec::new();
         for (node, field) in nodes.iter().zip(fields) {
             let leaves = *self.next..*self.next + leaf_count(node);
             if !has_some_of(self.leaves, &leaves) {
@@ -247,14 +248,14 @@ pub(super) struct GroupBytes<'a> {
 }
 
 impl GroupBytes<'_> {
-    fn leaf(&self, leaf: usize, values: Option<Box<dyn Values>>) -> Result<Leaf> {
+    fn leaf(&self, leaf: usize, values: Option<Box<dyn ColumnValues>>) -> Result<Leaf> {
         let values = values.ok_or_else(|| Error::new(ErrorKind::Internal, "a column is not of the type chosen for"))?;
         let column = self.group.column(leaf);
         let found = self.pages.binary_search_by_key(&leaf, |(leaf, _)| *leaf).ok();
-        let found =
-            found.and_then(|place| self.pages.get(place)).map_or_else(|| [].into(), |(_, pages)| Arc::clone(pages));
-        let (locations, may_skip) = (self.locations.map(|locations| locations(leaf)), !self.all_rows);
-        let mut pages = ColumnPages::new(column, found, Arc::clone(&self.unpackers), self.rows, locations, may_skip);
+        let found = found.map_or_else(|| [].into(), |place| Arc::clone(&self.pages[place].1));
+        let locations = self.locations.map(|locations| locations(leaf));
+        let unpackers = Arc::clone(&self.unpackers);
+        let mut pages = ColumnPages::new(column, found, unpackers, self.rows, locations, !self.all_rows);
         self.more.iter().for_each(|group| pages.go_on(group.column(leaf)));
         Ok(Leaf::new(pages, values, column.column_descr().max_def_level(), self.limit))
     }
@@ -268,19 +269,19 @@ impl GroupBytes<'_> {
 }
 
 /// One root field of a row group, from front to back.
-pub(super) struct Column {
+pub(super) struct DirectColumn {
     name: String,
-    kind: Kind,
+    kind: ColumnLevels,
 }
 
-enum Kind {
+enum ColumnLevels {
     Flat {
         branch: Branch,
         /// Whether values are so short that reading one costs less than passing by it, and no page is missing.
         reads_between: bool,
     },
     Lists {
-        lists: Box<Lists>,
+        lists: Box<ListColumn>,
         list: DataType,
         item: FieldRef,
         all_rows: bool,
@@ -292,15 +293,15 @@ enum Branch {
     Struct { fields: Fields, is_optional: bool, children: Vec<Branch> },
 }
 
-impl Column {
+impl DirectColumn {
     /// Errors will call the column `name`.
-    pub(super) fn new(shape: Shape, name: &str, bytes: &GroupBytes<'_>) -> Result<Self> {
+    pub(super) fn new(shape: ColumnShape, name: &str, bytes: &GroupBytes<'_>) -> Result<Self> {
         let kind = match shape {
-            Shape::Flat(tree) => {
+            ColumnShape::Flat(tree) => {
                 let reads_between = bytes.all_rows && tree.leaves().all(|leaf| bytes.is_short(leaf));
-                Branch::new(tree, bytes).map(|branch| Kind::Flat { branch, reads_between })
+                Branch::new(tree, bytes).map(|branch| ColumnLevels::Flat { branch, reads_between })
             }
-            Shape::Lists { list, item, leaf, empty } => {
+            ColumnShape::Lists { list, item, leaf, empty } => {
                 let physical = bytes.group.column(leaf).column_type();
                 let fixed = match list {
                     DataType::FixedSizeList(_, size) => usize::try_from(size).ok(),
@@ -309,8 +310,8 @@ impl Column {
                 let leaf = bytes.leaf(leaf, values_of(physical, item.data_type(), bytes.limit));
                 let all_rows = bytes.all_rows;
                 leaf.map(|leaf| {
-                    let lists = Box::new(Lists::new(leaf, bytes.rows, empty, fixed));
-                    Kind::Lists { lists, list, item, all_rows }
+                    let lists = Box::new(ListColumn::new(leaf, bytes.rows, empty, fixed));
+                    ColumnLevels::Lists { lists, list, item, all_rows }
                 })
             }
         };
@@ -325,8 +326,8 @@ impl Column {
     /// Passes by all rows that are left.
     pub(super) fn skip_rest(&mut self) -> Result<()> {
         let skipped = match &mut self.kind {
-            Kind::Flat { branch, .. } => branch.skip_rest(),
-            Kind::Lists { lists, .. } => lists.skip_rest(),
+            ColumnLevels::Flat { branch, .. } => branch.skip_rest(),
+            ColumnLevels::Lists { lists, .. } => lists.skip_rest(),
         };
         skipped.map_err(|error| error.with_column(&self.name))
     }
@@ -334,13 +335,13 @@ impl Column {
     /// Makes sure that there are no more.
     pub(super) fn end(&mut self) -> Result<()> {
         match &mut self.kind {
-            Kind::Flat { .. } => Ok(()),
-            Kind::Lists { lists, .. } => lists.end().map_err(|error| error.with_column(&self.name)),
+            ColumnLevels::Flat { .. } => Ok(()),
+            ColumnLevels::Lists { lists, .. } => lists.end().map_err(|error| error.with_column(&self.name)),
         }
     }
 }
 
-impl Kind {
+impl ColumnLevels {
     fn next(&mut self, runs: &[(usize, usize)]) -> Result<ArrayRef> {
         let rows = runs.iter().map(|(_, kept)| kept).sum();
         match self {
@@ -361,7 +362,7 @@ impl Kind {
                     }
                     lists.read(kept)?;
                 }
-                list_array(list, item, lists.finish()?)
+                list_array(list, Arc::clone(item), lists.finish()?)
             }
         }
     }
@@ -377,7 +378,8 @@ fn places(runs: &[(usize, usize)], rows: usize) -> Option<(usize, Vec<u32>)> {
     if between > rows.saturating_mul(MOST_BETWEEN) {
         return None;
     }
-    let (mut places, mut at) = (Vec::with_capacity(rows), 0);
+    let mut places = Vec::with_capacity(rows);
+    let mut at = 0;
     for (number, &(skipped, kept)) in runs.iter().enumerate() {
         at += if number == 0 { 0 } else { skipped as u32 };
         places.extend(at..at + kept as u32);
@@ -429,7 +431,8 @@ impl Branch {
         match self {
             Self::Leaf(flat) => flat.finish(),
             Self::Struct { fields, is_optional, children } => {
-                let (mut columns, mut above) = (Vec::with_capacity(children.len()), Vec::new());
+                let mut columns = Vec::with_capacity(children.len());
+                let mut above = Vec::new();
                 for (place, child) in children.iter_mut().enumerate() {
                     let (column, levels) = child.finish()?;
                     columns.push(column);
@@ -445,8 +448,8 @@ impl Branch {
     }
 }
 
-fn list_array(list: &DataType, item: &FieldRef, kept: KeptLists) -> Result<ArrayRef> {
-    let (item, KeptLists { starts, lists, items }) = (Arc::clone(item), kept);
+fn list_array(list: &DataType, item: FieldRef, kept: KeptLists) -> Result<ArrayRef> {
+    let KeptLists { starts, lists, items } = kept;
     let array: Result<ArrayRef, _> = match list {
         DataType::FixedSizeList(_, size) => {
             FixedSizeListArray::try_new(item, *size, items, lists).map(|array| Arc::new(array) as _)
@@ -469,7 +472,7 @@ fn offsets<O: OffsetSizeTrait>(starts: &[usize]) -> Result<OffsetBuffer<O>> {
 }
 
 /// What of an array's values is missing.
-pub(super) struct Nulls {
+pub(super) struct ValueNulls {
     len: usize,
     /// `None` if nothing is.
     there: Option<NullBuffer>,
@@ -477,7 +480,7 @@ pub(super) struct Nulls {
     is_shown: bool,
 }
 
-impl Nulls {
+impl ValueNulls {
     fn shown(self) -> Option<NullBuffer> {
         self.there.filter(|_| self.is_shown)
     }

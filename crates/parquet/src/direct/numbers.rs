@@ -9,13 +9,13 @@ use bytes::Bytes;
 use parquet::basic::Encoding;
 
 use super::delta::Delta;
-use super::hybrid::{Hybrid, Piece};
-use super::values::{Values, beyond, no_dictionary, references, short, unknown};
-use super::{Nulls, damaged, unspread};
+use super::hybrid::{Hybrid, HybridPiece};
+use super::values::{ColumnValues, beyond, no_dictionary, references, short, unknown};
+use super::{ValueNulls, damaged, unspread};
 use rowdex_base::error::Result;
 
 /// Numbers of one width.
-pub(super) trait Word: Copy + Default + Debug + Send + 'static {
+pub(super) trait FixedNumber: Copy + Default + Debug + Send + 'static {
     const WIDTH: usize;
 
     fn append_plain(bytes: &[u8], values: &mut Vec<Self>);
@@ -29,9 +29,9 @@ pub(super) trait Word: Copy + Default + Debug + Send + 'static {
     fn buffer(values: Vec<Self>, data_type: &DataType) -> Buffer;
 }
 
-macro_rules! word {
+macro_rules! fixed_number {
     ($word:ident, $width:literal, $buffer:expr) => {
-        impl Word for $word {
+        impl FixedNumber for $word {
             const WIDTH: usize = $width;
 
             fn append_plain(bytes: &[u8], values: &mut Vec<Self>) {
@@ -63,28 +63,28 @@ macro_rules! word {
 }
 
 // As the parquet crate does, and Arrow's C++: what does not fit its declared type wraps.
-word!(u32, 4, |values, data_type| match data_type {
+fixed_number!(u32, 4, |values, data_type| match data_type {
     DataType::Int8 | DataType::UInt8 => Buffer::from_vec(values.into_iter().map(|value| value as u8).collect()),
     DataType::Int16 | DataType::UInt16 => {
         Buffer::from_vec(values.into_iter().map(|value| value as u16).collect())
     }
     _ => Buffer::from_vec(values),
 });
-word!(u64, 8, |values, _| Buffer::from_vec(values));
+fixed_number!(u64, 8, |values, _| Buffer::from_vec(values));
 
 #[derive(Debug)]
-pub(super) struct Fixed<T> {
+pub(super) struct FixedValues<T> {
     data_type: DataType,
     dictionary: Option<Vec<T>>,
     /// Memory of a dictionary that was forgotten.
     spare: Vec<T>,
-    page: Page,
+    page: NumberPage,
     values: Vec<T>,
 }
 
 /// Values of a page that were not read yet.
 #[derive(Debug)]
-enum Page {
+enum NumberPage {
     None,
     Plain(Bytes),
     Dictionary(Hybrid),
@@ -92,13 +92,19 @@ enum Page {
     Delta(Delta),
 }
 
-impl<T: Word> Fixed<T> {
+impl<T: FixedNumber> FixedValues<T> {
     pub(super) fn new(data_type: &DataType) -> Self {
-        Self { data_type: data_type.clone(), dictionary: None, spare: Vec::new(), page: Page::None, values: Vec::new() }
+        Self {
+            data_type: data_type.clone(),
+            dictionary: None,
+            spare: Vec::new(),
+            page: NumberPage::None,
+            values: Vec::new(),
+        }
     }
 }
 
-impl<T: Word> Values for Fixed<T> {
+impl<T: FixedNumber> ColumnValues for FixedValues<T> {
     fn set_dictionary(&mut self, bytes: &Bytes, count: usize) -> Result<()> {
         if self.dictionary.is_some() {
             return Err(damaged("has more than one dictionary"));
@@ -118,10 +124,10 @@ impl<T: Word> Values for Fixed<T> {
 
     fn set_page(&mut self, encoding: Encoding, bytes: Bytes, _: usize) -> Result<()> {
         self.page = match encoding {
-            Encoding::PLAIN => Page::Plain(bytes),
-            Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => Page::Dictionary(references(bytes)?),
-            Encoding::BYTE_STREAM_SPLIT => Page::Split { stride: bytes.len() / T::WIDTH, bytes, at: 0 },
-            Encoding::DELTA_BINARY_PACKED => Page::Delta(Delta::new(bytes, u64::BITS)?),
+            Encoding::PLAIN => NumberPage::Plain(bytes),
+            Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => NumberPage::Dictionary(references(bytes)?),
+            Encoding::BYTE_STREAM_SPLIT => NumberPage::Split { stride: bytes.len() / T::WIDTH, bytes, at: 0 },
+            Encoding::DELTA_BINARY_PACKED => NumberPage::Delta(Delta::new(bytes, u64::BITS)?),
             other => return Err(unknown(other)),
         };
         Ok(())
@@ -134,23 +140,23 @@ impl<T: Word> Values for Fixed<T> {
     fn read(&mut self, count: usize) -> Result<()> {
         let Self { page, dictionary, values, .. } = self;
         match page {
-            Page::Plain(bytes) => {
+            NumberPage::Plain(bytes) => {
                 let length = count.checked_mul(T::WIDTH).filter(|length| *length <= bytes.len()).ok_or_else(short)?;
                 T::append_plain(&bytes.split_to(length), values);
                 Ok(())
             }
-            Page::Dictionary(references) => {
+            NumberPage::Dictionary(references) => {
                 let dictionary = dictionary.as_deref().ok_or_else(no_dictionary)?;
                 references.each(count, |piece| match piece {
-                    Piece::Repeated(reference, times) => {
+                    HybridPiece::Repeated(reference, times) => {
                         let value = *dictionary.get(reference as usize).ok_or_else(|| beyond(reference))?;
                         values.resize(values.len() + times, value);
                         Ok(())
                     }
-                    Piece::Packed(packed) => packed.each(|references| look_up(dictionary, references, values)),
+                    HybridPiece::Packed(packed) => packed.each(|references| look_up(dictionary, references, values)),
                 })
             }
-            Page::Split { bytes, stride, at } => {
+            NumberPage::Split { bytes, stride, at } => {
                 if count > *stride - *at {
                     return Err(short());
                 }
@@ -158,36 +164,36 @@ impl<T: Word> Values for Fixed<T> {
                 *at += count;
                 Ok(())
             }
-            Page::Delta(delta) => {
+            NumberPage::Delta(delta) => {
                 delta.each(count, |numbers| values.extend(numbers.iter().map(|number| T::cut(*number))))
             }
-            Page::None if count > 0 => Err(short()),
-            Page::None => Ok(()),
+            NumberPage::None if count > 0 => Err(short()),
+            NumberPage::None => Ok(()),
         }
     }
 
     fn skip(&mut self, count: usize) -> Result<()> {
         match &mut self.page {
-            Page::Plain(bytes) => {
+            NumberPage::Plain(bytes) => {
                 let length = count.checked_mul(T::WIDTH).filter(|length| *length <= bytes.len()).ok_or_else(short)?;
                 let _ = bytes.split_to(length);
                 Ok(())
             }
-            Page::Dictionary(references) => references.skip(count),
-            Page::Split { stride, at, .. } => {
+            NumberPage::Dictionary(references) => references.skip(count),
+            NumberPage::Split { stride, at, .. } => {
                 if count > *stride - *at {
                     return Err(short());
                 }
                 *at += count;
                 Ok(())
             }
-            Page::Delta(delta) => delta.each(count, |_| {}),
-            Page::None if count > 0 => Err(short()),
-            Page::None => Ok(()),
+            NumberPage::Delta(delta) => delta.each(count, |_| {}),
+            NumberPage::None if count > 0 => Err(short()),
+            NumberPage::None => Ok(()),
         }
     }
 
-    fn finish(&mut self, nulls: Nulls) -> Result<ArrayRef> {
+    fn finish(&mut self, nulls: ValueNulls) -> Result<ArrayRef> {
         let mut values = std::mem::take(&mut self.values);
         if let Some(there) = &nulls.there {
             spread(&mut values, there.inner())?;

@@ -28,7 +28,7 @@ const TOGETHER: usize = 32 << 10;
 pub(super) struct ColumnPages {
     /// Those that are at hand, by their place in the file.
     pages: Arc<[FilePage]>,
-    next: Next,
+    next: PageSequence,
     unpacking: Unpacking,
     /// Highest repetition and definition level.
     levels: (i16, i16),
@@ -50,7 +50,7 @@ struct Unpacking {
 }
 
 /// Which page comes next.
-enum Next {
+enum PageSequence {
     /// They lie one after the other, and all are at hand.
     InOrder(usize),
     /// The file says where they are, so that each begins with a row.
@@ -64,7 +64,7 @@ enum Next {
 }
 
 /// What comes next in a column chunk.
-pub(super) enum Step {
+pub(super) enum PageStep {
     /// The pages of another row group, before the first of them.
     Group,
     /// A dictionary of so many values.
@@ -98,11 +98,11 @@ impl ColumnPages {
     ) -> Self {
         let start = column.byte_range().0;
         let next = match locations {
-            None => Next::InOrder(0),
+            None => PageSequence::InOrder(0),
             Some(locations) => {
                 // What lies in front of the first page is a dictionary.
                 let has_dictionary = locations.first().is_some_and(|first| first.offset.unsigned_abs() != start);
-                Next::Located { dictionary: has_dictionary.then_some(start), locations: locations.into(), rows }
+                PageSequence::Located { dictionary: has_dictionary.then_some(start), locations: locations.into(), rows }
             }
         };
         let descriptor = column.column_descr();
@@ -129,8 +129,8 @@ impl ColumnPages {
     /// The next page, if it is told by the order in which pages lie.
     fn following(&self) -> Option<&FilePage> {
         match self.next {
-            Next::InOrder(next) => self.pages.get(next),
-            Next::Located { .. } => None,
+            PageSequence::InOrder(next) => self.pages.get(next),
+            PageSequence::Located { .. } => None,
         }
     }
 
@@ -143,8 +143,10 @@ impl ColumnPages {
     /// Whether the next page is a dictionary.
     pub(super) fn is_dictionary_next(&self) -> bool {
         match &self.next {
-            Next::InOrder(_) => self.following().is_some_and(|page| matches!(page.head.kind, PageKind::Dictionary)),
-            Next::Located { dictionary, .. } => dictionary.is_some(),
+            PageSequence::InOrder(_) => {
+                self.following().is_some_and(|page| matches!(page.head.kind, PageKind::Dictionary))
+            }
+            PageSequence::Located { dictionary, .. } => dictionary.is_some(),
         }
     }
 
@@ -156,15 +158,15 @@ impl ColumnPages {
     /// How many rows the next page has, if it has data and begins with a row, as far as can be known before it is read.
     fn rows_told(&self) -> Option<usize> {
         match &self.next {
-            Next::InOrder(_) => {
+            PageSequence::InOrder(_) => {
                 let head = &self.following()?.head;
                 // Without lists a value is a row, and their sum was compared with the footer. A count of lists was not,
                 // and if it were wrong, all rows behind would be others; so lists are counted where they are.
                 let is_told = self.levels.0 == 0 && !matches!(head.kind, PageKind::Dictionary);
                 is_told.then_some(head.values)
             }
-            Next::Located { dictionary: Some(_), .. } => None,
-            Next::Located { dictionary: None, locations, rows } => {
+            PageSequence::Located { dictionary: Some(_), .. } => None,
+            PageSequence::Located { dictionary: None, locations, rows } => {
                 let first = |location: &PageLocation| usize::try_from(location.first_row_index).ok();
                 let end = locations.get(1).map_or(Some(*rows), first);
                 end?.checked_sub(first(locations.front()?)?)
@@ -177,8 +179,8 @@ impl ColumnPages {
         let entries = self.following().map_or(0, |page| page.head.values);
         self.left = self.left.saturating_sub(entries as u64);
         match &mut self.next {
-            Next::InOrder(next) => *next += 1,
-            Next::Located { dictionary, locations, .. } => {
+            PageSequence::InOrder(next) => *next += 1,
+            PageSequence::Located { dictionary, locations, .. } => {
                 if dictionary.take().is_none() {
                     locations.pop_front();
                 }
@@ -189,11 +191,11 @@ impl ColumnPages {
     /// The place of the next page among those at hand, which is then passed; `None` behind the last one.
     fn pass(&mut self) -> Result<Option<usize>> {
         let (at, size) = match &mut self.next {
-            Next::InOrder(next) => {
+            PageSequence::InOrder(next) => {
                 *next += 1;
                 return Ok(Some(*next - 1).filter(|next| *next < self.pages.len()));
             }
-            Next::Located { dictionary, locations, .. } => match dictionary.take() {
+            PageSequence::Located { dictionary, locations, .. } => match dictionary.take() {
                 Some(at) => (at, None),
                 None => match locations.pop_front() {
                     Some(location) => {
@@ -215,13 +217,13 @@ impl ColumnPages {
     }
 
     /// The next page; `None` behind the last one.
-    pub(super) fn next(&mut self) -> Result<Option<Step>> {
+    pub(super) fn next(&mut self) -> Result<Option<PageStep>> {
         let begins_group = self.following().is_some_and(|page| page.begins_group);
         self.is_group_told = begins_group && !self.is_group_told;
         if self.is_group_told {
-            return Ok(Some(Step::Group));
+            return Ok(Some(PageStep::Group));
         }
-        let rows = if matches!(self.next, Next::Located { .. }) { self.rows_told() } else { None };
+        let rows = if matches!(self.next, PageSequence::Located { .. }) { self.rows_told() } else { None };
         let Some(place) = self.pass()? else { return Ok(None) };
         let Some(FilePage { body, head, .. }) = self.pages.get(place) else { return Ok(None) };
         if head.checksum.is_some_and(|checksum| checksum != sum(body)) {
@@ -235,7 +237,7 @@ impl ColumnPages {
                     return Err(damaged(format!("has a dictionary encoded as {}", head.encoding)));
                 }
                 let values = self.unpacking.unpacked(rest, head.expanded, false, behind)?;
-                return Ok(Some(Step::Dictionary(values, head.values)));
+                return Ok(Some(PageStep::Dictionary(values, head.values)));
             }
             PageKind::First => {
                 let mut rest = self.unpacking.unpacked(rest, head.expanded, false, behind)?;
@@ -273,7 +275,7 @@ impl ColumnPages {
             }
         };
         self.left = self.left.saturating_sub(page.entries as u64);
-        Ok(Some(Step::Data(page)))
+        Ok(Some(PageStep::Data(page)))
     }
 }
 

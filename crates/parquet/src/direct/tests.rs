@@ -16,8 +16,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::super::pages::LEFT_TO_PARQUET;
 use super::super::tests::{Collected, Counted, Memory, open, small_pages, write};
-use super::super::{GroupDecoder, MAX_DECODED_BYTES, RowSink, Rows};
-use super::hybrid::{Hybrid, Piece};
+use super::super::{GroupDecoder, MAX_DECODED_BYTES, RowSink, RowsToDecode};
+use super::hybrid::{Hybrid, HybridPiece};
 use super::*;
 use rowdex_base::crew::{self, Crew};
 use rowdex_projection::Projection;
@@ -77,7 +77,7 @@ fn batch(lists: &[List], nullable_lists: bool, nullable_items: bool) -> RecordBa
 }
 
 /// The rows in chunks of so many, as one batch.
-fn in_chunks(source: &Memory, schema: &SchemaRef, rows: Rows<'_>, chunk: usize) -> Result<RecordBatch> {
+fn in_chunks(source: &Memory, schema: &SchemaRef, rows: RowsToDecode<'_>, chunk: usize) -> Result<RecordBatch> {
     let file = open(source, "f")?;
     let projection = Projection::all(schema);
     let mut sink = Collected { chunk_rows: chunk, chunks: Vec::new() };
@@ -105,7 +105,8 @@ fn count_decoded_here(source: &Memory) -> usize {
     let file = open(source, "f").unwrap();
     let schema = file.metadata().file_metadata().schema_descr();
     let fields = file.arrow_schema().fields().iter().enumerate();
-    let shape = |root: usize, field: &Field| Shape::of(schema, root, &file.leaves(root).collect::<Vec<_>>(), field);
+    let shape =
+        |root: usize, field: &Field| ColumnShape::of(schema, root, &file.leaves(root).collect::<Vec<_>>(), field);
     fields.filter(|(root, field)| shape(*root, field).is_some()).count()
 }
 
@@ -130,7 +131,7 @@ proptest! {
         let properties = small_pages().set_writer_version(version).set_dictionary_enabled(dictionary).build();
         let source = write(&batch, properties);
         prop_assert_eq!(count_decoded_here(&source), 31);
-        prop_assert_eq!(in_chunks(&source, &batch.schema(), Rows::All, chunk).unwrap(), batch);
+        prop_assert_eq!(in_chunks(&source, &batch.schema(), RowsToDecode::All, chunk).unwrap(), batch);
     }
 }
 
@@ -160,7 +161,7 @@ fn with_levels(definitions: &[i16], repetitions: &[i16], fixed: bool) -> (Memory
 fn levels_that_make_no_list_are_refused() {
     let attempt = |definitions: &[i16], repetitions: &[i16], fixed: bool| {
         let (source, schema) = with_levels(definitions, repetitions, fixed);
-        in_chunks(&source, &schema, Rows::All, usize::MAX).map(|batch| batch.num_rows())
+        in_chunks(&source, &schema, RowsToDecode::All, usize::MAX).map(|batch| batch.num_rows())
     };
     assert_eq!(attempt(&[3, 3, 0, 1, 2], &[0, 1, 0, 0, 0], false).unwrap(), 4);
     assert_eq!(attempt(&[3, 2, 0, 3, 3], &[0, 1, 0, 0, 1], true).unwrap(), 3);
@@ -224,7 +225,7 @@ fn a_page_of_nulls_alone_needs_no_references_to_its_dictionary() {
             values.skip(0).unwrap();
         }
         let there = Some(NullBuffer::new_null(2));
-        let array = values.finish(Nulls { len: 2, there, is_shown: true }).unwrap();
+        let array = values.finish(ValueNulls { len: 2, there, is_shown: true }).unwrap();
         assert_eq!((array.len(), array.null_count()), (2, 2));
         assert!(values.read(1).is_err());
     }
@@ -249,12 +250,12 @@ fn packed_integers_of_every_width_are_unpacked() {
             let mut runs = Hybrid::new(Bytes::from(bytes.clone()), width).unwrap();
             let mut found = Vec::new();
             for &count in steps {
-                let take = |piece: Piece<'_>| match piece {
-                    Piece::Repeated(value, times) => {
+                let take = |piece: HybridPiece<'_>| match piece {
+                    HybridPiece::Repeated(value, times) => {
                         found.extend(std::iter::repeat_n(value, times));
                         Ok(())
                     }
-                    Piece::Packed(packed) => packed.each(|values| {
+                    HybridPiece::Packed(packed) => packed.each(|values| {
                         found.extend(values);
                         Ok(())
                     }),
@@ -529,13 +530,13 @@ fn compare_both_ways(seed: u64) {
     let schema = file.arrow_schema();
     let chunk = pick(draw, &[1, 10, 100, 1000, 1 << 20]);
     let selected = some_rows(draw, rows as u32);
-    let sound = |rows: Rows<'_>| match rows {
-        Rows::All => batch.clone(),
-        Rows::Selected(rows) | Rows::Due(rows) => {
+    let sound = |rows: RowsToDecode<'_>| match rows {
+        RowsToDecode::All => batch.clone(),
+        RowsToDecode::Selected(rows) | RowsToDecode::Due(rows) => {
             arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.to_vec())).unwrap()
         }
     };
-    for rows in [Rows::All, Rows::Selected(&selected), Rows::Due(&selected)] {
+    for rows in [RowsToDecode::All, RowsToDecode::Selected(&selected), RowsToDecode::Due(&selected)] {
         let ours = in_chunks(&source, schema, rows, chunk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(same(&ours, &sound(rows)), "seed {seed}");
         // The crate cannot pass by rows where delta-encoded integers differ by much.
@@ -547,7 +548,7 @@ fn compare_both_ways(seed: u64) {
     let good = source.0.into_inner().unwrap()["f"].to_vec();
     for _ in 0..8 {
         let (source, at) = damaged_file(draw, &good);
-        for rows in [Rows::All, Rows::Selected(&selected), Rows::Due(&selected)] {
+        for rows in [RowsToDecode::All, RowsToDecode::Selected(&selected), RowsToDecode::Due(&selected)] {
             match in_chunks(&source, schema, rows, chunk) {
                 Ok(ours) => {
                     let theirs = left_to_parquet(|| in_chunks(&source, schema, rows, chunk));
@@ -581,7 +582,7 @@ fn all_groups(source: &Memory, schema: &SchemaRef, chunk: usize, as_one: bool) -
     let bytes = Counted::new(source, "f");
     let mut sink = Collected { chunk_rows: chunk, chunks: Vec::new() };
     if !as_one {
-        groups.iter().try_for_each(|group| decoder(*group).decode(Rows::All, &bytes, &mut sink).map(drop))?;
+        groups.iter().try_for_each(|group| decoder(*group).decode(RowsToDecode::All, &bytes, &mut sink).map(drop))?;
     } else if decoder(0).decode_run(&groups, &bytes, &mut sink)?.is_none() {
         assert!(sink.chunks.is_empty());
         return Ok(None);
@@ -717,7 +718,7 @@ impl RowSink for Helped {
 /// The chunks that come of a row group, and the error after them; with help, how many parts another thread did.
 fn chunks_of(
     source: &Memory,
-    rows: Rows<'_>,
+    rows: RowsToDecode<'_>,
     chunk_rows: usize,
     is_helped: bool,
 ) -> (Vec<RecordBatch>, Option<String>, usize) {
@@ -762,7 +763,7 @@ fn chunks_and_errors_are_the_same_whichever_threads_decode_the_columns() {
                 bytes[draw.random_range(4..end)] = draw.random();
             }
             let source = Memory::with(bytes);
-            for rows in [Rows::All, Rows::Selected(&selected), Rows::Due(&selected)] {
+            for rows in [RowsToDecode::All, RowsToDecode::Selected(&selected), RowsToDecode::Due(&selected)] {
                 let (alone, error, _) = chunks_of(&source, rows, chunk, false);
                 let (helped, with_help, others) = chunks_of(&source, rows, chunk, true);
                 assert_eq!(error, with_help, "seed {seed}, damage {damage}");
@@ -829,7 +830,7 @@ fn what_is_read_of_damaged_pages_is_what_the_parquet_crate_reads_of_them() {
             bad[at] ^= 1 << bit;
             let bad = Bytes::from(bad);
             let theirs = reference(&bad);
-            match in_chunks(&Memory::with(bad), &batch.schema(), Rows::All, usize::MAX) {
+            match in_chunks(&Memory::with(bad), &batch.schema(), RowsToDecode::All, usize::MAX) {
                 Ok(ours) => {
                     both += 1;
                     // The crate also reads on behind the last value that is needed.

@@ -8,17 +8,17 @@ use bytes::Bytes;
 use parquet::basic::Encoding;
 
 use super::delta::Delta;
-use super::hybrid::{Hybrid, Piece};
-use super::values::{Values, beyond, no_dictionary, references, short, unknown};
-use super::{Nulls, cannot_be, damaged, unspread};
+use super::hybrid::{Hybrid, HybridPiece};
+use super::values::{ColumnValues, beyond, no_dictionary, references, short, unknown};
+use super::{ValueNulls, cannot_be, damaged, unspread};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Values of any length.
 #[derive(Debug)]
-pub(super) struct Texts<O> {
+pub(super) struct TextValues<O> {
     is_text: bool,
-    dictionary: Option<Dictionary>,
-    page: Page,
+    dictionary: Option<TextDictionary>,
+    page: TextPage,
     /// Where each value that was kept begins, and the end of all.
     offsets: Vec<O>,
     data: Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) struct Texts<O> {
 }
 
 #[derive(Debug)]
-struct Dictionary {
+struct TextDictionary {
     bytes: Bytes,
     /// Place and length of each value.
     values: Vec<(u32, u32)>,
@@ -39,7 +39,7 @@ struct Dictionary {
 
 /// Values of a page that were not read yet.
 #[derive(Debug)]
-enum Page {
+enum TextPage {
     /// Each value behind its length.
     Plain(Bytes),
     /// The values follow each other, and their lengths are known.
@@ -57,11 +57,18 @@ const MOST_AHEAD: usize = 64 << 20;
 /// Bytes that are copied at once where a value is no longer: one instruction instead of a call.
 const SHORT: usize = 16;
 
-impl<O: OffsetSizeTrait> Texts<O> {
+impl<O: OffsetSizeTrait> TextValues<O> {
     pub(super) fn new(is_text: bool, limit: u64) -> Self {
-        let (offsets, data, references) = (vec![O::default()], Vec::new(), Vec::new());
-        let page = Page::Plain(Bytes::new());
-        Self { is_text, dictionary: None, page, offsets, data, expected: 0, references, limit }
+        Self {
+            is_text,
+            dictionary: None,
+            page: TextPage::Plain(Bytes::new()),
+            offsets: vec![O::default()],
+            data: Vec::new(),
+            expected: 0,
+            references: Vec::new(),
+            limit,
+        }
     }
 }
 
@@ -107,11 +114,11 @@ fn push_lengths<O: OffsetSizeTrait>(
 fn spell_out(references: &mut Hybrid, count: usize, all: &mut Vec<u32>) -> Result<()> {
     all.clear();
     references.each(count, |piece| match piece {
-        Piece::Repeated(reference, times) => {
+        HybridPiece::Repeated(reference, times) => {
             all.resize(all.len() + times, reference);
             Ok(())
         }
-        Piece::Packed(packed) => packed.each(|references| {
+        HybridPiece::Packed(packed) => packed.each(|references| {
             all.extend_from_slice(references);
             Ok(())
         }),
@@ -149,7 +156,7 @@ fn copy(from: &[u8], at: usize, length: usize, to: &mut [u8], start: usize) {
     }
 }
 
-impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
+impl<O: OffsetSizeTrait + Debug> ColumnValues for TextValues<O> {
     fn set_dictionary(&mut self, bytes: &Bytes, count: usize) -> Result<()> {
         if self.dictionary.is_some() {
             return Err(damaged("has more than one dictionary"));
@@ -164,7 +171,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
             values.push(((bytes.len() - behind.len()) as u32, length as u32));
             rest = &behind[length..];
         }
-        self.dictionary = Some(Dictionary { bytes: bytes.clone(), values });
+        self.dictionary = Some(TextDictionary { bytes: bytes.clone(), values });
         Ok(())
     }
 
@@ -174,8 +181,8 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
 
     fn set_page(&mut self, encoding: Encoding, bytes: Bytes, most: usize) -> Result<()> {
         self.page = match encoding {
-            Encoding::PLAIN => Page::Plain(bytes),
-            Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => Page::Dictionary(references(bytes)?),
+            Encoding::PLAIN => TextPage::Plain(bytes),
+            Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => TextPage::Dictionary(references(bytes)?),
             Encoding::DELTA_LENGTH_BYTE_ARRAY => {
                 let mut delta = Delta::new(bytes.clone(), i32::BITS)?;
                 let count = delta.left();
@@ -193,7 +200,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                 if !is_sound || all > bytes.len() as u64 {
                     return Err(damaged("has lengths that do not fit its values"));
                 }
-                Page::Lengths { lengths, next: 0, bytes }
+                TextPage::Lengths { lengths, next: 0, bytes }
             }
             other => return Err(unknown(other)),
         };
@@ -210,7 +217,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
         let first = offsets.len();
         let start = data.len();
         match page {
-            Page::Plain(bytes) => {
+            TextPage::Plain(bytes) => {
                 let mut rest = &bytes[..];
                 let lengths = (0..count).map(|_| {
                     let (length, behind) = split_length(rest)?;
@@ -220,7 +227,8 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                 let length = push_lengths(offsets, start, lengths)?;
                 let passed = bytes.len() - rest.len();
                 make_room(data, length, count, expected);
-                let (mut at, mut begin) = (0, start);
+                let mut at = 0;
+                let mut begin = start;
                 let values = offsets[first..].iter().map(|end| {
                     let length = end.as_usize() - begin;
                     (at, begin) = (at + 4 + length, end.as_usize());
@@ -229,15 +237,15 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                 append(data, length, count, values);
                 let _ = bytes.split_to(passed);
             }
-            Page::Lengths { lengths, next, bytes } => {
+            TextPage::Lengths { lengths, next, bytes } => {
                 let here = lengths.get(*next..).and_then(|lengths| lengths.get(..count)).ok_or_else(short)?;
                 let length = push_lengths(offsets, start, here.iter().map(|length| Ok(*length as usize)))?;
                 make_room(data, length, count, expected);
                 data.extend_from_slice(&bytes.split_to(length));
                 *next += count;
             }
-            Page::Dictionary(references) => {
-                let Dictionary { bytes, values } = dictionary.as_ref().ok_or_else(no_dictionary)?;
+            TextPage::Dictionary(references) => {
+                let TextDictionary { bytes, values } = dictionary.as_ref().ok_or_else(no_dictionary)?;
                 spell_out(references, count, kept)?;
                 let length_of = |reference: &u32| {
                     values.get(*reference as usize).map(|value| value.1 as usize).ok_or_else(|| beyond(*reference))
@@ -260,7 +268,7 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
 
     fn skip(&mut self, count: usize) -> Result<()> {
         match &mut self.page {
-            Page::Plain(bytes) => {
+            TextPage::Plain(bytes) => {
                 let mut rest = &bytes[..];
                 for _ in 0..count {
                     let (length, behind) = split_length(rest)?;
@@ -270,17 +278,17 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
                 let _ = bytes.split_to(passed);
                 Ok(())
             }
-            Page::Lengths { lengths, next, bytes } => {
+            TextPage::Lengths { lengths, next, bytes } => {
                 let here = lengths.get(*next..).and_then(|lengths| lengths.get(..count)).ok_or_else(short)?;
                 let _ = bytes.split_to(here.iter().map(|length| *length as usize).sum());
                 *next += count;
                 Ok(())
             }
-            Page::Dictionary(references) => references.skip(count),
+            TextPage::Dictionary(references) => references.skip(count),
         }
     }
 
-    fn finish(&mut self, nulls: Nulls) -> Result<ArrayRef> {
+    fn finish(&mut self, nulls: ValueNulls) -> Result<ArrayRef> {
         let mut offsets = std::mem::replace(&mut self.offsets, vec![O::default()]);
         let mut data = std::mem::take(&mut self.data);
         // What grew as it was read may have room for twice as much.
@@ -294,7 +302,8 @@ impl<O: OffsetSizeTrait + Debug> Values for Texts<O> {
             return Err(unspread());
         }
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        let (data, nulls) = (Buffer::from_vec(data), nulls.shown());
+        let data = Buffer::from_vec(data);
+        let nulls = nulls.shown();
         if self.is_text {
             let array = GenericStringArray::<O>::try_new(offsets, data, nulls).map_err(cannot_be)?;
             return Ok(std::sync::Arc::new(array));

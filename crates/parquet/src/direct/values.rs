@@ -7,11 +7,11 @@ use bytes::{Buf, Bytes};
 use parquet::basic::Encoding;
 
 use super::hybrid::Hybrid;
-use super::{Nulls, damaged};
+use super::{ValueNulls, damaged};
 use rowdex_base::error::{Error, Result};
 
 /// The values of one column chunk, page by page. They are kept without the nulls between them until all are there.
-pub(super) trait Values: Debug + Send {
+pub(super) trait ColumnValues: Debug + Send {
     /// Takes a dictionary of so many values.
     fn set_dictionary(&mut self, bytes: &Bytes, count: usize) -> Result<()>;
 
@@ -31,7 +31,7 @@ pub(super) trait Values: Debug + Send {
     fn skip(&mut self, count: usize) -> Result<()>;
 
     /// What was kept since the last time, as an array.
-    fn finish(&mut self, nulls: Nulls) -> Result<ArrayRef>;
+    fn finish(&mut self, nulls: ValueNulls) -> Result<ArrayRef>;
 }
 
 pub(super) fn short() -> Error {

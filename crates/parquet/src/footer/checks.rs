@@ -2,7 +2,7 @@
 
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
-use crate::thrift::{BINARY, I32, LIST, Reader, STRUCT};
+use crate::thrift::{BINARY, I32, LIST, STRUCT, ThriftReader};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Levels of groups in a schema. The parser calls itself for each, and a stack that overflows ends the process.
@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 100;
 /// columns that are encrypted, which it would misread.
 pub(super) fn look_ahead(footer: &[u8]) -> Result<()> {
     let invalid = || Error::new(ErrorKind::InvalidParquet, "the footer is damaged");
-    let mut reader = Reader::new(footer);
+    let mut reader = ThriftReader::new(footer);
     let mut last = 0;
     while let Some((kind, id)) = reader.field(&mut last).ok_or_else(invalid)? {
         match (id, kind) {
@@ -36,11 +36,11 @@ pub(super) fn look_ahead(footer: &[u8]) -> Result<()> {
 
 /// Whether these bytes begin with a structure, with no list longer than they are.
 pub(super) fn is_structure(bytes: &[u8]) -> bool {
-    Reader::new(bytes).skip_value(STRUCT).is_some()
+    ThriftReader::new(bytes).skip_value(STRUCT).is_some()
 }
 
 /// The deepest nesting of a flattened schema tree, in which every group is followed by as many fields as it counts.
-fn schema_depth(reader: &mut Reader<'_>) -> Option<usize> {
+fn schema_depth(reader: &mut ThriftReader<'_>) -> Option<usize> {
     let (kind, count) = reader.list()?;
     if count > 0 && kind != STRUCT {
         return None;
@@ -122,7 +122,8 @@ fn contradiction(column: &ColumnChunkMetaData) -> Option<String> {
         ("repetition", column.repetition_level_histogram(), descriptor.max_rep_level()),
     ];
     levels.into_iter().find_map(|(kind, counted, highest)| {
-        let (counted, levels) = (counted?.values().len(), usize::from(highest.unsigned_abs()) + 1);
+        let counted = counted?.values().len();
+        let levels = usize::from(highest.unsigned_abs()) + 1;
         // Writers may leave out what has one level, and some then count none.
         (counted != levels && (counted, highest) != (0, 0))
             .then(|| format!("counts {counted} {kind} levels, and has {levels} by the schema"))
@@ -137,7 +138,8 @@ pub(super) fn pages_make_sense(metadata: &ParquetMetaData) -> bool {
     group.num_columns() == columns.len()
         && group.columns().iter().zip(columns).all(|(column, index)| {
             let (start, length) = column.byte_range();
-            let (mut next_byte, mut next_row) = (start, 0);
+            let mut next_byte = start;
+            let mut next_row = 0;
             let pages = index.page_locations();
             let ordered = pages.iter().enumerate().all(|(place, page)| {
                 let (Ok(offset), Ok(size)) = (u64::try_from(page.offset), u64::try_from(page.compressed_page_size))

@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, Schema};
 
 /// How much memory the values of one column take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Measure {
+pub(crate) struct ValueMemory {
     /// Bytes of a value, without what a string points to.
     pub(crate) width: u64,
     /// How many values one entry of the column can turn into: a null in a list of fixed size takes up all its places.
@@ -13,13 +13,13 @@ pub(crate) struct Measure {
     per_row: Option<u64>,
 }
 
-impl Default for Measure {
+impl Default for ValueMemory {
     fn default() -> Self {
         Self { width: 16, factor: 1, per_row: None }
     }
 }
 
-impl Measure {
+impl ValueMemory {
     /// How many values `rows` rows with `entries` entries turn into, at most.
     pub(crate) fn values(&self, entries: u64, rows: u64) -> u64 {
         match self.per_row {
@@ -30,8 +30,9 @@ impl Measure {
 }
 
 /// The measures of all columns of a schema, and which of them are decoded to dictionaries.
-pub(super) fn measures(schema: &Schema) -> (Vec<Measure>, Vec<usize>) {
-    let (mut measures, mut dictionaries) = (Vec::new(), Vec::new());
+pub(super) fn measures(schema: &Schema) -> (Vec<ValueMemory>, Vec<usize>) {
+    let mut measures = Vec::new();
+    let mut dictionaries = Vec::new();
     for field in schema.fields() {
         let above = Above { nullable: field.is_nullable(), factor: 1, per_row: Some(1) };
         measure(field.data_type(), above, &mut measures, &mut dictionaries);
@@ -48,7 +49,7 @@ struct Above {
 }
 
 /// Notes the measure of every leaf below a type.
-fn measure(data_type: &DataType, mut above: Above, measures: &mut Vec<Measure>, dictionaries: &mut Vec<usize>) {
+fn measure(data_type: &DataType, mut above: Above, measures: &mut Vec<ValueMemory>, dictionaries: &mut Vec<usize>) {
     match data_type {
         DataType::Struct(_) => {}
         DataType::FixedSizeList(_, size) => {
@@ -67,7 +68,7 @@ fn measure(data_type: &DataType, mut above: Above, measures: &mut Vec<Measure>, 
                 }
                 other => other.primitive_width().map_or(16, |width| width as u64),
             };
-            measures.push(Measure { width, factor: above.factor, per_row: above.per_row });
+            measures.push(ValueMemory { width, factor: above.factor, per_row: above.per_row });
             return;
         }
         _ => above.per_row = None,

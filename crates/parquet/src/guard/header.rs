@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use parquet::basic::Encoding;
 
-use super::{Page, PageKind};
-use crate::thrift::{BINARY, FALSE, I32, I64, Reader, STRUCT, TRUE};
+use super::{HeadedPage, PageKind};
+use crate::thrift::{BINARY, FALSE, I32, I64, STRUCT, TRUE, ThriftReader};
 
 #[derive(Debug, Default)]
-pub(super) struct Header {
+pub(super) struct PageHeader {
     pub(super) kind: Option<i32>,
     pub(super) uncompressed: Option<i32>,
     pub(super) compressed: Option<i32>,
@@ -28,9 +28,9 @@ pub(super) struct Header {
     pub(super) is_odd: bool,
 }
 
-impl Header {
+impl PageHeader {
     /// The page that lies there; `None` if it has something that only the parquet crate makes sense of.
-    pub(super) fn page(&self, start: usize, body: Range<usize>) -> Option<Page> {
+    pub(super) fn page(&self, start: usize, body: Range<usize>) -> Option<HeadedPage> {
         let number = |number: Option<i32>| usize::try_from(number?).ok();
         let of_levels = |encoding: Option<i32>| matches!(encoding, Some(RLE | BIT_PACKED));
         let kind = match self.kind? {
@@ -50,7 +50,7 @@ impl Header {
             }
             _ => return None,
         };
-        Some(Page {
+        Some(HeadedPage {
             start,
             body,
             expanded: number(self.uncompressed)?,
@@ -86,8 +86,8 @@ pub(super) fn encoding(number: i32) -> Option<Encoding> {
     })
 }
 
-pub(super) fn read_header(reader: &mut Reader<'_>) -> Option<Header> {
-    let mut header = Header::default();
+pub(super) fn read_header(reader: &mut ThriftReader<'_>) -> Option<PageHeader> {
+    let mut header = PageHeader::default();
     let mut last = 0;
     loop {
         let before = last;
@@ -110,7 +110,7 @@ pub(super) fn read_header(reader: &mut Reader<'_>) -> Option<Header> {
 }
 
 /// Reads the part of a header that belongs to one kind of page; only the part of the page's own kind counts.
-fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Option<()> {
+fn read_details(reader: &mut ThriftReader<'_>, part: i16, header: &mut PageHeader) -> Option<()> {
     let mine = header.kind
         == Some(match part {
             5 => DATA_PAGE,
@@ -170,8 +170,9 @@ fn read_details(reader: &mut Reader<'_>, part: i16, header: &mut Header) -> Opti
 }
 
 /// Passes by a structure, and says whether it has nothing but what statistics have.
-fn are_statistics(reader: &mut Reader<'_>) -> Option<bool> {
-    let (mut last, mut are) = (0, true);
+fn are_statistics(reader: &mut ThriftReader<'_>) -> Option<bool> {
+    let mut last = 0;
+    let mut are = true;
     loop {
         let before = last;
         let Some((kind, id)) = reader.field(&mut last)? else { return Some(are) };
