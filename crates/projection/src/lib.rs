@@ -48,9 +48,9 @@ impl Projection {
     /// [`ErrorKind::InvalidArgument`] if there is no such column or field, if several have the name, or if a name
     /// repeats one that is chosen already.
     pub fn columns(schema: &SchemaRef, columns: &[impl AsRef<str>]) -> Result<Self> {
-        let mut chosen: Vec<(usize, Pick)> = Vec::with_capacity(columns.len());
+        let mut chosen: Vec<(usize, FieldPick)> = Vec::with_capacity(columns.len());
         let mut places: HashMap<usize, usize> = HashMap::with_capacity(columns.len());
-        let named = Named::new(schema.fields());
+        let named = FieldNames::new(schema.fields());
         for path in columns {
             let path = path.as_ref();
             let (column, pick) = named.find(path).ok_or_else(|| unknown(schema, path))?;
@@ -237,34 +237,34 @@ pub fn with_children(data_type: &DataType, mut fields: Vec<FieldRef>) -> DataTyp
 
 /// What is wanted of one field: all of it, or parts of the fields below it, by their place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Pick {
+enum FieldPick {
     All,
     /// All of it, as the keys of a map whose values have what was asked for: nobody asked for the keys themselves.
     Keys,
-    Below(BTreeMap<usize, Pick>),
+    Below(BTreeMap<usize, FieldPick>),
 }
 
-impl Pick {
-    fn below(place: usize, pick: Pick) -> Self {
-        Pick::Below(BTreeMap::from([(place, pick)]))
+impl FieldPick {
+    fn below(place: usize, pick: FieldPick) -> Self {
+        FieldPick::Below(BTreeMap::from([(place, pick)]))
     }
 
-    fn overlaps(&self, other: &Pick) -> bool {
+    fn overlaps(&self, other: &FieldPick) -> bool {
         match (self, other) {
-            (Pick::Below(these), Pick::Below(those)) => {
+            (FieldPick::Below(these), FieldPick::Below(those)) => {
                 those.iter().any(|(place, pick)| these.get(place).is_some_and(|known| known.overlaps(pick)))
             }
-            (Pick::Keys, Pick::Keys) => false,
+            (FieldPick::Keys, FieldPick::Keys) => false,
             _ => true,
         }
     }
 
-    fn merge(&mut self, other: Pick) {
+    fn merge(&mut self, other: FieldPick) {
         if *self == other {
             return;
         }
-        let (Pick::Below(these), Pick::Below(those)) = (&mut *self, other) else {
-            *self = Pick::All;
+        let (FieldPick::Below(these), FieldPick::Below(those)) = (&mut *self, other) else {
+            *self = FieldPick::All;
             return;
         };
         for (place, pick) in those {
@@ -279,12 +279,12 @@ impl Pick {
 }
 
 /// Fields side by side, by their names.
-struct Named<'a> {
+struct FieldNames<'a> {
     fields: &'a [FieldRef],
     places: HashMap<&'a str, Vec<usize>>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> FieldNames<'a> {
     fn new(fields: &'a [FieldRef]) -> Self {
         let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(fields.len());
         for (place, field) in fields.iter().enumerate() {
@@ -294,9 +294,9 @@ impl<'a> Named<'a> {
     }
 
     /// Finds `path`. The longest name wins, so that a field called `a.b` is never hidden by a struct `a`.
-    fn find(&self, path: &str) -> Option<(usize, Pick)> {
+    fn find(&self, path: &str) -> Option<(usize, FieldPick)> {
         if let Some(place) = self.places.get(path).and_then(|places| places.first()) {
-            return Some((*place, Pick::All));
+            return Some((*place, FieldPick::All));
         }
         path.rmatch_indices('.').find_map(|(dot, _)| {
             let rest = &path[dot + 1..];
@@ -309,38 +309,40 @@ impl<'a> Named<'a> {
 
     /// The name on the way to what is picked that several fields side by side have, if there is one: which of them is
     /// meant nobody can say.
-    fn shared(&self, place: usize, pick: &Pick) -> Option<&'a str> {
+    fn shared(&self, place: usize, pick: &FieldPick) -> Option<&'a str> {
         let field = self.fields.get(place)?;
         if self.places.get(field.name().as_str()).is_some_and(|places| places.len() > 1) {
             return Some(field.name());
         }
-        let Pick::Below(below) = pick else { return None };
-        let fields = Named::new(children(field.data_type()));
+        let FieldPick::Below(below) = pick else { return None };
+        let fields = FieldNames::new(children(field.data_type()));
         below.iter().find_map(|(place, pick)| fields.shared(*place, pick))
     }
 }
 
 /// Finds `path` below a type.
-fn match_below(data_type: &DataType, path: &str) -> Option<Pick> {
+fn match_below(data_type: &DataType, path: &str) -> Option<FieldPick> {
     match data_type {
-        DataType::Struct(fields) => Named::new(fields).find(path).map(|(place, pick)| Pick::below(place, pick)),
-        DataType::Map(entries, _) => match_map(entries, path).map(|pick| Pick::below(0, pick)),
+        DataType::Struct(fields) => {
+            FieldNames::new(fields).find(path).map(|(place, pick)| FieldPick::below(place, pick))
+        }
+        DataType::Map(entries, _) => match_map(entries, path).map(|pick| FieldPick::below(0, pick)),
         _ => {
             let child = children(data_type).first()?;
-            match_element(child, path).map(|pick| Pick::below(0, pick))
+            match_element(child, path).map(|pick| FieldPick::below(0, pick))
         }
     }
 }
 
 /// Finds `path` in a list's element: looked through, or spelled out as Arrow or as Parquet does.
-fn match_element(child: &Field, path: &str) -> Option<Pick> {
+fn match_element(child: &Field, path: &str) -> Option<FieldPick> {
     if let Some(pick) = match_below(child.data_type(), path) {
         return Some(pick);
     }
     let spelled = |path: &str| {
         let names = [child.name().as_str(), "element", "item", "array"];
         names.into_iter().find_map(|name| match path.strip_prefix(name)? {
-            "" => Some(Pick::All),
+            "" => Some(FieldPick::All),
             rest => match_below(child.data_type(), rest.strip_prefix('.')?),
         })
     };
@@ -348,15 +350,15 @@ fn match_element(child: &Field, path: &str) -> Option<Pick> {
 }
 
 /// Finds `path` in a map's entries. Keys cannot be read apart from their values, nor values from their keys.
-fn match_map(entries: &Field, path: &str) -> Option<Pick> {
+fn match_map(entries: &Field, path: &str) -> Option<FieldPick> {
     let [key, value] = children(entries.data_type()) else { return None };
-    let with_keys = |pick| Pick::Below(BTreeMap::from([(0, Pick::Keys), (1, pick)]));
+    let with_keys = |pick| FieldPick::Below(BTreeMap::from([(0, FieldPick::Keys), (1, pick)]));
     let spelled = |path: &str| {
         if path == key.name() || path == "key" {
-            return Some(Pick::All);
+            return Some(FieldPick::All);
         }
         [value.name().as_str(), "value"].into_iter().find_map(|name| match path.strip_prefix(name)? {
-            "" => Some(Pick::All),
+            "" => Some(FieldPick::All),
             rest => match_below(value.data_type(), rest.strip_prefix('.')?).map(with_keys),
         })
     };
@@ -369,8 +371,8 @@ fn match_map(entries: &Field, path: &str) -> Option<Pick> {
         .or_else(|| match_below(value.data_type(), path).map(with_keys))
 }
 
-fn prune(field: &FieldRef, pick: &Pick) -> FieldRef {
-    let Pick::Below(below) = pick else { return Arc::clone(field) };
+fn prune(field: &FieldRef, pick: &FieldPick) -> FieldRef {
+    let FieldPick::Below(below) = pick else { return Arc::clone(field) };
     let fields = children(field.data_type());
     let kept = below.iter().filter_map(|(place, pick)| fields.get(*place).map(|child| prune(child, pick)));
     let data_type = with_children(field.data_type(), kept.collect());

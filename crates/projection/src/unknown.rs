@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, Field, Schema};
 
-use super::{Named, Pick, children, prune};
+use super::{FieldNames, FieldPick, children, prune};
 use rowdex_base::error::{Error, ErrorKind};
 
 /// The error for a column that is not there, with the one that was probably meant and those that exist: below a column
@@ -37,7 +37,7 @@ pub(crate) fn ambiguous(path: &str, name: &str) -> Error {
 fn known_above<'a>(schema: &Schema, path: &'a str) -> Option<(&'a str, Vec<String>)> {
     path.rmatch_indices('.').find_map(|(dot, _)| {
         let above = &path[..dot];
-        let (column, pick) = Named::new(schema.fields()).find(above)?;
+        let (column, pick) = FieldNames::new(schema.fields()).find(above)?;
         let field = schema.fields().get(column)?;
         let mut names = Vec::new();
         paths(&prune(field, &pick), "", &mut names);
@@ -47,14 +47,14 @@ fn known_above<'a>(schema: &Schema, path: &'a str) -> Option<(&'a str, Vec<Strin
 }
 
 /// How many names of fields are between a column and what is picked of it, as [`paths`] writes them.
-fn steps(data_type: &DataType, pick: &Pick) -> usize {
-    let Pick::Below(below) = pick else { return 0 };
+fn steps(data_type: &DataType, pick: &FieldPick) -> usize {
+    let FieldPick::Below(below) = pick else { return 0 };
     let Some((place, pick)) = below.last_key_value() else { return 0 };
     let Some(child) = children(data_type).get(*place) else { return 0 };
     match (data_type, pick) {
         (DataType::Struct(_), _) => 1 + steps(child.data_type(), pick),
         // The entries of a map are a struct that has no name in a path.
-        (DataType::Map(..), Pick::Below(_)) => steps(child.data_type(), pick).saturating_sub(1),
+        (DataType::Map(..), FieldPick::Below(_)) => steps(child.data_type(), pick).saturating_sub(1),
         _ => steps(child.data_type(), pick),
     }
 }
