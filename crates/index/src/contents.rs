@@ -12,7 +12,7 @@ use bytes::Bytes;
 use zerocopy::little_endian::U32;
 
 use super::format::{
-    Envelope, FileRecord, MetaRecord, RootRecord, RowGroupRecord, RowSetRecord, Section, StringRef, Table, id,
+    Envelope, FileRecord, MetaRecord, RecordTable, RootRecord, RowGroupRecord, RowSetRecord, Section, StringRef, id,
 };
 use super::path::{MAX_PATH, check_path};
 use super::rows::{RowSet, container_len};
@@ -31,18 +31,18 @@ pub(super) const MAX_ROWS: u64 = 1 << 63;
 
 /// The tables of a valid index.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(super) struct IndexContents {
     pub(super) rows: u64,
     pub(super) source_rows: u64,
-    pub(super) files: Table<FileRecord>,
-    pub(super) row_groups: Table<RowGroupRecord>,
+    pub(super) files: RecordTable<FileRecord>,
+    pub(super) row_groups: RecordTable<RowGroupRecord>,
     pub(super) guide: Guide,
     pub(super) strings: Bytes,
     pub(super) selections: Option<Selections>,
-    pub(super) partitions: Partitions,
+    pub(super) partitions: PartitionTable,
     pub(super) schema: SchemaRef,
     pub(super) renames: Renames,
-    pub(super) origin: Origin,
+    pub(super) origin: BuiltFrom,
     pub(super) unread: Unread,
 }
 
@@ -51,20 +51,20 @@ pub(super) struct Contents {
 pub(super) struct Guide {
     /// A bucket has `1 << shift` rows.
     pub(super) shift: u32,
-    pub(super) row_groups: Table<U32>,
+    pub(super) row_groups: RecordTable<U32>,
 }
 
 /// The columns that the folders of the files say.
 #[derive(Debug)]
-pub(super) struct Partitions {
+pub(super) struct PartitionTable {
     pub(super) columns: Vec<String>,
     /// Their names, and then for each file one value for each of them.
-    pub(super) values: Table<StringRef>,
+    pub(super) values: RecordTable<StringRef>,
 }
 
 /// Where the files were, and what built the index, as JSON.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct BuiltFrom {
     pub(super) root: Root,
     pub(super) build_info: String,
 }
@@ -80,15 +80,16 @@ pub(super) struct Unread {
 /// One record for each row group, and the containers that they point into.
 #[derive(Debug)]
 pub(super) struct Selections {
-    pub(super) records: Table<RowSetRecord>,
+    pub(super) records: RecordTable<RowSetRecord>,
     pub(super) data: Bytes,
 }
 
-impl Contents {
+impl IndexContents {
     pub(super) fn parse(envelope: &Envelope) -> Result<Self> {
-        let meta = Table::<MetaRecord>::new(envelope.require(id::META)?, 1)?;
+        let meta = RecordTable::<MetaRecord>::new(envelope.require(id::META)?, 1)?;
         let Some(&meta) = meta.as_slice().first() else { return Err(invalid("META is empty")) };
-        let (files, row_groups) = (u64::from(meta.files.get()), u64::from(meta.row_groups.get()));
+        let files = u64::from(meta.files.get());
+        let row_groups = u64::from(meta.row_groups.get());
         let rows = meta.rows.get();
         if rows >= MAX_ROWS || meta.reserved.get() != 0 {
             return Err(invalid(format!("the index counts {rows} rows, fewer than 2^63 expected")));
@@ -98,8 +99,8 @@ impl Contents {
         let text = text(envelope.require(id::STRINGS)?, "STRINGS")?;
         let footers = envelope.stored(id::FOOTERS);
 
-        let files = checked_files(envelope, (files, row_groups), (text, footers.len()))?;
-        let groups = Table::<RowGroupRecord>::new(envelope.require(id::ROW_GROUPS)?, row_groups)?;
+        let files = checked_files(envelope, files, row_groups, text, footers.len())?;
+        let groups = RecordTable::<RowGroupRecord>::new(envelope.require(id::ROW_GROUPS)?, row_groups)?;
         check_row_groups(files.as_slice(), groups.as_slice(), rows)?;
         let guide = checked_guide(envelope, rows, meta.guide_shift.get(), groups.as_slice())?;
 
@@ -126,7 +127,7 @@ impl Contents {
             partitions,
             schema,
             renames,
-            origin: Origin { root, build_info },
+            origin: BuiltFrom { root, build_info },
             unread: Unread { footers, lengths: envelope.stored(id::LENGTHS) },
         })
     }
@@ -171,10 +172,12 @@ fn resolve(text: &str, at: StringRef) -> Result<Option<&str>> {
 /// length of the footers.
 fn checked_files(
     envelope: &Envelope,
-    (files, row_groups): (u64, u64),
-    (strings, footers): (&str, u64),
-) -> Result<Table<FileRecord>> {
-    let files = Table::<FileRecord>::new(envelope.require(id::FILES)?, files)?;
+    files: u64,
+    row_groups: u64,
+    strings: &str,
+    footers: u64,
+) -> Result<RecordTable<FileRecord>> {
+    let files = RecordTable::<FileRecord>::new(envelope.require(id::FILES)?, files)?;
     let mut counted = 0_u64;
     for file in files.as_slice() {
         let path = check_file(file, counted, strings, footers)?;
@@ -210,7 +213,8 @@ fn check_file<'a>(file: &FileRecord, first_row_group: u64, text: &'a str, footer
     if flags & FileRecord::HAS_MTIME == 0 && file.mtime_ns.get() != 0 {
         return error("it has no modification time and yet one");
     }
-    let (offset, length) = (file.footer_offset.get(), u64::from(file.footer_length.get()));
+    let offset = file.footer_offset.get();
+    let length = u64::from(file.footer_length.get());
     if flags & FileRecord::HAS_FOOTER == 0 {
         if offset != 0 || length != 0 || file.footer_raw_length.get() != 0 {
             return error("it has no stored footer and yet a place for one");
@@ -265,7 +269,7 @@ fn checked_guide(envelope: &Envelope, rows: u64, shift: u32, groups: &[RowGroupR
     let Some(len) = guide_len(rows, shift) else {
         return Err(invalid(format!("the guide has buckets of 2^{shift} rows")));
     };
-    let row_groups = Table::<U32>::new(envelope.require(id::GUIDE)?, len)?;
+    let row_groups = RecordTable::<U32>::new(envelope.require(id::GUIDE)?, len)?;
     check_guide(row_groups.as_slice(), shift, groups)?;
     Ok(Guide { shift, row_groups })
 }
@@ -291,7 +295,7 @@ fn selections(envelope: &Envelope, groups: &[RowGroupRecord]) -> Result<Option<S
             None => Ok(None),
         };
     };
-    let records = Table::<RowSetRecord>::new(section, groups.len() as u64)?;
+    let records = RecordTable::<RowSetRecord>::new(section, groups.len() as u64)?;
     let data = envelope.require(id::ROW_SET_DATA)?.bytes.clone();
     let mut before = 0_u64;
     let mut place = 0_u64;
@@ -318,11 +322,11 @@ fn selections(envelope: &Envelope, groups: &[RowGroupRecord]) -> Result<Option<S
     Ok(Some(Selections { records, data }))
 }
 
-fn partitions(envelope: &Envelope, files: usize, text: &str, schema: &SchemaRef) -> Result<Partitions> {
+fn partitions(envelope: &Envelope, files: usize, text: &str, schema: &SchemaRef) -> Result<PartitionTable> {
     let Some(section) = envelope.get(id::PARTITIONS) else {
-        return Ok(Partitions { columns: Vec::new(), values: Table::empty() });
+        return Ok(PartitionTable { columns: Vec::new(), values: RecordTable::empty() });
     };
-    let refs = Table::<StringRef>::new(section, section.bytes.len() as u64 / STRING_REF)?;
+    let refs = RecordTable::<StringRef>::new(section, section.bytes.len() as u64 / STRING_REF)?;
     let columns = refs.as_slice().len().checked_div(files.saturating_add(1)).unwrap_or_default();
     if columns == 0 || columns.checked_mul(files.saturating_add(1)) != Some(refs.as_slice().len()) {
         return Err(invalid(format!("{} partition values do not divide by {files} files", refs.as_slice().len())));
@@ -337,12 +341,12 @@ fn partitions(envelope: &Envelope, files: usize, text: &str, schema: &SchemaRef)
         names.push(name.to_owned());
     }
     refs.as_slice().iter().try_for_each(|&at| resolve(text, at).map(drop))?;
-    Ok(Partitions { columns: names, values: refs })
+    Ok(PartitionTable { columns: names, values: refs })
 }
 
 fn renames(envelope: &Envelope, text: &str) -> Result<Renames> {
     let Some(section) = envelope.get(id::RENAMES) else { return Ok(Renames::default()) };
-    let refs = Table::<StringRef>::new(section, section.bytes.len() as u64 / STRING_REF)?;
+    let refs = RecordTable::<StringRef>::new(section, section.bytes.len() as u64 / STRING_REF)?;
     let (pairs, rest) = refs.as_slice().as_chunks::<2>();
     if !rest.is_empty() || pairs.is_empty() {
         return Err(invalid(format!("RENAMES has {} names, pairs expected", refs.as_slice().len())));
@@ -357,7 +361,7 @@ fn renames(envelope: &Envelope, text: &str) -> Result<Renames> {
 }
 
 fn root(envelope: &Envelope, text: &str) -> Result<Root> {
-    let record = Table::<RootRecord>::new(envelope.require(id::ROOT)?, 1)?;
+    let record = RecordTable::<RootRecord>::new(envelope.require(id::ROOT)?, 1)?;
     let Some(record) = record.as_slice().first() else { return Err(invalid("ROOT is empty")) };
     let kind = match record.kind.get() {
         0 => RootKind::RelativeToIndex,

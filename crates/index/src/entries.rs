@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::contents::Contents;
+use super::contents::IndexContents;
 use super::format::{FileRecord, RowGroupRecord, hash};
 use super::rows::RowSet;
 use super::stored::invalid;
@@ -16,7 +16,7 @@ use rowdex_io::source::FileStat;
 /// What the index knows of one file.
 #[derive(Copy, Clone)]
 pub struct FileEntry<'a> {
-    pub(crate) contents: &'a Contents,
+    pub(crate) contents: &'a IndexContents,
     pub(crate) index: u32,
     pub(crate) record: &'a FileRecord,
 }
@@ -136,7 +136,7 @@ impl fmt::Debug for FileEntry<'_> {
 /// What the index knows of one row group.
 #[derive(Copy, Clone)]
 pub struct RowGroupEntry<'a> {
-    pub(crate) contents: &'a Contents,
+    pub(crate) contents: &'a IndexContents,
     pub(crate) index: u32,
     pub(crate) record: &'a RowGroupRecord,
 }

@@ -84,7 +84,7 @@ pub(crate) fn section_name(id: u32) -> Option<&'static str> {
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct Header {
+pub(crate) struct IndexHeader {
     pub(crate) magic: [u8; 8],
     pub(crate) major: U16,
     pub(crate) minor: U16,
@@ -198,7 +198,7 @@ pub(crate) struct RowSetRecord {
     pub runs: U32,
 }
 
-const HEADER_LEN: usize = size_of::<Header>();
+const HEADER_LEN: usize = size_of::<IndexHeader>();
 const SECTION_LEN: usize = size_of::<SectionRecord>();
 const TRAILER_LEN: usize = size_of::<Trailer>();
 const _: () = assert!(HEADER_LEN == 64 && SECTION_LEN == 40 && TRAILER_LEN == 16);
@@ -259,12 +259,12 @@ impl Section {
 
 /// A section read as records.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub(crate) struct RecordTable<T> {
     bytes: Bytes,
     of: PhantomData<T>,
 }
 
-impl<T: FromBytes + Immutable + KnownLayout + Unaligned> Table<T> {
+impl<T: FromBytes + Immutable + KnownLayout + Unaligned> RecordTable<T> {
     /// The only place that turns a length in bytes into a number of records: `count × size == length`, or an error.
     pub(crate) fn new(section: &Section, count: u64) -> Result<Self> {
         let size = size_of::<T>() as u64;
@@ -377,18 +377,19 @@ fn load(bytes: &IndexBytes, sections: &mut [Section]) -> Result<()> {
 }
 
 /// `bytes` is the header, or all of a shorter file.
-fn check_header(bytes: &[u8]) -> Result<Header> {
+fn check_header(bytes: &[u8]) -> Result<IndexHeader> {
     if bytes.is_empty() {
         return Err(invalid("the index is empty: 0 bytes long"));
     }
     check_magic(bytes)?;
-    let Ok((header, _)) = Header::read_from_prefix(bytes) else {
+    let Ok((header, _)) = IndexHeader::read_from_prefix(bytes) else {
         return Err(invalid(format!(
             "the index is truncated: {} bytes long, its header alone is {HEADER_LEN}",
             bytes.len()
         )));
     };
-    let (major, minor) = (header.major.get(), header.minor.get());
+    let major = header.major.get();
+    let minor = header.minor.get();
     if major > MAJOR {
         return Err(newer(format!(
             "the index was written by a newer rowdex (format {major}.{minor}, this one reads {MAJOR}.x)"
@@ -432,7 +433,7 @@ fn check_magic(bytes: &[u8]) -> Result<()> {
         .with_hint("check the path, or build an index"))
 }
 
-fn section_table(bytes: &IndexBytes, header: &Header) -> Result<(Vec<SectionRecord>, Trailer)> {
+fn section_table(bytes: &IndexBytes, header: &IndexHeader) -> Result<(Vec<SectionRecord>, Trailer)> {
     let count = header.table_count.get() as usize;
     if count > MAX_SECTIONS {
         return Err(invalid(format!("the index has {count} sections, at most {MAX_SECTIONS} expected")));
@@ -458,8 +459,10 @@ fn section_table(bytes: &IndexBytes, header: &Header) -> Result<(Vec<SectionReco
 
 /// The section of this record, which must start at the first aligned byte after `end` and stop before `limit`.
 fn cut_section(bytes: &IndexBytes, record: &SectionRecord, end: u64, limit: u64) -> Result<Section> {
-    let (id, flags) = (record.id.get(), record.flags.get());
-    let (offset, length) = (record.offset.get(), record.length.get());
+    let id = record.id.get();
+    let flags = record.flags.get();
+    let offset = record.offset.get();
+    let length = record.length.get();
     let name = section_name(id);
     let shown = name.map_or_else(|| format!("section {id}"), str::to_owned);
     if name.is_none() && flags & CRITICAL != 0 {

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 
-use self::contents::Contents;
+use self::contents::IndexContents;
 use self::format::Envelope;
 use self::lengths::LengthsSection;
 use self::stored::IndexBytes;
@@ -56,11 +56,11 @@ pub use self::rows::{RowSet, Runs};
 /// An open index: cheap to clone, shared between threads without locks.
 #[derive(Clone)]
 pub struct Index {
-    inner: Arc<Inner>,
+    inner: Arc<OpenIndex>,
 }
 
-struct Inner {
-    contents: Contents,
+struct OpenIndex {
+    contents: IndexContents,
     bytes: IndexBytes,
     path: Option<PathBuf>,
     fingerprint: Once<u64>,
@@ -166,8 +166,10 @@ impl Index {
     }
 
     fn new(bytes: IndexBytes, path: Option<PathBuf>) -> Result<Self> {
-        let contents = Contents::parse(&Envelope::parse(&bytes)?)?;
-        Ok(Self { inner: Arc::new(Inner { contents, bytes, path, fingerprint: Once::new(), lengths: Once::new() }) })
+        let contents = IndexContents::parse(&Envelope::parse(&bytes)?)?;
+        Ok(Self {
+            inner: Arc::new(OpenIndex { contents, bytes, path, fingerprint: Once::new(), lengths: Once::new() }),
+        })
     }
 
     /// How many rows are served: row ids are `0..len`.
@@ -307,7 +309,8 @@ impl Index {
 
     /// Whether both have the same sections, by the hashes of them.
     pub(crate) fn has_sections_of(&self, other: &Self) -> Result<bool> {
-        let (own, others) = (Envelope::parse(&self.inner.bytes)?, Envelope::parse(&other.inner.bytes)?);
+        let own = Envelope::parse(&self.inner.bytes)?;
+        let others = Envelope::parse(&other.inner.bytes)?;
         let records = |envelope: &Envelope| -> Vec<_> {
             envelope.sections().map(|(record, _)| (record.id, record.length, record.hash)).collect()
         };
@@ -328,7 +331,7 @@ impl Index {
         let check = || {
             let envelope = Envelope::parse(&self.inner.bytes)?;
             envelope.check_deferred()?;
-            Contents::parse(&envelope)?;
+            IndexContents::parse(&envelope)?;
             (0..self.num_files()).try_for_each(|file| self.footer(file).map(drop))?;
             self.verify_lengths()
         };

@@ -102,7 +102,8 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
 
 /// The way from one absolute directory to another; `None` between drives.
 pub fn relative(from: &Path, to: &Path) -> Option<PathBuf> {
-    let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) = (from.components().collect(), to.components().collect());
+    let from: Vec<Component<'_>> = from.components().collect();
+    let to: Vec<Component<'_>> = to.components().collect();
     let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
     if shared == 0 {
         return None;

@@ -55,11 +55,11 @@ struct StoredRun {
 pub struct RowSet<'a> {
     source_rows: u64,
     len: u64,
-    container: Container<'a>,
+    container: RowContainer<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Container<'a> {
+enum RowContainer<'a> {
     Runs(&'a [StoredRun]),
     Bitmap { ranks: &'a [U32], words: &'a [U64] },
     Offsets(&'a [U32]),
@@ -138,13 +138,13 @@ impl<'a> RowSet<'a> {
         let bytes = data.get(start..start.checked_add(length)?)?;
         let source_rows = record.source_rows.get();
         let container = match record.kind.get() {
-            kind::RUNS => Container::Runs(<[StoredRun]>::ref_from_bytes(bytes).ok()?),
+            kind::RUNS => RowContainer::Runs(<[StoredRun]>::ref_from_bytes(bytes).ok()?),
             kind::BITMAP => {
                 let blocks = usize::try_from(blocks(source_rows)).ok()?;
                 let (ranks, rest) = <[U32]>::ref_from_prefix_with_elems(bytes, blocks).ok()?;
-                Container::Bitmap { ranks, words: <[U64]>::ref_from_bytes(rest).ok()? }
+                RowContainer::Bitmap { ranks, words: <[U64]>::ref_from_bytes(rest).ok()? }
             }
-            kind::OFFSETS => Container::Offsets(<[U32]>::ref_from_bytes(bytes).ok()?),
+            kind::OFFSETS => RowContainer::Offsets(<[U32]>::ref_from_bytes(bytes).ok()?),
             _ => return None,
         };
         Some(Self { source_rows, len: rows, container })
@@ -154,9 +154,9 @@ impl<'a> RowSet<'a> {
     #[doc(hidden)]
     pub fn check(&self) -> Result<()> {
         let sound = match self.container {
-            Container::Runs(runs) => self.check_runs(runs),
-            Container::Bitmap { ranks, words } => self.check_bitmap(ranks, words),
-            Container::Offsets(offsets) => self.check_offsets(offsets),
+            RowContainer::Runs(runs) => self.check_runs(runs),
+            RowContainer::Bitmap { ranks, words } => self.check_bitmap(ranks, words),
+            RowContainer::Offsets(offsets) => self.check_offsets(offsets),
         };
         if sound { Ok(()) } else { Err(invalid("the selected rows are out of order, out of range or miscounted")) }
     }
@@ -165,7 +165,8 @@ impl<'a> RowSet<'a> {
         let mut served = 0;
         let mut free = 0;
         for run in runs {
-            let (start, end) = (u64::from(run.start.get()), u64::from(run.end.get()));
+            let start = u64::from(run.start.get());
+            let end = u64::from(run.end.get());
             // A run that touches the one before would be the same run.
             if end <= served || start < free {
                 return false;
@@ -204,14 +205,14 @@ impl<'a> RowSet<'a> {
     #[doc(hidden)]
     pub fn content_hash(&self) -> u64 {
         let kind = match self.container {
-            Container::Runs(_) => kind::RUNS,
-            Container::Bitmap { .. } => kind::BITMAP,
-            Container::Offsets(_) => kind::OFFSETS,
+            RowContainer::Runs(_) => kind::RUNS,
+            RowContainer::Bitmap { .. } => kind::BITMAP,
+            RowContainer::Offsets(_) => kind::OFFSETS,
         };
         let bytes = match self.container {
-            Container::Runs(runs) => runs.as_bytes(),
-            Container::Bitmap { words, .. } => words.as_bytes(),
-            Container::Offsets(offsets) => offsets.as_bytes(),
+            RowContainer::Runs(runs) => runs.as_bytes(),
+            RowContainer::Bitmap { words, .. } => words.as_bytes(),
+            RowContainer::Offsets(offsets) => offsets.as_bytes(),
         };
         xxh3_64_with_seed(bytes, u64::from(kind))
     }
@@ -238,14 +239,14 @@ impl<'a> RowSet<'a> {
             return None;
         }
         match self.container {
-            Container::Runs(runs) => {
+            RowContainer::Runs(runs) => {
                 let near = proportion(slot, self.len, runs.len());
                 let at = partition_near(runs, near, |run| u64::from(run.end.get()) <= slot);
                 let before = at.checked_sub(1).and_then(|at| runs.get(at)).map_or(0, |run| u64::from(run.end.get()));
                 Some(u64::from(runs.get(at)?.start.get()).saturating_add(slot.saturating_sub(before)))
             }
-            Container::Offsets(offsets) => Some(u64::from(offsets.get(usize::try_from(slot).ok()?)?.get())),
-            Container::Bitmap { ranks, words } => {
+            RowContainer::Offsets(offsets) => Some(u64::from(offsets.get(usize::try_from(slot).ok()?)?.get())),
+            RowContainer::Bitmap { ranks, words } => {
                 // The rank of the first block is 0, so one before the first greater rank always exists.
                 let near = proportion(slot, self.len, ranks.len()).saturating_add(1);
                 let block = partition_near(ranks, near, |rank| u64::from(rank.get()) <= slot).checked_sub(1)?;
@@ -271,7 +272,7 @@ impl<'a> RowSet<'a> {
             return self.len;
         }
         match self.container {
-            Container::Runs(runs) => {
+            RowContainer::Runs(runs) => {
                 let near = proportion(row, self.source_rows, runs.len());
                 let started = partition_near(runs, near, |run| u64::from(run.start.get()) < row);
                 let Some(run) = started.checked_sub(1).and_then(|at| runs.get(at)) else { return 0 };
@@ -280,11 +281,11 @@ impl<'a> RowSet<'a> {
                 let end = u64::from(run.end.get());
                 before.saturating_add(row.saturating_sub(u64::from(run.start.get()))).min(end)
             }
-            Container::Offsets(offsets) => {
+            RowContainer::Offsets(offsets) => {
                 let near = proportion(row, self.source_rows, offsets.len());
                 partition_near(offsets, near, |&offset| u64::from(offset.get()) < row) as u64
             }
-            Container::Bitmap { ranks, words } => {
+            RowContainer::Bitmap { ranks, words } => {
                 let block = row / BLOCK_BITS;
                 let rank = ranks.get(block as usize).map_or(0, |rank| u64::from(rank.get()));
                 let word_at = (row / WORD_BITS) as usize;

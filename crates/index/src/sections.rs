@@ -7,12 +7,12 @@ use xxhash_rust::xxh3::Xxh3Default;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
-use super::format::{ALIGNMENT, Envelope, Header, MAGIC, MAJOR, SectionRecord, Trailer, hash, minor};
+use super::format::{ALIGNMENT, Envelope, IndexHeader, MAGIC, MAJOR, SectionRecord, Trailer, hash, minor};
 use super::stored::IndexBytes;
 use rowdex_base::error::{Error, Result};
 
 /// The header of an index file, which is written last.
-const HEADER: u64 = size_of::<Header>() as u64;
+const HEADER: u64 = size_of::<IndexHeader>() as u64;
 
 pub(crate) struct SectionWriter<W> {
     out: W,
@@ -111,7 +111,7 @@ impl<W: Write + Seek> SectionWriter<W> {
         let sections = std::mem::take(&mut self.sections);
         let table = sections.as_bytes();
         let file_len = U64::new(table_offset + table.len() as u64 + size_of::<Trailer>() as u64);
-        let mut header = Header {
+        let mut header = IndexHeader {
             magic: MAGIC,
             major: U16::new(MAJOR),
             minor: U16::new(minor(&sections)),
@@ -125,7 +125,7 @@ impl<W: Write + Seek> SectionWriter<W> {
             table_hash: U64::new(hash(table)),
             header_hash: U64::new(0),
         };
-        let hashed = size_of::<Header>() - size_of::<U64>();
+        let hashed = size_of::<IndexHeader>() - size_of::<U64>();
         header.header_hash = U64::new(hash(&header.as_bytes()[..hashed]));
         self.write(table)?;
         self.write(Trailer { file_len, magic: MAGIC }.as_bytes())?;

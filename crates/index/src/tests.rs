@@ -111,8 +111,8 @@ impl Forgery {
         Self { bytes }
     }
 
-    pub(crate) fn header(&mut self) -> &mut Header {
-        Header::mut_from_prefix(&mut self.bytes).unwrap().0
+    pub(crate) fn header(&mut self) -> &mut IndexHeader {
+        IndexHeader::mut_from_prefix(&mut self.bytes).unwrap().0
     }
 
     fn table(&mut self) -> &mut [SectionRecord] {
@@ -151,7 +151,7 @@ impl Forgery {
         }
         let table_hash = hash(self.table().as_bytes());
         self.header().table_hash = U64::new(table_hash);
-        let header_hash = hash(&self.header().as_bytes()[..offset_of!(Header, header_hash)]);
+        let header_hash = hash(&self.header().as_bytes()[..offset_of!(IndexHeader, header_hash)]);
         self.header().header_hash = U64::new(header_hash);
         self.bytes
     }
@@ -508,14 +508,14 @@ fn sections_that_do_not_fit_the_file_are_refused() {
     for offset in [0, 1, 1 << 20, 1 << 63, u64::MAX] {
         let mut forgery = Forgery::new(full_sample());
         forgery.header().table_offset = U64::new(offset);
-        let sealed = hash(&forgery.header().as_bytes()[..offset_of!(Header, header_hash)]);
+        let sealed = hash(&forgery.header().as_bytes()[..offset_of!(IndexHeader, header_hash)]);
         forgery.header().header_hash = U64::new(sealed);
         assert_refused(forgery.bytes, ErrorKind::InvalidIndex, "section table");
     }
     for count in [0, 1, 200, 1 << 20, u32::MAX] {
         let mut forgery = Forgery::new(full_sample());
         forgery.header().table_count = U32::new(count);
-        let sealed = hash(&forgery.header().as_bytes()[..offset_of!(Header, header_hash)]);
+        let sealed = hash(&forgery.header().as_bytes()[..offset_of!(IndexHeader, header_hash)]);
         forgery.header().header_hash = U64::new(sealed);
         assert_refused(forgery.bytes, ErrorKind::InvalidIndex, "sections");
     }

@@ -108,7 +108,8 @@ impl Index {
                 None => Err(error),
             }
         };
-        let (own, others) = (self.num_files(), view.num_files());
+        let own = self.num_files();
+        let others = view.num_files();
         if own != others {
             return other(format!("it is not a view of the same files: it has {others}, and not {own}"));
         }
@@ -231,7 +232,8 @@ fn pick(picked: &mut Vec<u32>, rows: Range<u64>) -> Result<()> {
         Error::new(ErrorKind::TooLarge, "a row group of more than 2^32 rows cannot be served in part")
             .with_hint("write the data with smaller row groups")
     };
-    let (start, last) = (u32::try_from(rows.start), u32::try_from(rows.end - 1));
+    let start = u32::try_from(rows.start);
+    let last = u32::try_from(rows.end - 1);
     let (Ok(start), Ok(last)) = (start, last) else { return Err(too_large()) };
     picked.try_reserve((rows.end - rows.start) as usize).map_err(|_| too_large())?;
     picked.extend(start..=last);

@@ -301,9 +301,11 @@ impl<W: Write + Seek> IndexWriter<W> {
             guide_shift: U32::new(guide_shift),
             reserved: U32::new(0),
         };
-        let (strings, files) = (std::mem::take(&mut self.strings), std::mem::take(&mut self.files));
+        let strings = std::mem::take(&mut self.strings);
+        let files = std::mem::take(&mut self.files);
         let row_groups = std::mem::take(&mut self.row_groups);
-        let (row_sets, row_set_data) = (std::mem::take(&mut self.row_sets), std::mem::take(&mut self.row_set_data));
+        let row_sets = std::mem::take(&mut self.row_sets);
+        let row_set_data = std::mem::take(&mut self.row_set_data);
 
         if self.out.begun() > 0 {
             self.out.end(id::FOOTERS, DEFERRED, 1);

@@ -29,7 +29,7 @@ pub(crate) mod kind {
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct ColumnRecord {
+pub(crate) struct LengthsRecord {
     /// Where its name is among the names.
     pub(crate) name_offset: U32,
     pub(crate) name_length: U32,
@@ -64,7 +64,7 @@ pub(crate) struct Escape {
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct TailRecord {
+pub(crate) struct LengthsTail {
     pub(crate) rows: U64,
     /// What index the lengths are of.
     pub(crate) index: U64,
@@ -107,7 +107,8 @@ pub(crate) fn encode(lengths: &[u64], bytes: &mut Vec<u8>) -> (u32, u32) {
     };
     let fits = |width: &u32| escapes_of(*width).saturating_mul(ESCAPED_ONE_IN) <= lengths.len();
     let width = [1, 2].into_iter().find(fits).unwrap_or(4);
-    let (escapes, widest) = (escapes_of(width), widest(width));
+    let escapes = escapes_of(width);
+    let widest = widest(width);
     for length in lengths {
         bytes.extend((*length).min(widest).to_le_bytes().iter().take(width as usize));
     }
@@ -121,13 +122,13 @@ pub(crate) fn encode(lengths: &[u64], bytes: &mut Vec<u8>) -> (u32, u32) {
 
 /// The values of a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block<'a> {
+pub(crate) struct LengthBlock<'a> {
     values: &'a [u8],
     width: u32,
     escapes: &'a [Escape],
 }
 
-impl<'a> Block<'a> {
+impl<'a> LengthBlock<'a> {
     /// The block of so many rows that these bytes are; `None` if they are not as many as it takes.
     pub(crate) fn new(bytes: &'a [u8], rows: u64, record: &BlockRecord) -> Option<Self> {
         let width = record.width.get();
@@ -206,7 +207,7 @@ mod tests {
             let (record, bytes) = encoded(&lengths);
             assert_eq!((record.width.get(), record.escapes.get()), (width, escapes));
             assert_eq!(bytes.len(), lengths.len() * width as usize + 12 * escapes as usize);
-            let block = Block::new(&bytes, lengths.len() as u64, &record).unwrap();
+            let block = LengthBlock::new(&bytes, lengths.len() as u64, &record).unwrap();
             assert!(block.check());
             let read: Vec<u64> = (0..lengths.len() as u64).map(|slot| block.length(slot).unwrap()).collect();
             assert_eq!(read, lengths);
@@ -223,13 +224,13 @@ mod tests {
         for bit in (0..bytes.len() * 8).step_by(if cfg!(miri) { 997 } else { 1 }) {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let block = Block::new(&damaged, 1000, &record).unwrap();
+            let block = LengthBlock::new(&damaged, 1000, &record).unwrap();
             let read: Vec<_> = (0..1001).map(|slot| block.length(slot)).collect();
             if block.check() {
                 assert!(read[..1000].iter().all(|length| length.is_some_and(|length| length < MAX_LENGTH)));
             }
         }
-        assert!(Block::new(&bytes[..bytes.len() - 1], 1000, &record).is_none());
-        assert!(Block::new(&bytes, 1001, &record).is_none());
+        assert!(LengthBlock::new(&bytes[..bytes.len() - 1], 1000, &record).is_none());
+        assert!(LengthBlock::new(&bytes, 1001, &record).is_none());
     }
 }

@@ -21,9 +21,9 @@ use xxhash_rust::xxh3::Xxh3Default;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
-use self::layout::{BLOCK_ROWS, Block, BlockRecord, ColumnRecord, TailRecord, kind};
+use self::layout::{BLOCK_ROWS, BlockRecord, LengthBlock, LengthsRecord, LengthsTail, kind};
 use super::Index;
-use super::format::{Table, hash_matches};
+use super::format::{RecordTable, hash_matches};
 use super::stored::{IndexBytes, MOST_READ, invalid};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_order::{Lengths, Measure};
@@ -33,7 +33,7 @@ pub use self::writer::{LengthsWriter, NewLengths, without_lengths};
 /// The most columns that have lengths in one index.
 const MAX_COLUMNS: u32 = 1024;
 
-const TAIL: u64 = size_of::<TailRecord>() as u64;
+const TAIL: u64 = size_of::<LengthsTail>() as u64;
 
 /// What the lengths of a column are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +70,8 @@ pub struct RowLengths {
 /// The section, once it was asked for.
 pub(crate) struct LengthsSection {
     rows: u64,
-    columns: Vec<Column>,
-    blocks: Table<BlockRecord>,
+    columns: Vec<ColumnLengths>,
+    blocks: RecordTable<BlockRecord>,
     /// Of the values; mapped where there are many.
     bytes: Bytes,
     /// Whether a block was found to be what was written.
@@ -80,7 +80,7 @@ pub(crate) struct LengthsSection {
     file: Option<String>,
 }
 
-struct Column {
+struct ColumnLengths {
     name: String,
     of: LengthsOf,
     sum: u64,
@@ -163,9 +163,10 @@ impl LengthsSection {
             false => stored.read(0..stored.len())?,
         };
         let mut rest: &[u8] = &bytes;
-        let tail = TailRecord::read_from_bytes(split_tail(&mut rest, TAIL, "its end")?)
+        let tail = LengthsTail::read_from_bytes(split_tail(&mut rest, TAIL, "its end")?)
             .map_err(|_| invalid("LENGTHS is damaged: it has no end"))?;
-        let (rows, columns) = (tail.rows.get(), tail.columns.get());
+        let rows = tail.rows.get();
+        let columns = tail.columns.get();
         if columns == 0 || columns > MAX_COLUMNS {
             return Err(invalid(format!("LENGTHS has {columns} columns, 1 to {MAX_COLUMNS} expected")));
         }
@@ -176,7 +177,7 @@ impl LengthsSection {
         split_tail(&mut rest, blocks_length, "its blocks")?;
         let blocks_at = rest.len();
         let records =
-            split_tail(&mut rest, u64::from(columns).saturating_mul(size_of::<ColumnRecord>() as u64), "its columns")?;
+            split_tail(&mut rest, u64::from(columns).saturating_mul(size_of::<LengthsRecord>() as u64), "its columns")?;
         let values = rest.len();
         let end = bytes.len().saturating_sub(size_of::<u64>());
         if !hash_matches(bytes.get(values..end).unwrap_or_default(), tail.hash.get()) {
@@ -188,7 +189,7 @@ impl LengthsSection {
                 .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]));
         }
         let blocks_end = before.saturating_sub(names.len());
-        let blocks = Table::of(bytes.slice(blocks_at..blocks_end));
+        let blocks = RecordTable::of(bytes.slice(blocks_at..blocks_end));
         let checked = blocks.as_slice().iter().map(|_| AtomicBool::new(false)).collect();
         let columns = columns_of(records, names)?;
         check_blocks(blocks.as_slice(), values as u64)?;
@@ -197,10 +198,10 @@ impl LengthsSection {
     }
 }
 
-fn columns_of(records: &[u8], names: &[u8]) -> Result<Vec<Column>> {
+fn columns_of(records: &[u8], names: &[u8]) -> Result<Vec<ColumnLengths>> {
     let names = std::str::from_utf8(names).map_err(|_| invalid("LENGTHS is damaged: its names are not UTF-8"))?;
-    let records = <[ColumnRecord]>::ref_from_bytes(records).unwrap_or_default();
-    let column = |record: &ColumnRecord| {
+    let records = <[LengthsRecord]>::ref_from_bytes(records).unwrap_or_default();
+    let column = |record: &LengthsRecord| {
         let start = record.name_offset.get() as usize;
         let name = start.checked_add(record.name_length.get() as usize).and_then(|end| names.get(start..end));
         let name = name.ok_or_else(|| invalid("LENGTHS is damaged: a column has no name"))?.to_owned();
@@ -210,10 +211,12 @@ fn columns_of(records: &[u8], names: &[u8]) -> Result<Vec<Column>> {
             kind::GIVEN => LengthsOf::Given,
             other => return Err(invalid(format!("LENGTHS has a column of the unknown kind {other}"))),
         };
-        let (sum, longest, fingerprint) = (record.sum.get(), record.longest.get(), record.fingerprint.get());
-        Ok(Column { name, of, sum, longest, fingerprint })
+        let sum = record.sum.get();
+        let longest = record.longest.get();
+        let fingerprint = record.fingerprint.get();
+        Ok(ColumnLengths { name, of, sum, longest, fingerprint })
     };
-    let columns: Vec<Column> = records.iter().map(column).collect::<Result<_>>()?;
+    let columns: Vec<ColumnLengths> = records.iter().map(column).collect::<Result<_>>()?;
     if !columns.is_sorted_by(|a, b| a.name < b.name) {
         return Err(invalid("LENGTHS is damaged: the names of its columns are not in order"));
     }
@@ -231,7 +234,7 @@ fn check_blocks(blocks: &[BlockRecord], values: u64) -> Result<()> {
 }
 
 impl RowLengths {
-    fn own(&self) -> Option<&Column> {
+    fn own(&self) -> Option<&ColumnLengths> {
         self.section.columns.get(self.column)
     }
 
@@ -284,13 +287,14 @@ impl RowLengths {
         let record = blocks.get(place).filter(|_| checked)?;
         let start = place.checked_sub(1).and_then(|before| blocks.get(before)).map_or(0, |before| before.end.get());
         let values = section.bytes.get(start as usize..)?;
-        let (width, slot) = (record.width.get(), (row % BLOCK_ROWS) as usize);
+        let width = record.width.get();
+        let slot = (row % BLOCK_ROWS) as usize;
         let value = layout::value(values, width, slot)?;
         (record.escapes.get() == 0 || value != layout::widest(width)).then_some(value)
     }
 
     /// The block that a row is in, checked, and its first row.
-    fn block(&self, row: u64) -> Result<(Block<'_>, u64)> {
+    fn block(&self, row: u64) -> Result<(LengthBlock<'_>, u64)> {
         let section = &*self.section;
         if row >= section.rows {
             let message = format!("the length of row {row}, and lengths of {} rows are known", section.rows);
@@ -304,7 +308,7 @@ impl RowLengths {
         let start = place.checked_sub(1).and_then(|before| blocks.get(before)).map_or(0, |before| before.end.get());
         let found = blocks.get(place).zip(section.checked.get(place)).and_then(|(record, checked)| {
             let bytes = section.bytes.get(start as usize..record.end.get() as usize)?;
-            let block = Block::new(bytes, rows, record)?;
+            let block = LengthBlock::new(bytes, rows, record)?;
             if !checked.load(Ordering::Relaxed) {
                 if !hash_matches(bytes, record.hash.get()) || !block.check() {
                     return None;
@@ -332,7 +336,9 @@ impl RowLengths {
 
     /// Checks all blocks, and what is told of them as a whole.
     fn verify(&self) -> Result<()> {
-        let (mut sum, mut longest, mut hasher) = (0_u64, 0, fingerprint_of(self.section.rows));
+        let mut sum = 0_u64;
+        let mut longest = 0;
+        let mut hasher = fingerprint_of(self.section.rows);
         let mut lengths = Vec::new();
         let mut at = 0;
         while at < self.section.rows {

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::layout::{BLOCK_ROWS, BlockRecord, ColumnRecord, MAX_LENGTH, TailRecord, encode, kind};
+use super::layout::{BLOCK_ROWS, BlockRecord, LengthsRecord, LengthsTail, MAX_LENGTH, encode, kind};
 use super::{Index, LengthsOf, MAX_COLUMNS, add_to_fingerprint, binding, fingerprint_of};
 use crate::format::{DEFERRED, Envelope, hash, id};
 use crate::sections::SectionWriter;
@@ -32,13 +32,13 @@ pub struct LengthsWriter<W> {
     out: SectionWriter<W>,
     rows: u64,
     index: u64,
-    columns: Vec<Column>,
+    columns: Vec<ColumnWriter>,
     blocks: Vec<BlockRecord>,
     /// Bytes of the block that is written next.
     bytes: Vec<u8>,
 }
 
-struct Column {
+struct ColumnWriter {
     new: NewLengths,
     /// Lengths that are not written yet.
     waiting: Vec<u64>,
@@ -87,7 +87,7 @@ impl<W: Write + Seek> LengthsWriter<W> {
             return refuse("lengths come in the order of their names, each once".to_owned());
         }
         out.begin()?;
-        let column = |new| Column {
+        let column = |new| ColumnWriter {
             new,
             waiting: Vec::new(),
             rows: 0,
@@ -159,9 +159,10 @@ impl<W: Write + Seek> LengthsWriter<W> {
         if self.columns.iter().any(|column| !column.waiting.is_empty()) {
             self.write_blocks()?;
         }
-        let (mut names, mut records) = (String::new(), Vec::with_capacity(self.columns.len()));
+        let mut names = String::new();
+        let mut records = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
-            records.push(ColumnRecord {
+            records.push(LengthsRecord {
                 name_offset: U32::new(names.len() as u32),
                 name_length: U32::new(column.new.name.len() as u32),
                 kind: U32::new(match column.new.of {
@@ -176,7 +177,7 @@ impl<W: Write + Seek> LengthsWriter<W> {
             });
             names.push_str(&column.new.name);
         }
-        let mut tail = TailRecord {
+        let mut tail = LengthsTail {
             rows: U64::new(self.rows),
             index: U64::new(self.index),
             columns: U32::new(self.columns.len() as u32),
@@ -184,7 +185,7 @@ impl<W: Write + Seek> LengthsWriter<W> {
             hash: U64::new(0),
         };
         let mut records = [records.as_bytes(), self.blocks.as_bytes(), names.as_bytes()].concat();
-        let kept = size_of::<TailRecord>().saturating_sub(size_of::<U64>());
+        let kept = size_of::<LengthsTail>().saturating_sub(size_of::<U64>());
         records.extend(tail.as_bytes().iter().take(kept));
         tail.hash = U64::new(hash(&records));
         self.out.write(&records)?;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use zerocopy::little_endian::U64;
 
-use super::{Container, RowSet, WORD_BITS};
+use super::{RowContainer, RowSet, WORD_BITS};
 
 /// The maximal runs of a [`RowSet`].
 #[derive(Clone, Debug)]
@@ -40,15 +40,16 @@ impl Iterator for Runs<'_> {
 
     fn next(&mut self) -> Option<Range<u64>> {
         match self.rows.container {
-            Container::Runs(runs) => {
+            RowContainer::Runs(runs) => {
                 let run = runs.get(self.at)?;
-                let (start, end) = (u64::from(run.start.get()), u64::from(run.end.get()));
+                let start = u64::from(run.start.get());
+                let end = u64::from(run.end.get());
                 let stop = start.saturating_add(end.saturating_sub(self.next));
                 self.at = self.at.saturating_add(1);
                 self.next = end;
                 Some(start..stop)
             }
-            Container::Offsets(offsets) => {
+            RowContainer::Offsets(offsets) => {
                 let start = u64::from(offsets.get(self.at)?.get());
                 let mut stop = start.saturating_add(1);
                 self.at = self.at.saturating_add(1);
@@ -58,7 +59,7 @@ impl Iterator for Runs<'_> {
                 }
                 Some(start..stop)
             }
-            Container::Bitmap { words, .. } => {
+            RowContainer::Bitmap { words, .. } => {
                 let rows = self.rows.source_rows;
                 let start = Self::first_other(words, self.next, 0).filter(|&start| start < rows)?;
                 let stop = Self::first_other(words, start, u64::MAX).map_or(rows, |stop| stop.min(rows));
