@@ -22,7 +22,7 @@ use super::reader::{FileReader, RowGroupRead, RowGroupReader, Slots, length_of};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::schema;
 use rowdex_io::source::FileStat;
-use rowdex_io::tier::{Claim, DiskTier, Key, Maker, Tier, TierCounters};
+use rowdex_io::tier::{Claim, DiskTier, Maker, Tier, TierCounters, TierKey};
 use rowdex_parquet::RowSink;
 use rowdex_projection::{Projection, children};
 
@@ -113,7 +113,7 @@ impl DiskCache {
         read: RowGroupRead<'_>,
         prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
-        key: &Key,
+        key: &TierKey,
         maker: Maker<'_, Kept>,
     ) -> Result<u64> {
         let mut writer = RowsWriter::new(maker, rows::chunk_rows(read.group.entry.rows(), read.decoded_bytes()));
@@ -139,7 +139,7 @@ impl DiskCache {
         }
     }
 
-    fn rows_key(&self, read: RowGroupRead<'_>) -> Option<Key> {
+    fn rows_key(&self, read: RowGroupRead<'_>) -> Option<TierKey> {
         let entry = &read.group.entry;
         // Nothing is decoded where there are no columns of the file.
         if entry.rows() == 0 || read.chunks().is_empty() {
@@ -164,7 +164,7 @@ impl DiskCache {
         let values = values.digest128();
         // Writing to a string does not fail.
         let _ = write!(identity, "decoded to {schema:032x}\npartitions {values:032x}\nrows {rows:032x?}\n");
-        Some(Key::new(identity))
+        Some(TierKey::new(identity))
     }
 
     fn identity(&self, read: RowGroupRead<'_>) -> String {

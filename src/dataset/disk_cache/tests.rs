@@ -219,7 +219,7 @@ impl RowSink for Collected {
 /// An entry of these rows, which came in one piece and are kept in chunks of so many.
 fn keep(folder: &Path, batch: &RecordBatch, chunk: usize) -> Vec<RecordBatch> {
     let tier = Tier::<Kept>::new(DiskTier::new(folder, PLENTY), |bytes| rows::parse(&bytes));
-    let key = Key::new(format!("chunks of {chunk}"));
+    let key = TierKey::new(format!("chunks of {chunk}"));
     let Claim::Make(maker) = tier.find_or_make(key.clone(), 0) else { panic!("there is room") };
     let mut writer = RowsWriter::new(maker, chunk);
     writer.add(&batch.slice(0, batch.num_rows() - 5));

@@ -77,13 +77,13 @@ pub struct MappedBlocks {
 }
 
 /// What a large block is in.
-enum Home {
+enum BlockMemory {
     Map(MmapMut),
     /// There were no more maps to be had.
     System,
 }
 
-const _: () = assert!(size_of::<Home>() <= HEADER);
+const _: () = assert!(size_of::<BlockMemory>() <= HEADER);
 
 impl MappedBlocks {
     /// Without a block yet.
@@ -129,7 +129,7 @@ impl MappedBlocks {
         }
         // SAFETY: the header fits in front of the block, and is aligned.
         unsafe {
-            start.cast::<Home>().write(Home::System);
+            start.cast::<BlockMemory>().write(BlockMemory::System);
             (start.add(HEADER), false)
         }
     }
@@ -151,7 +151,7 @@ fn settle(mut map: MmapMut) -> *mut u8 {
     // SAFETY: a map begins at a page, and its first bytes are nobody's but the header's. It stays where it is when its
     // owner is moved.
     unsafe {
-        start.cast::<Home>().write(Home::Map(map));
+        start.cast::<BlockMemory>().write(BlockMemory::Map(map));
         start.add(HEADER)
     }
 }
@@ -160,9 +160,9 @@ fn settle(mut map: MmapMut) -> *mut u8 {
 ///
 /// # Safety
 /// The block is one of [`settle`], or of [`MappedBlocks::large`], and is not used any more.
-unsafe fn home_of(block: *mut u8) -> Home {
+unsafe fn home_of(block: *mut u8) -> BlockMemory {
     // SAFETY: as the caller says, the header is in front of the block; it is read once.
-    unsafe { block.sub(HEADER).cast::<Home>().read() }
+    unsafe { block.sub(HEADER).cast::<BlockMemory>().read() }
 }
 
 // SAFETY: a block is at least as long as asked for, since a map or a block of the system's allocator is longer by a
@@ -197,8 +197,8 @@ unsafe impl GlobalAlloc for MappedBlocks {
         }
         // SAFETY: a block of a large layout is one of `large`.
         match unsafe { home_of(block) } {
-            Home::Map(map) => self.idle.give(map),
-            Home::System => {
+            BlockMemory::Map(map) => self.idle.give(map),
+            BlockMemory::System => {
                 if let Ok(whole) = Layout::from_size_align(layout.size() + HEADER, HEADER) {
                     // SAFETY: `large` has asked for this layout and returned what is behind the header.
                     unsafe { System.dealloc(block.sub(HEADER), whole) };
@@ -218,12 +218,12 @@ unsafe impl GlobalAlloc for MappedBlocks {
         if is_large(layout) && is_large(wanted) {
             // SAFETY: a block of a large layout is one of `large`; the header is written again below.
             match unsafe { home_of(block) } {
-                Home::Map(map) => {
+                BlockMemory::Map(map) => {
                     if let Some(moved) = resized(map, size, block, |map| self.advise(map)) {
                         return moved;
                     }
                 }
-                Home::System => {}
+                BlockMemory::System => {}
             }
         }
         // SAFETY: the new block is another one, and both have as many bytes as are copied.

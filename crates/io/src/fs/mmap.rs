@@ -147,7 +147,8 @@ impl Rewritable {
         }
         if self.mapped < length {
             // Whoever writes to a map for which there is no memory ends.
-            let (from, more) = (self.mapped as u64, (length - self.mapped) as u64);
+            let from = self.mapped as u64;
+            let more = (length - self.mapped) as u64;
             if fallocate(&self.file, FallocateFlags::empty(), from, more).is_err() {
                 return false;
             }

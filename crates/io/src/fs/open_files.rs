@@ -32,14 +32,14 @@ pub(crate) struct OpenFiles {
 }
 
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+struct FileKey {
     source: u64,
     path: Box<str>,
 }
 
-type Files = LruCache<Key, Arc<File>>;
+type FileHandles = LruCache<FileKey, Arc<File>>;
 
-static POOL: Once<PerProcess<Mutex<Files>>> = Once::new();
+static POOL: Once<PerProcess<Mutex<FileHandles>>> = Once::new();
 
 impl OpenFiles {
     pub(crate) fn new() -> Self {
@@ -74,8 +74,8 @@ impl OpenFiles {
         drop(closed);
     }
 
-    fn key(&self, path: &str) -> Key {
-        Key { source: self.source, path: path.into() }
+    fn key(&self, path: &str) -> FileKey {
+        FileKey { source: self.source, path: path.into() }
     }
 
     #[cfg(test)]
@@ -89,7 +89,7 @@ impl Drop for OpenFiles {
         let Some(mut files) = pool() else { return };
         let own = files.iter().map(|(key, _)| key).filter(|key| key.source == self.source);
         let own: Vec<Box<str>> = own.map(|key| key.path.clone()).collect();
-        let closed: Vec<_> = own.into_iter().map(|path| files.pop(&Key { source: self.source, path })).collect();
+        let closed: Vec<_> = own.into_iter().map(|path| files.pop(&FileKey { source: self.source, path })).collect();
         drop(files);
         drop(closed);
     }
@@ -137,12 +137,12 @@ fn close_half() -> bool {
 }
 
 /// Takes the files that were used least recently out of the pool, until it has so many left.
-fn pop(files: &mut Files, left: usize) -> Vec<Arc<File>> {
+fn pop(files: &mut FileHandles, left: usize) -> Vec<Arc<File>> {
     std::iter::from_fn(|| if files.len() > left { files.pop_lru() } else { None }).map(|(_, file)| file).collect()
 }
 
 /// The pool of this process: a forked child must not wait for a lock that a thread of its parent held.
-fn pool() -> Option<MutexGuard<'static, Files>> {
+fn pool() -> Option<MutexGuard<'static, FileHandles>> {
     let new = || Mutex::new(LruCache::unbounded());
     let pool = POOL.get_or_init(|| PerProcess::new(new())).get(new)?;
     // A panic cannot leave the table half changed.

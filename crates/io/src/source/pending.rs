@@ -13,10 +13,10 @@ pub struct Pending<T> {
 
 /// Whether there is a need to wait for a [`Pending`]. Clones are of the same one.
 #[derive(Clone, Default)]
-pub struct Done(Arc<Mutex<Stage>>);
+pub struct Done(Arc<Mutex<WaitStage>>);
 
 #[derive(Default)]
-enum Stage {
+enum WaitStage {
     #[default]
     Working,
     Watched(Box<dyn FnOnce() + Send>),
@@ -26,20 +26,20 @@ enum Stage {
 impl Done {
     /// Says that it is done, however it ended.
     pub fn set(&self) {
-        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), Stage::Done);
-        if let Stage::Watched(tell) = before {
+        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), WaitStage::Done);
+        if let WaitStage::Watched(tell) = before {
             tell();
         }
     }
 
     fn is_set(&self) -> bool {
-        matches!(*self.0.lock().unwrap_or_else(PoisonError::into_inner), Stage::Done)
+        matches!(*self.0.lock().unwrap_or_else(PoisonError::into_inner), WaitStage::Done)
     }
 
     fn tell(&self, tell: impl FnOnce() + Send + 'static) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(*state, Stage::Done) {
-            *state = Stage::Watched(Box::new(tell));
+        if !matches!(*state, WaitStage::Done) {
+            *state = WaitStage::Watched(Box::new(tell));
             return;
         }
         drop(state);

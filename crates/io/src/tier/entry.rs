@@ -20,7 +20,7 @@ use std::path::Path;
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use super::Key;
+use super::TierKey;
 use crate::fs::atomic::AtomicFile;
 use crate::fs::mmap;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -38,7 +38,7 @@ const ALIGNMENT: usize = 64;
 ///
 /// # Errors
 /// If it is anything but a whole entry of this key and version.
-pub(super) fn open(path: &Path, key: &Key) -> Result<Option<Bytes>> {
+pub(super) fn open(path: &Path, key: &TierKey) -> Result<Option<Bytes>> {
     let bytes = match mmap::map(path, "the entry", ErrorKind::InvalidArgument) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::InvalidArgument => return Err(error),
@@ -69,15 +69,15 @@ pub(super) fn open(path: &Path, key: &Key) -> Result<Option<Bytes>> {
 }
 
 /// An entry that is being written, under a private name; deleted unless it is committed.
-pub(super) struct Draft {
+pub(super) struct EntryDraft {
     file: AtomicFile,
     hash: Box<Xxh3Default>,
     identity: usize,
     payload: u64,
 }
 
-impl Draft {
-    pub(super) fn create(path: &Path, key: &Key) -> Result<Self> {
+impl EntryDraft {
+    pub(super) fn create(path: &Path, key: &TierKey) -> Result<Self> {
         let identity = key.identity.len();
         if u32::try_from(identity).is_err() {
             return Err(Error::new(ErrorKind::TooLarge, "the names of an entry are too long"));

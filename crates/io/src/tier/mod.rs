@@ -23,9 +23,9 @@ use bytes::Bytes;
 use lru::LruCache;
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::entry::Draft;
+use self::entry::EntryDraft;
 use self::entry_lock::{EntryLock, Turn};
-use self::room::Room;
+use self::room::FolderRoom;
 
 use crate::fs::open;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -96,12 +96,12 @@ pub struct TierCounters {
 
 /// What an entry is of. Two keys are the same entry only if all of their text is the same.
 #[derive(Debug, Clone)]
-pub struct Key {
+pub struct TierKey {
     identity: String,
     hash: u128,
 }
 
-impl Key {
+impl TierKey {
     /// The key of what this text identifies.
     pub fn new(identity: String) -> Self {
         let hash = xxh3_128(identity.as_bytes());
@@ -138,16 +138,16 @@ pub struct Tier<V> {
     options: DiskTier,
     /// From the mapped bytes of an entry to its value, and how much memory besides the map that takes.
     parse: fn(Bytes) -> Result<(V, u64)>,
-    open: Mutex<Table<V>>,
-    room: Mutex<Room>,
+    open: Mutex<MappedEntries<V>>,
+    room: Mutex<FolderRoom>,
     patience: entry_lock::Patience,
     /// Why nothing more is written.
     fault: Once<Error>,
-    counts: Counts,
+    counts: TierCounts,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct TierCounts {
     hits: AtomicU64,
     misses: AtomicU64,
     writes: AtomicU64,
@@ -159,7 +159,7 @@ struct Counts {
 }
 
 /// Entries that are mapped, the one used last first.
-struct Table<V> {
+struct MappedEntries<V> {
     held: LruCache<u128, (Arc<V>, u64)>,
     bytes: u64,
 }
@@ -174,11 +174,11 @@ impl<V> Tier<V> {
     /// A tier whose entries `parse` turns into values.
     pub fn new(options: DiskTier, parse: fn(Bytes) -> Result<(V, u64)>) -> Self {
         Self {
-            open: Mutex::new(Table { held: LruCache::unbounded(), bytes: 0 }),
-            room: Mutex::new(Room::new(options.bytes)),
+            open: Mutex::new(MappedEntries { held: LruCache::unbounded(), bytes: 0 }),
+            room: Mutex::new(FolderRoom::new(options.bytes)),
             patience: entry_lock::Patience::new(options.wait),
             fault: Once::new(),
-            counts: Counts::default(),
+            counts: TierCounts::default(),
             options,
             parse,
         }
@@ -205,12 +205,12 @@ impl<V> Tier<V> {
     }
 
     /// Whether the entry is there, as far as can be told without opening it.
-    pub fn contains(&self, key: &Key) -> bool {
+    pub fn contains(&self, key: &TierKey) -> bool {
         self.path(key).is_file()
     }
 
     /// The entry if it is there, counted as a hit or a miss.
-    pub fn find(&self, key: &Key) -> Option<Arc<V>> {
+    pub fn find(&self, key: &TierKey) -> Option<Arc<V>> {
         let found = self.look(key);
         count(if found.is_some() { &self.counts.hits } else { &self.counts.misses }, 1);
         found
@@ -219,7 +219,7 @@ impl<V> Tier<V> {
     /// The entry, or the right to make it. `estimate` is how many bytes it will have, about.
     ///
     /// Waits for another thread or process that is making it, but not for ever.
-    pub fn find_or_make(&self, key: Key, estimate: u64) -> Claim<'_, V> {
+    pub fn find_or_make(&self, key: TierKey, estimate: u64) -> Claim<'_, V> {
         let found = match self.look(&key) {
             Some(found) => Claim::Found(found),
             None if self.takes(estimate) => self.make(key),
@@ -246,7 +246,7 @@ impl<V> Tier<V> {
         self.fault.set(error);
     }
 
-    fn make(&self, key: Key) -> Claim<'_, V> {
+    fn make(&self, key: TierKey) -> Claim<'_, V> {
         let path = self.path(&key);
         let waited = self.in_folder(|| self.patience.wait_for(&path, || path.exists()));
         let lock = match waited {
@@ -268,7 +268,7 @@ impl<V> Tier<V> {
         if let Some(found) = self.look(&key) {
             return Claim::Found(found);
         }
-        match Draft::create(&path, &key) {
+        match EntryDraft::create(&path, &key) {
             Ok(draft) => Claim::Make(Maker { tier: self, path, draft: Some(draft), _lock: lock }),
             // Somebody deleted the folder just now, which is anybody's right.
             Err(error) if error.kind() == ErrorKind::NotFound => Claim::Without,
@@ -294,7 +294,7 @@ impl<V> Tier<V> {
     }
 
     /// The entry if it is there, counted as neither.
-    pub fn look(&self, key: &Key) -> Option<Arc<V>> {
+    pub fn look(&self, key: &TierKey) -> Option<Arc<V>> {
         let path = self.path(key);
         let held = lock(&self.open).held.get(&key.hash).map(|(value, _)| Arc::clone(value));
         if let Some(value) = held {
@@ -327,7 +327,7 @@ impl<V> Tier<V> {
 
     /// Has the system read the whole entry ahead, where it is no longer in the page cache: rows picked out of a map
     /// would be read a few pages at a time.
-    pub fn expect(&self, key: &Key) {
+    pub fn expect(&self, key: &TierKey) {
         #[cfg(target_os = "linux")]
         if let Ok(file) = open(&self.path(key)) {
             // Advice that is not taken costs time and nothing else.
@@ -373,7 +373,7 @@ impl<V> Tier<V> {
         cleared.enough
     }
 
-    fn path(&self, key: &Key) -> PathBuf {
+    fn path(&self, key: &TierKey) -> PathBuf {
         self.options.folder.join(key.file_name())
     }
 }
@@ -384,7 +384,7 @@ pub struct Maker<'a, V> {
     tier: &'a Tier<V>,
     path: PathBuf,
     /// `None` once it is known that there will be no entry.
-    draft: Option<Draft>,
+    draft: Option<EntryDraft>,
     _lock: EntryLock,
 }
 
@@ -413,7 +413,7 @@ impl<V> Maker<'_, V> {
 
     /// How many bytes were written so far.
     pub fn position(&self) -> u64 {
-        self.draft.as_ref().map_or(0, Draft::position)
+        self.draft.as_ref().map_or(0, EntryDraft::position)
     }
 
     /// Gives the entry up and switches the tier off.

@@ -28,7 +28,7 @@ const MANY: usize = 1024;
 
 /// What a process knows of the folder.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct FolderRoom {
     budget: u64,
     /// Bytes in the folder when it was last looked through, and what this process added since.
     known: u64,
@@ -49,14 +49,14 @@ pub(super) struct Cleared {
 }
 
 #[derive(Debug)]
-struct Found {
+struct FoundEntry {
     path: PathBuf,
     hash: u128,
     bytes: u64,
     used: SystemTime,
 }
 
-impl Room {
+impl FolderRoom {
     pub(super) fn new(budget: u64) -> Self {
         Self { budget, known: 0, looked: None, full_until: None, began: SystemTime::now() }
     }
@@ -115,14 +115,15 @@ impl Room {
 
 /// The entries of a folder. Files that are not the tier's are none of its business; its own leftovers are deleted when
 /// they are old.
-fn look_through(folder: &Path) -> Vec<Found> {
+fn look_through(folder: &Path) -> Vec<FoundEntry> {
     let Ok(files) = with_room(|| fs::read_dir(folder)) else { return Vec::new() };
     let mut entries = Vec::new();
     let latest = SystemTime::now() + IN_USE;
     for file in files.flatten() {
         let name = file.file_name();
         let Some(name) = name.to_str() else { continue };
-        let (hash, leftover) = (entry::hash_in(name), is_leftover(name));
+        let hash = entry::hash_in(name);
+        let leftover = is_leftover(name);
         if hash.is_none() && !leftover {
             continue;
         }
@@ -131,7 +132,7 @@ fn look_through(folder: &Path) -> Vec<Found> {
         // A clock that was set back must not make entries last for ever.
         let used = if used > latest { SystemTime::UNIX_EPOCH } else { used };
         match hash {
-            Some(hash) => entries.push(Found { path: file.path(), hash, bytes: metadata.len(), used }),
+            Some(hash) => entries.push(FoundEntry { path: file.path(), hash, bytes: metadata.len(), used }),
             None if used.elapsed().is_ok_and(|age| age > IN_USE) => {
                 let _ = fs::remove_file(file.path());
             }

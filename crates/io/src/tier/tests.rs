@@ -15,8 +15,8 @@ fn with_wait(folder: &Path, bytes: u64, wait: Duration) -> Tier<Bytes> {
     Tier::new(DiskTier::new(folder, bytes).with_wait(wait), |bytes| Ok((bytes, 0)))
 }
 
-fn key(name: impl fmt::Display) -> Key {
-    Key::new(format!("entry {name}"))
+fn key(name: impl fmt::Display) -> TierKey {
+    TierKey::new(format!("entry {name}"))
 }
 
 /// Makes an entry, if the tier lets it.
