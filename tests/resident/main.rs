@@ -46,6 +46,7 @@ const THREADS: usize = 2;
 struct Shape {
     name: &'static str,
     batch: fn(Range<i64>) -> RecordBatch,
+    has_dictionaries: bool,
     /// Rows of a row group, all rows and two budgets in KiB, in the gate and at full size.
     group_rows: [i64; 2],
     rows: [i64; 2],
@@ -54,7 +55,7 @@ struct Shape {
     is_compressed: bool,
 }
 
-const SHAPES: [Shape; 11] = [
+const SHAPES: [Shape; 13] = [
     Shape {
         name: "tab",
         batch: tab,
@@ -63,6 +64,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[8_192, 12_288], [65_536, 204_800]],
         batch_rows: 256,
         is_compressed: true,
+        has_dictionaries: false,
     },
     Shape {
         name: "uint8",
@@ -72,6 +74,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[512, 1_024], [16_384, 40_960]],
         batch_rows: 256,
         is_compressed: true,
+        has_dictionaries: false,
     },
     Shape {
         name: "bool",
@@ -81,6 +84,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[128, 200], [2_048, 3_072]],
         batch_rows: 256,
         is_compressed: true,
+        has_dictionaries: false,
     },
     Shape {
         name: "int32",
@@ -90,6 +94,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[1_024, 2_048], [32_768, 65_536]],
         batch_rows: 256,
         is_compressed: true,
+        has_dictionaries: false,
     },
     Shape {
         name: "columns",
@@ -99,6 +104,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[6_144, 12_288], [24_576, 51_200]],
         batch_rows: 32,
         is_compressed: true,
+        has_dictionaries: false,
     },
     Shape {
         name: "images",
@@ -108,6 +114,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[8_192, 16_384], [40_960, 153_600]],
         batch_rows: 64,
         is_compressed: false,
+        has_dictionaries: false,
     },
     Shape {
         name: "large groups",
@@ -117,6 +124,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[6_144, 12_288], [65_536, 102_400]],
         batch_rows: 256,
         is_compressed: true,
+        has_dictionaries: false,
     },
     Shape {
         name: "blobs",
@@ -126,6 +134,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[20_480, 40_960], [40_960, 204_800]],
         batch_rows: 4,
         is_compressed: false,
+        has_dictionaries: false,
     },
     Shape {
         name: "strings",
@@ -135,6 +144,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[2_048, 5_120], [40_960, 122_880]],
         batch_rows: 256,
         is_compressed: true,
+        has_dictionaries: false,
     },
     Shape {
         name: "tokens",
@@ -144,6 +154,7 @@ const SHAPES: [Shape; 11] = [
         memory: [[5_120, 12_288], [40_960, 122_880]],
         batch_rows: 64,
         is_compressed: true,
+        has_dictionaries: false,
     },
     Shape {
         name: "narrow",
@@ -153,6 +164,27 @@ const SHAPES: [Shape; 11] = [
         memory: [[6_144, 12_288], [65_536, 204_800]],
         batch_rows: 256,
         is_compressed: true,
+        has_dictionaries: false,
+    },
+    Shape {
+        name: "text columns",
+        batch: texts,
+        group_rows: [100, 100],
+        rows: [1_000, 4_000],
+        memory: [[8_192, 32_768], [8_192, 32_768]],
+        batch_rows: 32,
+        is_compressed: true,
+        has_dictionaries: false,
+    },
+    Shape {
+        name: "word columns",
+        batch: words,
+        group_rows: [100, 100],
+        rows: [1_000, 4_000],
+        memory: [[4_096, 8_192], [8_192, 32_768]],
+        batch_rows: 32,
+        is_compressed: true,
+        has_dictionaries: true,
     },
 ];
 
@@ -206,6 +238,22 @@ fn columns(rows: Range<i64>) -> RecordBatch {
         Arc::new(Float32Array::from_iter_values(rows.clone().map(value)))
     };
     RecordBatch::try_from_iter((0..5000).map(|number| (format!("c{number}"), column(number)))).unwrap()
+}
+
+fn texts(rows: Range<i64>) -> RecordBatch {
+    string_columns(rows, |value| format!("{value:019x}"))
+}
+
+/// Words of which a row group has each several times.
+fn words(rows: Range<i64>) -> RecordBatch {
+    string_columns(rows, |value| format!("{:x}", value % 8))
+}
+
+fn string_columns(rows: Range<i64>, text: fn(u64) -> String) -> RecordBatch {
+    let column = |number: i64| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(rows.clone().map(|row| text(mixed(row * 3000 + number) >> 8))))
+    };
+    RecordBatch::try_from_iter((0..3000).map(|number| (format!("c{number}"), column(number)))).unwrap()
 }
 
 fn narrow(rows: Range<i64>) -> RecordBatch {
@@ -266,7 +314,7 @@ fn written(shape: &Shape, size: usize, folder: &Path) -> PathBuf {
     let properties = WriterProperties::builder()
         .set_max_row_group_row_count(Some(group_rows as usize))
         .set_compression(compression)
-        .set_dictionary_enabled(false)
+        .set_dictionary_enabled(shape.has_dictionaries)
         .build();
     let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), schema, Some(properties)).unwrap();
     let step = group_rows.min(100_000);

@@ -195,10 +195,14 @@ impl<'a> RowGroup<'a> {
         (0..group.num_columns()).map(move |leaf| group.column(leaf))
     }
 
-    /// The same for the parquet crate.
-    pub(crate) fn whole(&self) -> Result<RowGroupMetaData, ParquetError> {
-        let columns: Result<Vec<ColumnChunkMetaData>, _> = self.columns().map(|column| column.whole()).collect();
-        RowGroupMetaData::builder(Arc::clone(&self.file.schema))
+    /// The same for the parquet crate, of these columns, which are those of the schema.
+    pub(crate) fn part(
+        &self,
+        schema: &SchemaDescPtr,
+        leaves: impl Iterator<Item = usize>,
+    ) -> Result<RowGroupMetaData, ParquetError> {
+        let columns: Result<Vec<ColumnChunkMetaData>, _> = leaves.map(|leaf| self.column(leaf).whole()).collect();
+        RowGroupMetaData::builder(Arc::clone(schema))
             .set_num_rows(self.num_rows())
             .set_column_metadata(columns?)
             .build()

@@ -1,6 +1,7 @@
 //! Decoding one row group, or some rows of it.
 
 mod alone;
+mod apart;
 mod look;
 mod output;
 
@@ -14,7 +15,7 @@ pub(super) use self::look::{check_values, walk};
 use self::alone::ColumnReadAlone;
 
 use super::chunks::RowGroup;
-use super::columns::{ColumnOrigin, leaves_from, leaves_of, origins};
+use super::columns::{ColumnOrigin, leaves_from, leaves_of};
 use super::footer::PagePositions;
 use super::pages::Pages;
 use super::seam::read_exactly;
@@ -86,39 +87,6 @@ impl<'a> GroupDecoder<'a> {
     pub fn decode(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
         self.run(rows, bytes, sink)
             .map_err(|error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
-    }
-
-    fn run(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
-        let origins = origins(self.file, self.projection, self.partitions);
-        let Some(width) = self.columns_at_once(rows, &origins, bytes, sink) else {
-            return self.run_columns(rows, &origins, bytes, sink);
-        };
-        let mut decoded = 0_u64;
-        for (band, origins) in origins.chunks(width).enumerate() {
-            let first = band * width;
-            let projection = self.projection.part(first..first + origins.len());
-            sink.begin_columns(first)?;
-            let part = GroupDecoder { projection: &projection, ..*self };
-            decoded = decoded.saturating_add(part.run_columns(rows, origins, bytes, sink)?);
-        }
-        Ok(decoded)
-    }
-
-    /// How many columns are read and decoded before the others, if not all are at once: then only their compressed
-    /// bytes and pages are in memory. Where reads take long there is one for all.
-    fn columns_at_once(
-        &self,
-        rows: RowsToDecode<'_>,
-        origins: &[ColumnOrigin<'_>],
-        bytes: &dyn FileBytes,
-        sink: &dyn RowSink,
-    ) -> Option<usize> {
-        let width = sink.columns_at_once().filter(|width| (1..origins.len()).contains(width) && bytes.is_near())?;
-        let group = self.file.group(self.row_group).filter(|_| !matches!(rows, RowsToDecode::Due(_)))?;
-        let leaves = leaves_from(self.file, self.projection, origins);
-        let declared = leaves.iter().map(|leaf| group.column(*leaf).uncompressed_size().unsigned_abs());
-        self.within_limit(declared.fold(0, u64::saturating_add)).ok()?;
-        Some(width)
     }
 
     /// Decodes the columns of the projection, which come from there, together.
@@ -216,10 +184,7 @@ impl<'a> GroupDecoder<'a> {
         pages.batch_rows = found.batch_rows.clamp(1, count);
         pages.rare = found.rare;
         pages.found = found.pages;
-        if !found.views.is_empty() {
-            pages.reader = self.file.reader(&found.views)?;
-            pages.views = found.views;
-        }
+        pages.views = found.views;
         Ok(pages)
     }
 
@@ -228,7 +193,6 @@ impl<'a> GroupDecoder<'a> {
     fn pages(&self, group: RowGroup<'a>, selected: Option<&[u32]>, paged: Option<PagePositions>) -> Result<Pages<'a>> {
         Ok(Pages {
             file: self.file,
-            reader: self.file.reader(&[])?,
             views: Vec::new(),
             row_group: self.row_group,
             group,

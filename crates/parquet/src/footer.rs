@@ -6,11 +6,12 @@ mod measure;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
 use parquet::DecodeResult;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
@@ -18,6 +19,7 @@ use parquet::file::metadata::{
     ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub use self::end::{Footer, read_end};
 
@@ -35,11 +37,6 @@ use rowdex_projection::Renames;
 
 /// An offset index that spreads over more bytes than this is not read.
 const MAX_INDEX: u64 = 64 << 20;
-
-/// Readers kept per file, and columns of all of them. Building one costs a walk over the schema, and each has some
-/// hundred bytes of every column.
-const KEPT_READERS: usize = 8;
-const KEPT_COLUMNS: usize = 4096;
 
 /// What the footer of one file says: its schema and row groups, and where their bytes are.
 ///
@@ -70,7 +67,6 @@ struct ParsedFooter {
     intervals: Vec<usize>,
     /// Per row group: the positions of its pages, by column; `None` inside if it has none.
     paged: Vec<Once<Option<PagePositions>>>,
-    readers: Mutex<Vec<(ReaderKey, ArrowReaderMetadata)>>,
     /// Per row group: the columns whose values can be read one by one, and where these are, once that was found.
     values: Vec<Once<Vec<(usize, ValuePlaces)>>>,
     /// Per row group and column, one after another: whether the levels of all pages are known to be possible.
@@ -79,9 +75,6 @@ struct ParsedFooter {
 
 /// Where the pages of each column of a row group are.
 pub(super) type PagePositions = Arc<[OffsetIndexMetaData]>;
-
-/// Row group whose metadata is used alone, whether with the positions of its pages, and the columns decoded as views.
-type ReaderKey = (Option<(usize, bool)>, Arc<[usize]>);
 
 impl FileMetadata {
     /// Parses and checks the footer of `path`, without its 8-byte tail. `file_size` is the length of the file. Its
@@ -104,7 +97,6 @@ impl FileMetadata {
             let leaves = match_leaves(&bare)?;
             let (measures, dictionaries) = measures(bare.schema());
             let paged = (0..chunks.len()).map(|_| Once::new()).collect();
-            let readers = Mutex::new(Vec::new());
             let values = (0..chunks.len()).map(|_| Once::new()).collect();
             let levels = (0..chunks.num_chunks()).map(|_| AtomicBool::new(false)).collect();
             let inner = ParsedFooter {
@@ -119,7 +111,6 @@ impl FileMetadata {
                 dictionaries,
                 intervals,
                 paged,
-                readers,
                 values,
                 levels,
             };
@@ -338,68 +329,52 @@ impl FileMetadata {
 
     /// The metadata of one row group alone, without the positions of its pages.
     fn alone(&self, group: RowGroup<'_>) -> Result<ParquetMetaData> {
-        let group = group.whole().map_err(|error| parquet_error("the footer", error))?;
-        Ok(ParquetMetaData::new(self.metadata().file_metadata().clone(), vec![group]))
+        let file = self.metadata().file_metadata();
+        let group = group.part(&file.schema_descr_ptr(), 0..group.num_columns());
+        let group = group.map_err(|error| parquet_error("the footer", error))?;
+        Ok(ParquetMetaData::new(file.clone(), vec![group]))
     }
 
-    /// To which types columns are decoded, if `views` are decoded as views.
-    pub(super) fn reader(&self, views: &[usize]) -> Result<ArrowReaderMetadata> {
-        if views.is_empty() {
-            return Ok(self.inner.bare.clone());
-        }
-        self.kept_reader((None, views.into()), || Ok(Arc::clone(self.metadata())))
+    /// A field as it is decoded, if these columns are decoded as `views`.
+    pub(super) fn field(&self, root: usize, views: &[usize]) -> Option<FieldRef> {
+        let field = self.inner.bare.schema().fields().get(root)?;
+        Some(with_views(field, &self.leaves(root), views))
     }
 
-    /// What the parquet crate needs to know to decode one row group, which is the only one there. `paged` is what
-    /// [`paged`](Self::paged) gave for it, if it is to seek pages.
+    /// What the parquet crate needs to know to decode these columns of one row group, some of them as `views`: it
+    /// knows of no other row group and field. `paged` is what [`paged`](Self::paged) gave for it, if it is to seek pages.
     pub(super) fn group_reader(
         &self,
         row_group: usize,
         paged: Option<&PagePositions>,
+        leaves: &[usize],
         views: &[usize],
-    ) -> Result<ArrowReaderMetadata> {
-        self.kept_reader((Some((row_group, paged.is_some())), views.into()), || {
-            let missing = || Error::new(ErrorKind::OutOfRange, "a row group that the file does not have");
-            let alone = self.alone(self.group(row_group).ok_or_else(missing)?)?;
-            let positions = paged.map(|paged| vec![paged.to_vec()]);
-            Ok(Arc::new(alone.into_builder().set_offset_index(positions).build()))
-        })
-    }
-
-    /// A reader that was made before, if it is kept, or one of this metadata.
-    fn kept_reader(
-        &self,
-        key: ReaderKey,
-        metadata: impl FnOnce() -> Result<Arc<ParquetMetaData>>,
-    ) -> Result<ArrowReaderMetadata> {
-        // A lock held while another thread forked is never released in the child, so it is tried and not waited for.
-        let known = || match self.inner.readers.try_lock() {
-            Ok(readers) => Some(readers),
-            Err(TryLockError::Poisoned(readers)) => Some(readers.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+    ) -> Result<(ArrowReaderMetadata, ProjectionMask)> {
+        let missing = || Error::new(ErrorKind::OutOfRange, "a row group that the file does not have");
+        let group = self.group(row_group).ok_or_else(missing)?;
+        let mut roots: Vec<usize> = leaves.iter().filter_map(|leaf| self.field_of(*leaf)).collect();
+        roots.dedup();
+        let known: Vec<usize> = roots.iter().flat_map(|root| self.leaves(*root)).collect();
+        let file = self.metadata().file_metadata();
+        let (name, nodes) = (file.schema_descr().name(), file.schema_descr().root_schema().get_fields());
+        let nodes = roots.iter().filter_map(|root| nodes.get(*root).cloned()).collect();
+        let alone = || {
+            let root = Type::group_type_builder(name).with_fields(nodes).build()?;
+            let schema = Arc::new(SchemaDescriptor::new(Arc::new(root)));
+            let group = group.part(&schema, known.iter().copied())?;
+            let created_by = file.created_by().map(str::to_owned);
+            let file = FileMetaData::new(file.version(), file.num_rows(), created_by, None, schema, None);
+            Ok(ParquetMetaData::new(file, vec![group]))
         };
-        if let Some(readers) = known()
-            && let Some((_, reader)) = readers.iter().find(|(known, _)| *known == key)
-        {
-            return Ok(reader.clone());
-        }
-        let schema = with_views(self.inner.bare.schema(), &self.inner.leaves, &key.1);
-        let reader = reader_of(&metadata()?, schema)?;
-        if let Some(mut readers) = known() {
-            let most = KEPT_READERS.min(KEPT_COLUMNS / self.inner.measures.len().max(1));
-            // Whole row groups come once in a pass, so only what is asked for again while one is decoded is of use.
-            let is_whole = |key: &ReaderKey| matches!(key.0, Some((_, false)));
-            if is_whole(&key) {
-                readers.retain(|(known, _)| !is_whole(known));
-            }
-            if readers.len() >= most && !readers.is_empty() {
-                readers.remove(0);
-            }
-            if readers.len() < most {
-                readers.push((key, reader.clone()));
-            }
-        }
-        Ok(reader)
+        let alone = alone().map_err(|error| parquet_error("the footer", error))?;
+        let positions =
+            paged.map(|paged| vec![known.iter().filter_map(|leaf| paged.get(*leaf).cloned()).collect::<Vec<_>>()]);
+        let alone = Arc::new(alone.into_builder().set_offset_index(positions).build());
+        let fields: Fields = roots.iter().filter_map(|root| self.field(*root, views)).collect();
+        let reader = reader_of(&alone, Arc::new(Schema::new(fields)))?;
+        let wanted = leaves.iter().filter_map(|leaf| known.binary_search(leaf).ok());
+        let mask = ProjectionMask::leaves(reader.parquet_schema(), wanted);
+        Ok((reader, mask))
     }
 }
 

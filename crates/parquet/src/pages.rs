@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::FieldRef;
 use bytes::Bytes;
 use parquet::DecodeResult;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowSelection};
+use parquet::arrow::arrow_reader::RowSelection;
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::file::page_index::offset_index::{OffsetIndexMetaData, PageLocation};
 use parquet::schema::types::SchemaDescriptor;
@@ -26,8 +26,7 @@ use rowdex_rows::take_rows;
 /// The bytes of the pages to decode, and how to decode them.
 pub(super) struct Pages<'a> {
     pub(super) file: &'a FileMetadata,
-    /// To which types columns are decoded; these of them as views.
-    pub(super) reader: ArrowReaderMetadata,
+    /// The columns that are decoded as views.
     pub(super) views: Vec<usize>,
     pub(super) row_group: usize,
     pub(super) group: RowGroup<'a>,
@@ -125,16 +124,24 @@ impl Pages<'_> {
         is_left_to_parquet()
     }
 
+    pub(super) fn schema(&self) -> &SchemaDescriptor {
+        self.file.metadata().file_metadata().schema_descr()
+    }
+
+    /// A field as it is decoded, if that may be done here.
+    fn field(&self, root: usize) -> Option<FieldRef> {
+        if is_left_to_parquet() { None } else { self.file.field(root, &self.views) }
+    }
+
     /// Whether all of these columns go on from a row group to the next one.
     pub(super) fn go_on(&self, leaves: &[usize], roots: &[usize]) -> bool {
-        let schema = self.reader.parquet_schema();
+        let schema = self.schema();
         let goes_on = |root: &usize| {
             let own = leaves_of_root(schema, leaves, *root);
-            let shape =
-                self.reader.schema().fields().get(*root).map(|field| ColumnShape::of(schema, *root, own, field));
-            shape.flatten().is_some_and(|shape| shape.goes_on())
+            let shape = self.field(*root).and_then(|field| ColumnShape::of(schema, *root, own, &field));
+            shape.is_some_and(|shape| shape.goes_on())
         };
-        !is_left_to_parquet() && roots.iter().all(goes_on)
+        roots.iter().all(goes_on)
     }
 
     /// How many rows begin in the page of a column at a place in the file, if that was read.
@@ -148,19 +155,18 @@ impl Pages<'_> {
 
     /// Whether the field that a column belongs to is of a type that is decoded here.
     pub(super) fn decodes_leaf(&self, leaf: usize, leaves: &[usize]) -> bool {
-        let schema = self.reader.parquet_schema();
+        let schema = self.schema();
         let root = schema.get_column_root_idx(leaf);
-        let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet());
-        field.is_some_and(|field| ColumnShape::of(schema, root, leaves_of_root(schema, leaves, root), field).is_some())
+        let own = leaves_of_root(schema, leaves, root);
+        self.field(root).is_some_and(|field| ColumnShape::of(schema, root, own, &field).is_some())
     }
 
     /// Whether a column is a root field of its own, of a type that is decoded here.
     pub(super) fn decodes_root(&self, leaf: usize) -> bool {
-        let schema = self.reader.parquet_schema();
+        let schema = self.schema();
         let root = schema.get_column_root_idx(leaf);
-        let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet());
         let is_root = schema.root_schema().get_fields().get(root).is_some_and(|node| node.is_primitive());
-        is_root && field.is_some_and(|field| ColumnShape::of(schema, root, &[leaf], field).is_some())
+        is_root && self.field(root).is_some_and(|field| ColumnShape::of(schema, root, &[leaf], &field).is_some())
     }
 
     /// Where the wanted rows of these columns are in the file.
@@ -173,8 +179,7 @@ impl Pages<'_> {
     }
 
     fn decoder(&self, leaves: &[usize]) -> Result<ParquetPushDecoder> {
-        let mask = ProjectionMask::leaves(self.reader.parquet_schema(), leaves.iter().copied());
-        let reader = self.file.group_reader(self.row_group, self.paged.as_ref(), &self.views)?;
+        let (reader, mask) = self.file.group_reader(self.row_group, self.paged.as_ref(), leaves, &self.views)?;
         caught("the row group", || {
             let builder = ParquetPushDecoderBuilder::new_with_metadata(reader)
                 .with_row_groups(vec![0])
@@ -280,14 +285,14 @@ impl Pages<'_> {
             all_rows: self.selection.is_none(),
             limit: self.limit,
         };
-        let schema = self.reader.parquet_schema();
+        let schema = self.schema();
         let mut found = Vec::with_capacity(roots.len());
         let mut rest = Vec::new();
         for &root in roots {
             let own = leaves_of_root(schema, leaves, root);
             let is_rare = own.iter().any(|leaf| self.rare.binary_search(leaf).is_ok());
-            let field = self.reader.schema().fields().get(root).filter(|_| !is_left_to_parquet() && !is_rare);
-            let shape = field.and_then(|field| Some((field, ColumnShape::of(schema, root, own, field)?)));
+            let field = self.field(root).filter(|_| !is_rare);
+            let shape = field.and_then(|field| ColumnShape::of(schema, root, own, &field).map(|shape| (field, shape)));
             match shape {
                 Some((field, shape)) => found.push(Some(DirectColumn::new(shape, field.name(), &bytes)?)),
                 None => {

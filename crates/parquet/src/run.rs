@@ -47,7 +47,6 @@ impl GroupDecoder<'_> {
         let leaves = leaves_from(self.file, self.projection, &origins);
         let mut pages = Pages {
             file: self.file,
-            reader: self.file.reader(&[])?,
             views: Vec::new(),
             row_group: first,
             group: *group,

@@ -345,6 +345,40 @@ fn columns_that_are_decoded_in_turns_are_those_of_the_whole_group() {
     assert_eq!((error.kind(), sink.turns.len()), (ErrorKind::TooLarge, 0));
 }
 
+#[test]
+fn whole_rows_of_hundreds_of_columns_are_those_of_the_file() {
+    let few = varied(200);
+    let fields = (0..600).map(|at| few.schema().field(at % few.num_columns()).clone().with_name(format!("c{at}")));
+    let columns = (0..600).map(|at| Arc::clone(few.column(at % few.num_columns()))).collect();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), columns).unwrap();
+    let source = write(&batch, WriterProperties::builder().set_data_page_row_count_limit(70).build());
+    let file = &open(&source, "f").unwrap();
+    let some: Vec<u32> = (0..200).step_by(3).collect();
+    for is_viewed in [false, true] {
+        let projection = Projection::all(&batch.schema()).with_views(|_| is_viewed);
+        let types = projection.internal().fields().iter();
+        let viewed =
+            types.zip(batch.columns()).map(|(field, column)| arrow::compute::cast(column, field.data_type()).unwrap());
+        let expected = RecordBatch::try_new(Arc::clone(projection.internal()), viewed.collect()).unwrap();
+        for (rows, chunk_rows, length) in [(Rows::All, 64, 64), (Rows::All, 1000, 200), (Rows::Selected(&some), 50, 50)]
+        {
+            let bytes = Counted::new(&source, "f");
+            let mut sink = Collected { chunk_rows, chunks: Vec::new() };
+            let (partitions, max_decoded_bytes) = (&[], MAX_DECODED_BYTES);
+            let decoder = GroupDecoder { file, row_group: 0, projection: &projection, partitions, max_decoded_bytes };
+            decoder.decode(rows, &bytes, &mut sink).unwrap();
+            assert!(bytes.reads.get() > 1, "some columns before the others");
+            assert_eq!(sink.chunks[0].num_rows(), length);
+            let found = arrow::compute::concat_batches(projection.internal(), &sink.chunks).unwrap();
+            let slots: Vec<u32> = if let Rows::Selected(rows) = rows { rows.to_vec() } else { (0..200).collect() };
+            assert_eq!(found, arrow::compute::take_record_batch(&expected, &UInt32Array::from(slots)).unwrap());
+        }
+        // What all columns take together is limited.
+        let few = decode(&source, file, 0, &projection, &[], Rows::All, 200_000).unwrap_err();
+        assert_eq!(few.kind(), ErrorKind::TooLarge);
+    }
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
     #[test]

@@ -183,8 +183,8 @@ pub(super) fn has_some_of(leaves: &[usize], range: &Range<usize>) -> bool {
     leaves.get(leaves.partition_point(|leaf| *leaf < range.start)).is_some_and(|leaf| *leaf < range.end)
 }
 
-/// The schema with the given columns, by their number in the file, changed to views.
-pub(super) fn with_views(schema: &SchemaRef, leaves: &[Range<usize>], views: &[usize]) -> SchemaRef {
+/// A field with the given columns, by their number in the file, changed to views; these are its own.
+pub(super) fn with_views(field: &FieldRef, leaves: &Range<usize>, views: &[usize]) -> FieldRef {
     fn change(data_type: &DataType, at: &mut usize, views: &[usize]) -> DataType {
         let children = children(data_type);
         if children.is_empty() {
@@ -203,12 +203,9 @@ pub(super) fn with_views(schema: &SchemaRef, leaves: &[Range<usize>], views: &[u
         });
         with_children(data_type, changed.collect())
     }
-    let fields = schema.fields().iter().zip(leaves).map(|(field, leaves)| {
-        if !has_some_of(views, leaves) {
-            return Arc::clone(field);
-        }
-        let data_type = change(field.data_type(), &mut leaves.start.clone(), views);
-        Arc::new(field.as_ref().clone().with_data_type(data_type))
-    });
-    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+    if !has_some_of(views, leaves) {
+        return Arc::clone(field);
+    }
+    let data_type = change(field.data_type(), &mut leaves.start.clone(), views);
+    Arc::new(field.as_ref().clone().with_data_type(data_type))
 }

@@ -115,14 +115,8 @@ impl GroupDecoder<'_> {
 
     /// Gives the pages of each column to what decodes it. The parquet crate takes levels and times of 96 bits as they
     /// are, so those of its columns are checked first.
-    fn part(
-        &self,
-        pages: &Pages<'_>,
-        group: RowGroup<'_>,
-        walked: Vec<WalkedColumn>,
-        found: &mut Findings,
-    ) -> Result<()> {
-        let schema = pages.reader.parquet_schema();
+    fn part(&self, pages: &Pages<'_>, group: RowGroup<'_>, walked: Vec<WalkedColumn>, found: &mut Findings) -> Result<()> {
+        let schema = pages.schema();
         let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
         let left: Vec<usize> = found.rare.iter().map(root).collect();
         for WalkedColumn { leaf, pages: own, tally, is_whole } in walked {
@@ -131,7 +125,7 @@ impl GroupDecoder<'_> {
                 continue;
             }
             let column = group.column(leaf);
-            let times = self.times(pages, leaf, column);
+            let times = self.times(leaf, column);
             if tally.has_rare && times.is_some() {
                 let message = "has INT96 timestamps behind levels, or of an encoding, that cannot be looked into";
                 let error = Error::new(ErrorKind::UnsupportedParquet, message).with_hint("write the column anew");
@@ -152,10 +146,10 @@ impl GroupDecoder<'_> {
     }
 
     /// The unit that times of 96 bits are decoded to, if the column has such.
-    fn times(&self, pages: &Pages<'_>, leaf: usize, column: ColumnChunk<'_>) -> Option<TimeUnit> {
+    fn times(&self, leaf: usize, column: ColumnChunk<'_>) -> Option<TimeUnit> {
         let field = self.file.field_of(leaf).filter(|_| column.column_type() == Type::INT96)?;
         let place = leaf.checked_sub(self.file.leaves(field).start)?;
-        match leaf_type(pages.reader.schema().fields().get(field)?.data_type(), place)? {
+        match leaf_type(self.file.field(field, &[])?.data_type(), place)? {
             DataType::Timestamp(unit, _) => Some(*unit),
             _ => None,
         }
