@@ -7,7 +7,7 @@ use std::vec;
 
 use arrow::array::{ArrayRef, RecordBatch};
 
-use super::{GroupDecoder, Rows};
+use super::{GroupDecoder, RowsToDecode};
 use crate::columns::{ColumnOrigin, leaves_from, origins};
 use crate::{FileBytes, RowSink};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ const MOST_CHUNKS: usize = 16;
 const WIDTH: usize = 256;
 
 impl GroupDecoder<'_> {
-    pub(super) fn run(&self, rows: Rows<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
+    pub(super) fn run(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
         let origins = origins(self.file, self.projection, self.partitions);
         if !self.may_come_apart(rows, &origins, bytes) {
             return self.run_columns(rows, &origins, bytes, sink);
@@ -41,7 +41,7 @@ impl GroupDecoder<'_> {
     }
 
     /// Whether columns may be decoded one after the other. Where reads take long there is one for all.
-    fn may_come_apart(&self, rows: Rows<'_>, origins: &[ColumnOrigin<'_>], bytes: &dyn FileBytes) -> bool {
+    fn may_come_apart(&self, rows: RowsToDecode<'_>, origins: &[ColumnOrigin<'_>], bytes: &dyn FileBytes) -> bool {
         let is_whole = !matches!(rows, Rows::Due(_));
         is_whole && bytes.is_near() && self.declared(origins).is_some_and(|bytes| self.within_limit(bytes).is_ok())
     }
@@ -55,7 +55,7 @@ impl GroupDecoder<'_> {
     }
 
     /// Whether less memory is needed where whole rows are put together of columns that were decoded apart.
-    fn is_wide(&self, rows: Rows<'_>, origins: &[ColumnOrigin<'_>], chunk_rows: usize) -> bool {
+    fn is_wide(&self, rows: RowsToDecode<'_>, origins: &[ColumnOrigin<'_>], chunk_rows: usize) -> bool {
         let count = match rows {
             Rows::All => self.file.row_group_rows(self.row_group) as usize,
             Rows::Selected(rows) | Rows::Due(rows) => rows.len(),
@@ -70,7 +70,7 @@ impl GroupDecoder<'_> {
     fn run_apart(
         &self,
         width: usize,
-        rows: Rows<'_>,
+        rows: RowsToDecode<'_>,
         origins: &[ColumnOrigin<'_>],
         bytes: &dyn FileBytes,
         sink: &mut dyn RowSink,
