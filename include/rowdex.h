@@ -19,10 +19,10 @@
  * are, but for paths.
  *
  * Ownership. Handles are opaque, come from _open, _new and the like through a pointer to a pointer, and end with
- * rowdex_free, once, and so do reports. Handles do not depend on each other: an index may be freed while a dataset of it
- * lives, and so on. Texts and arrays that a handle is asked for belong to it, until it is
- * freed. What the caller passes in is copied, or no longer looked at when the call returns. Arrow structs are the
- * caller's, who calls their release callback; they live on when everything of rowdex is freed.
+ * rowdex_free, once, and so do reports. Handles do not depend on each other: an index may be freed while a dataset of
+ * it lives, and so on. Texts and arrays that a handle is asked for belong to it, until it is freed. What the caller
+ * passes in is copied, or no longer looked at when the call returns. Arrow structs are the caller's, who calls their
+ * release callback; they live on when everything of rowdex is freed.
  *
  * NULL. A NULL that is not allowed is an error (ROWDEX_STATUS_INVALID_ARGUMENT), as is a misaligned array. Arrays of
  * length 0 may be NULL. Other pointers cannot be checked: they must be valid, texts must end with a NUL, and outputs
@@ -783,7 +783,7 @@ typedef struct rowdex_column_buffer {
   uint8_t *validity;
 } rowdex_column_buffer;
 
-// What becomes of the digest of a dataset's rows. All zeros: it is told.
+// What the rows of a dataset are compared with. All zeros: with nothing, and their digest is told.
 typedef struct rowdex_digest_options {
   // sizeof(rowdex_digest_options)
   size_t struct_size;
@@ -793,12 +793,6 @@ typedef struct rowdex_digest_options {
   const struct rowdex_order *order;
   // The epoch of the order.
   uint64_t epoch;
-  // 1 notes the digest in the index that the dataset was opened with, and reads only rows that have none there. 2
-  // tells the digest that is noted there, over whatever columns, and reads nothing; ROWDEX_STATUS_NOT_FOUND if none
-  // is, or not of all rows. 3 removes it. Then `other` is NULL.
-  uint64_t note;
-  // How the object store is talked to that the index is in. NULL: the defaults.
-  const char *store;
   // Is told rows that were read, rows to read, and 0. NULL: nobody is told.
   rowdex_progress progress;
   // The first argument of progress.
@@ -991,7 +985,7 @@ typedef struct rowdex_advice {
   double blocks_passes;
   // Bytes read with that order.
   uint64_t blocks_bytes_read;
-  // 1: writing the rows anew in a random order (`rowdex shuffle`), and then the order "sequential".
+  // 1: writing the rows anew in a random order (`rowdex rewrite`), and then the order "sequential".
   uint64_t rewrite;
   // Passes over what was written so.
   double rewrite_passes;
@@ -1138,10 +1132,11 @@ rowdex_status rowdex_index_build(const char *description,
 // Opens the index at a path or a URL: maps and checks it, and reads no data file.
 //
 // `store` says as JSON how the object store is talked to that a URL is in; NULL: by the defaults. All may be left out:
-// concurrency: how many requests may be under way at once, 64 by default. deadline: how many seconds a request may take
-// with all of its retries, 120 by default. retries: how often a request is sent again after a fault that may pass, 10
-// by default. config: options of the store by the names that their environment variables have, in any case, such as
-// {"aws_endpoint_url": "http://localhost:9000"}: they go before the environment, may be secrets, and are in no message.
+// concurrency: how many requests may be under way at once, 64 by default. deadline: how many seconds a request may
+// take with all of its retries, 120 by default. retries: how often a request is sent again after a fault that may
+// pass, 10 by default. config: options of the store by the names that their environment variables have, in any case,
+// such as {"aws_endpoint_url": "http://localhost:9000"}: they go before the environment, may be secrets, and are in no
+// message.
 //
 // The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does,
 // is fine.
@@ -1312,22 +1307,23 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
 // is read but for a condition and for a split by a column. Its path holds what it held, or the whole view, at any
 // moment. A view without rows is an error.
 //
-// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for an
-// update. Every choice leaves rows out; only union adds rows, to what the others leave:
+// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for
+// an update. Every choice leaves rows out; only union adds rows, to what the others leave:
 //
 // rows: keeps only the rows that this file lists, as the list_file of a rowdex_id_set_options. skip: leaves out those
-// that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is recorded
-// of them. intersect: keeps only rows that these indexes of the same files serve, too; exclude: leaves out the rows
-// that these serve; union: adds the rows that these serve. sample: {"fraction": 0.01, "seed": 7} keeps a sample of the
-// rows by a hash: a row stays in it when files are appended. split: {"side": "train", "validation_fraction": 0.1,
-// "seed": 0, "by": "user"} keeps one side of a split by a hash, "train" or "validation", of row ids, or of the values
-// of a column. where: keeps only rows that meet this condition in SQL. root: where the data is that where and split
-// read, instead of where the index says. overwrite: true replaces an existing file. store: as for rowdex_index_open.
+// that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is
+// recorded of them. intersect: keeps only rows that these indexes of the same files serve, too; exclude: leaves out
+// the rows that these serve; union: adds the rows that these serve. sample: {"fraction": 0.01, "seed": 7} keeps a
+// sample of the rows by a hash: a row stays in it when files are appended. split: {"side": "train",
+// "validation_fraction": 0.1, "seed": 0, "by": "user"} keeps one side of a split by a hash, "train" or "validation",
+// of row ids, or of the values of a column. where: keeps only rows that meet this condition in SQL. root: where the
+// data is that where and split read, instead of where the index says. overwrite: true replaces an existing file.
+// store: as for rowdex_index_open.
 //
 // With update, which is true, the view at output is brought up to date, after its base was by an update of
-// rowdex_index_build: rows of unchanged files stay as they were chosen, and the recorded choices are made again for all
-// other files. Choices are left out, then. Rows of other views and sets of row ids are not recorded: a view that was
-// made with them is refused. `base` is the base as it is now; NULL: it is where the view recorded it.
+// rowdex_index_build: rows of unchanged files stay as they were chosen, and the recorded choices are made again for
+// all other files. Choices are left out, then. Rows of other views and sets of row ids are not recorded: a view that
+// was made with them is refused. `base` is the base as it is now; NULL: it is where the view recorded it.
 //
 // `progress` is told how far the condition is: rows decided, rows in all, and 0. The report is JSON that the caller
 // frees, and `report` may be NULL: rows, base_rows, source_rows, repeated (how often lists had rows beyond the first
@@ -1508,8 +1504,8 @@ rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,
                                     struct rowdex_error **error);
 
 // Writes the rows of a dataset anew: row i of the output is row order(i) of the dataset, in epoch 0. The output is a
-// folder of Parquet files, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an index
-// beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
+// folder of Parquet files, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an
+// index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
 //
 // The files are the same to the byte whatever the memory, the threads and the tasks are. A call that was stopped
 // (rowdex_stop_when) or has failed leaves no file half written, and another one with resume goes on.
@@ -1523,16 +1519,16 @@ rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,
 // file. page_bytes: of values, after which a page ends; by default 128 KiB, and 1 MiB where a value takes 4 KiB or
 // more. compression: "none", "snappy", "lz4", "zstd" or "zstd:LEVEL"; by default for each column what makes a sample
 // smallest. dictionary: whether values go to dictionaries; by default in columns where that saves a tenth of a sample.
-// origin: adds a column of this name with the row ids of the dataset. spill: spills rows to a folder in this one, which
-// is local; by default in the output, if that is local. step: one step of the work, where several machines share it:
-// all tasks of "spill", then all of "write", then "index"; by default all of it. task: [2, 8] is the task with number
-// 2, from 0, of 8 that share the step. resume: true goes on with what an earlier call left in the output. overwrite:
-// true replaces what an earlier call wrote there.
+// origin: adds a column of this name with the row ids of the dataset. spill: spills rows to a folder in this one,
+// which is local; by default in the output, if that is local. step: one step of the work, where several machines share
+// it: all tasks of "spill", then all of "write", then "index"; by default all of it. task: [2, 8] is the task with
+// number 2, from 0, of 8 that share the step. resume: true goes on with what an earlier call left in the output.
+// overwrite: true replaces what an earlier call wrote there.
 //
 // `progress` is told rows that are done with and rows in all, both of two passes together, and bytes that were spilled
-// and written so far. Any thread calls it, one at a time. The report is JSON that the caller frees, and `report` may be
-// NULL: rows, files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled (by
-// this call), and index, which is null for a step that does not write it.
+// and written so far. Any thread calls it, one at a time. The report is JSON that the caller frees, and `report` may
+// be NULL: rows, files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled
+// (by this call), and index, which is null for a step that does not write it.
 rowdex_status rowdex_rewrite(const struct rowdex_dataset *dataset,
                              const struct rowdex_order *order,
                              const char *description,

@@ -223,7 +223,8 @@ class Index:
         progress: Progress = None,
     ) -> None:
         """Notes in the index file how long rows are, in tokens or whatever else. The file holds a whole index at any
-        moment; row ids and the fingerprint stay. All is noted at once but for streams, which are noted one after the other.
+        moment; row ids and the fingerprint stay. All is noted at once but for streams, which are noted one after the
+        other.
 
         Args:
             columns: Columns of lists, whose items are counted without decoding a value, and of integers. Null and empty

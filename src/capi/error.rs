@@ -94,12 +94,12 @@ impl rowdex_error {
     pub(super) fn new(error: &Error) -> Self {
         Self {
             kind: error.kind().into(),
-            message: c_string(&error.in_words(field)),
-            file: error.file().map(c_string),
+            message: handle::c_string(&error.in_words(field)),
+            file: error.file().map(handle::c_string),
             row_group: error.row_group(),
-            column: error.column().map(c_string),
-            hint: error.advice().map(|hint| c_string(&hint.in_words(field))),
-            hint_form: form(error).as_deref().map(c_string),
+            column: error.column().map(handle::c_string),
+            hint: error.advice().map(|hint| handle::c_string(&hint.in_words(field))),
+            hint_form: form(error).as_deref().map(handle::c_string),
             lost_group: 0,
             more: Vec::new(),
         }
@@ -140,11 +140,6 @@ fn form(error: &Error) -> Option<String> {
     let hint = error.advice().filter(|hint| !hint.remedies().is_empty())?;
     let names = hint.remedies().iter().map(|remedy| format!("{{{}}}", field(*remedy).trim_matches('`')));
     Some(names.fold(hint.form().to_owned(), |form, name| form.replacen("{}", &name, 1)))
-}
-
-/// A name from a hostile file may have a NUL, which would end the text for C.
-pub(super) fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
 }
 
 /// All of an error in one line: place, what went wrong, and what to do. NULL for NULL.

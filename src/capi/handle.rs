@@ -1,6 +1,6 @@
 //! What the caller hands over: handles, strings, arrays, and structs of another version.
 
-use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::mem::{MaybeUninit, offset_of};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,9 +13,13 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::error::c_string;
 use crate::describe;
 use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// A name from a hostile file may have a NUL, which would end the text for C.
+pub(super) fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
+}
 
 /// Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
 #[repr(C)]

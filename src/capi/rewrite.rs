@@ -13,8 +13,8 @@ use crate::describe::RewriteDescription;
 use crate::rewrite::{Phase, RewriteProgress};
 
 /// Writes the rows of a dataset anew: row i of the output is row order(i) of the dataset, in epoch 0. The output is a
-/// folder of Parquet files, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an index
-/// beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
+/// folder of Parquet files, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an
+/// index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
 ///
 /// The files are the same to the byte whatever the memory, the threads and the tasks are. A call that was stopped
 /// (rowdex_stop_when) or has failed leaves no file half written, and another one with resume goes on.
@@ -28,16 +28,16 @@ use crate::rewrite::{Phase, RewriteProgress};
 /// file. page_bytes: of values, after which a page ends; by default 128 KiB, and 1 MiB where a value takes 4 KiB or
 /// more. compression: "none", "snappy", "lz4", "zstd" or "zstd:LEVEL"; by default for each column what makes a sample
 /// smallest. dictionary: whether values go to dictionaries; by default in columns where that saves a tenth of a sample.
-/// origin: adds a column of this name with the row ids of the dataset. spill: spills rows to a folder in this one, which
-/// is local; by default in the output, if that is local. step: one step of the work, where several machines share it:
-/// all tasks of "spill", then all of "write", then "index"; by default all of it. task: [2, 8] is the task with number
-/// 2, from 0, of 8 that share the step. resume: true goes on with what an earlier call left in the output. overwrite:
-/// true replaces what an earlier call wrote there.
+/// origin: adds a column of this name with the row ids of the dataset. spill: spills rows to a folder in this one,
+/// which is local; by default in the output, if that is local. step: one step of the work, where several machines share
+/// it: all tasks of "spill", then all of "write", then "index"; by default all of it. task: [2, 8] is the task with
+/// number 2, from 0, of 8 that share the step. resume: true goes on with what an earlier call left in the output.
+/// overwrite: true replaces what an earlier call wrote there.
 ///
 /// `progress` is told rows that are done with and rows in all, both of two passes together, and bytes that were spilled
-/// and written so far. Any thread calls it, one at a time. The report is JSON that the caller frees, and `report` may be
-/// NULL: rows, files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled (by
-/// this call), and index, which is null for a step that does not write it.
+/// and written so far. Any thread calls it, one at a time. The report is JSON that the caller frees, and `report` may
+/// be NULL: rows, files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled
+/// (by this call), and index, which is null for a step that does not write it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_rewrite(
     dataset: Option<&rowdex_dataset>,

@@ -17,22 +17,23 @@ use crate::select::Select;
 /// is read but for a condition and for a split by a column. Its path holds what it held, or the whole view, at any
 /// moment. A view without rows is an error.
 ///
-/// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for an
-/// update. Every choice leaves rows out; only union adds rows, to what the others leave:
+/// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for
+/// an update. Every choice leaves rows out; only union adds rows, to what the others leave:
 ///
 /// rows: keeps only the rows that this file lists, as the list_file of a rowdex_id_set_options. skip: leaves out those
-/// that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is recorded
-/// of them. intersect: keeps only rows that these indexes of the same files serve, too; exclude: leaves out the rows
-/// that these serve; union: adds the rows that these serve. sample: {"fraction": 0.01, "seed": 7} keeps a sample of the
-/// rows by a hash: a row stays in it when files are appended. split: {"side": "train", "validation_fraction": 0.1,
-/// "seed": 0, "by": "user"} keeps one side of a split by a hash, "train" or "validation", of row ids, or of the values
-/// of a column. where: keeps only rows that meet this condition in SQL. root: where the data is that where and split
-/// read, instead of where the index says. overwrite: true replaces an existing file. store: as for rowdex_index_open.
+/// that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is
+/// recorded of them. intersect: keeps only rows that these indexes of the same files serve, too; exclude: leaves out
+/// the rows that these serve; union: adds the rows that these serve. sample: {"fraction": 0.01, "seed": 7} keeps a
+/// sample of the rows by a hash: a row stays in it when files are appended. split: {"side": "train",
+/// "validation_fraction": 0.1, "seed": 0, "by": "user"} keeps one side of a split by a hash, "train" or "validation",
+/// of row ids, or of the values of a column. where: keeps only rows that meet this condition in SQL. root: where the
+/// data is that where and split read, instead of where the index says. overwrite: true replaces an existing file.
+/// store: as for rowdex_index_open.
 ///
 /// With update, which is true, the view at output is brought up to date, after its base was by an update of
-/// rowdex_index_build: rows of unchanged files stay as they were chosen, and the recorded choices are made again for all
-/// other files. Choices are left out, then. Rows of other views and sets of row ids are not recorded: a view that was
-/// made with them is refused. `base` is the base as it is now; NULL: it is where the view recorded it.
+/// rowdex_index_build: rows of unchanged files stay as they were chosen, and the recorded choices are made again for
+/// all other files. Choices are left out, then. Rows of other views and sets of row ids are not recorded: a view that
+/// was made with them is refused. `base` is the base as it is now; NULL: it is where the view recorded it.
 ///
 /// `progress` is told how far the condition is: rows decided, rows in all, and 0. The report is JSON that the caller
 /// frees, and `report` may be NULL: rows, base_rows, source_rows, repeated (how often lists had rows beyond the first

@@ -96,7 +96,8 @@ int main(int argc, char **argv) {
         ROWDEX_STATUS_CLOSED, "");
   CHECK(told.stop == 1);
   memset(&told, 0, sizeof told);
-  FAILS(rewrite(dataset, order, text(whole, output, "\"step\": null"), &error), ROWDEX_STATUS_ALREADY_EXISTS, "shuffled");
+  FAILS(rewrite(dataset, order, text(whole, output, "\"step\": null"), &error), ROWDEX_STATUS_ALREADY_EXISTS,
+        "shuffled");
   char *report = NULL;
   OK(rowdex_rewrite(dataset, order, text(whole, output, "\"resume\": true"), note, &told, &report, &error));
   CHECK(reported(report, "rows") == DEMO_ROWS && reported(report, "files") == 3);

@@ -88,7 +88,8 @@ static struct ArrowArrayStream stream_of(list *rows) {
 }
 
 /* The view that these fields describe, opened. */
-static rowdex_index *view_of(const rowdex_index *base, const char *fields, const rowdex_id_set *kept, const char *path) {
+static rowdex_index *view_of(const rowdex_index *base, const char *fields, const rowdex_id_set *kept,
+                             const char *path) {
   char *report = NULL;
   const char *description = text("{\"output\": \"%s\", %s}", path, fields);
   OK(rowdex_select(base, description, kept, NULL, NULL, &report, &error));

@@ -91,8 +91,8 @@ static void lengths_of_rows_are_noted_and_read(const char *folder) {
         ROWDEX_STATUS_INVALID_ARGUMENT, "nothing");
   FAILS(rowdex_index_note_lengths(text(note, output, "\"stream\": \"words\""), NULL, NULL, NULL, &error),
         ROWDEX_STATUS_INVALID_ARGUMENT, "stream");
-  FAILS(rowdex_index_note_lengths(text(note, output, "\"given\": {\"words\": \"nowhere.csv\"}"), NULL, NULL, NULL, &error),
-        ROWDEX_STATUS_NOT_FOUND, "nowhere.csv");
+  const char *missing = text(note, output, "\"given\": {\"words\": \"nowhere.csv\"}");
+  FAILS(rowdex_index_note_lengths(missing, NULL, NULL, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere.csv");
   OK(rowdex_index_note_lengths(text(note, output, "\"remove\": [\"id\"]"), NULL, NULL, NULL, &error));
   /* What is open goes on with what it was opened with. */
   OK(rowdex_index_read_lengths(index, "id", 5, lengths, 1, &error));

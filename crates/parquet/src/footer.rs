@@ -342,7 +342,8 @@ impl FileMetadata {
     }
 
     /// What the parquet crate needs to know to decode these columns of one row group, some of them as `views`: it
-    /// knows of no other row group and field. `paged` is what [`paged`](Self::paged) gave for it, if it is to seek pages.
+    /// knows of no other row group and field. `paged` is what [`paged`](Self::paged) gave for it, if it is to seek
+    /// pages.
     pub(super) fn group_reader(
         &self,
         row_group: usize,

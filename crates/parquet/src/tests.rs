@@ -360,7 +360,8 @@ fn whole_rows_of_hundreds_of_columns_are_those_of_the_file() {
         let viewed =
             types.zip(batch.columns()).map(|(field, column)| arrow::compute::cast(column, field.data_type()).unwrap());
         let expected = RecordBatch::try_new(Arc::clone(projection.internal()), viewed.collect()).unwrap();
-        for (rows, chunk_rows, length) in [(Rows::All, 64, 64), (Rows::All, 1000, 200), (Rows::Selected(&some), 50, 50)]
+        for (rows, chunk_rows, length) in
+            [(RowsToDecode::All, 64, 64), (RowsToDecode::All, 1000, 200), (RowsToDecode::Selected(&some), 50, 50)]
         {
             let bytes = Counted::new(&source, "f");
             let mut sink = Collected { chunk_rows, chunks: Vec::new() };
@@ -370,11 +371,12 @@ fn whole_rows_of_hundreds_of_columns_are_those_of_the_file() {
             assert!(bytes.reads.get() > 1, "some columns before the others");
             assert_eq!(sink.chunks[0].num_rows(), length);
             let found = arrow::compute::concat_batches(projection.internal(), &sink.chunks).unwrap();
-            let slots: Vec<u32> = if let Rows::Selected(rows) = rows { rows.to_vec() } else { (0..200).collect() };
+            let slots: Vec<u32> =
+                if let RowsToDecode::Selected(rows) = rows { rows.to_vec() } else { (0..200).collect() };
             assert_eq!(found, arrow::compute::take_record_batch(&expected, &UInt32Array::from(slots)).unwrap());
         }
         // What all columns take together is limited.
-        let few = decode(&source, file, 0, &projection, &[], Rows::All, 200_000).unwrap_err();
+        let few = decode(&source, file, 0, &projection, &[], RowsToDecode::All, 200_000).unwrap_err();
         assert_eq!(few.kind(), ErrorKind::TooLarge);
     }
 }

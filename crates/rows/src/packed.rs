@@ -156,8 +156,8 @@ pub struct PackedRows {
     own: Vec<Buffer>,
 }
 
-/// What columns have beside the values of rows, among which those of a [`PackedRows`] begin at `first`. One for all pieces
-/// of many rows: of some hundred columns it would take as much as the values of a piece.
+/// What columns have beside the values of rows, among which those of a [`PackedRows`] begin at `first`. One for all
+/// pieces of many rows: of some hundred columns it would take as much as the values of a piece.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SharedValues {
     pub(super) columns: Arc<[Beside]>,

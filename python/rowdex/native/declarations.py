@@ -246,8 +246,8 @@ class ColumnBuffer(Structure):
 
 class DigestOptions(Versioned):
     _fields_ = [
-        ("struct_size", c_size_t), ("other", c_void_p), ("order", c_void_p), ("epoch", c_uint64), ("note", c_uint64),
-        ("store", c_char_p), ("progress", Progress), ("progress_userdata", c_void_p),
+        ("struct_size", c_size_t), ("other", c_void_p), ("order", c_void_p), ("epoch", c_uint64),
+        ("progress", Progress), ("progress_userdata", c_void_p),
     ]
 
 

@@ -42,7 +42,7 @@ impl GroupDecoder<'_> {
 
     /// Whether columns may be decoded one after the other. Where reads take long there is one for all.
     fn may_come_apart(&self, rows: RowsToDecode<'_>, origins: &[ColumnOrigin<'_>], bytes: &dyn FileBytes) -> bool {
-        let is_whole = !matches!(rows, Rows::Due(_));
+        let is_whole = !matches!(rows, RowsToDecode::Due(_));
         is_whole && bytes.is_near() && self.declared(origins).is_some_and(|bytes| self.within_limit(bytes).is_ok())
     }
 
@@ -57,8 +57,8 @@ impl GroupDecoder<'_> {
     /// Whether less memory is needed where whole rows are put together of columns that were decoded apart.
     fn is_wide(&self, rows: RowsToDecode<'_>, origins: &[ColumnOrigin<'_>], chunk_rows: usize) -> bool {
         let count = match rows {
-            Rows::All => self.file.row_group_rows(self.row_group) as usize,
-            Rows::Selected(rows) | Rows::Due(rows) => rows.len(),
+            RowsToDecode::All => self.file.row_group_rows(self.row_group) as usize,
+            RowsToDecode::Selected(rows) | RowsToDecode::Due(rows) => rows.len(),
         };
         let short = SHORT.saturating_mul(origins.len() as u64);
         origins.len() > MANY

@@ -115,7 +115,13 @@ impl GroupDecoder<'_> {
 
     /// Gives the pages of each column to what decodes it. The parquet crate takes levels and times of 96 bits as they
     /// are, so those of its columns are checked first.
-    fn part(&self, pages: &Pages<'_>, group: RowGroup<'_>, walked: Vec<WalkedColumn>, found: &mut Findings) -> Result<()> {
+    fn part(
+        &self,
+        pages: &Pages<'_>,
+        group: RowGroup<'_>,
+        walked: Vec<WalkedColumn>,
+        found: &mut Findings,
+    ) -> Result<()> {
         let schema = pages.schema();
         let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
         let left: Vec<usize> = found.rare.iter().map(root).collect();
