@@ -42,8 +42,14 @@ pub(super) struct IndexContents {
     pub(super) partitions: PartitionTable,
     pub(super) schema: SchemaRef,
     pub(super) renames: Renames,
-    pub(super) origin: BuiltFrom,
-    pub(super) unread: Unread,
+    /// Where the files were.
+    pub(super) root: Root,
+    /// What built the index, as JSON.
+    pub(super) build_info: String,
+    // Sections that are read when they are asked for; empty where they are not there.
+    /// Stored footers, compressed.
+    pub(super) footers: IndexBytes,
+    pub(super) lengths: IndexBytes,
 }
 
 /// For each bucket of rows, and for the end of the last one, the row group that its first row is in.
@@ -60,21 +66,6 @@ pub(super) struct PartitionTable {
     pub(super) columns: Vec<String>,
     /// Their names, and then for each file one value for each of them.
     pub(super) values: RecordTable<StringRef>,
-}
-
-/// Where the files were, and what built the index, as JSON.
-#[derive(Debug)]
-pub(super) struct BuiltFrom {
-    pub(super) root: Root,
-    pub(super) build_info: String,
-}
-
-/// Sections that are read when they are asked for; empty where they are not there.
-#[derive(Debug)]
-pub(super) struct Unread {
-    /// Stored footers, compressed.
-    pub(super) footers: IndexBytes,
-    pub(super) lengths: IndexBytes,
 }
 
 /// One record for each row group, and the containers that they point into.
@@ -127,8 +118,10 @@ impl IndexContents {
             partitions,
             schema,
             renames,
-            origin: BuiltFrom { root, build_info },
-            unread: Unread { footers, lengths: envelope.stored(id::LENGTHS) },
+            root,
+            build_info,
+            footers,
+            lengths: envelope.stored(id::LENGTHS),
         })
     }
 

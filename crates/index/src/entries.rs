@@ -96,8 +96,7 @@ impl<'a> FileEntry<'a> {
             return Ok(None);
         }
         let start = self.record.footer_offset.get();
-        let stored =
-            self.contents.unread.footers.read(start..start.saturating_add(self.record.footer_length.get().into()))?;
+        let stored = self.contents.footers.read(start..start.saturating_add(self.record.footer_length.get().into()))?;
         Ok(Some((stored, self.record.footer_raw_length.get())))
     }
 

@@ -283,12 +283,12 @@ impl Index {
 
     /// Where the files were when the index was built.
     pub fn root(&self) -> &Root {
-        &self.inner.contents.origin.root
+        &self.inner.contents.root
     }
 
     /// What built the index and with which options, as JSON; empty where that was not recorded.
     pub fn build_info(&self) -> &str {
-        &self.inner.contents.origin.build_info
+        &self.inner.contents.build_info
     }
 
     /// The stored footer of a file, decompressed; `None` where footers were not stored, or for no such file.

@@ -41,11 +41,9 @@ const LARGE: u64 = 214_748_364;
 pub struct Torch {
     len: u64,
     seed: u64,
-    made: Arc<PerProcess<Mutex<Made>>>,
+    /// The epochs that somebody uses.
+    made: Arc<PerProcess<Mutex<Vec<(u64, Weak<Randperm>)>>>>,
 }
-
-/// The epochs that somebody uses.
-type Made = Vec<(u64, Weak<Randperm>)>;
 
 impl Torch {
     const NAME: &str = "torch";
@@ -57,7 +55,7 @@ impl Torch {
     ///
     /// `InvalidArgument` if `len` exceeds [`MAX_LEN`](super::MAX_LEN).
     pub fn new(len: u64, seed: u64) -> Result<Self> {
-        let made = Arc::new(PerProcess::new(Mutex::new(Made::new())));
+        let made = Arc::new(PerProcess::new(Mutex::default()));
         Ok(Self { len: check_len(len)?, seed, made })
     }
 
@@ -83,7 +81,7 @@ impl Order for Torch {
     /// `TooLarge` if there is no memory for the epoch.
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let make = || Randperm::new(self.len, self.seed.wrapping_add(epoch)).map(Arc::new);
-        let Some(made) = self.made.get(|| Mutex::new(Made::new())) else { return Ok(make()?) };
+        let Some(made) = self.made.get(Mutex::default) else { return Ok(make()?) };
         // Held while the order is made, so that samplers that ask at once wait for one order rather than make two.
         // Nothing in it can be left half done, so a panic of another thread does not matter.
         let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);

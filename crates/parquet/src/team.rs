@@ -21,9 +21,6 @@ const LANES: usize = 16;
 /// it. Where there are fewer, a batch is a large part of the row group, for which no memory was set aside.
 pub const AHEAD_FROM: usize = 16;
 
-/// Rows to pass by and rows to keep, in turn.
-type Selectors = [(usize, usize)];
-
 /// Columns that are decoded together.
 pub(super) struct Team {
     lanes: Arc<TeamLanes>,
@@ -53,7 +50,7 @@ struct TeamLane {
 }
 
 struct TeamBatch {
-    runs: Arc<Selectors>,
+    runs: Arc<[(usize, usize)]>,
     /// What each lane has made of it.
     made: Vec<Option<Vec<Result<ArrayRef>>>>,
 }
@@ -63,7 +60,7 @@ struct LaneShare {
     lane: usize,
     batch: usize,
     columns: Vec<DirectColumn>,
-    runs: Arc<Selectors>,
+    runs: Arc<[(usize, usize)]>,
 }
 
 impl Team {
@@ -89,7 +86,7 @@ impl Team {
     }
 
     /// Says what the next batch is made of.
-    pub(super) fn announce(&self, runs: &Selectors) {
+    pub(super) fn announce(&self, runs: &[(usize, usize)]) {
         let mut state = self.lanes.lock();
         let made = state.lanes.iter().map(|_| None).collect();
         state.batches.push_back(TeamBatch { runs: runs.into(), made });

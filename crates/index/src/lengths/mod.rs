@@ -124,7 +124,7 @@ impl Index {
     }
 
     fn lengths_section(&self) -> Result<Option<&Arc<LengthsSection>>> {
-        let stored = &self.inner.contents.unread.lengths;
+        let stored = &self.inner.contents.lengths;
         if stored.len() == 0 {
             return Ok(None);
         }
@@ -134,7 +134,7 @@ impl Index {
 
     /// Checks the section and all of its blocks.
     pub(crate) fn verify_lengths(&self) -> Result<()> {
-        let stored = &self.inner.contents.unread.lengths;
+        let stored = &self.inner.contents.lengths;
         if stored.len() == 0 {
             return Ok(());
         }

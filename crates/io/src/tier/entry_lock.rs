@@ -51,13 +51,8 @@ impl Drop for EntryLock {
     }
 }
 
-enum Tried {
-    Mine(EntryLock),
-    /// Somebody has it, for so long.
-    Held(Duration),
-}
-
-fn try_lock(entry: &Path, wait: Duration) -> io::Result<Tried> {
+/// The lock, or for how long somebody else has had it.
+fn try_lock(entry: &Path, wait: Duration) -> io::Result<Result<EntryLock, Duration>> {
     let mut path = OsString::from(entry);
     path.push(SUFFIX);
     let path = PathBuf::from(path);
@@ -70,13 +65,13 @@ fn try_lock(entry: &Path, wait: Duration) -> io::Result<Tried> {
             Ok(()) | Err(TryLockError::Error(_)) => {
                 // It may have been left behind long ago, and the others go by its age.
                 let _ = file.set_modified(SystemTime::now());
-                return Ok(Tried::Mine(EntryLock { file, path, process: process::id(), was_overdue }));
+                return Ok(Ok(EntryLock { file, path, process: process::id(), was_overdue }));
             }
             Err(TryLockError::WouldBlock) => {
                 let since = file.metadata().and_then(|metadata| metadata.modified());
                 let age = since.ok().and_then(|since| since.elapsed().ok()).unwrap_or_default();
                 if age < wait || (is_at(&file, &path) && fs::remove_file(&path).is_err()) {
-                    return Ok(Tried::Held(age));
+                    return Ok(Err(age));
                 }
                 was_overdue = true;
             }
@@ -126,8 +121,8 @@ impl Patience {
             // Looked at first, so that a lock that was there before the wait is overdue before the wait is over.
             let left = patience.saturating_sub(began.elapsed());
             let age = match try_lock(entry, full)? {
-                Tried::Mine(lock) => return Ok(Turn::Mine(lock)),
-                Tried::Held(age) => age,
+                Ok(lock) => return Ok(Turn::Mine(lock)),
+                Err(age) => age,
             };
             if done() {
                 self.millis.store(self.full, Ordering::Relaxed);

@@ -200,10 +200,8 @@ pub(super) fn packed(bytes: &[u8], width: u32, at: usize) -> u64 {
     (u64::from_le_bytes(word) >> (bit % 8)) & ((1 << width) - 1)
 }
 
-type Unpack = fn(&[u8], &mut [u32; BLOCK]);
-
 /// What unpacks a block of values of so many bits, at most 32.
-pub(super) fn unpacker(width: u32) -> Unpack {
+pub(super) fn unpacker(width: u32) -> fn(&[u8], &mut [u32; BLOCK]) {
     macro_rules! by_width {
         ($($width:literal)*) => {
             match width {
