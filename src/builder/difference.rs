@@ -60,12 +60,12 @@ impl fmt::Display for SchemaDifference {
 
 /// How many files, and the first of them.
 #[derive(Debug, Default)]
-struct Count {
+struct FileCount {
     files: u64,
     first: String,
 }
 
-impl Count {
+impl FileCount {
     fn add(&mut self, files: u64, first: &str) {
         if self.files == 0 {
             first.clone_into(&mut self.first);
@@ -76,15 +76,15 @@ impl Count {
 
 /// What was seen of a column, or of a field of a struct.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenField {
     name: String,
     children: Vec<usize>,
-    present: Count,
-    missing: Count,
-    nullable: Count,
+    present: FileCount,
+    missing: FileCount,
+    nullable: FileCount,
     is_never_null_in_some: bool,
-    types: Vec<(DataType, Count)>,
-    names: Vec<(String, Count)>,
+    types: Vec<(DataType, FileCount)>,
+    names: Vec<(String, FileCount)>,
 }
 
 /// Files that follow each other, and have one schema.
@@ -99,12 +99,12 @@ struct Alike {
 /// What the files seen so far have of each column. Takes memory in proportion to columns and types, not to files.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
-    all: Count,
+    all: FileCount,
     /// In the order that is served.
     roots: Vec<usize>,
-    seen: Vec<Seen>,
+    seen: Vec<SeenField>,
     places: HashMap<(Option<usize>, String), usize>,
-    reordered: Count,
+    reordered: FileCount,
     /// Files with equal schemas are counted together.
     last: Option<Alike>,
 }
@@ -130,13 +130,15 @@ impl Differences {
 
     pub(super) fn add(&mut self, path: &str, schema: &SchemaRef, renamed: &[(String, String)]) {
         self.flush();
-        let (first, schema) = (path.to_owned(), SchemaRef::clone(schema));
+        let first = path.to_owned();
+        let schema = SchemaRef::clone(schema);
         self.last = Some(Alike { files: 1, first, schema, renamed: renamed.to_vec() });
     }
 
     fn flush(&mut self) {
         let Some(Alike { files, first, schema, renamed }) = self.last.take() else { return };
-        let (before, first_before) = (self.all.files, self.all.first.clone());
+        let before = self.all.files;
+        let first_before = self.all.first.clone();
         let places = self.level(None, schema.fields(), before, &first_before, files, &first, true);
         if !places.is_sorted() {
             self.reordered.add(files, &first);
@@ -167,7 +169,7 @@ impl Differences {
             let key = (parent, field.name().clone());
             let at = self.places.get(&key).copied().unwrap_or_else(|| {
                 let at = self.seen.len();
-                let mut seen = Seen { name: field.name().clone(), ..Seen::default() };
+                let mut seen = SeenField { name: field.name().clone(), ..SeenField::default() };
                 if before > 0 {
                     seen.missing.add(before, first_before);
                 }
@@ -181,7 +183,8 @@ impl Differences {
             });
             own.push(at);
             let seen = &mut self.seen[at];
-            let (had, first_had) = (seen.present.files, seen.present.first.clone());
+            let had = seen.present.files;
+            let first_had = seen.present.first.clone();
             seen.present.add(files, first);
             match field.is_nullable() {
                 // Of files that were not looked at some may be otherwise.
@@ -230,7 +233,7 @@ impl Differences {
         }
     }
 
-    fn tell_of(&self, seen: &Seen, above: &str, served: Option<&FieldRef>, told: &mut Vec<SchemaDifference>) {
+    fn tell_of(&self, seen: &SeenField, above: &str, served: Option<&FieldRef>, told: &mut Vec<SchemaDifference>) {
         let path = if above.is_empty() { seen.name.clone() } else { format!("{above}.{}", seen.name) };
         let column = || Some(path.clone());
         for (name, count) in &seen.names {
@@ -255,18 +258,18 @@ impl Differences {
     }
 }
 
-fn count_in<K: PartialEq>(counts: &mut Vec<(K, Count)>, key: K, files: u64, first: &str) {
+fn count_in<K: PartialEq>(counts: &mut Vec<(K, FileCount)>, key: K, files: u64, first: &str) {
     match counts.iter_mut().find(|(known, _)| *known == key) {
         Some((_, count)) => count.add(files, first),
         None => {
-            let mut count = Count::default();
+            let mut count = FileCount::default();
             count.add(files, first);
             counts.push((key, count));
         }
     }
 }
 
-fn difference(column: Option<String>, kind: DifferenceKind, count: &Count) -> SchemaDifference {
+fn difference(column: Option<String>, kind: DifferenceKind, count: &FileCount) -> SchemaDifference {
     SchemaDifference { column, kind, files: count.files, first_file: count.first.clone() }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 use walkdir::WalkDir;
 
-use super::found::{Found, has_extension, refuse_table};
+use super::found::{FilesToIndex, has_extension, refuse_table};
 use super::listing;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::path::check_path;
@@ -15,7 +15,7 @@ use rowdex_io::fs::{self, with_room};
 use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, Url};
 
-pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>, options: &StoreOptions) -> Result<Found> {
+pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>, options: &StoreOptions) -> Result<FilesToIndex> {
     if inputs.is_empty() {
         return Err(
             Error::new(ErrorKind::InvalidArgument, "no data was named").with_hint("name files, folders or patterns")
@@ -36,7 +36,7 @@ pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>, options: &StoreO
     discover_local(&local, root.and_then(Place::into_path))
 }
 
-fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<Found> {
+fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<FilesToIndex> {
     let mut files = Vec::new();
     let mut bases = Vec::new();
     for input in inputs {
@@ -67,7 +67,7 @@ fn discover_local(inputs: &[PathBuf], root: Option<PathBuf>) -> Result<Found> {
     let named = paths.len();
     paths.dedup();
     let repeated = (named - paths.len()) as u64;
-    Ok(Found { root: Place::Local(root), paths, repeated, listed: HashMap::new() })
+    Ok(FilesToIndex { root: Place::Local(root), paths, repeated, listed: HashMap::new() })
 }
 
 /// Adds the files of one input and returns the directory they are below.
@@ -197,7 +197,8 @@ fn below(root: &Path, file: &Path) -> Result<String> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         std::path::absolute(path).map_err(|error| Error::io("cannot resolve the path", error)).map_err(named)
     };
-    let (root, absolute) = (resolved(root)?, resolved(file)?);
+    let root = resolved(root)?;
+    let absolute = resolved(file)?;
     let relative = absolute.strip_prefix(&root).map_err(|_| {
         named(
             Error::new(ErrorKind::InvalidArgument, format!("the file is not below the root {}", root.display()))

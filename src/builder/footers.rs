@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::found::Found;
+use super::found::FilesToIndex;
 use super::parts::KnownFiles;
 use super::scanned::Scanned;
 use super::threads::reading;
@@ -30,7 +30,7 @@ const MAX_GUESS: u64 = 4 << 20;
 pub(super) struct Footers<'a> {
     pub(super) builder: &'a IndexBuilder,
     pub(super) source: &'a dyn Source,
-    pub(super) found: &'a Found,
+    pub(super) found: &'a FilesToIndex,
     /// The index that is updated, and which of its files are as they were.
     pub(super) old: Option<&'a Index>,
     pub(super) unchanged: HashMap<&'a str, Unchanged>,
@@ -42,7 +42,9 @@ impl Footers<'_> {
     /// Adds files to an index that will have `total`, in order, and tells of the progress.
     pub(super) fn add_all(&self, paths: &[&str], total: usize, build: &mut Build<'_>) -> Result<()> {
         let progress = |build: &Build<'_>| {
-            let (files_done, rows, bytes) = (build.report.files, build.report.rows, build.report.footer_bytes);
+            let files_done = build.report.files;
+            let rows = build.report.rows;
+            let bytes = build.report.footer_bytes;
             let progress = BuildProgress { files_done, files: total as u64, rows, bytes, counts_lengths: false };
             (self.builder.progress)(progress);
         };
@@ -102,7 +104,7 @@ impl Footers<'_> {
 }
 
 /// A file in a store that was named, and not listed, may not be there.
-fn not_there(error: Error, found: &Found, path: &str) -> Error {
+fn not_there(error: Error, found: &FilesToIndex, path: &str) -> Error {
     match found.root.url().and_then(|root| root.join(path)) {
         Some(url) if error.kind() == ErrorKind::NotFound && error.file() == Some(path) => {
             Error::new(ErrorKind::NotFound, error.message().to_owned())

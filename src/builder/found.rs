@@ -11,7 +11,7 @@ const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
 
 /// The files to index.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FilesToIndex {
     /// The directory that all paths are relative to.
     pub(super) root: Place,
     /// `/`-separated, sorted bytewise, each once.
@@ -22,7 +22,7 @@ pub(super) struct Found {
     pub(super) listed: HashMap<String, FileStat>,
 }
 
-impl Found {
+impl FilesToIndex {
     /// Whether an object of a store is one of the files.
     pub(super) fn has(&self, place: &Place) -> bool {
         let (Place::Remote(root), Place::Remote(url)) = (&self.root, place) else { return false };

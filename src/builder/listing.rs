@@ -6,7 +6,7 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::found::{Found, has_extension, refuse_table};
+use super::found::{FilesToIndex, has_extension, refuse_table};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::path::check_path;
 use rowdex_io::source::place::{Place, Scheme, Url};
@@ -17,12 +17,12 @@ const SPECIAL: [char; 4] = ['*', '?', '[', '{'];
 
 /// Keys, and what a listing says of them.
 #[derive(Default)]
-struct Files {
+struct ListedKeys {
     keys: BTreeMap<String, Option<FileStat>>,
     repeated: u64,
 }
 
-impl Files {
+impl ListedKeys {
     /// How many were added, those that were there already counted again.
     fn named(&self) -> u64 {
         self.keys.len() as u64 + self.repeated
@@ -47,7 +47,7 @@ impl Files {
 /// The files of these inputs, all in one store. Asks only for listings: a file that is named is not looked at.
 ///
 /// A branch of the hub is taken for the commit that it is of now, so what is found is all of one commit.
-pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result<Found> {
+pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result<FilesToIndex> {
     let (inputs, root) = &pinned(inputs, root, options)?;
     let root = root.clone();
     let Some(first) = inputs.first() else { return Err(Error::new(ErrorKind::Internal, "a listing of nothing")) };
@@ -59,10 +59,11 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
         .with_file(other.to_string())
         .with_hint("build one index for each bucket, container or host"));
     }
-    let mut files = Files::default();
+    let mut files = ListedKeys::default();
     let mut bases = Vec::new();
     for input in inputs {
-        let (before, base) = (files.named(), expand(input, options, &mut files)?);
+        let before = files.named();
+        let base = expand(input, options, &mut files)?;
         bases.push(base);
         if files.named() == before {
             return Err(Error::new(ErrorKind::NotFound, "there is no Parquet file here")
@@ -80,7 +81,8 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
                 .with_hint("choose a root that contains all files"));
         }
     };
-    let (mut paths, mut listed) = (Vec::with_capacity(files.keys.len()), std::collections::HashMap::new());
+    let mut paths = Vec::with_capacity(files.keys.len());
+    let mut listed = std::collections::HashMap::new();
     for (key, stat) in files.keys {
         let named = |error: Error| error.with_file(first.with_key(&*key).to_string());
         let path = if root.key.is_empty() { Some(key.as_str()) } else { key.strip_prefix(&format!("{}/", root.key)) };
@@ -97,7 +99,7 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
         paths.push(path.to_owned());
     }
     paths.sort_unstable();
-    Ok(Found { root: Place::Remote(root), paths, repeated: files.repeated, listed })
+    Ok(FilesToIndex { root: Place::Remote(root), paths, repeated: files.repeated, listed })
 }
 
 /// The same URLs, with commits for the branches of the hub; each branch is asked for once.
@@ -124,7 +126,7 @@ fn pinned(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result
 }
 
 /// Adds the files of one input and returns the folder they are below.
-fn expand(input: &Url, options: &StoreOptions, files: &mut Files) -> Result<String> {
+fn expand(input: &Url, options: &StoreOptions, files: &mut ListedKeys) -> Result<String> {
     let key = input.key.as_str();
     if key.contains(SPECIAL) && !key.ends_with('/') && !exists(input, options)? {
         let (base, matcher) = pattern(input)?;

@@ -59,11 +59,11 @@ pub struct IndexBuilder {
     slice: Option<(u64, u64)>,
     lengths: Vec<String>,
     store: StoreOptions,
-    progress: Box<Progress>,
+    progress: Box<OnProgress>,
     differences: Box<dyn Fn(&SchemaDifference) + Send + Sync>,
 }
 
-type Progress = dyn Fn(BuildProgress) + Send + Sync;
+type OnProgress = dyn Fn(BuildProgress) + Send + Sync;
 
 /// How far a build has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,17 +16,10 @@ pub(super) struct Parts {
     indexes: Vec<Index>,
 }
 
-/// Where the parts have a file, and what they recorded of it.
-#[derive(Debug, Clone, Copy)]
-struct Known<'a> {
-    index: &'a Index,
-    file: u32,
-}
-
-/// The files of the parts by path.
+/// The files of the parts by path: in which index each is, and its number there.
 #[derive(Debug, Default)]
 pub(super) struct KnownFiles<'a> {
-    files: HashMap<&'a str, Known<'a>>,
+    files: HashMap<&'a str, (&'a Index, u32)>,
 }
 
 impl Parts {
@@ -49,7 +42,7 @@ impl Parts {
         let mut files = HashMap::new();
         for index in &self.indexes {
             for entry in index.files() {
-                files.entry(entry.path()).or_insert(Known { index, file: entry.index() });
+                files.entry(entry.path()).or_insert((index, entry.index()));
             }
         }
         KnownFiles { files }
@@ -64,7 +57,7 @@ impl<'a> KnownFiles<'a> {
         listed: Option<&FileStat>,
         source: &dyn Source,
     ) -> Option<(&'a Index, Unchanged)> {
-        let Known { index, file } = *self.files.get(path)?;
+        let (index, file) = *self.files.get(path)?;
         let recorded = index.file(file)?.stat();
         let same = match listed {
             Some(now) => recorded.is_surely(now),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::footers::Footers;
-use super::found::Found;
+use super::found::FilesToIndex;
 use super::lengths::{self, KnownRows};
 use super::partition::Partitions;
 use super::parts::Parts;
@@ -65,7 +65,7 @@ impl IndexBuilder {
         &self,
         out: &mut Output,
         output: &Place,
-        found: &Found,
+        found: &FilesToIndex,
         rows: &Path,
     ) -> Result<BuildReport> {
         let mut all = Output::create(output.clone(), true, &self.store)?;
@@ -94,7 +94,7 @@ impl IndexBuilder {
         &self,
         out: &mut Output,
         output: &Place,
-        found: &Found,
+        found: &FilesToIndex,
         old: Option<&Index>,
     ) -> Result<BuildReport> {
         let (mut report, known) = self.write(out, output, found, old)?;
@@ -105,14 +105,14 @@ impl IndexBuilder {
     fn note_lengths(
         &self,
         out: &mut Output,
-        found: &Found,
+        found: &FilesToIndex,
         old: Option<&Index>,
         known: &[KnownRows],
         report: &mut BuildReport,
     ) -> Result<()> {
         let source = &*source::open(found.root.clone(), &self.store)?;
         let pool = counting(self.threads, &self.store, source.is_remote())?;
-        if let Some(length) = lengths::note(out, (&self.lengths, old), source, &pool, known, &self.progress)? {
+        if let Some(length) = lengths::note(out, &self.lengths, old, source, &pool, known, &self.progress)? {
             report.index_bytes = length;
         }
         Ok(())
@@ -123,7 +123,7 @@ impl IndexBuilder {
         &self,
         out: &mut Output,
         output: &Place,
-        found: &Found,
+        found: &FilesToIndex,
         old: Option<&Index>,
     ) -> Result<(BuildReport, Vec<KnownRows>)> {
         let source = &*source::open(found.root.clone(), &self.store)?;

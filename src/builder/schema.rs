@@ -184,7 +184,8 @@ fn repeated(fields: &Fields) -> Option<&str> {
 /// Merges by name, in the order of `ours` and then of `theirs`.
 fn merge_fields(ours: &Fields, theirs: &Fields, mode: SchemaMode, top: bool) -> Result<Fields, Difference> {
     let mut merged = Vec::with_capacity(ours.len());
-    let (of_ours, of_theirs) = (places_of(ours, theirs), places_of(theirs, ours));
+    let of_ours = places_of(ours, theirs);
+    let of_theirs = places_of(theirs, ours);
     for (field, place) in ours.iter().zip(of_ours) {
         merged.push(match (place.and_then(|place| theirs.get(place)), mode) {
             (Some(other), _) => merge_field(field, other, mode)?,
@@ -288,12 +289,15 @@ fn decimal(data_type: &DataType) -> Option<(i16, i16, i16)> {
 
 /// The decimal with the digits of both before the point and behind it, no narrower than either. Which file is first
 /// makes no difference.
-fn common_decimal((p, s, room): (i16, i16, i16), (q, t, other): (i16, i16, i16)) -> Option<DataType> {
+fn common_decimal(ours: (i16, i16, i16), theirs: (i16, i16, i16)) -> Option<DataType> {
     type Width = fn(u8, i8) -> DataType;
+    let (p, s, room) = ours;
+    let (q, t, other) = theirs;
     let scale = s.max(t);
     let precision = (p - s).max(q - t) + scale;
     let room = precision.max(room).max(other);
-    let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+    let precision = u8::try_from(precision).ok()?;
+    let scale = i8::try_from(scale).ok()?;
     let widths: [(u8, Width); 4] = [
         (DECIMAL32_MAX_PRECISION, DataType::Decimal32),
         (DECIMAL64_MAX_PRECISION, DataType::Decimal64),

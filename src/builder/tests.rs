@@ -7,7 +7,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
-use super::found::Found;
+use super::found::FilesToIndex;
 use super::*;
 use rowdex_index::Index;
 
@@ -119,7 +119,7 @@ fn an_index_never_takes_the_place_of_a_parquet_file() {
 fn an_index_never_takes_the_place_of_an_object_that_it_is_of() {
     let place = |url: &str| Place::of(url).unwrap();
     let paths = vec!["a.parquet".to_owned(), "b/c.parquet".to_owned()];
-    let found = Found { root: place("s3://bucket/data"), paths, repeated: 0, listed: HashMap::new() };
+    let found = FilesToIndex { root: place("s3://bucket/data"), paths, repeated: 0, listed: HashMap::new() };
     assert!(found.has(&place("s3://bucket/data/a.parquet")) && found.has(&place("s3://bucket/data/b/c.parquet")));
     for other in ["s3://bucket/a.parquet", "s3://bucket/data/a.rdx", "gs://bucket/data/a.parquet", "/data/a.parquet"] {
         assert!(!found.has(&place(other)), "{other}");

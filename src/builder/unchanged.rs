@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::found::Found;
+use super::found::FilesToIndex;
 use rowdex_index::{FileEntry, Index};
 use rowdex_io::source::{FileStat, Source};
 use rowdex_parquet::read_end;
@@ -21,7 +21,7 @@ pub(super) struct Unchanged {
 /// time of a local file is another.
 pub(super) fn unchanged<'a>(
     old: &'a Index,
-    found: &Found,
+    found: &FilesToIndex,
     source: &dyn Source,
     same_root: bool,
 ) -> HashMap<&'a str, Unchanged> {

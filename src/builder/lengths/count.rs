@@ -20,7 +20,7 @@ const GROUPS_PER_THREAD: usize = 4;
 
 /// Lengths to note under a name, and where they come from.
 #[derive(Debug)]
-pub(super) enum Origin<'a> {
+pub(super) enum LengthsOrigin<'a> {
     /// A column of the files, and what it counts.
     Column(Projection, Counted),
     /// One for each row.
@@ -32,7 +32,7 @@ pub(super) enum Origin<'a> {
 /// Where lengths of the rows of a file are known: an index, and the ids that the rows have there.
 pub(crate) type KnownRows = Option<(Index, Range<u64>)>;
 
-impl Origin<'_> {
+impl LengthsOrigin<'_> {
     /// A column of the schema.
     pub(super) fn column(index: &Index, name: &str) -> Result<Self> {
         let projection = Projection::columns(index.schema(), &[name])?;
@@ -56,7 +56,7 @@ impl Origin<'_> {
 }
 
 /// How the files of an index are read for their lengths.
-pub(super) struct Reading<'a> {
+pub(super) struct LengthsReading<'a> {
     pub(super) index: &'a Index,
     pub(super) source: &'a dyn Source,
     pub(super) pool: &'a ThreadPool,
@@ -68,14 +68,11 @@ pub(super) struct Reading<'a> {
     pub(super) progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-/// Lengths of a row group, by column; `None` for a column that is not counted there.
-type OfGroup = Vec<Option<Vec<u64>>>;
-
-impl Reading<'_> {
+impl LengthsReading<'_> {
     /// Writes the lengths by these names, which are sorted.
     pub(super) fn write<W: Write + Seek>(
         &self,
-        columns: &[(String, Origin<'_>)],
+        columns: &[(String, LengthsOrigin<'_>)],
         begin: impl FnOnce(Vec<NewLengths>) -> Result<LengthsWriter<W>>,
     ) -> Result<W> {
         let new = columns.iter().map(|(name, origin)| NewLengths { name: name.clone(), of: origin.of() });
@@ -92,7 +89,7 @@ impl Reading<'_> {
                 for (column, (lengths, known)) in of_group?.into_iter().zip(&known).enumerate() {
                     match (lengths, known.get(group.file() as usize), &columns[column].1) {
                         (Some(lengths), ..) => writer.push(column, &lengths)?,
-                        (None, _, Origin::Given(given)) => {
+                        (None, _, LengthsOrigin::Given(given)) => {
                             let ids = group.row_ids();
                             writer.push(column, &given[ids.start as usize..ids.end as usize])?;
                         }
@@ -110,16 +107,18 @@ impl Reading<'_> {
     }
 
     /// For each column, for each file, where its lengths are known.
-    fn known_of(&self, columns: &[(String, Origin<'_>)]) -> Result<Vec<Vec<Option<KnownLengths>>>> {
-        let of_file = |(name, origin): &(String, Origin<'_>), entry: FileEntry<'_>| -> Result<Option<KnownLengths>> {
+    fn known_of(&self, columns: &[(String, LengthsOrigin<'_>)]) -> Result<Vec<Vec<Option<KnownLengths>>>> {
+        let of_file = |(name, origin): &(String, LengthsOrigin<'_>),
+                       entry: FileEntry<'_>|
+         -> Result<Option<KnownLengths>> {
             let known = match self.known.get(entry.index() as usize) {
                 Some(Some(known)) => Some(known),
                 _ => None,
             };
             let known = known.filter(|_| match origin {
-                Origin::Column(..) => !self.counts_anew,
-                Origin::Given(_) => false,
-                Origin::Known(_) => true,
+                LengthsOrigin::Column(..) => !self.counts_anew,
+                LengthsOrigin::Given(_) => false,
+                LengthsOrigin::Known(_) => true,
             });
             if let Some((index, ids)) = known
                 && index.lengths_columns()?.contains(&name.as_str())
@@ -130,7 +129,7 @@ impl Reading<'_> {
                 }
             }
             match origin {
-                Origin::Known(_) if entry.rows() > 0 => {
+                LengthsOrigin::Known(_) if entry.rows() > 0 => {
                     let message = "the index has lengths that were given, and none of the rows of this file";
                     Err(Error::new(ErrorKind::InvalidArgument, message)
                         .with_file(entry.path())
@@ -161,9 +160,9 @@ impl Reading<'_> {
     fn open(
         &self,
         window: &[RowGroupEntry<'_>],
-        columns: &[(String, Origin<'_>)],
+        columns: &[(String, LengthsOrigin<'_>)],
         known: &[Vec<Option<KnownLengths>>],
-        open: &mut HashMap<u32, Arc<OpenFile>>,
+        open: &mut HashMap<u32, Arc<LengthsFile>>,
     ) -> Result<()> {
         let is_read = |file: u32| {
             let mut each = columns.iter().zip(known);
@@ -179,7 +178,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn open_file(&self, file: u32) -> Result<OpenFile> {
+    fn open_file(&self, file: u32) -> Result<LengthsFile> {
         let missing = || Error::new(ErrorKind::Internal, "the index has no such file");
         let entry = self.index.file(file).ok_or_else(missing)?;
         let open = || {
@@ -195,7 +194,7 @@ impl Reading<'_> {
                 }
             };
             let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), self.index.renaming())?;
-            Ok(OpenFile { metadata, content: now })
+            Ok(LengthsFile { metadata, content: now })
         };
         open().map_err(|error: Error| self.located(error, entry.path()))
     }
@@ -216,15 +215,16 @@ impl Reading<'_> {
         if is_copy { Ok(now) } else { Err(stale(entry)) }
     }
 
+    /// Lengths of a row group, by column; `None` for a column that is not counted there.
     fn count(
         &self,
         group: &RowGroupEntry<'_>,
-        columns: &[(String, Origin<'_>)],
+        columns: &[(String, LengthsOrigin<'_>)],
         known: &[Vec<Option<KnownLengths>>],
-        open: &HashMap<u32, Arc<OpenFile>>,
-    ) -> Result<OfGroup> {
-        let count = |((_, origin), known): (&(String, Origin<'_>), &Vec<Option<KnownLengths>>)| {
-            let Origin::Column(projection, _) = origin else { return Ok(None) };
+        open: &HashMap<u32, Arc<LengthsFile>>,
+    ) -> Result<Vec<Option<Vec<u64>>>> {
+        let count = |((_, origin), known): (&(String, LengthsOrigin<'_>), &Vec<Option<KnownLengths>>)| {
+            let LengthsOrigin::Column(projection, _) = origin else { return Ok(None) };
             let Some(file) = open.get(&group.file()).filter(|_| is_counted(origin, known, group.file())) else {
                 return Ok(None);
             };
@@ -234,7 +234,7 @@ impl Reading<'_> {
     }
 
     /// The lengths of the rows of a row group that are served.
-    fn count_column(&self, group: &RowGroupEntry<'_>, file: &OpenFile, projection: &Projection) -> Result<Vec<u64>> {
+    fn count_column(&self, group: &RowGroupEntry<'_>, file: &LengthsFile, projection: &Projection) -> Result<Vec<u64>> {
         let values: Vec<_> =
             self.index.file(group.file()).into_iter().flat_map(|entry| entry.partition_values()).collect();
         let names = self.index.partition_columns().iter().map(String::as_str);
@@ -246,7 +246,7 @@ impl Reading<'_> {
             partitions: &partitions,
             max_decoded_bytes: MAX_DECODED_BYTES,
         };
-        let bytes = OpenBytes { source: self.source, file };
+        let bytes = LengthsBytes { source: self.source, file };
         let located = |error: Error| self.located(error, file.metadata.path());
         let lengths = decoder.lengths(&bytes).map_err(located)?;
         let changed = || {
@@ -268,8 +268,8 @@ impl Reading<'_> {
 }
 
 /// Whether the lengths of a file have to be counted in it.
-fn is_counted(origin: &Origin, known: &[Option<KnownLengths>], file: u32) -> bool {
-    matches!(origin, Origin::Column(..)) && known.get(file as usize).is_none_or(Option::is_none)
+fn is_counted(origin: &LengthsOrigin, known: &[Option<KnownLengths>], file: u32) -> bool {
+    matches!(origin, LengthsOrigin::Column(..)) && known.get(file as usize).is_none_or(Option::is_none)
 }
 
 /// Lengths of the rows of a file, as another index has them.
@@ -282,17 +282,17 @@ pub(super) struct KnownLengths {
 }
 
 /// A file that is read for its lengths, and what it was like when it was opened.
-struct OpenFile {
+struct LengthsFile {
     metadata: FileMetadata,
     content: FileStat,
 }
 
-struct OpenBytes<'a> {
+struct LengthsBytes<'a> {
     source: &'a dyn Source,
-    file: &'a OpenFile,
+    file: &'a LengthsFile,
 }
 
-impl FileBytes for OpenBytes<'_> {
+impl FileBytes for LengthsBytes<'_> {
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.source.read_unchanged(self.file.metadata.path(), &self.file.content, ranges)
     }

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use rayon::ThreadPool;
 
-use self::count::{Origin, Reading};
+use self::count::{LengthsOrigin, LengthsReading};
 use super::threads::counting;
-use super::{BuildProgress, Progress};
+use super::{BuildProgress, OnProgress};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::output::Output;
 use rowdex_index::{Index, LengthsOf, LengthsWriter, root, without_lengths};
@@ -41,7 +41,7 @@ pub struct LengthsBuilder {
     root: Option<PathBuf>,
     threads: Option<usize>,
     store: StoreOptions,
-    progress: Box<Progress>,
+    progress: Box<OnProgress>,
 }
 
 /// What [`LengthsBuilder::write`] made.
@@ -152,7 +152,7 @@ impl LengthsBuilder {
         Ok(LengthsReport { columns: names, rows: index.len(), index_bytes: end })
     }
 
-    fn count(&self, index: &Index, columns: &[(String, Origin<'_>)], out: &mut Output) -> Result<()> {
+    fn count(&self, index: &Index, columns: &[(String, LengthsOrigin<'_>)], out: &mut Output) -> Result<()> {
         let root = self.root.as_ref().map_or_else(|| root::of(index), Place::of)?;
         let source = &*source::open(root, &self.store)?;
         let known: Vec<KnownRows> = index.files().map(|file| Some((index.clone(), file.row_ids()))).collect();
@@ -161,12 +161,13 @@ impl LengthsBuilder {
         let progress = |files_done, rows| {
             (self.progress)(BuildProgress { files_done, files, rows, bytes: 0, counts_lengths: true })
         };
-        let reading = Reading { index, source, pool: &pool, known: &known, counts_anew: true, progress: &progress };
+        let reading =
+            LengthsReading { index, source, pool: &pool, known: &known, counts_anew: true, progress: &progress };
         reading.write(columns, |new| LengthsWriter::copy(out, index, new)).map(drop)
     }
 
     /// All lengths that the index is to have, by name.
-    fn origins(&self, index: &Index) -> Result<Vec<(String, Origin<'_>)>> {
+    fn origins(&self, index: &Index) -> Result<Vec<(String, LengthsOrigin<'_>)>> {
         let refuse = |name: &str, message: String| {
             Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_file(shown(&self.index)))
         };
@@ -176,14 +177,14 @@ impl LengthsBuilder {
         }
         let mut columns = Vec::new();
         for name in &self.columns {
-            columns.push((name.clone(), Origin::column(index, name)?));
+            columns.push((name.clone(), LengthsOrigin::column(index, name)?));
         }
         for (name, lengths) in &self.given {
             if lengths.len() as u64 != index.len() {
                 let message = format!("{} lengths are given for {} rows", lengths.len(), index.len());
                 return refuse(name, message);
             }
-            columns.push((name.clone(), Origin::Given(lengths)));
+            columns.push((name.clone(), LengthsOrigin::Given(lengths)));
         }
         columns.sort_by(|(a, _), (b, _)| a.cmp(b));
         if let Some([(name, _), _]) = columns.array_windows().find(|[(a, _), (b, _)]| a == b) {
@@ -191,7 +192,7 @@ impl LengthsBuilder {
         }
         for name in before {
             if !self.removed.iter().any(|known| known == name) && !columns.iter().any(|(known, _)| known == name) {
-                columns.push((name.to_owned(), Origin::Known(index.lengths(name)?.of())));
+                columns.push((name.to_owned(), LengthsOrigin::Known(index.lengths(name)?.of())));
             }
         }
         columns.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -214,11 +215,12 @@ impl std::fmt::Debug for LengthsBuilder {
 /// index before it had. What is known of a file is not counted again.
 pub(super) fn note(
     out: &mut Output,
-    (asked, before): (&[String], Option<&Index>),
+    asked: &[String],
+    before: Option<&Index>,
     source: &dyn Source,
     pool: &ThreadPool,
     known: &[KnownRows],
-    progress: &Progress,
+    progress: &OnProgress,
 ) -> Result<Option<u64>> {
     let mut names: Vec<(String, LengthsOf)> = Vec::new();
     for name in before.map(Index::lengths_columns).transpose()?.unwrap_or_default() {
@@ -234,14 +236,15 @@ pub(super) fn note(
     }
     let index = &out.read_back()?;
     let origin = |(name, of): (String, LengthsOf)| {
-        let origin = if of == LengthsOf::Given { Ok(Origin::Known(of)) } else { Origin::column(index, &name) };
+        let origin =
+            if of == LengthsOf::Given { Ok(LengthsOrigin::Known(of)) } else { LengthsOrigin::column(index, &name) };
         origin.map(|origin| (name, origin))
     };
-    let columns: Vec<(String, Origin<'_>)> = names.into_iter().map(origin).collect::<Result<_>>()?;
+    let columns: Vec<(String, LengthsOrigin<'_>)> = names.into_iter().map(origin).collect::<Result<_>>()?;
     let files = u64::from(index.num_files());
     let progress =
         |files_done, rows| progress(BuildProgress { files_done, files, rows, bytes: 0, counts_lengths: true });
-    let reading = Reading { index, source, pool, known, counts_anew: false, progress: &progress };
+    let reading = LengthsReading { index, source, pool, known, counts_anew: false, progress: &progress };
     let out = reading.write(&columns, |new| LengthsWriter::append(out, index, new))?;
     let length = out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
     Ok(Some(length))
