@@ -7,7 +7,7 @@ use std::path::Path;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{SchemaRef, UInt32Type};
 
-use super::part::{Part, PartWriter, Segment};
+use super::part::{PartWriter, SpillPart, SpillSegment};
 use super::scatter::Scatter;
 use super::shape::Buckets;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -60,7 +60,7 @@ impl Loading<'_> {
     /// Loads a bucket for some of its positions, and hands it over in pieces that fit, in order.
     pub(super) fn load(
         &self,
-        parts: &[Part],
+        parts: &[SpillPart],
         buckets: &Buckets,
         bucket: u64,
         positions: Range<u64>,
@@ -69,7 +69,7 @@ impl Loading<'_> {
         let segments = || parts.iter().flat_map(|part| part.segments(bucket));
         let all = buckets.bucket(bucket);
         let rows = all.end - all.start;
-        let bytes = segments().map(Segment::memory).sum::<u64>() + rows * PLACE_BYTES;
+        let bytes = segments().map(SpillSegment::memory).sum::<u64>() + rows * PLACE_BYTES;
         let pieces = bytes.div_ceil(self.most.max(1));
         let split = Buckets { positions: all.clone(), rows: rows.div_ceil(pieces.max(1)).max(1) };
         if pieces <= 1 || split.rows == rows {
@@ -86,7 +86,7 @@ impl Loading<'_> {
     }
 
     /// Spills the rows of a bucket once more, to smaller ones.
-    fn split(&self, parts: &[Part], bucket: u64, into: &Buckets, path: &Path) -> Result<Part> {
+    fn split(&self, parts: &[SpillPart], bucket: u64, into: &Buckets, path: &Path) -> Result<SpillPart> {
         let writer = PartWriter::create(path, self.compresses)?;
         let mut scatter = Scatter::new(into, self.rows, self.batch_rows, self.most, writer);
         self.each(parts, bucket, &mut |batch, places| {
@@ -98,7 +98,7 @@ impl Loading<'_> {
     }
 
     /// Reads all rows of a bucket, which begins at `first`, and notes where those of these positions lie.
-    fn gather(&self, parts: &[Part], bucket: u64, first: u64, positions: Range<u64>) -> Result<Bucket> {
+    fn gather(&self, parts: &[SpillPart], bucket: u64, first: u64, positions: Range<u64>) -> Result<Bucket> {
         let mut batches = Vec::new();
         let mut places = vec![NONE; (positions.end - positions.start) as usize];
         self.each(parts, bucket, &mut |batch, of_rows| {
@@ -123,7 +123,12 @@ impl Loading<'_> {
     }
 
     /// Hands over all rows of a bucket, with their places in it.
-    fn each(&self, parts: &[Part], bucket: u64, take: &mut dyn FnMut(RecordBatch, &[u32]) -> Result<()>) -> Result<()> {
+    fn each(
+        &self,
+        parts: &[SpillPart],
+        bucket: u64,
+        take: &mut dyn FnMut(RecordBatch, &[u32]) -> Result<()>,
+    ) -> Result<()> {
         for part in parts {
             for segment in part.segments(bucket) {
                 for batch in part.read(segment)? {

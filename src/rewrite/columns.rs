@@ -14,7 +14,7 @@ use rowdex_rows::record_batch;
 
 /// The columns of the output, with one for the row ids if that was asked for.
 #[derive(Debug, Clone)]
-pub(super) struct Columns {
+pub(super) struct OutputColumns {
     /// What the dataset serves.
     served: SchemaRef,
     /// The same without dictionaries, whose values would come along with every part of the rows, and without types that
@@ -28,7 +28,7 @@ pub(super) struct Columns {
     has_origin: bool,
 }
 
-impl Columns {
+impl OutputColumns {
     /// # Errors
     /// `InvalidArgument` if there is none, and if the column of row ids has the name of another.
     pub(super) fn new(dataset: &Dataset, origin: Option<&str>) -> Result<Self> {
@@ -123,7 +123,8 @@ fn spelled(data_type: &DataType) -> DataType {
 
 /// The fields that the output says that it has.
 fn declared(dataset: &Dataset) -> Vec<FieldRef> {
-    let (served, index) = (dataset.schema().fields(), dataset.index());
+    let served = dataset.schema().fields();
+    let index = dataset.index();
     // The values of several row groups together may be too many for the keys that each of them has.
     if index.num_row_groups() > 1 {
         return served.iter().map(readable).collect();

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use arrow::array::RecordBatch;
 
-use super::Options;
-use super::columns::{Columns, as_read};
+use super::OutputOptions;
+use super::columns::{OutputColumns, as_read};
 use super::encode::{Encoding, described};
 use super::part::spilled_bytes;
 use super::plan::{Codec, ColumnPlan, RewritePlan};
@@ -46,9 +46,9 @@ const WORTH: f64 = 0.9;
 /// Decides all that the output depends on.
 pub(super) fn decide(
     dataset: &Dataset,
-    columns: &Columns,
+    columns: &OutputColumns,
     order: &dyn Order,
-    options: &Options,
+    options: &OutputOptions,
 ) -> Result<RewritePlan> {
     let rows = order.epoch_len(0)?;
     let sample = sample(dataset, columns)?;
@@ -113,7 +113,7 @@ fn round(rows: f64, most: u64) -> u64 {
 }
 
 /// Rows of row groups that lie evenly in the index, and evenly in these.
-fn sample(dataset: &Dataset, columns: &Columns) -> Result<RecordBatch> {
+fn sample(dataset: &Dataset, columns: &OutputColumns) -> Result<RecordBatch> {
     let index = dataset.index();
     let groups: Vec<u32> = index.row_groups().filter(|group| group.rows() > 0).map(|group| group.index()).collect();
     let count = (groups.len() as u64).min(GROUPS);
@@ -132,7 +132,12 @@ fn sample(dataset: &Dataset, columns: &Columns) -> Result<RecordBatch> {
 }
 
 /// How each leaf is to be encoded: each choice by what it saves on the sample.
-fn leaves(columns: &Columns, sample: &RecordBatch, chunk_rows: u64, options: &Options) -> Result<Vec<ColumnPlan>> {
+fn leaves(
+    columns: &OutputColumns,
+    sample: &RecordBatch,
+    chunk_rows: u64,
+    options: &OutputOptions,
+) -> Result<Vec<ColumnPlan>> {
     let described = described(&columns.encoded)?;
     let plain = described.columns().iter().map(|leaf| ColumnPlan {
         path: leaf.path().string(),
@@ -169,7 +174,9 @@ fn leaves(columns: &Columns, sample: &RecordBatch, chunk_rows: u64, options: &Op
     let snappy = with(&leaves, &|leaf| leaf.compression = Codec::Snappy)?;
     let zstd = with(&leaves, &|leaf| leaf.compression = Codec::Zstd(3))?;
     for (leaf, ((plain, snappy), zstd)) in leaves.iter_mut().zip(uncompressed.iter().zip(&snappy).zip(&zstd)) {
-        let (plain, snappy, zstd) = (*plain as f64, *snappy as f64, *zstd as f64);
+        let plain = *plain as f64;
+        let snappy = *snappy as f64;
+        let zstd = *zstd as f64;
         leaf.compression = match () {
             () if snappy.min(zstd) > WORTH * plain => Codec::None,
             () if zstd <= WORTH * snappy => Codec::Zstd(3),
@@ -210,7 +217,7 @@ fn annotate(dataset: &Dataset, leaves: &mut [ColumnPlan]) -> Result<Vec<(String,
 }
 
 /// How many bytes each leaf of the sample takes when it is encoded so.
-fn encoded(columns: &Columns, sample: &RecordBatch, leaves: &[ColumnPlan], chunk_rows: u64) -> Result<Vec<u64>> {
+fn encoded(columns: &OutputColumns, sample: &RecordBatch, leaves: &[ColumnPlan], chunk_rows: u64) -> Result<Vec<u64>> {
     let encoding = Encoding::new(columns, leaves, &[], chunk_rows as usize)?;
     let mut file = encoding.file(Vec::new())?;
     let mut group = encoding.group()?;

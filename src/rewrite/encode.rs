@@ -21,7 +21,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 use rayon::prelude::*;
 
-use super::columns::Columns;
+use super::columns::OutputColumns;
 use super::plan::{Codec, ColumnPlan};
 use super::target::OutFile;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -40,7 +40,7 @@ pub(super) struct Encoding {
 impl Encoding {
     /// Of these columns, of which the leaves are encoded as planned, and the groups say what they are planned to.
     pub(super) fn new(
-        columns: &Columns,
+        columns: &OutputColumns,
         leaves: &[ColumnPlan],
         groups: &[(String, String)],
         chunk_rows: usize,
@@ -274,12 +274,12 @@ fn count_leaves(data_type: &arrow::datatypes::DataType) -> usize {
 }
 
 /// A file of the output being encoded.
-pub(super) struct OpenFile {
+pub(super) struct EncodedFile {
     path: PathBuf,
     file: File<OutFile>,
 }
 
-impl OpenFile {
+impl EncodedFile {
     pub(super) fn create(path: PathBuf, file: OutFile, encoding: &Encoding) -> Result<Self> {
         Ok(Self { file: encoding.file(file)?, path })
     }

@@ -8,32 +8,39 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use super::bucket::Bucket;
-use super::progress::Meter;
-use super::reading::Reading;
+use super::progress::RewriteMeter;
+use super::reading::FirstPass;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::pool;
 use rowdex_order::EpochOrder;
 use rowdex_rows::{BatchRow, Footprint};
 
 /// The rows of all row groups.
-pub(super) struct Held {
+pub(super) struct RowsInMemory {
     batches: Vec<RecordBatch>,
     /// The row id that each begins with.
     firsts: Vec<u64>,
 }
 
-impl Held {
+impl RowsInMemory {
     /// Bytes that the places of so many rows take beside them.
     pub(super) fn place_bytes(rows: u64) -> u64 {
         rows.saturating_mul(size_of::<BatchRow>() as u64)
     }
 
     /// Reads all rows; `None` if they take more than so many bytes.
-    pub(super) fn read(reading: &Reading<'_>, pool: &ThreadPool, meter: &Meter, most: u64) -> Result<Option<Self>> {
-        let (bytes, is_full) = (AtomicU64::new(0), AtomicBool::new(false));
+    pub(super) fn read(
+        reading: &FirstPass<'_>,
+        pool: &ThreadPool,
+        meter: &RewriteMeter,
+        most: u64,
+    ) -> Result<Option<Self>> {
+        let bytes = AtomicU64::new(0);
+        let is_full = AtomicBool::new(false);
         let groups: Vec<u32> = (0..reading.dataset.index().num_row_groups()).collect();
         let read = |group: u32| {
-            let (mut rows, mut footprint) = (Vec::new(), Footprint::default());
+            let mut rows = Vec::new();
+            let mut footprint = Footprint::default();
             reading.read(group, &mut |first, batch| {
                 let taken = footprint.add(&batch);
                 if bytes.fetch_add(taken, Ordering::Relaxed) + taken > most {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::output::Output;
+use super::output::RewriteOutput;
 use crate::builder::{IndexBuilder, LengthsBuilder};
 use crate::dataset::Dataset;
 use rowdex_base::error::Result;
@@ -14,11 +14,12 @@ use rowdex_index::LengthsOf;
 pub(super) fn build<I: Iterator<Item = u64>>(
     dataset: &Dataset,
     files: Vec<PathBuf>,
-    output: &Output,
+    output: &RewriteOutput,
     rows: impl Fn() -> I,
 ) -> Result<u64> {
     let index = dataset.index();
-    let (mut columns, mut given) = (Vec::new(), Vec::new());
+    let mut columns = Vec::new();
+    let mut given = Vec::new();
     for name in index.lengths_columns()? {
         let lengths = index.lengths(name)?;
         match lengths.of() {

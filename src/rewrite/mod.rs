@@ -60,7 +60,7 @@ use rowdex_order::Order;
 
 /// What the output depends on, beside the rows and their order.
 #[derive(Debug, Clone)]
-struct Options {
+struct OutputOptions {
     files: Option<u64>,
     file_bytes: u64,
     row_group_rows: Option<u64>,
@@ -99,7 +99,7 @@ pub struct Rewrite {
     dataset: Dataset,
     orders: Arc<dyn Order>,
     output: PathBuf,
-    options: Options,
+    options: OutputOptions,
     memory: u64,
     threads: usize,
     spill: Option<PathBuf>,
@@ -120,7 +120,7 @@ impl Rewrite {
             dataset: dataset.clone(),
             orders: order,
             output: output.into(),
-            options: Options {
+            options: OutputOptions {
                 files: None,
                 file_bytes: 512 << 20,
                 row_group_rows: None,
@@ -258,10 +258,10 @@ impl Rewrite {
     fn planned(&self, pool: &ThreadPool) -> Result<RewritePlan> {
         let zero = |what: &'static str| Err(Error::new(ErrorKind::InvalidArgument, what).with_hint("use 1 or more"));
         match &self.options {
-            Options { files: Some(0), .. } => return zero("0 files"),
-            Options { row_group_rows: Some(0), .. } => return zero("row groups of 0 rows"),
-            Options { page_bytes: Some(0), .. } => return zero("pages of 0 bytes"),
-            Options { file_bytes: 0, .. } => return zero("files of 0 bytes"),
+            OutputOptions { files: Some(0), .. } => return zero("0 files"),
+            OutputOptions { row_group_rows: Some(0), .. } => return zero("row groups of 0 rows"),
+            OutputOptions { page_bytes: Some(0), .. } => return zero("pages of 0 bytes"),
+            OutputOptions { file_bytes: 0, .. } => return zero("files of 0 bytes"),
             _ => {}
         }
         if let Some(rows) = self.orders.rows().filter(|rows| *rows != self.dataset.len()) {
@@ -274,8 +274,8 @@ impl Rewrite {
         within(pool, || decide::decide(&self.dataset, &columns, &*self.orders, &self.options))
     }
 
-    fn columns(&self) -> Result<columns::Columns> {
-        columns::Columns::new(&self.dataset, self.options.origin.as_deref())
+    fn columns(&self) -> Result<columns::OutputColumns> {
+        columns::OutputColumns::new(&self.dataset, self.options.origin.as_deref())
     }
 
     fn pool(&self, threads: usize) -> Result<ThreadPool> {

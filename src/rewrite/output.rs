@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::plan::RewritePlan;
 use super::spill;
-use super::target::{INDEX, OutFile, PLAN, Target, failed, lock, real};
+use super::target::{INDEX, OutFile, OutputPlace, PLAN, failed, lock, real};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_io::source::place::Place;
@@ -16,8 +16,8 @@ use rowdex_io::source::{NOTES, UploadOptions};
 /// Where a rewrite writes to. Each file appears whole or not at all, so its name alone says that it is finished, to
 /// whichever process and machine looks.
 #[derive(Debug)]
-pub(super) struct Output {
-    target: Target,
+pub(super) struct RewriteOutput {
+    target: OutputPlace,
     /// Files of which an upload was noted when the output was listed.
     begun: BTreeSet<String>,
     /// Held for as long as a process writes to it: by one that writes all of it alone, by tasks together.
@@ -26,7 +26,7 @@ pub(super) struct Output {
 
 /// What to do about what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ExistingOutput {
     /// Refuse it.
     Refuse,
     /// Go on with it, if it is of the same plan.
@@ -35,13 +35,13 @@ pub(super) enum Found {
     Replace,
 }
 
-impl Output {
+impl RewriteOutput {
     /// The folder or prefix at this path, which need not be there.
     ///
     /// # Errors
     /// `InvalidArgument` for what is only read, and for a folder that has files of the input.
     pub(super) fn new(path: &Path, dataset: &Dataset) -> Result<Self> {
-        let target = Target::new(path, dataset.store_options())?;
+        let target = OutputPlace::new(path, dataset.store_options())?;
         let output = Self { target, begun: BTreeSet::new(), lock: None };
         output.check_input(dataset)?;
         Ok(output)
@@ -51,7 +51,7 @@ impl Output {
     fn check_input(&self, dataset: &Dataset) -> Result<()> {
         let mut files = dataset.index().files();
         let inside = match &self.target {
-            Target::Folder(output) => {
+            OutputPlace::Folder(output) => {
                 let Some(data) = dataset.local_root() else { return Ok(()) };
                 let output = real(output);
                 let mut folders: HashMap<PathBuf, bool> = HashMap::new();
@@ -64,7 +64,7 @@ impl Output {
                 };
                 files.map(|file| data.join(file.path())).find(&mut is_within).map(|file| file.display().to_string())
             }
-            Target::Prefix { url: output, .. } => files.find_map(|file| {
+            OutputPlace::Prefix { url: output, .. } => files.find_map(|file| {
                 let Ok(Place::Remote(url)) = Place::of(dataset.location(file.path())?) else { return None };
                 let is_below = output.key.is_empty()
                     || url.key.strip_prefix(&output.key).is_some_and(|rest| rest.starts_with('/'));
@@ -80,23 +80,23 @@ impl Output {
     }
 
     /// Makes it ready for this plan. Returns whether it goes on with what is there.
-    pub(super) fn prepare(&mut self, plan: &RewritePlan, found: Found, is_alone: bool) -> Result<bool> {
+    pub(super) fn prepare(&mut self, plan: &RewritePlan, found: ExistingOutput, is_alone: bool) -> Result<bool> {
         if let Some(folder) = self.target.folder() {
             fs::create_dir_all(folder).map_err(|error| failed("cannot make the output folder", folder, error))?;
             self.lock = lock(folder, is_alone)?;
         }
         let known = self.plan()?;
         if let Some(known) = &known
-            && found != Found::Replace
+            && found != ExistingOutput::Replace
         {
             return match found {
-                Found::Resume if known == plan => {
+                ExistingOutput::Resume if known == plan => {
                     if is_alone {
                         self.clean(plan)?;
                     }
                     Ok(true)
                 }
-                Found::Resume => Err(Error::new(
+                ExistingOutput::Resume => Err(Error::new(
                     ErrorKind::StateMismatch,
                     "the folder has a rewrite of other rows, in another order, or with other options",
                 )
@@ -118,11 +118,11 @@ impl Output {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 // Another process was faster; or this one, whose first attempt was not answered.
                 if self.plan()?.as_ref() == Some(plan) {
-                    return Ok(found == Found::Resume);
+                    return Ok(found == ExistingOutput::Resume);
                 }
                 self.lock = None;
                 // What was there is replaced already, and this is another one's.
-                let found = if found == Found::Replace { Found::Refuse } else { found };
+                let found = if found == ExistingOutput::Replace { ExistingOutput::Refuse } else { found };
                 self.prepare(plan, found, is_alone)
             }
             put => put.map(|()| false),
@@ -187,7 +187,7 @@ impl Output {
     pub(super) fn create(&self, plan: &RewritePlan, file: u64, uploads: UploadOptions) -> Result<OutFile> {
         let name = plan.file_name(file);
         // Another machine may have begun it, which is no more.
-        if let Target::Prefix { store, .. } = &self.target
+        if let OutputPlace::Prefix { store, .. } = &self.target
             && self.begun.contains(&name)
         {
             store.take_back(&name)?;

@@ -28,7 +28,7 @@ const FIELDS: usize = 6;
 
 /// Rows of one bucket that lie together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(super) struct SpillSegment {
     pub(super) bucket: u64,
     offset: u64,
     length: u64,
@@ -38,7 +38,7 @@ pub(super) struct Segment {
     hash: u64,
 }
 
-impl Segment {
+impl SpillSegment {
     /// Bytes that the rows take in memory when they are read.
     pub(super) fn memory(&self) -> u64 {
         // What is not compressed stays as it is.
@@ -53,7 +53,7 @@ pub(super) struct PartWriter {
     path: PathBuf,
     compresses: bool,
     at: u64,
-    segments: Vec<Segment>,
+    segments: Vec<SpillSegment>,
 }
 
 impl PartWriter {
@@ -70,8 +70,9 @@ impl PartWriter {
         schema: &SchemaRef,
         batches: impl Iterator<Item = Result<(RecordBatch, u64)>>,
     ) -> Result<()> {
-        let mut counted = Counted { file: &mut self.file, length: 0, hash: Xxh3Default::new() };
-        let (mut rows, mut bytes) = (0, 0);
+        let mut counted = HashedFile { file: &mut self.file, length: 0, hash: Xxh3Default::new() };
+        let mut rows = 0;
+        let mut bytes = 0;
         let failed = |error: ArrowError| cannot_write(&self.path, error);
         let options = options(self.compresses)?;
         let mut writer = StreamWriter::try_new_with_options(&mut counted, schema, options).map_err(failed)?;
@@ -83,9 +84,11 @@ impl PartWriter {
         }
         writer.finish().map_err(failed)?;
         drop(writer);
-        let (offset, length, hash) = (self.at, counted.length, counted.hash.digest());
+        let offset = self.at;
+        let length = counted.length;
+        let hash = counted.hash.digest();
         self.at += length;
-        self.segments.push(Segment { bucket, offset, length, rows, bytes, hash });
+        self.segments.push(SpillSegment { bucket, offset, length, rows, bytes, hash });
         Ok(())
     }
 
@@ -95,10 +98,10 @@ impl PartWriter {
     }
 
     /// Puts the part in its place. It need not outlive a power cut: who reads it compares checksums.
-    pub(super) fn finish(mut self) -> Result<Part> {
+    pub(super) fn finish(mut self) -> Result<SpillPart> {
         let segments = std::mem::take(&mut self.segments);
         let integers = segments.iter().flat_map(|segment| {
-            let Segment { bucket, offset, length, rows, bytes, hash } = *segment;
+            let SpillSegment { bucket, offset, length, rows, bytes, hash } = *segment;
             [bucket, offset, length, rows, bytes, hash]
         });
         let mut end: Vec<u8> = integers.flat_map(u64::to_le_bytes).collect();
@@ -107,18 +110,18 @@ impl PartWriter {
         end.extend_from_slice(MARK);
         self.file.write_all(&end).map_err(|error| cannot_write(&self.path, error.into()))?;
         self.file.commit_unsynced()?;
-        Ok(Part { path: self.path, segments })
+        Ok(SpillPart { path: self.path, segments })
     }
 }
 
 /// A part that is there, whole as far as its table tells.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct SpillPart {
     path: PathBuf,
-    segments: Vec<Segment>,
+    segments: Vec<SpillSegment>,
 }
 
-impl Part {
+impl SpillPart {
     /// Opens a part, and keeps of its table the segments of these buckets.
     ///
     /// # Errors
@@ -141,7 +144,7 @@ impl Part {
             }
             let segment = |fields: &[u64]| match *fields {
                 [bucket, offset, length, rows, bytes, hash] if buckets.contains(&bucket) => {
-                    Some(Segment { bucket, offset, length, rows, bytes, hash })
+                    Some(SpillSegment { bucket, offset, length, rows, bytes, hash })
                 }
                 _ => None,
             };
@@ -152,13 +155,13 @@ impl Part {
     }
 
     /// The segments of a bucket.
-    pub(super) fn segments(&self, bucket: u64) -> impl Iterator<Item = &Segment> {
+    pub(super) fn segments(&self, bucket: u64) -> impl Iterator<Item = &SpillSegment> {
         self.segments.iter().filter(move |segment| segment.bucket == bucket)
     }
 
     /// The batches of a segment, whose checksum is compared. What is not compressed is not copied: batches keep all of
     /// their segment in memory.
-    pub(super) fn read(&self, segment: &Segment) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
+    pub(super) fn read(&self, segment: &SpillSegment) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
         let path = self.path.display().to_string();
         let read = || {
             let (file, _) = fs::regular(&self.path, "the part", ErrorKind::Io)?;
@@ -217,13 +220,13 @@ fn cannot_write(path: &Path, error: ArrowError) -> Error {
 }
 
 /// Counts and hashes what passes.
-struct Counted<'a> {
+struct HashedFile<'a> {
     file: &'a mut AtomicFile,
     length: u64,
     hash: Xxh3Default,
 }
 
-impl Write for Counted<'_> {
+impl Write for HashedFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_all(bytes)?;
         self.hash.update(bytes);
@@ -265,7 +268,7 @@ mod tests {
         let path = folder.path().join("0.part");
         for compresses in [false, true] {
             written(&path, compresses);
-            let part = Part::open(&path, 0..3).unwrap();
+            let part = SpillPart::open(&path, 0..3).unwrap();
             let read = |segment| part.read(segment).unwrap().map(Result::unwrap).collect::<Vec<_>>();
             let found: Vec<_> = part.segments(2).flat_map(read).collect();
             assert_eq!(found, [batch(0, 50), batch(200, 50)]);
@@ -296,7 +299,7 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         let check = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            let part = Part::open(&path, 0..9)?;
+            let part = SpillPart::open(&path, 0..9)?;
             for segment in &part.segments {
                 part.read(segment)?.try_for_each(|batch| batch.map(drop))?;
             }

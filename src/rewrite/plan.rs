@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::shape::Shape;
+use super::shape::OutputShape;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How pages of a column are compressed.
@@ -113,8 +113,8 @@ pub struct RewritePlan {
 const VERSION: u64 = 2;
 
 impl RewritePlan {
-    pub(super) fn shape(&self) -> Shape {
-        Shape { rows: self.rows, files: self.files.max(1), group_rows: self.row_group_rows.max(1) }
+    pub(super) fn shape(&self) -> OutputShape {
+        OutputShape { rows: self.rows, files: self.files.max(1), group_rows: self.row_group_rows.max(1) }
     }
 
     /// Bytes of a row in memory, about.

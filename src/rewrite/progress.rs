@@ -50,11 +50,9 @@ pub struct RewriteReport {
     pub index: Option<PathBuf>,
 }
 
-type Tell = dyn Fn(RewriteProgress) + Send + Sync;
-
 /// Counts what is done, on any thread, and tells it.
-pub(super) struct Meter {
-    tell: Option<Arc<Tell>>,
+pub(super) struct RewriteMeter {
+    tell: Option<Arc<dyn Fn(RewriteProgress) + Send + Sync>>,
     phase: Phase,
     rows: u64,
     rows_done: AtomicU64,
@@ -62,8 +60,8 @@ pub(super) struct Meter {
     pub(super) bytes_written: AtomicU64,
 }
 
-impl Meter {
-    pub(super) fn new(tell: Option<Arc<Tell>>) -> Self {
+impl RewriteMeter {
+    pub(super) fn new(tell: Option<Arc<dyn Fn(RewriteProgress) + Send + Sync>>) -> Self {
         let zero = AtomicU64::default;
         Self { tell, phase: Phase::Read, rows: 0, rows_done: zero(), bytes_spilled: zero(), bytes_written: zero() }
     }
@@ -88,7 +86,7 @@ impl Meter {
     }
 }
 
-impl fmt::Debug for Meter {
+impl fmt::Debug for RewriteMeter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Meter").field("phase", &self.phase).field("rows", &self.rows).finish_non_exhaustive()
     }

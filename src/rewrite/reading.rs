@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 
-use super::columns::{Columns, as_read};
+use super::columns::{OutputColumns, as_read};
 use crate::dataset::{Dataset, Slots};
 use rowdex_base::error::{Error, Result};
 use rowdex_base::stop;
@@ -10,13 +10,13 @@ use rowdex_parquet::RowSink;
 
 /// What the first pass reads.
 #[derive(Clone, Copy)]
-pub(super) struct Reading<'a> {
+pub(super) struct FirstPass<'a> {
     pub(super) dataset: &'a Dataset,
-    pub(super) columns: &'a Columns,
+    pub(super) columns: &'a OutputColumns,
     pub(super) chunk_rows: usize,
 }
 
-impl Reading<'_> {
+impl FirstPass<'_> {
     /// Rows of a row group.
     pub(super) fn rows(&self, group: u32) -> u64 {
         self.dataset.index().row_group(group).map_or(0, |entry| entry.rows())
@@ -26,22 +26,22 @@ impl Reading<'_> {
     pub(super) fn read(&self, group: u32, take: &mut dyn FnMut(u64, RecordBatch) -> Result<()>) -> Result<()> {
         stop::check()?;
         let Some(entry) = self.dataset.index().row_group(group) else { return Ok(()) };
-        let mut sink = Sink { reading: self, take, next: entry.first_row(), failed: None };
+        let mut sink = FirstPassSink { reading: self, take, next: entry.first_row(), failed: None };
         let read = self.dataset.read(group, Slots::All, as_read(self.dataset), None, &mut sink);
         // What becomes of rows is no fault of the file that they are from.
         sink.failed.map_or(read, Err)
     }
 }
 
-struct Sink<'a> {
-    reading: &'a Reading<'a>,
+struct FirstPassSink<'a> {
+    reading: &'a FirstPass<'a>,
     take: &'a mut dyn FnMut(u64, RecordBatch) -> Result<()>,
     /// The row id of the next row.
     next: u64,
     failed: Option<Error>,
 }
 
-impl RowSink for Sink<'_> {
+impl RowSink for FirstPassSink<'_> {
     fn chunk_rows(&self) -> usize {
         self.reading.chunk_rows
     }

@@ -8,19 +8,19 @@ use std::thread;
 use rayon::ThreadPool;
 
 use super::bucket::{Bucket, Loading};
-use super::columns::Columns;
+use super::columns::OutputColumns;
 use super::destinations::Destinations;
 use super::encode::Encoding;
-use super::held::Held;
-use super::output::{Found, Output};
-use super::part::Part;
+use super::held::RowsInMemory;
+use super::output::{ExistingOutput, RewriteOutput};
+use super::part::SpillPart;
 use super::plan::RewritePlan;
-use super::progress::{Meter, Phase, RewriteReport};
-use super::reading::Reading;
+use super::progress::{Phase, RewriteMeter, RewriteReport};
+use super::reading::FirstPass;
 use super::shape::Buckets;
-use super::spill::{Layout, Spill, remove_all};
-use super::spread::{Spread, units};
-use super::write::{Writer, Writing};
+use super::spill::{Spill, SpillLayout, remove_all};
+use super::spread::{SpillPass, units};
+use super::write::{FileWriter, Writing};
 use super::{Rewrite, RewriteTask, within};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::stop::{Asked, check};
@@ -36,13 +36,13 @@ const MOST_IDLE: usize = 64 << 20;
 struct Rewriting {
     rewrite: Rewrite,
     plan: RewritePlan,
-    columns: Columns,
+    columns: OutputColumns,
     encoding: Encoding,
     order: Arc<dyn EpochOrder>,
-    output: Output,
+    output: RewriteOutput,
     uploads: UploadOptions,
     spill: Spill,
-    meter: Meter,
+    meter: RewriteMeter,
     pool: ThreadPool,
     /// Whether nothing of it was there before.
     is_new: bool,
@@ -61,9 +61,9 @@ impl Rewrite {
     pub fn run(&self) -> Result<RewriteReport> {
         let _asked = self.asked.clone().map(Asked::enter);
         let found = match (self.resume, self.overwrite) {
-            (true, _) => Found::Resume,
-            (false, true) => Found::Replace,
-            (false, false) => Found::Refuse,
+            (true, _) => ExistingOutput::Resume,
+            (false, true) => ExistingOutput::Replace,
+            (false, false) => ExistingOutput::Refuse,
         };
         let mut run = self.begin(found, true)?;
         let missing = run.output.missing(&run.plan, 0..run.plan.files)?;
@@ -92,7 +92,7 @@ impl Rewrite {
         if let RewriteTask::Spill { task, tasks } | RewriteTask::Write { task, tasks } = task {
             check_task(task, tasks)?;
         }
-        let mut run = self.begin(Found::Resume, false)?;
+        let mut run = self.begin(ExistingOutput::Resume, false)?;
         match task {
             RewriteTask::Spill { task, tasks } => {
                 // Nobody wants the rows of what is written already.
@@ -120,15 +120,15 @@ impl Rewrite {
         }
     }
 
-    fn begin(&self, found: Found, is_alone: bool) -> Result<Rewriting> {
+    fn begin(&self, found: ExistingOutput, is_alone: bool) -> Result<Rewriting> {
         let pool = self.pool(self.threads)?;
-        let mut output = Output::new(&self.output, &self.dataset)?;
+        let mut output = RewriteOutput::new(&self.output, &self.dataset)?;
         let plan = self.planned(&pool)?;
         let (rewrite, uploads) = self.beside_uploads(&plan)?;
         let spill = Spill::new(self.spill.as_deref(), (output.folder(), &output.path()), &plan)?;
         if let Err(error) = spill.folder()
             && (!is_alone || !rewrite.fits(&plan))
-            && !(found == Found::Resume && output.missing(&plan, 0..plan.files)?.is_empty())
+            && !(found == ExistingOutput::Resume && output.missing(&plan, 0..plan.files)?.is_empty())
         {
             // Before anything is written.
             return Err(error);
@@ -139,7 +139,8 @@ impl Rewrite {
         }
         let columns = self.columns()?;
         let encoding = Encoding::new(&columns, &plan.columns, &plan.groups, plan.chunk_rows as usize)?;
-        let (order, meter) = (self.orders.epoch(0)?, Meter::new(self.progress.clone()));
+        let order = self.orders.epoch(0)?;
+        let meter = RewriteMeter::new(self.progress.clone());
         let _idle = MoreIdle::of(usize::try_from(self.memory / 4).unwrap_or(usize::MAX).min(MOST_IDLE));
         let is_new = !goes_on;
         Ok(Rewriting { rewrite, plan, columns, encoding, order, output, uploads, spill, meter, pool, is_new, _idle })
@@ -158,7 +159,7 @@ impl Rewriting {
     }
 
     /// All rows in memory, if they fit and nothing was spilled before.
-    fn hold(&mut self, missing: &[Range<u64>]) -> Result<Option<Held>> {
+    fn hold(&mut self, missing: &[Range<u64>]) -> Result<Option<RowsInMemory>> {
         // What was begun with a spill goes on with it.
         if self.spill.layout()?.is_some() {
             return Ok(None);
@@ -171,7 +172,7 @@ impl Rewriting {
         self.meter.begin(Phase::Read, self.rewrite.dataset.len());
         let most = self.rewrite.most_held(&self.plan);
         let pool = self.rewrite.pool(self.rewrite.threads_that_read())?;
-        let held = Held::read(&self.reading(), &pool, &self.meter, most)?;
+        let held = RowsInMemory::read(&self.reading(), &pool, &self.meter, most)?;
         if held.is_none() {
             self.check_room(missing, true)?;
         }
@@ -192,8 +193,8 @@ impl Rewriting {
         checked
     }
 
-    fn reading(&self) -> Reading<'_> {
-        Reading { dataset: &self.rewrite.dataset, columns: &self.columns, chunk_rows: self.plan.chunk_rows as usize }
+    fn reading(&self) -> FirstPass<'_> {
+        FirstPass { dataset: &self.rewrite.dataset, columns: &self.columns, chunk_rows: self.plan.chunk_rows as usize }
     }
 
     fn writing(&self) -> Writing<'_> {
@@ -227,7 +228,7 @@ impl Rewriting {
         let rows = (start..end).filter_map(|group| index.row_group(group)).map(|group| group.rows()).sum();
         self.meter.begin(Phase::Read, rows);
         let threads = self.rewrite.threads_that_read();
-        let spread = Spread {
+        let spread = SpillPass {
             reading: self.reading(),
             destinations: &destinations,
             spill: &self.spill,
@@ -240,10 +241,10 @@ impl Rewriting {
     }
 
     /// The second pass, for these files: of rows that are held, or that were spilled.
-    fn write(&mut self, missing: &[Range<u64>], held: Option<Held>) -> Result<()> {
+    fn write(&mut self, missing: &[Range<u64>], held: Option<RowsInMemory>) -> Result<()> {
         self.meter.begin(Phase::Write, self.rows_of(missing));
         let writing = self.writing();
-        let mut writer = Writer::new(&writing);
+        let mut writer = FileWriter::new(&writing);
         if self.plan.rows == 0 {
             return missing.iter().try_for_each(|files| writer.write_empty(files.start));
         }
@@ -254,7 +255,7 @@ impl Rewriting {
             .try_for_each(|positions| within(&self.pool, || writer.add(&held.bucket(&*self.order, positions)?)))
     }
 
-    fn write_spilled(&self, wanted: &[Range<u64>], mut writer: Writer<'_>) -> Result<()> {
+    fn write_spilled(&self, wanted: &[Range<u64>], mut writer: FileWriter<'_>) -> Result<()> {
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
         let layout = self.layout()?;
         let buckets = layout.buckets.place(first.start).0..layout.buckets.place(last.end - 1).0 + 1;
@@ -297,7 +298,7 @@ impl Rewriting {
         })
     }
 
-    fn layout(&self) -> Result<Layout> {
+    fn layout(&self) -> Result<SpillLayout> {
         self.spill.layout()?.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "nothing is spilled yet")
                 .with_file(self.spill.folder().map(|folder| folder.display().to_string()).unwrap_or_default())
@@ -306,8 +307,9 @@ impl Rewriting {
     }
 
     /// All parts, with their segments of these buckets.
-    fn parts(&self, layout: &Layout, buckets: Range<u64>) -> Result<Vec<Part>> {
-        let parts = (0..layout.units.len()).map(|unit| Part::open(&self.spill.part(layout, unit)?, buckets.clone()));
+    fn parts(&self, layout: &SpillLayout, buckets: Range<u64>) -> Result<Vec<SpillPart>> {
+        let parts =
+            (0..layout.units.len()).map(|unit| SpillPart::open(&self.spill.part(layout, unit)?, buckets.clone()));
         parts.collect::<Result<_>>().map_err(|error| match error.kind() {
             ErrorKind::NotFound => error.with_hint("run the tasks that spill first"),
             _ => error,
@@ -375,7 +377,7 @@ impl Rewrite {
 
     /// Bytes of rows that may be held if nothing is spilled: row groups that are encoded take a quarter of the memory.
     fn most_held(&self, plan: &RewritePlan) -> u64 {
-        (self.memory - self.memory / 4).saturating_sub(Held::place_bytes(plan.rows))
+        (self.memory - self.memory / 4).saturating_sub(RowsInMemory::place_bytes(plan.rows))
     }
 
     /// Whether all rows of the input are held, by their sizes in the sample.
@@ -393,7 +395,7 @@ impl Rewrite {
     }
 
     /// Buckets that take a third of the memory, and units of row groups that make parts.
-    fn layout(&self, plan: &RewritePlan, tasks: u64) -> Layout {
+    fn layout(&self, plan: &RewritePlan, tasks: u64) -> SpillLayout {
         /// Bytes of a segment, below which reading them one by one takes too long.
         const LEAST_SEGMENT: u64 = 64 << 10;
         const LEAST_BUCKETS: u64 = 16;
@@ -410,7 +412,7 @@ impl Rewrite {
         let scale = if told > 0.0 { decoded / told } else { 1.0 };
         let unit = (decoded as u64 / threads.saturating_mul(4).saturating_mul(tasks))
             .clamp(LEAST_UNIT, self.memory.max(LEAST_UNIT));
-        Layout::new(Buckets { positions: 0..plan.rows, rows }, units(index, unit, scale))
+        SpillLayout::new(Buckets { positions: 0..plan.rows, rows }, units(index, unit, scale))
     }
 }
 

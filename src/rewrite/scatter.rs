@@ -12,11 +12,11 @@ use rowdex_base::stop;
 use rowdex_rows::{Footprint, bytes_of_part, gather, record_batch, uncopied};
 
 /// Memory of what is known of a row that is held: its bucket and place, and where it lies.
-const PLACE_BYTES: u64 = (size_of::<Held>() + size_of::<u32>()) as u64;
+const PLACE_BYTES: u64 = (size_of::<ScatteredRow>() + size_of::<u32>()) as u64;
 
 /// A row that is held.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ScatteredRow {
     /// Below 2^32, as there are fewer buckets than that.
     bucket: u32,
     place: u32,
@@ -37,7 +37,7 @@ pub(super) struct Scatter<'a> {
     batches: Vec<RecordBatch>,
     /// Of these: batches may share memory.
     footprint: Footprint,
-    held: Vec<Held>,
+    held: Vec<ScatteredRow>,
     bytes: u64,
     part: PartWriter,
 }
@@ -73,10 +73,11 @@ impl<'a> Scatter<'a> {
     /// Takes rows of a batch, each to its position.
     pub(super) fn add(&mut self, batch: RecordBatch, rows: impl Iterator<Item = (u32, u64)>) -> Result<()> {
         stop::check()?;
-        let (number, before) = (self.batches.len() as u32, self.held.len());
+        let number = self.batches.len() as u32;
+        let before = self.held.len();
         for (row, position) in rows {
             let (bucket, place) = self.buckets.place(position);
-            self.held.push(Held { bucket: bucket as u32, place, batch: number, row });
+            self.held.push(ScatteredRow { bucket: bucket as u32, place, batch: number, row });
         }
         if self.held.len() == before {
             return Ok(());
@@ -123,11 +124,12 @@ impl<'a> Scatter<'a> {
 }
 
 /// Where the rows of each bucket begin, and all rows bucket by bucket, those of one in the order in which they came.
-fn by_bucket(held: &[Held], buckets: usize) -> (Vec<usize>, Vec<u32>) {
+fn by_bucket(held: &[ScatteredRow], buckets: usize) -> (Vec<usize>, Vec<u32>) {
     let mut counts = vec![0_usize; buckets];
     held.iter().for_each(|held| counts[held.bucket as usize] += 1);
     let starts: Vec<usize> = counts.iter().scan(0, |at, count| Some(std::mem::replace(at, *at + count))).collect();
-    let (mut next, mut order) = (starts.clone(), vec![0; held.len()]);
+    let mut next = starts.clone();
+    let mut order = vec![0; held.len()];
     for (number, held) in (0_u32..).zip(held) {
         let at = &mut next[held.bucket as usize];
         order[*at] = number;
@@ -142,7 +144,7 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_by_bucket_and_stay_in_order_within_one() {
-        let held = [3, 0, 3, 1, 0].map(|bucket| Held { bucket, place: 0, batch: 0, row: 0 });
+        let held = [3, 0, 3, 1, 0].map(|bucket| ScatteredRow { bucket, place: 0, batch: 0, row: 0 });
         assert_eq!(by_bucket(&held, 5), (vec![0, 2, 3, 3, 5], vec![1, 4, 3, 0, 2]));
         assert_eq!(by_bucket(&[], 2), (vec![0, 0], vec![]));
     }

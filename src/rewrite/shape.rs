@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Files of equal numbers of rows, or of one row more, and row groups in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct OutputShape {
     pub(super) rows: u64,
     /// At least one, and no more than there are rows unless there are none.
     pub(super) files: u64,
@@ -14,24 +14,26 @@ pub(super) struct Shape {
 
 /// A row group that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct OutputGroup {
     pub(super) file: u64,
     pub(super) positions: Range<u64>,
     /// Whether no row group of the file comes after it.
     pub(super) is_last: bool,
 }
 
-impl Shape {
+impl OutputShape {
     /// The positions that a file has.
     pub(super) fn file(&self, file: u64) -> Range<u64> {
-        let (least, longer) = (self.rows / self.files, self.rows % self.files);
+        let least = self.rows / self.files;
+        let longer = self.rows % self.files;
         let start = |file: u64| file * least + file.min(longer);
         start(file)..start(file + 1)
     }
 
     /// The file that a position is in.
     fn file_of(&self, position: u64) -> u64 {
-        let (least, longer) = (self.rows / self.files, self.rows % self.files);
+        let least = self.rows / self.files;
+        let longer = self.rows % self.files;
         let in_longer = longer * (least + 1);
         match position.checked_sub(in_longer) {
             None => position / (least + 1),
@@ -40,16 +42,16 @@ impl Shape {
     }
 
     /// The row group that a position is in.
-    pub(super) fn group(&self, position: u64) -> Group {
+    pub(super) fn group(&self, position: u64) -> OutputGroup {
         let file = self.file_of(position);
         let Range { start, end } = self.file(file);
         let first = start + (position - start) / self.group_rows * self.group_rows;
         let last = first.saturating_add(self.group_rows).min(end);
-        Group { file, positions: first..last, is_last: last == end }
+        OutputGroup { file, positions: first..last, is_last: last == end }
     }
 
     /// The row groups that have one of these positions.
-    pub(super) fn groups(self, positions: Range<u64>) -> impl Iterator<Item = Group> {
+    pub(super) fn groups(self, positions: Range<u64>) -> impl Iterator<Item = OutputGroup> {
         let mut at = positions.start;
         std::iter::from_fn(move || {
             let group = (at < positions.end).then(|| self.group(at))?;
@@ -107,7 +109,7 @@ mod tests {
         fn files_and_row_groups_have_every_position_once_in_order(
             rows in 1u64..500, files in 1u64..40, group_rows in 1u64..60,
         ) {
-            let shape = Shape { rows, files: files.min(rows), group_rows };
+            let shape = OutputShape { rows, files: files.min(rows), group_rows };
             let mut at = 0;
             for file in 0..shape.files {
                 let positions = shape.file(file);

@@ -29,7 +29,7 @@ pub(super) struct Spill {
 
 /// How rows are spilled: decided by whoever spills first, as it depends on the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct SpillLayout {
     pub(super) buckets: Buckets,
     /// Where units of row groups end.
     pub(super) units: Vec<u32>,
@@ -37,7 +37,7 @@ pub(super) struct Layout {
     id: u64,
 }
 
-impl Layout {
+impl SpillLayout {
     pub(super) fn new(buckets: Buckets, units: Vec<u32>) -> Self {
         let mut layout = Self { buckets, units, id: 0 };
         layout.id = xxh3_64(layout.to_json().as_bytes());
@@ -95,7 +95,7 @@ impl Spill {
     }
 
     /// Makes the folder, and gives the layout that it has, or the given one if it has none.
-    pub(super) fn prepare(&self, layout: Layout, is_alone: bool) -> Result<Layout> {
+    pub(super) fn prepare(&self, layout: SpillLayout, is_alone: bool) -> Result<SpillLayout> {
         let folder = self.folder()?;
         fs::create_dir_all(folder).map_err(|error| failed("cannot make the spill folder", folder, error))?;
         if is_alone {
@@ -120,14 +120,14 @@ impl Spill {
     }
 
     /// The layout of what was spilled.
-    pub(super) fn layout(&self) -> Result<Option<Layout>> {
+    pub(super) fn layout(&self) -> Result<Option<SpillLayout>> {
         let Some(path) = self.path.as_ref().map(|folder| folder.join(LAYOUT)) else { return Ok(None) };
         let text = match with_room(|| fs::read_to_string(&path)) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("cannot read the layout", &path, error)),
         };
-        Layout::from_json(&text).map(Some).ok_or_else(|| {
+        SpillLayout::from_json(&text).map(Some).ok_or_else(|| {
             Error::new(ErrorKind::Io, "the layout of the spilled rows is damaged")
                 .with_file(path.display().to_string())
                 .with_hint("remove the spill folder, and begin anew")
@@ -135,7 +135,7 @@ impl Spill {
     }
 
     /// The file of a unit of row groups.
-    pub(super) fn part(&self, layout: &Layout, unit: usize) -> Result<PathBuf> {
+    pub(super) fn part(&self, layout: &SpillLayout, unit: usize) -> Result<PathBuf> {
         Ok(self.folder()?.join(format!("{unit:06}-{:016x}.part", layout.id)))
     }
 

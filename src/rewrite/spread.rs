@@ -6,31 +6,32 @@ use std::sync::atomic::Ordering;
 use rayon::ThreadPool;
 
 use super::destinations::Destinations;
-use super::part::{Part, PartWriter};
-use super::progress::Meter;
-use super::reading::Reading;
+use super::part::{PartWriter, SpillPart};
+use super::progress::RewriteMeter;
+use super::reading::FirstPass;
 use super::scatter::Scatter;
-use super::spill::{Layout, Spill};
+use super::spill::{Spill, SpillLayout};
 use rowdex_base::error::{ErrorKind, Result};
 use rowdex_base::pool;
 use rowdex_index::Index;
 
 /// What the first pass works with if it spills.
-pub(super) struct Spread<'a> {
-    pub(super) reading: Reading<'a>,
+pub(super) struct SpillPass<'a> {
+    pub(super) reading: FirstPass<'a>,
     pub(super) destinations: &'a Destinations,
     pub(super) spill: &'a Spill,
-    pub(super) layout: &'a Layout,
+    pub(super) layout: &'a SpillLayout,
     /// Whether parts are compressed.
     pub(super) compresses: bool,
     /// Bytes of rows that a thread may hold.
     pub(super) held: u64,
-    pub(super) meter: &'a Meter,
+    pub(super) meter: &'a RewriteMeter,
 }
 
 /// Divides the row groups into units of about so many bytes in memory: where each ends.
 pub(super) fn units(index: &Index, bytes: u64, scale: f64) -> Vec<u32> {
-    let (mut ends, mut held) = (Vec::new(), 0.0);
+    let mut ends = Vec::new();
+    let mut held = 0.0;
     for group in index.row_groups() {
         let of_rows = group.rows() as f64 / group.source_rows().max(1) as f64;
         held += group.decoded_bytes() as f64 * of_rows * scale;
@@ -45,7 +46,7 @@ pub(super) fn units(index: &Index, bytes: u64, scale: f64) -> Vec<u32> {
     ends
 }
 
-impl Spread<'_> {
+impl SpillPass<'_> {
     /// The row groups of a unit.
     fn groups(&self, unit: usize) -> Range<u32> {
         let start = unit.checked_sub(1).and_then(|before| self.layout.units.get(before)).copied().unwrap_or(0);
@@ -60,8 +61,9 @@ impl Spread<'_> {
     }
 
     fn unit(&self, unit: usize) -> Result<()> {
-        let (path, groups) = (self.spill.part(self.layout, unit)?, self.groups(unit));
-        match Part::open(&path, 0..0) {
+        let path = self.spill.part(self.layout, unit)?;
+        let groups = self.groups(unit);
+        match SpillPart::open(&path, 0..0) {
             Ok(_) => {
                 self.meter.advance(groups.map(|group| self.reading.rows(group)).sum());
                 return Ok(());
@@ -70,7 +72,7 @@ impl Spread<'_> {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) => {}
             Err(error) => return Err(error),
         }
-        let Reading { columns, chunk_rows, .. } = self.reading;
+        let FirstPass { columns, chunk_rows, .. } = self.reading;
         let writer = PartWriter::create(&path, self.compresses)?;
         let mut scatter = Scatter::new(&self.layout.buckets, &columns.plain, chunk_rows, self.held, writer);
         for group in groups {

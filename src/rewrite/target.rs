@@ -18,14 +18,14 @@ pub(super) const LAYOUT: &str = "layout.json";
 
 /// A place that holds files by name.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum OutputPlace {
     /// A local folder, which need not be there.
     Folder(PathBuf),
     /// Objects of a store whose keys begin alike.
     Prefix { url: Url, store: Arc<ObjectSource> },
 }
 
-impl Target {
+impl OutputPlace {
     /// # Errors
     /// `InvalidArgument` for what is only read.
     pub(super) fn new(path: &Path, options: &StoreOptions) -> Result<Self> {

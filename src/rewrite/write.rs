@@ -7,12 +7,12 @@ use arrow::array::RecordBatch;
 use rayon::prelude::*;
 
 use super::bucket::Bucket;
-use super::columns::Columns;
-use super::encode::{EncodedGroup, Encoding, GroupEncoder, OpenFile, steps};
-use super::output::Output;
+use super::columns::OutputColumns;
+use super::encode::{EncodedFile, EncodedGroup, Encoding, GroupEncoder, steps};
+use super::output::RewriteOutput;
 use super::plan::RewritePlan;
-use super::progress::Meter;
-use super::shape::{Group, Shape};
+use super::progress::RewriteMeter;
+use super::shape::{OutputGroup, OutputShape};
 use rowdex_base::error::Result;
 use rowdex_base::stop;
 use rowdex_io::source::UploadOptions;
@@ -21,21 +21,21 @@ use rowdex_order::EpochOrder;
 /// What files are written with.
 pub(super) struct Writing<'a> {
     pub(super) plan: &'a RewritePlan,
-    pub(super) output: &'a Output,
+    pub(super) output: &'a RewriteOutput,
     pub(super) uploads: UploadOptions,
-    pub(super) columns: &'a Columns,
+    pub(super) columns: &'a OutputColumns,
     pub(super) encoding: &'a Encoding,
     pub(super) order: &'a dyn EpochOrder,
     /// Row groups that are encoded at once.
     pub(super) lanes: usize,
-    pub(super) meter: &'a Meter,
+    pub(super) meter: &'a RewriteMeter,
 }
 
 /// Files being written: positions come in order, without a gap within a file.
-pub(super) struct Writer<'a> {
+pub(super) struct FileWriter<'a> {
     writing: &'a Writing<'a>,
-    shape: Shape,
-    file: Option<OpenFile>,
+    shape: OutputShape,
+    file: Option<EncodedFile>,
     /// The row group that is not complete, and where it goes on.
     group: Option<GroupEncoder<'a>>,
 }
@@ -47,14 +47,14 @@ enum Encoded<'a> {
     Part(GroupEncoder<'a>),
 }
 
-impl<'a> Writer<'a> {
+impl<'a> FileWriter<'a> {
     pub(super) fn new(writing: &'a Writing<'a>) -> Self {
         Self { writing, shape: writing.plan.shape(), file: None, group: None }
     }
 
     /// Takes the rows of a bucket. Runs in the pool that encodes.
     pub(super) fn add(&mut self, bucket: &Bucket) -> Result<()> {
-        let groups: Vec<Group> = self.shape.groups(bucket.positions.clone()).collect();
+        let groups: Vec<OutputGroup> = self.shape.groups(bucket.positions.clone()).collect();
         for groups in groups.chunks(self.writing.lanes) {
             let asked = stop::Asked::of_thread();
             // The first row group may have begun in the bucket before.
@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the next row group.
-    fn put(&mut self, group: &Group, encoded: EncodedGroup) -> Result<()> {
+    fn put(&mut self, group: &OutputGroup, encoded: EncodedGroup) -> Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
             None => self.writing.create(group.file)?,
@@ -101,13 +101,13 @@ impl<'a> Writer<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn create(&self, file: u64) -> Result<OpenFile> {
+    fn create(&self, file: u64) -> Result<EncodedFile> {
         let path = self.output.file(self.plan, file);
-        OpenFile::create(path, self.output.create(self.plan, file, self.uploads)?, self.encoding)
+        EncodedFile::create(path, self.output.create(self.plan, file, self.uploads)?, self.encoding)
     }
 
     /// Encodes those rows of a row group that are in the bucket.
-    fn encode(&self, bucket: &Bucket, group: &Group, begun: Option<GroupEncoder<'a>>) -> Result<Encoded<'a>> {
+    fn encode(&self, bucket: &Bucket, group: &OutputGroup, begun: Option<GroupEncoder<'a>>) -> Result<Encoded<'a>> {
         let mut encoder = begun.map_or_else(|| self.encoding.group(), Ok)?;
         let start = group.positions.start.max(bucket.positions.start);
         let end = group.positions.end.min(bucket.positions.end);
