@@ -3,12 +3,15 @@
 //! `cargo bench --bench quality [-- SEEDS]` prints, for each statistic and length, the mean of its square and how far
 //! out the most extreme one was. Each is a standard normal number by chance, so the mean of squares should be 1, give
 //! or take the uncertainty in the last column, which for lengths up to 2^16 is what Fisher-Yates, the control, has as
-//! well. The tests of `src/order/quality/battery.rs` run the same statistics over few seeds and many more lags.
+//! well. The tests of `crates/order/src/quality/battery.rs` run the same statistics over few seeds and many more lags.
+
+#[path = "../crates/order/src/quality/statistics.rs"]
+mod statistics;
 
 use std::iter::zip;
 
-use rowdex::order::quality::{correlation, independence, uniformity, window};
 use rowdex::order::{Global, Order};
+use statistics::{correlation, independence, uniformity, window};
 
 const SEEDS: u64 = 300;
 

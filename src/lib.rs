@@ -256,7 +256,7 @@ pub mod order {
     };
     // What the command says of orders, and what it checks of them.
     #[doc(hidden)]
-    pub use rowdex_order::{OrderKind, OrderSpec, Outline, Partition, Recipe, RowLayout, Uses, conformance, quality};
+    pub use rowdex_order::{OrderKind, OrderSpec, Outline, Partition, Recipe, RowLayout, Uses, conformance};
 }
 
 /// Which positions are mine. [`rowdex_order::sampler`] says how rows are shared out, and what a state counts.

@@ -36,7 +36,7 @@ def test_the_command_of_the_package_says_what_the_program_says(index: str) -> No
         ["--version"],
         ["info", index, "--json"],
         ["get", index, "7", "2"],
-        ["trace", index, "--world-size", "3", "--rank", "1", "--limit", "20"],
+        ["trace", index, "--world-size", "3", "--rank", "1"],
         ["get", index, str(ROWS)],
         ["get", "--help"],
         ["get", index, "x"],

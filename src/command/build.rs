@@ -92,10 +92,6 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "COLUMN|NAME=LIST", value_delimiter = ',')]
     lengths: Vec<String>,
 
-    /// Read footers with this many threads [default: one per core].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
-
     #[command(flatten)]
     json: JsonArg,
 }
@@ -210,7 +206,8 @@ fn to_text(args: &BuildArgs, report: &BuildReport, differences: &[String]) -> St
         HumanBytes(report.index_bytes)
     );
     if report.source_rows != report.rows {
-        let (rows, of) = (output::counted(report.rows, "row"), HumanCount(report.source_rows));
+        let rows = output::counted(report.rows, "row");
+        let of = HumanCount(report.source_rows);
         text.push_str(&format!("{rows} of {of} selected\n"));
     }
     if args.update {
@@ -243,9 +240,6 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
     }
     if let Some(Slice { slice, slices }) = args.slice {
         builder = builder.with_slice(slice, slices);
-    }
-    if let Some(threads) = args.threads {
-        builder = builder.with_threads(usize::from(threads));
     }
     builder
 }

@@ -52,7 +52,8 @@ pub(crate) struct DemoArgs {
 /// `program` is what the command was called as.
 pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
     let folder = Folder::new(args.keep.as_deref())?;
-    let (data, index) = (folder.path().join("data"), folder.path().join("train.rdx"));
+    let data = folder.path().join("data");
+    let index = folder.path().join("train.rdx");
     std::fs::create_dir(&data).map_err(|error| cannot_make(&data, error))?;
 
     output::print("1. Writing Parquet files ...\n")?;

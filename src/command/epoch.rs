@@ -11,7 +11,7 @@ use crate::command::args::{IndexArg, JsonArg};
 use crate::command::carousel::CarouselArgs;
 use crate::command::failure::{Failure, complain, said};
 use crate::command::output;
-use crate::command::sampling::{BatchArg, SamplingArgs};
+use crate::command::sampling::{BatchArg, RankArg, SamplingArgs};
 use crate::command::state_arg;
 
 pub(crate) use reading::{Extent, read};
@@ -27,10 +27,9 @@ Examples:
   rowdex epoch train.rdx --world-size 8 --rank 3 --epochs 2 --memory 25% --json
   rowdex epoch train.rdx --order sequential --tail uneven --columns label,text
   rowdex epoch train.rdx --pack tokens:8192 --world-size 8 --batch-size 2
-  rowdex epoch train.rdx --skip bad.txt --split train,by=user --order balanced:label --epoch-size 1000000
+  rowdex epoch train.rdx --only english.rdx --order balanced:label,size=1000000
 
-First --skip, --split and --where leave rows out. Then --order orders the rows that are left. Then --epoch-size ends an
-epoch.
+First --only leaves rows out. Then --order orders the rows that are left.
 
 With --pack, tokens are counted: served, lost by cause, and places of packs that are filled up.")]
 pub(crate) struct EpochArgs {
@@ -39,6 +38,9 @@ pub(crate) struct EpochArgs {
 
     #[command(flatten)]
     sampling: SamplingArgs,
+
+    #[command(flatten)]
+    rank: RankArg,
 
     #[command(flatten)]
     batch: BatchArg,
@@ -64,7 +66,9 @@ pub(crate) struct EpochArgs {
 }
 
 pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
-    let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
+    let mut sampling = args.sampling.clone();
+    sampling.rank = args.rank.rank;
+    let mut batch = args.batch;
     if let Some(state) = &args.resume {
         state_arg::go_on(state, &mut sampling, &mut batch, given)?;
     }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use arrow::datatypes::{DataType, Field};
 use clap::{ArgMatches, Args};
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::{Advice, LoaderBuilder, Prediction};
@@ -15,7 +14,7 @@ use crate::command::estimate_line::Line;
 use crate::command::estimate_packs;
 use crate::command::failure::Failure;
 use crate::command::output::{self, Sink};
-use crate::command::sampling::{BatchArg, Chosen, Rank, SamplingArgs};
+use crate::command::sampling::{BatchArg, Chosen, SamplingArgs};
 use crate::command::size::Memory;
 use crate::command::state_arg::StateArg;
 
@@ -60,10 +59,6 @@ pub(crate) struct EstimateArgs {
     #[arg(long, value_name = "FILE.svg", requires = "pack")]
     plot: Option<PathBuf>,
 
-    /// Replace the picture if there is one.
-    #[arg(long, requires = "plot")]
-    overwrite: bool,
-
     #[command(flatten)]
     files: FilesArgs,
 
@@ -76,7 +71,7 @@ pub(crate) fn run(args: &EstimateArgs, given: &ArgMatches) -> Result<(), Failure
     args.state.settle(&mut args.sampling, Some(&mut args.batch), given)?;
     args.sampling.whole_epochs();
     let args = &args;
-    let picture = args.plot.as_ref().map(|path| Sink::picture(path, args.overwrite)).transpose()?;
+    let picture = args.plot.as_ref().map(|path| Sink::picture(path)).transpose()?;
     let index = args.index.open()?;
     if let Some(pack) = &args.sampling.dealing.pack {
         let dataset = || Ok(args.files.builder(index.clone()).with_cache_bytes(0).open()?);
@@ -120,8 +115,6 @@ struct Report {
     machines: Option<Machines>,
     table: Vec<Line>,
     advice: Vec<Advice>,
-    /// The column or field with the most bytes, and its part of them, where that matters.
-    widest: Option<(String, f64)>,
 }
 
 /// What all machines do together in a later epoch, if there are several with several ranks each.
@@ -174,14 +167,14 @@ impl<'a> Job<'a> {
             machines: self.machines(&here.told)?,
             table: SHARES.iter().map(share).collect::<Result<_, _>>()?,
             advice: self.loader.clone().memory(self.memory).advise()?,
-            widest: if here.told.passes < TOO_MANY { None } else { self.widest_column()? },
             here,
         })
     }
 
     /// What all machines do together, and what they would do if they exchanged rows.
     fn machines(&self, told: &Prediction) -> Result<Option<Machines>, Failure> {
-        let (world_size, ranks) = (self.args.sampling.world_size, self.args.ranks_per_node);
+        let world_size = self.args.sampling.world_size;
+        let ranks = self.args.ranks_per_node;
         let machines = world_size.div_ceil(ranks.max(1));
         if ranks == 1 || machines == 1 {
             return Ok(None);
@@ -196,43 +189,9 @@ impl<'a> Job<'a> {
             least_bytes_read: least.bytes_read,
         }))
     }
-
-    /// The column or field with the most bytes, and its part of them; none where there is only one.
-    fn widest_column(&self) -> Result<Option<(String, f64)>, Failure> {
-        let mut names = Vec::new();
-        self.dataset.schema().fields().iter().for_each(|field| leaves(field, String::new(), &mut names));
-        if names.len() < 2 {
-            return Ok(None);
-        }
-        let mut widest = None;
-        for name in names {
-            // A name with a dot may be read as the path of a field, or be ambiguous; then it is not what is advised.
-            let alone = self.args.files.builder(self.dataset.index().clone()).with_columns([name.as_str()]).open();
-            let Ok(alone) = alone else { continue };
-            let share = alone.decoded_bytes() as f64 / self.decoded_bytes.max(1) as f64;
-            if widest.as_ref().is_none_or(|(_, most)| share > *most) {
-                widest = Some((name, share));
-            }
-        }
-        Ok(widest)
-    }
 }
 
-/// The paths of a column's fields that have no fields below them, as `--columns` takes them.
-fn leaves(field: &Field, above: String, names: &mut Vec<String>) {
-    let path = above + field.name();
-    match field.data_type() {
-        DataType::Struct(fields) if !fields.is_empty() => {
-            fields.iter().for_each(|child| leaves(child, format!("{path}."), names));
-        }
-        _ => names.push(path),
-    }
-}
-
-/// With so many passes there is something to advise.
-const TOO_MANY: f64 = 2.0;
-
-/// The loader of the node that the chosen rank is on, or of the first; and the steps of an epoch.
+/// The loader of the first node, and the steps of an epoch.
 fn builder(
     args: &EstimateArgs,
     dataset: &Dataset,
@@ -245,14 +204,9 @@ fn builder(
             "--ranks-per-node {ranks}, of a --world-size of {world_size}: use 1 to {world_size}"
         )));
     }
-    let first = match args.sampling.rank {
-        Rank::One(rank) => rank / ranks * ranks,
-        Rank::All => 0,
-    };
     let sampler = |rank| args.sampling.sampler(chosen, rank, args.batch.batch_size);
-    let others = (first.saturating_add(1)..first.saturating_add(ranks).min(world_size)).map(sampler);
-    let others = others.collect::<Result<Vec<_>, _>>()?;
-    let first = sampler(first)?;
+    let others = (1..ranks).map(sampler).collect::<Result<Vec<_>, _>>()?;
+    let first = sampler(0)?;
     let steps = first.steps();
     Ok((Loader::builder(dataset, first).and_ranks(others), steps))
 }
@@ -260,7 +214,8 @@ fn builder(
 impl Report {
     /// Decodes, bytes read and requests of all epochs together.
     fn run(&self) -> (f64, f64, u64) {
-        let (told, later) = (&self.here.told, self.epochs.saturating_sub(1));
+        let told = &self.here.told;
+        let later = self.epochs.saturating_sub(1);
         let decodes = told.first_decodes + told.decodes * later as f64;
         let bytes_read = told.first_bytes_read as f64 + told.bytes_read as f64 * later as f64;
         (decodes, bytes_read, told.first_requests.saturating_add(told.requests.saturating_mul(later)))
@@ -294,7 +249,6 @@ impl Report {
                 "least_bytes_read": all.least_bytes_read,
             })),
             "table": self.table.iter().map(Line::to_json).collect::<Vec<_>>(),
-            "advice": self.advice_lines(),
             "helps": self.advice.iter().map(advice::as_json).collect::<Vec<_>>(),
         });
         if let Some(report) = report.as_object_mut() {
@@ -303,14 +257,6 @@ impl Report {
             }
         }
         report
-    }
-
-    /// What would help, best first.
-    fn advice_lines(&self) -> Vec<String> {
-        let widest = self.widest.iter().map(|(name, share)| {
-            format!("fewer columns (--columns): {name:?} has {:.0} % of the bytes", share * 100.0)
-        });
-        self.advice.iter().map(advice::line).chain(widest).collect()
     }
 
     fn to_text(&self) -> String {
@@ -388,10 +334,9 @@ impl Report {
                 HumanBytes(all.least_bytes_read),
             );
         }
-        let lines = self.advice_lines();
-        if !lines.is_empty() {
-            text += &format!("\nAn epoch takes {:.1} passes; what would help:\n", self.here.told.passes);
-            lines.iter().for_each(|line| text += &format!("  {line}\n"));
+        if let Some(best) = self.advice.first() {
+            let line = advice::line(best);
+            text += &format!("\nAn epoch takes {:.1} passes; what would help: {line}\n", self.here.told.passes);
         }
         text
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::command::estimate_line::Line;
 use crate::command::failure::Failure;
 use crate::command::output;
-use crate::command::sampling::{BatchArg, Rank, SamplingArgs};
+use crate::command::sampling::{BatchArg, SamplingArgs};
 
 /// Rows whose lengths are in the picture.
 const ROWS: u64 = 1 << 20;
@@ -51,8 +51,7 @@ impl Report {
         reading: impl FnOnce() -> Result<Line, Failure>,
     ) -> Result<Self, Failure> {
         let chosen = sampling.choose_from(index, dataset)?;
-        let rank = if let Rank::One(rank) = sampling.rank { rank } else { 0 };
-        let sampler = sampling.sampler(&chosen, rank, batch.batch_size)?;
+        let sampler = sampling.sampler(&chosen, 0, batch.batch_size)?;
         let started = Instant::now();
         sampler.plan(sampling.epoch)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -269,7 +268,8 @@ fn bars(
     let whole = |number: &f64| HumanCount(number.round() as u64).to_string();
     mesh.x_label_formatter(&whole).y_label_formatter(&whole).draw()?;
     let bar = |(number, count): (u64, &u64)| {
-        let (left, right) = ((number * width) as f64, ((number + 1) * width) as f64);
+        let left = (number * width) as f64;
+        let right = ((number + 1) * width) as f64;
         Rectangle::new([(left, 0.0), (right, *count as f64)], colour.filled())
     };
     chart.draw_series((0..).zip(&counts).map(bar))?;

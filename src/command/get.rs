@@ -11,9 +11,9 @@ use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use arrow::json::writer::JsonArray;
 use clap::Args;
-use rowdex::{Dataset, Error, ErrorKind, Index};
+use rowdex::{Dataset, Error, ErrorKind};
 
-use crate::command::args::{DataArgs, IndexArg, RowsArg, TierArgs, checked};
+use crate::command::args::{FilesArgs, IndexArg, RowsArg, TierArgs, checked};
 use crate::command::failure::{Failure, complain};
 use crate::command::output::Sink;
 
@@ -40,12 +40,8 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Replace the file if there is one.
-    #[arg(long, requires = "output")]
-    overwrite: bool,
-
     #[command(flatten)]
-    data: DataArgs,
+    files: FilesArgs,
 
     #[command(flatten)]
     tier: TierArgs,
@@ -56,18 +52,12 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let arrow = output.and_then(Path::extension).is_some_and(|end| end.eq_ignore_ascii_case("arrow"));
     let index = args.index.open()?;
     let rows = checked(&args.rows.rows, &index)?;
-    let dataset = args.tier.open(args.data.builder(index.clone(), None))?;
+    let dataset = args.tier.open(args.files.builder(index))?;
     if !arrow {
         check(dataset.schema())?;
     }
     let mut sink = match &args.output {
-        Some(path) if args.overwrite && is_read(path, &index) => {
-            return Err(Error::new(ErrorKind::InvalidArgument, "the rows would replace what they are read from")
-                .with_file(path.display().to_string())
-                .with_hint("name another file for them")
-                .into());
-        }
-        Some(path) => Sink::file(path, args.overwrite)?,
+        Some(path) => Sink::file(path)?,
         None => Sink::stdout(),
     };
     let written = match arrow {
@@ -83,14 +73,6 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     }
     written?;
     sink.commit()
-}
-
-/// Whether a file is the index or one of its data files, as far as its path and its size tell.
-fn is_read(path: &Path, index: &Index) -> bool {
-    let Ok(path) = path.canonicalize() else { return false };
-    let size = path.metadata().map_or(0, |metadata| metadata.len());
-    let is_index = index.path().and_then(|index| index.canonicalize().ok()).is_some_and(|index| index == path);
-    is_index || index.files().any(|file| file.size() == size && path.ends_with(file.path()))
 }
 
 /// Refuses what JSON has no way to say before anything is read.

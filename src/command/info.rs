@@ -38,10 +38,6 @@ pub(crate) struct InfoArgs {
     #[arg(long, value_name = "COLUMN", conflicts_with = "html")]
     by: Option<String>,
 
-    /// With --by: find the data below this directory or URL, instead of where it was when the index was built.
-    #[arg(long, value_name = "DIR", requires = "by")]
-    root: Option<PathBuf>,
-
     /// Write a page about the index, from it alone; it needs no network and no other file.
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
@@ -49,10 +45,6 @@ pub(crate) struct InfoArgs {
     /// With --html: what a loader may hold, bytes, a size like 4GiB, or a share like 25% when decoded.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "html")]
     memory: Memory,
-
-    /// Replace the page if there is one.
-    #[arg(long, requires = "html")]
-    overwrite: bool,
 
     #[command(flatten)]
     json: JsonArg,
@@ -62,13 +54,13 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
     let json = args.json.json;
     if let Some(column) = &args.by {
-        return classes(args, index, column);
+        return classes(index, column, json);
     }
     if !args.row.is_empty() {
         return rows(&args.row, &index, json);
     }
     if let Some(path) = &args.html {
-        return report::write(&index, path, args.overwrite, args.memory, json);
+        return report::write(&index, path, args.memory, json);
     }
     let decoded_bytes = Dataset::builder(index.clone()).open()?.decoded_bytes();
     let data_bytes: u64 = index.files().map(|file| file.size()).sum();
@@ -102,14 +94,10 @@ fn rows(ids: &[RowIds], index: &Index, json: bool) -> Result<(), Failure> {
     output::print(&output::columns(&table))
 }
 
-fn classes(args: &InfoArgs, index: Index, column: &str) -> Result<(), Failure> {
+fn classes(index: Index, column: &str, json: bool) -> Result<(), Failure> {
     let rows = index.len();
-    let mut builder = Dataset::builder(index).with_cache_bytes(0);
-    if let Some(root) = &args.root {
-        builder = builder.with_root(root);
-    }
-    let counts = builder.open()?.column(column).counts()?;
-    if args.json.json {
+    let counts = Dataset::builder(index).with_cache_bytes(0).open()?.column(column).counts()?;
+    if json {
         let class = |class: &Option<Class>| match class {
             Some(Class::Bool(bool)) => json!(bool),
             Some(Class::Int(int)) => i64::try_from(*int).map_or_else(|_| json!(int.to_string()), |int| json!(int)),
@@ -131,8 +119,8 @@ fn classes(args: &InfoArgs, index: Index, column: &str) -> Result<(), Failure> {
 fn as_json(index: &Index, decoded_bytes: u64, data_bytes: u64) -> Result<(), Failure> {
     let root = index.root();
     let columns = |field: &arrow::datatypes::FieldRef| {
-        let (name, kind, nullable) = (field.name(), field.data_type().to_string(), field.is_nullable());
-        json!({"name": name, "type": kind, "nullable": nullable})
+        let kind = field.data_type().to_string();
+        json!({"name": field.name(), "type": kind, "nullable": field.is_nullable()})
     };
     output::print_json(&json!({
         "rows": index.len(),

@@ -14,7 +14,6 @@ pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
         let lengths = index.lengths(name)?;
         let counts = Counts::of(&lengths)?;
         let quantiles = QUANTILES.map(|(share, _)| json!({"share": share, "length": counts.quantile(share)}));
-        let bars = counts.bars().into_iter().map(|bar| json!({"from": bar.from, "to": bar.to, "rows": bar.rows}));
         Ok(json!({
             "name": name,
             "of": lengths.of().name(),
@@ -22,7 +21,6 @@ pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
             "longest": lengths.longest(),
             "mean": counts.mean(lengths.sum()),
             "quantiles": quantiles,
-            "histogram": bars.collect::<Vec<_>>(),
             "fingerprint": format!("{:016x}", lengths.fingerprint()),
         }))
     };
@@ -109,25 +107,6 @@ impl Counts {
     fn mean(&self, sum: u64) -> f64 {
         if self.rows == 0 { 0.0 } else { sum as f64 / self.rows as f64 }
     }
-
-    /// Rows by lengths that double from bar to bar.
-    fn bars(&self) -> Vec<Bar> {
-        let mut bars: Vec<Bar> = Vec::new();
-        for (place, rows) in self.counts.iter().enumerate().filter(|(_, rows)| **rows > 0) {
-            let bits = u64::BITS - length_at(place).leading_zeros();
-            loop {
-                let next = bars.last().map_or(bits, |last| u64::BITS - last.to.leading_zeros() + 1);
-                match bars.last_mut() {
-                    Some(last) if next > bits => {
-                        last.rows += rows;
-                        break;
-                    }
-                    _ => bars.push(Bar::of_bits(next)),
-                }
-            }
-        }
-        bars
-    }
 }
 
 /// Where lengths like this are counted.
@@ -142,22 +121,6 @@ fn length_at(place: usize) -> u64 {
     let place = place as u64;
     let shift = (place >> (BITS - 1)).saturating_sub(1);
     (place - (shift << (BITS - 1))) << shift
-}
-
-/// How many rows have a length from one number to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Bar {
-    from: u64,
-    to: u64,
-    rows: u64,
-}
-
-impl Bar {
-    /// Lengths with so many bits.
-    fn of_bits(bits: u32) -> Self {
-        let from = if bits == 0 { 0 } else { 1 << (bits - 1) };
-        Self { from, to: (from * 2).saturating_sub(1).max(from), rows: 0 }
-    }
 }
 
 #[cfg(test)]
@@ -191,13 +154,6 @@ mod tests {
         assert_eq!([0.0, 0.25, 0.5, 0.95, 1.0].map(|share| counts.quantile(share)), [0, 25, 50, 95, 100]);
         assert_eq!(counts.mean(5050), 50.0);
         let none = super::tests::counts(&[]);
-        assert_eq!((none.quantile(0.5), none.mean(0), none.bars().len()), (0, 0.0, 0));
-    }
-
-    #[test]
-    fn bars_double_and_have_no_gaps() {
-        let bars = counts(&[0, 0, 1, 2, 3, 9, 9, 9]).bars();
-        let told: Vec<_> = bars.iter().map(|bar| (bar.from, bar.to, bar.rows)).collect();
-        assert_eq!(told, [(0, 0, 2), (1, 1, 1), (2, 3, 2), (4, 7, 0), (8, 15, 3)]);
+        assert_eq!((none.quantile(0.5), none.mean(0)), (0, 0.0));
     }
 }

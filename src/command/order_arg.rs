@@ -8,10 +8,12 @@ use rowdex::order::{OrderSpec, Partition};
 
 use crate::command::failure::said;
 
-/// `global`, `blocks:8,contiguous`, `weighted:w,from=list.csv,once`, `balanced:label` or `file:order.bin`.
+/// `global`, `blocks:8,contiguous`, `weighted:w,from=list.csv,once`, `balanced:label,size=1000` or `file:order.bin`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OrderArg {
     pub(crate) kind: OrderKindArg,
+    /// After how many rows an epoch ends, if not after all.
+    pub(crate) size: Option<u64>,
     pub(crate) partition: Partition,
 }
 
@@ -32,7 +34,7 @@ pub(crate) enum OrderKindArg {
 
 impl OrderArg {
     pub(crate) const GLOBAL: Self =
-        Self { kind: OrderKindArg::Named(OrderSpec::Global), partition: Partition::Strided };
+        Self { kind: OrderKindArg::Named(OrderSpec::Global), size: None, partition: Partition::Strided };
 }
 
 impl FromStr for OrderArg {
@@ -43,13 +45,20 @@ impl FromStr for OrderArg {
             Some(text) => (text, Partition::Contiguous),
             None => (text, Partition::Strided),
         };
+        let (text, size) = match text.rsplit_once(",size=") {
+            Some((text, size)) => match size.parse() {
+                Ok(size) if size > 0 => (text, Some(size)),
+                _ => return Err(format!("{size:?} is no number of rows from 1 on")),
+            },
+            None => (text, None),
+        };
         let kind = match text.split_once(':') {
             Some(("file", path)) => OrderKindArg::Listed(path.into()),
             Some(("balanced", column)) => OrderKindArg::Balanced(column.to_owned()),
             Some(("weighted", given)) => weighted(given),
             _ => OrderKindArg::Named(text.parse().map_err(|error: rowdex::Error| said(&error))?),
         };
-        Ok(Self { kind, partition })
+        Ok(Self { kind, size, partition })
     }
 }
 
@@ -77,6 +86,7 @@ impl fmt::Display for OrderArg {
                 f.write_str(if *once { ",once" } else { "" })?;
             }
         }
+        self.size.iter().try_for_each(|size| write!(f, ",size={size}"))?;
         f.write_str(if self.partition == Partition::Contiguous { ",contiguous" } else { "" })
     }
 }

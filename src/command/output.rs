@@ -1,11 +1,9 @@
 //! Where results go: stdout, or a file that appears whole or not at all.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::HumanCount;
-use rowdex::error::Remedy;
 use rowdex::{Error, ErrorKind};
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -33,19 +31,6 @@ pub(crate) fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// A number below or beside an axis, in few letters: `0`, `250`, `12.5k`, `2M`.
-pub(crate) fn tick(number: f64) -> String {
-    let (number, unit) = match number.abs() {
-        size if size >= 1e12 => (number / 1e12, "T"),
-        size if size >= 1e9 => (number / 1e9, "G"),
-        size if size >= 1e6 => (number / 1e6, "M"),
-        size if size >= 1e3 => (number / 1e3, "k"),
-        _ => (number, ""),
-    };
-    let text = format!("{number:.2}");
-    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
 /// Rows of cells with every column as wide as its widest cell; numbers to the right, as people compare them.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or_default();
@@ -68,7 +53,7 @@ pub(crate) struct Sink {
 
 enum Target {
     Stdout(BufWriter<io::Stdout>),
-    File { file: BufWriter<NamedTempFile>, path: PathBuf, overwrite: bool },
+    File { file: BufWriter<NamedTempFile>, path: PathBuf },
 }
 
 impl Sink {
@@ -76,29 +61,17 @@ impl Sink {
         Self { target: Target::Stdout(BufWriter::new(io::stdout())), error: None }
     }
 
-    /// A file that is at `path` once it is committed, and never was if it is not.
-    pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self, Failure> {
+    /// A file that is at `path` once it is committed, and never was if it is not. It takes the place of no other.
+    pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
         if path.is_dir() {
             return Err(Error::new(ErrorKind::InvalidArgument, "a folder, where a file was to be written")
                 .with_file(path.display().to_string())
                 .with_hint("name a file in it")
                 .into());
         }
-        if path.metadata().is_ok_and(|found| !found.is_file()) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "cannot replace a device, a pipe or a socket by a file",
-            )
-            .with_file(path.display().to_string())
-            .with_hint("name a regular file, or leave this out and redirect stdout")
-            .into());
-        }
-        if !overwrite && path.symlink_metadata().is_ok() {
+        if path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }
-        // A link stays, and its file is replaced.
-        let linked = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
-        let path = linked.as_deref().unwrap_or(path);
         let named = |error| Error::io("cannot create the file", error).with_file(path.display().to_string());
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -111,17 +84,17 @@ impl Sink {
         let prefix = format!(".{}.tmp-", name.chars().take(50).collect::<String>());
         builder.prefix(&prefix).rand_bytes(16).permissions(permissions);
         let file = BufWriter::new(builder.tempfile_in(folder).map_err(named)?);
-        Ok(Self { target: Target::File { file, path: path.to_owned(), overwrite }, error: None })
+        Ok(Self { target: Target::File { file, path: path.to_owned() }, error: None })
     }
 
     /// A file for a picture, which must be called one.
-    pub(crate) fn picture(path: &Path, overwrite: bool) -> Result<Self, Failure> {
+    pub(crate) fn picture(path: &Path) -> Result<Self, Failure> {
         if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("svg")) {
             let message = format!("a picture is SVG, which {} does not say it is", path.display());
             let error = Error::new(ErrorKind::InvalidArgument, message).with_hint("name it with .svg at the end");
             return Err(error.into());
         }
-        Self::file(path, overwrite)
+        Self::file(path)
     }
 
     /// Writes all that the file is to have, and puts it in its place.
@@ -145,14 +118,10 @@ impl Sink {
     pub(crate) fn commit(self) -> Result<(), Failure> {
         match self.target {
             Target::Stdout(mut stdout) => Ok(stdout.flush()?),
-            Target::File { file, path, overwrite } => {
+            Target::File { file, path } => {
                 let file = file.into_inner().map_err(|error| cannot_write(&path, error.into_error()))?;
                 file.as_file().sync_all().map_err(|error| cannot_write(&path, error))?;
-                let put: Result<File, _> = match overwrite {
-                    true => file.persist(&path),
-                    false => file.persist_noclobber(&path),
-                };
-                match put {
+                match file.persist_noclobber(&path) {
                     Ok(_) => Ok(()),
                     Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&path)),
                     Err(error) => Err(cannot_write(&path, error.error)),
@@ -195,20 +164,6 @@ fn cannot_write(path: &Path, error: io::Error) -> Failure {
 fn exists(path: &Path) -> Failure {
     Error::new(ErrorKind::AlreadyExists, "the file exists already")
         .with_file(path.display().to_string())
-        .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite])
+        .with_hint("choose another path, or remove it")
         .into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_short_and_have_no_digits_for_nothing() {
-        for (number, text) in
-            [(0.0, "0"), (0.5, "0.5"), (250.0, "250"), (12_500.0, "12.5k"), (2e6, "2M"), (3e9, "3G"), (1.5e12, "1.5T")]
-        {
-            assert_eq!(tick(number), text);
-        }
-    }
 }

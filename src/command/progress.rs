@@ -66,7 +66,8 @@ impl Progress {
     }
 
     fn line(&self, note: &str) -> String {
-        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
+        let done = self.bar.position();
+        let all = self.bar.length().unwrap_or_default();
         let comma = if note.is_empty() { "" } else { ", " };
         format!("{}: {} of {}{comma}{note}", self.bar.message(), HumanCount(done), HumanCount(all))
     }

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::HumanBytes;
 use rowdex::digest::{SameRows, SameRowsReport};
 use rowdex::index::builder::IndexBuilder;
-use rowdex::order::{IdSet, Order, OrderSpec, Recipe};
+use rowdex::order::{Order, OrderSpec, Recipe};
 use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteReport, RewriteTask};
 use rowdex::{Dataset, Index};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::command::args::{DataArgs, JsonArg};
-use crate::command::condition::ConditionArgs;
 use crate::command::failure::Failure;
 use crate::command::output;
 use crate::command::progress::Progress;
@@ -28,11 +27,11 @@ use crate::command::size::Memory;
   rowdex rewrite train.rdx -o shuffled/ --seed 42
   rowdex rewrite data/ -o shuffled/ --memory 8GiB --spill /nvme
   rowdex rewrite data/ -o regrouped/ --order sequential --row-group-rows 100000
-  rowdex rewrite train.rdx -o long/ --where "length(text) > 200" --columns id,text --origin row_id
+  rowdex rewrite long.rdx -o long/ --columns id,text --origin row_id        the rows of a view
   rowdex rewrite train.rdx -o shuffled/ --resume                after it was stopped
   rowdex rewrite s3://bucket/train.rdx -o s3://bucket/shuffled/ --spill /nvme
-  rowdex rewrite train.rdx -o out/ --tasks 8 --task 3 --step spill        on eight machines, then on any
-  rowdex rewrite train.rdx -o out/ --tasks 8 --task 3 --step write        number of them, and then once
+  rowdex rewrite train.rdx -o out/ --step spill:3/8        on eight machines, then on any
+  rowdex rewrite train.rdx -o out/ --step write:3/8        number of them, and then once
   rowdex rewrite train.rdx -o out/ --step index
 
 Row i of the output is row order(i) of the input, as `rowdex trace` tells it. The output has an index, OUT/index.rdx.
@@ -57,9 +56,6 @@ pub(crate) struct RewriteArgs {
     seed: Option<u64>,
 
     #[command(flatten)]
-    condition: ConditionArgs,
-
-    #[command(flatten)]
     data: DataArgs,
 
     /// Hold at most this much: bytes, a size like 4GiB, or a share like 25% of the chosen columns when decoded.
@@ -79,18 +75,10 @@ pub(crate) struct RewriteArgs {
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = rows)]
     row_group_rows: Auto<u64>,
 
-    /// Write pages of this size: 128 KiB with `auto`, and 1 MiB where values take 4 KiB or more.
-    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = page_bytes)]
-    page_bytes: Auto<u64>,
-
     /// Compress with none, snappy, lz4, zstd or zstd:LEVEL; with `auto` each column with what makes a sample smallest,
     /// if that saves a tenth.
     #[arg(long, value_name = "CODEC|auto", default_value = "auto", value_parser = codec)]
     compression: Auto<Codec>,
-
-    /// Encode values by dictionaries; with `auto` in each column where that saves a tenth of a sample.
-    #[arg(long, value_enum, default_value_t = Dictionary::Auto)]
-    dictionary: Dictionary,
 
     /// Add a column of this name with the row ids of the input.
     #[arg(long, value_name = "NAME")]
@@ -112,23 +100,10 @@ pub(crate) struct RewriteArgs {
     #[arg(long)]
     verify: bool,
 
-    /// Do one step of the work alone, where several machines share it: `spill`, then `write`, then `index`.
-    #[arg(long, value_enum, conflicts_with = "resume")]
-    step: Option<Step>,
-
-    /// The number of this task of the step, from 0.
-    #[arg(long, value_name = "I", default_value_t = 0, requires = "step")]
-    task: u64,
-
-    /// How many tasks share the step.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        requires = "step",
-        value_parser = clap::value_parser!(u64).range(1..)
-    )]
-    tasks: u64,
+    /// Do one step of the work alone, where several machines share it: `spill`, then `write`, then `index`. `spill:I/N`
+    /// and `write:I/N` are task I of N, counted from 0.
+    #[arg(long, value_name = "STEP", conflicts_with = "resume", value_parser = step)]
+    step: Option<RewriteTask>,
 
     #[command(flatten)]
     json: JsonArg,
@@ -156,38 +131,30 @@ fn rows(text: &str) -> Result<Auto<u64>, String> {
     or_best(text, |text| text.parse().ok().filter(|rows| *rows > 0).ok_or_else(bad))
 }
 
-fn page_bytes(text: &str) -> Result<Auto<u64>, String> {
-    or_best(text, |text| match text.parse::<Memory>()? {
-        Memory::Bytes(bytes) if bytes > 0 => Ok(bytes),
-        _ => Err(format!("{text:?} is no size of a page: write bytes, a size like 128KiB, or auto")),
-    })
-}
-
 fn codec(text: &str) -> Result<Auto<Codec>, String> {
     or_best(text, |text| text.parse::<Codec>().map_err(|error| error.to_string()))
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Dictionary {
-    Auto,
-    Yes,
-    No,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Step {
-    Spill,
-    Write,
-    Index,
+fn step(text: &str) -> Result<RewriteTask, String> {
+    let bad = || format!("{text:?} is no step: write spill:I/N, write:I/N or index");
+    let (name, part) = text.split_once(':').unwrap_or((text, "0/1"));
+    let (task, tasks) = part.split_once('/').ok_or_else(bad)?;
+    let task = task.parse().map_err(|_| bad())?;
+    let tasks = tasks.parse().map_err(|_| bad())?;
+    match name {
+        "spill" if tasks > 0 => Ok(RewriteTask::Spill { task, tasks }),
+        "write" if tasks > 0 => Ok(RewriteTask::Write { task, tasks }),
+        "index" if text == name => Ok(RewriteTask::Index),
+        _ => Err(bad()),
+    }
 }
 
 pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
     let started = Instant::now();
-    args.condition.check()?;
     let (index, _folder) = args.index()?;
     // What is read is not kept: each row is read once.
     let dataset = args.data.open(index, Some(0))?;
-    if args.verify && args.step.is_some_and(|step| step != Step::Index) {
+    if args.verify && args.step.is_some_and(|step| step != RewriteTask::Index) {
         return Err(Failure::usage("--verify reads what is written: it is for the step index"));
     }
     let order = args.order(&dataset)?;
@@ -211,7 +178,7 @@ pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
     });
     let report = match args.step {
         None => rewrite.run(),
-        Some(step) => rewrite.run_task(args.task_of(step)),
+        Some(step) => rewrite.run_task(step),
     };
     bar.finish();
     let report =
@@ -271,14 +238,8 @@ impl RewriteArgs {
         if let Some(rows) = self.row_group_rows.given() {
             rewrite = rewrite.with_row_group_rows(rows);
         }
-        if let Some(bytes) = self.page_bytes.given() {
-            rewrite = rewrite.with_page_bytes(bytes);
-        }
         if let Some(codec) = self.compression.given() {
             rewrite = rewrite.with_compression(codec);
-        }
-        if self.dictionary != Dictionary::Auto {
-            rewrite = rewrite.with_dictionary(self.dictionary == Dictionary::Yes);
         }
         if let Some(name) = &self.origin {
             rewrite = rewrite.with_origin(name);
@@ -290,35 +251,22 @@ impl RewriteArgs {
     }
 
     fn order(&self, dataset: &Dataset) -> Result<Arc<dyn Order>, Failure> {
-        let (index, kept) = (dataset.index(), self.condition.rows(dataset, None)?);
+        let index = dataset.index();
         let recipe = match self.order.parse::<OrderSpec>() {
             Ok(OrderSpec::Sequential) if self.seed.is_some() => {
                 let hint = "leave out --seed, or the order for a shuffle";
                 return Err(Failure::usage(format!("sequential is an order without a seed; {hint}")));
             }
-            Ok(order) => match kept {
-                Some(kept) if kept.is_empty() => return Err(Failure::new("no row meets the conditions")),
-                Some(kept) => Recipe::new(order).with_kept(kept),
-                None => Recipe::new(order),
-            },
+            Ok(order) => Recipe::new(order),
             Err(_) if Path::new(&self.order).exists() => {
                 if self.seed.is_some() {
                     return Err(Failure::usage("a list of rows is an order without a seed; leave out --seed"));
                 }
-                Recipe::explicit(self.listed(index, kept)?).with_file(self.order.as_str())
+                Recipe::explicit(index.read_order(&self.order)?).with_file(self.order.as_str())
             }
             Err(error) => return Err(Failure::usage(error)),
         };
         Ok(recipe.with_seed(self.seed.unwrap_or(0)).orders(&index.layout())?)
-    }
-
-    /// The rows of the list that meet the conditions.
-    fn listed(&self, index: &Index, kept: Option<IdSet>) -> Result<Vec<u64>, Failure> {
-        let mut rows = index.read_order(&self.order)?;
-        if let Some(kept) = kept {
-            rows.retain(|row| kept.contains(*row));
-        }
-        Ok(rows)
     }
 
     /// Compares what was written with the input, row by row.
@@ -339,14 +287,6 @@ impl RewriteArgs {
         match proof.problem("the input", "the output") {
             Some(problem) => Err(problem.into()),
             None => Ok(proof),
-        }
-    }
-
-    fn task_of(&self, step: Step) -> RewriteTask {
-        match step {
-            Step::Spill => RewriteTask::Spill { task: self.task, tasks: self.tasks },
-            Step::Write => RewriteTask::Write { task: self.task, tasks: self.tasks },
-            Step::Index => RewriteTask::Index,
         }
     }
 

@@ -26,6 +26,7 @@ pub(crate) struct DealingArgs {
     /// for all), `torch` is PyTorch's own shuffle. `weighted:COLUMN` draws rows in proportion to a column, or
     /// `weighted:COLUMN,from=LIST` to that of a list; with `,once` no row comes twice in an epoch. `balanced:COLUMN`
     /// serves all classes equally often. `file:FILE` serves the row ids in a file, little-endian 64-bit integers. With
+    /// `,size=N` an epoch ends after so many rows over all ranks, and the next one goes on, or draws anew. With
     /// `,contiguous` at the end each rank takes one consecutive piece, instead of positions in turn.
     #[arg(long, value_name = "ORDER", default_value = "global")]
     pub(crate) order: OrderArg,
@@ -74,8 +75,8 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) world_size: u32,
 
-    /// The rank to be, or `all` of them, step by step.
-    #[arg(long, value_name = "RANK", default_value = "all")]
+    /// The rank to be, where a command asks for one.
+    #[arg(skip = Rank::All)]
     pub(crate) rank: Rank,
 
     /// Of the run that is asked about, if its state is given.
@@ -85,6 +86,14 @@ pub(crate) struct SamplingArgs {
     /// Whether a short last batch is left out, which only a state says.
     #[arg(skip)]
     pub(crate) drop_last_batch: bool,
+}
+
+/// Which rank.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct RankArg {
+    /// The rank to be, or `all` of them, step by step.
+    #[arg(long, value_name = "RANK", default_value = "all")]
+    pub(crate) rank: Rank,
 }
 
 /// How many rows a step has.
@@ -154,7 +163,7 @@ impl SamplingArgs {
         dataset: impl FnOnce() -> Result<Dataset, Failure>,
     ) -> Result<Chosen, Failure> {
         let dealing = &self.dealing;
-        let (recipe, rows) = dealing.row_choice.recipe(&dealing.order.kind, index, dataset)?;
+        let (recipe, rows) = dealing.row_choice.recipe(&dealing.order, index, dataset)?;
         // The shard of whichever rank: all agree on how many shards there are.
         let recipe = recipe.with_partition(dealing.order.partition, self.shard(0)?.count()).with_seed(dealing.seed);
         let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;

@@ -10,7 +10,7 @@ use rowdex::source::StoreOptions;
 use rowdex::{Index, Select};
 use serde_json::json;
 
-use crate::command::args::{JsonArg, RootArg, ThreadsArg};
+use crate::command::args::{JsonArg, RootArg};
 #[cfg(feature = "filter")]
 use crate::command::condition;
 use crate::command::condition::ConditionArgs;
@@ -71,10 +71,6 @@ pub(crate) struct SelectArgs {
     #[command(flatten)]
     condition: ConditionArgs,
 
-    /// Say how the condition was decided: which columns were read, and what the footers decided.
-    #[arg(long)]
-    explain: bool,
-
     /// Keep only the rows listed in this file, in any order: Parquet or CSV with the columns `file` and `row_in_file`
     /// under the names that engines give them (DuckDB `filename`, `file_row_number`; Spark `file_path`, `row_index`),
     /// or `file`, `row_group` and `row`, or `row_id`; a folder of such files; or text with a row id, a range like
@@ -113,9 +109,6 @@ pub(crate) struct SelectArgs {
     root: RootArg,
 
     #[command(flatten)]
-    threads: ThreadsArg,
-
-    #[command(flatten)]
     json: JsonArg,
 }
 
@@ -127,9 +120,6 @@ fn sample(text: &str) -> Result<(Share, u64), String> {
 pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     let started = Instant::now();
     args.condition.check()?;
-    if args.explain && args.condition.is_empty() && args.update.is_none() {
-        return Err(Failure::usage("--explain says how a condition was decided: give --where, too"));
-    }
     // What is counted alone is written to a folder that goes again.
     let folder = args.dry_run.then(tempfile::tempdir).transpose();
     let folder = folder.map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
@@ -149,12 +139,12 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
             "seconds": started.elapsed().as_secs_f64(),
         });
         #[cfg(feature = "filter")]
-        let told = match (&report.filter, args.explain, told) {
-            (Some(filter), true, serde_json::Value::Object(mut told)) => {
+        let told = match (&report.filter, told) {
+            (Some(filter), serde_json::Value::Object(mut told)) => {
                 told.insert("filter".to_owned(), condition::json(filter));
                 told.into()
             }
-            (_, _, told) => told,
+            (_, told) => told,
         };
         return output::print_json(&told);
     }
@@ -180,10 +170,6 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
             HumanCount(report.base_rows),
             HumanBytes(report.index_bytes)
         ))?;
-    }
-    #[cfg(feature = "filter")]
-    if let (Some(filter), true) = (&report.filter, args.explain) {
-        output::print(&condition::explained(filter))?;
     }
     Ok(())
 }
@@ -235,9 +221,6 @@ fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {
     }
     if let Some(root) = &args.root.root {
         select = select.with_root(root);
-    }
-    if let Some(threads) = args.threads.threads {
-        select = select.with_threads(usize::from(threads));
     }
     for list in &args.rows {
         select = select.rows(list);

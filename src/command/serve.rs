@@ -125,7 +125,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     while !is_over() {
         std::thread::sleep(LOOK);
     }
-    let (left, stats) = (server.connected(), server.stats());
+    let left = server.connected();
+    let stats = server.stats();
     drop(server);
     if let Some(fault) = dataset.tier_fault() {
         complain(fault);

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use rowdex::order::{IdSet, Side, Split};
-use rowdex::{Dataset, Index, Select};
+use rowdex::Select;
+use rowdex::order::{Side, Split};
 
-use crate::command::failure::{Failure, said};
+use crate::command::failure::said;
 
 /// `train` or `validation`, and then `fraction=F`, `seed=S` and `by=COLUMN` with commas between them.
 #[derive(Debug, Clone)]
@@ -38,22 +38,6 @@ impl FromStr for SplitArg {
 }
 
 impl SplitArg {
-    /// Whether values of a column decide.
-    pub(crate) fn reads_column(&self) -> bool {
-        self.by.is_some()
-    }
-
-    /// The rows on the side, of those in `of`. A column is read from `dataset`.
-    pub(crate) fn rows(&self, index: &Index, dataset: Option<&Dataset>, of: Option<&IdSet>) -> Result<IdSet, Failure> {
-        let split = Split::new(self.fraction, self.seed)?;
-        Ok(match (self.by.as_ref().zip(dataset), of) {
-            (Some((name, dataset)), Some(of)) => dataset.column(name).of(of).split(&split, self.side)?,
-            (Some((name, dataset)), None) => dataset.column(name).split(&split, self.side)?,
-            (None, Some(of)) => split.rows(self.side, index.len())?.intersection(of)?,
-            (None, None) => split.rows(self.side, index.len())?,
-        })
-    }
-
     /// The same choice for a view.
     pub(crate) fn choose(&self, select: Select) -> Select {
         match &self.by {

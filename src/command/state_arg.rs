@@ -22,15 +22,15 @@ const MARK: &[u8] = b"rowdex-state-v";
 /// No state is as long.
 const LONGEST: usize = 1024;
 
-/// Bytes of a checkpoint looked at in one go.
-const PIECE: usize = 4 << 20;
+/// Bytes that are looked at. What torch.save() writes has its values that are no tensors first.
+const HEAD: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StateArg {
     /// Ask about the run with this state, which says order, seed, tail, ranks, batch size and epoch: the line
     /// `rowdex-state-v2:...`, or a checkpoint that has it, such as JSON or what torch.save() wrote of a state_dict().
-    /// Options that say something else are refused, but for --epoch. Give --skip, --split and --where, and an
-    /// --order of weights, classes or a file, as the run had them.
+    /// Options that say something else are refused, but for --epoch. Give --only, and an --order of
+    /// weights, classes or a file, as the run had them.
     #[arg(long, value_name = "STATE", value_parser = read)]
     state: Option<State>,
 }
@@ -43,38 +43,26 @@ pub(crate) fn read(text: &str) -> Result<State, String> {
     in_file(Path::new(text)).map_err(|error| said(&error))
 }
 
-/// The one state that is in a file, of whatever format: a state is text that no format changes, unless it compresses.
+/// The one state that a file begins with: text, JSON, or what torch.save() wrote, none of which changes a text.
 fn in_file(path: &Path) -> Result<State, Error> {
     let named = |error: Error| error.with_file(path.display().to_string());
     let unreadable = |error| named(Error::io("neither a state nor a checkpoint that can be read", error));
-    let mut file = File::open(path).map_err(unreadable)?;
+    let file = File::open(path).map_err(unreadable)?;
     if file.metadata().map_err(unreadable)?.is_dir() {
         return Err(named(
             invalid("a folder, where a checkpoint was expected").with_hint("name the file with the state"),
         ));
     }
-    let (mut found, mut damaged) = (Vec::new(), None);
-    let mut held: Vec<u8> = Vec::new();
-    loop {
-        let before = held.len();
-        file.by_ref().take(PIECE as u64).read_to_end(&mut held).map_err(unreadable)?;
-        let last = held.len() == before;
-        // What begins near the end may go on in the next piece.
-        let end = if last { held.len() } else { held.len().saturating_sub(LONGEST) };
-        for at in 0..end {
-            if !held[at..].starts_with(MARK) {
-                continue;
-            }
-            match text_at(&held[at..]).map(str::parse::<State>) {
-                Some(Ok(state)) if !found.contains(&state) => found.push(state),
-                Some(Err(error)) => damaged = Some(error),
-                _ => {}
-            }
+    let mut head = Vec::new();
+    file.take(HEAD).read_to_end(&mut head).map_err(unreadable)?;
+    let mut found = Vec::new();
+    let mut damaged = None;
+    for at in (0..head.len()).filter(|at| head[*at..].starts_with(MARK)) {
+        match text_at(&head[at..]).map(str::parse::<State>) {
+            Some(Ok(state)) if !found.contains(&state) => found.push(state),
+            Some(Err(error)) => damaged = Some(error),
+            _ => {}
         }
-        if last {
-            break;
-        }
-        held.drain(..end);
     }
     match (found.as_slice(), damaged) {
         ([state], _) => Ok(*state),
@@ -223,11 +211,11 @@ impl Told<'_> {
             Some(pieces) if pieces == shards => Partition::Contiguous,
             Some(pieces) => return Err(cannot(&format!("an order in pieces for {pieces} shards, dealt to {shards}"))),
         };
-        if self.has("order") && dealing.order.partition != partition {
-            let of_run = OrderArg { partition, ..dealing.order.clone() };
+        let of_run = OrderArg { partition, size: run.order.size, ..dealing.order.clone() };
+        if self.has("order") && dealing.order != of_run {
             return Err(disagree(format!("--order {}", dealing.order), format!("--order {of_run}")));
         }
-        dealing.order.partition = partition;
+        dealing.order = of_run;
         Ok(())
     }
 
@@ -328,29 +316,17 @@ impl Told<'_> {
         }
     }
 
-    /// Which rows are served, and how many in an epoch.
+    /// Which rows are served.
     fn rows(&self, sampling: &mut SamplingArgs, run: &Run) -> Result<(), Failure> {
-        let choice = &mut sampling.dealing.row_choice;
-        let given = ["skip", "split", "conditions"].into_iter().find(|name| self.has(name));
-        match given {
-            Some(name) if !run.order.kept => {
-                let option = if name == "conditions" { "where" } else { name };
-                return Err(disagree(format!("--{option}"), "all rows of its index".to_owned()));
-            }
-            None if run.order.kept => {
+        match self.has("only") {
+            true if !run.order.kept => return Err(disagree("--only".to_owned(), "all rows of its index".to_owned())),
+            false if run.order.kept => {
                 return Err(Failure::usage(
-                    "the --state is of some of the rows, which it cannot carry: give --skip, --split or --where as the \
-                     run had them, too",
+                    "the --state is of some of the rows, which it cannot carry: give --only with a view of them, too \
+                     (`rowdex select`)",
                 ));
             }
             _ => {}
-        }
-        match run.order.size {
-            Some(size) => self.settle("epoch_size", choice.epoch_size.get_or_insert(size), size)?,
-            None if self.has("epoch_size") => {
-                return Err(disagree("--epoch-size".to_owned(), "epochs of all rows".to_owned()));
-            }
-            None => {}
         }
         sampling.drop_last_batch = run.drop_last_batch;
         Ok(())

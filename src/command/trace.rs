@@ -13,10 +13,10 @@ use crate::command::args::{IndexArg, JsonArg, out_of_range};
 use crate::command::failure::Failure;
 use crate::command::info::locate;
 use crate::command::output;
-use crate::command::sampling::{self, BatchArg, Rank, SamplingArgs};
+use crate::command::sampling::{self, BatchArg, Rank, RankArg, SamplingArgs};
 use crate::command::state_arg::StateArg;
 
-/// Rows of a step that are listed, unless more are asked for.
+/// Rows of a step that are listed as text.
 const LISTED: usize = 40;
 
 /// What is told of a piece.
@@ -46,6 +46,9 @@ pub(crate) struct TraceArgs {
     sampling: SamplingArgs,
 
     #[command(flatten)]
+    rank: RankArg,
+
+    #[command(flatten)]
     batch: BatchArg,
 
     #[command(flatten)]
@@ -53,10 +56,6 @@ pub(crate) struct TraceArgs {
 
     #[command(flatten)]
     question: Question,
-
-    /// List so many rows at most [default: 40 of a step, and all of a rank].
-    #[arg(long, value_name = "N", conflicts_with = "row")]
-    limit: Option<usize>,
 
     #[command(flatten)]
     json: JsonArg,
@@ -75,7 +74,9 @@ struct Question {
 }
 
 pub(crate) fn run(args: &TraceArgs, given: &ArgMatches) -> Result<(), Failure> {
-    let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
+    let mut sampling = args.sampling.clone();
+    sampling.rank = args.rank.rank;
+    let mut batch = args.batch;
     let of_rank = args.question.step.is_none() && args.question.row.is_empty();
     // Which rows a rank has does not depend on it.
     let batched = !of_rank || sampling.dealing.pack.is_some();
@@ -103,14 +104,14 @@ pub(crate) fn run(args: &TraceArgs, given: &ArgMatches) -> Result<(), Failure> {
         let found: Value = sought.iter().map(Sought::to_json).collect();
         return if json { output::print_json(&found) } else { output::print(&table_of_uses(&sought)) };
     }
-    let listed = args.limit.unwrap_or(if json { usize::MAX } else { LISTED }).min(served.len());
+    let listed = if json { served.len() } else { served.len().min(LISTED) };
     if json {
         return output::print_json(&served[..listed].iter().map(|at| at.to_json(&index)).collect());
     }
     output::print(&table_of_rows(&served[..listed], &index))?;
     match served.len() - listed {
         0 => Ok(()),
-        more => output::print(&format!("and {} more (`--limit`)\n", output::counted(more as u64, "row"))),
+        more => output::print(&format!("and {} more (`--json`)\n", output::counted(more as u64, "row"))),
     }
 }
 
@@ -131,23 +132,18 @@ fn ids(args: &TraceArgs, sampling: &SamplingArgs, batch: BatchArg, index: &Index
     let of_run = sampling.run.and_then(|state| state.run).filter(|run| run.drop_last_batch);
     let size = of_run.and_then(|run| usize::try_from(run.batch_size).ok()).unwrap_or(batch.batch_size);
     let sampler = sampling.sampler(&sampling.orders(index)?, rank, size)?;
-    let mut left = args.limit.unwrap_or(usize::MAX);
     let mut stdout = BufWriter::new(io::stdout().lock());
     let mut batch = BatchPlan::default();
     for epoch in sampling.epochs()? {
         let plan = sampler.plan(epoch)?;
         for step in plan.first_step()..plan.steps() {
-            if left == 0 {
-                return Ok(stdout.flush()?);
-            }
             plan.fill(step, &mut batch)?;
-            for (slot, row) in batch.rows.iter().enumerate().take(left) {
+            for (slot, row) in batch.rows.iter().enumerate() {
                 match piece(&batch, slot) {
                     Some((at, pack)) => writeln!(stdout, "{row}\t{}\t{}\t{step}\t{pack}", at.offset, at.length)?,
                     None => writeln!(stdout, "{row}")?,
                 }
             }
-            left = left.saturating_sub(batch.rows.len());
         }
     }
     Ok(stdout.flush()?)
@@ -168,7 +164,8 @@ struct Served {
 impl Served {
     /// The `p`-th sample of a rank, if it has one that is left.
     fn new(plan: &EpochPlan, p: u64, packed: bool) -> rowdex::Result<Option<Self>> {
-        let (epoch, rank) = (plan.epoch(), plan.shard().rank());
+        let epoch = plan.epoch();
+        let rank = plan.shard().rank();
         let Some((sample, (step, slot))) = plan.at(p)?.zip(plan.step_of(p)) else { return Ok(None) };
         let piece = if packed { piece(&plan.batch(step)?, slot as usize) } else { None };
         Ok(Some(Self { epoch, step, rank, slot, sample, piece }))
@@ -230,7 +227,8 @@ fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<Served>, Failure> {
         served.extend(batch.rows.iter().enumerate().map(|(slot, row)| {
             let position = batch.first + slot as u64 * batch.stride;
             let sample = Sample { position, row: *row, pad: slot >= first_pad };
-            let (rank, piece) = (plan.shard().rank(), piece(&batch, slot));
+            let rank = plan.shard().rank();
+            let piece = piece(&batch, slot);
             Served { epoch: batch.epoch, step, rank, slot: slot as u64, sample, piece }
         }));
     }

@@ -50,7 +50,8 @@ mod outline;
 mod pack;
 mod permutation;
 mod philox;
-pub mod quality;
+#[cfg(test)]
+mod quality;
 mod quotas;
 mod recipe;
 mod resized;

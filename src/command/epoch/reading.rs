@@ -59,8 +59,10 @@ pub(crate) fn read(
         counted: dataset.counters(),
     };
     let mut bar = progress::EpochBar::new(dataset);
-    let (before, started) = (walk.counted, Instant::now());
-    let (mut epochs, mut total_served) = (Vec::new(), 0);
+    let before = walk.counted;
+    let started = Instant::now();
+    let mut epochs = Vec::new();
+    let mut total_served = 0;
     for epoch in first..end {
         epochs.push(walk.epoch(epoch, &mut bar, if extent.steps.is_some() { 1 } else { end - epoch })?);
         total_served += walk.served.count;
@@ -116,7 +118,8 @@ impl Walk<'_> {
         self.left -= steps;
         bar.start_epoch(epoch, steps, epochs);
         let named = |rows: fn(&EpochPlan) -> RowIds| plans.first().map(|plan| NamedRows::new(rows(plan))).transpose();
-        let (dropped, repeated) = (named(EpochPlan::dropped)?, named(EpochPlan::repeated)?);
+        let dropped = named(EpochPlan::dropped)?;
+        let repeated = named(EpochPlan::repeated)?;
         self.ranks.iter_mut().for_each(RankState::start_epoch);
         let mut batch = BatchPlan::default();
         for step in first_step..first_step + steps {

@@ -1,6 +1,5 @@
 //! The page of `rowdex info --html`, for people who rather look.
 
-mod charts;
 mod columns;
 mod costs;
 mod facts;
@@ -31,7 +30,7 @@ struct IndexPage {
 }
 
 /// Writes the page, and says what is odd.
-pub(crate) fn write(index: &Index, path: &Path, overwrite: bool, memory: Memory, json: bool) -> Result<(), Failure> {
+pub(crate) fn write(index: &Index, path: &Path, memory: Memory, json: bool) -> Result<(), Failure> {
     if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("html")) {
         let message = format!("a page is HTML, which {} does not say it is", path.display());
         let error = Error::new(ErrorKind::InvalidArgument, message).with_hint("name it with .html at the end");
@@ -40,7 +39,7 @@ pub(crate) fn write(index: &Index, path: &Path, overwrite: bool, memory: Memory,
     if json {
         return Err(Failure::usage("a page is no JSON; leave out --json or --html"));
     }
-    let sink = Sink::file(path, overwrite)?;
+    let sink = Sink::file(path)?;
     let dataset = Dataset::builder(index.clone()).with_cache_bytes(0).open()?;
     let facts = Facts::of(index, &dataset);
     let columns = Columns::of(index)?;
@@ -48,7 +47,7 @@ pub(crate) fn write(index: &Index, path: &Path, overwrite: bool, memory: Memory,
     let odd = oddities::of(&facts, &columns, &costs);
     let name = index.path().unwrap_or(Path::new("an index")).display().to_string();
     let told = IndexPage { name, facts, columns, costs, lengths: lengths::as_text(index)?, odd };
-    sink.put(&page::page(&told)?)?;
+    sink.put(&page::page(&told))?;
     let found: String = told.odd.iter().map(|one| format!("  {}: {}\n", one.what, one.remedy)).collect();
     output::print(&format!("{}: {}\n{found}", told.name, told.facts.summary()))
 }

@@ -34,17 +34,17 @@ pub(super) fn of(facts: &Facts, columns: &Columns, costs: &Costs) -> Vec<Oddity>
     footers(facts, columns, &mut add);
     if let Some(here) = costs.here.filter(|here| here.passes > MANY_PASSES) {
         let passes = here.passes;
-        let knee = costs.knee.as_ref().map(|knee| format!("memory of {}, ", HumanBytes(knee.memory)));
         add(
             format!("with {} each row group is decoded {passes:.1} times an epoch", HumanBytes(here.memory)),
-            &format!("{}or what the page says below on memory and passes", knee.unwrap_or_default()),
+            "give it more memory (the page says below what that saves), or see rowdex estimate",
         );
     }
     found
 }
 
 fn groups(facts: &Facts, costs: &Costs, add: &mut impl FnMut(String, &str)) {
-    let (rows, bytes) = (&facts.group_rows, &facts.group_bytes);
+    let rows = &facts.group_rows;
+    let bytes = &facts.group_bytes;
     if rows.median <= FEW_ROWS && bytes.median < SMALL_GROUP && facts.row_groups > 1 {
         add(
             format!(

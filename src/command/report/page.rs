@@ -1,11 +1,10 @@
-//! The page: HTML with its style and its charts in it.
+//! The page: HTML with its style in it.
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::costs::{BATCH_SIZE, Point, Shards};
+use super::IndexPage;
+use super::costs::{BATCH_SIZE, Point};
 use super::facts::{Facts, Spread};
-use super::{IndexPage, charts};
-use crate::command::failure::Failure;
 use crate::command::output::counted;
 
 /// The most columns of data that the page lists; the others are told together.
@@ -13,20 +12,20 @@ const MOST_COLUMNS: usize = 40;
 
 const STYLE: &str = include_str!("style.css");
 
-pub(super) fn page(told: &IndexPage) -> Result<String, Failure> {
+pub(super) fn page(told: &IndexPage) -> String {
     let head = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
                 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
                 <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n";
     let name = escape(&told.name);
-    let section = section(told)?;
+    let section = section(told);
     let version = env!("CARGO_PKG_VERSION");
-    Ok(format!(
+    format!(
         "{head}<title>rowdex: {name}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{section}\
          <footer>rowdex {version}, from the index alone</footer>\n</body>\n</html>\n"
-    ))
+    )
 }
 
-fn section(part: &IndexPage) -> Result<String, Failure> {
+fn section(part: &IndexPage) -> String {
     let facts = &part.facts;
     let mut html = format!("<h1>{}</h1>\n<p>{}.", escape(&part.name), escape(&facts.summary()));
     if let Some(chosen) = facts.chosen() {
@@ -42,12 +41,11 @@ fn section(part: &IndexPage) -> Result<String, Failure> {
     }
     html += &sizes(facts);
     html += &columns(part);
-    html += &memory(part)?;
-    html += &shards(part);
+    html += &memory(part);
     if !part.lengths.is_empty() {
         html += &format!("<h2>Lengths of rows</h2>\n<pre>{}</pre>\n", escape(&part.lengths));
     }
-    Ok(html)
+    html
 }
 
 fn sizes(facts: &Facts) -> String {
@@ -93,38 +91,28 @@ fn columns(part: &IndexPage) -> String {
     }
     let mut html = "<h2>Columns, by their bytes in the files</h2>\n".to_owned();
     if found.sampled_files < part.facts.files {
-        let (sampled, files) = (HumanCount(found.sampled_files), counted(part.facts.files, "file"));
+        let sampled = HumanCount(found.sampled_files);
+        let files = counted(part.facts.files, "file");
         html += &format!("<p>By {sampled} of {files}, evenly spread.</p>\n");
     }
     html + &table(&["column", "type", "stored", "share", "unpacked", "codec", "dictionary"], &rows)
 }
 
-fn memory(part: &IndexPage) -> Result<String, Failure> {
+fn memory(part: &IndexPage) -> String {
     let costs = &part.costs;
-    let mut html = "<h2>Memory and passes</h2>\n<p>A pass decodes every row group once. Order global".to_owned();
-    let Some(here) = &costs.here else {
-        return Ok(html + ": not told for so many rows. <code>rowdex estimate</code> does it.</p>\n");
-    };
-    html += &format!(", batches of {BATCH_SIZE}, a loader of one rank.");
+    let html = "<h2>Memory and passes</h2>\n<p>A pass decodes every row group once. ".to_owned();
+    let Some(here) = &costs.here else { return html + "There is none to tell of.</p>\n" };
+    let mut html = html
+        + &format!(
+            "Order global, batches of {BATCH_SIZE}, a loader of one rank; with the memory that was asked about ({}) an \
+             epoch takes {:.2} passes.",
+            HumanBytes(here.memory),
+            here.passes
+        );
     if here.told.is_none() {
         html += " Of so many rows the passes are what the law of a global order says; <code>rowdex estimate</code> \
                  walks the order.";
     }
-    html += &format!(
-        " The triangle is the budget that was asked about ({}: {:.2} passes)",
-        HumanBytes(here.memory),
-        here.passes
-    );
-    html += &match &costs.knee {
-        Some(knee) => format!(
-            "; the circle is the least of these memories with about two passes at most ({}). More saves little.</p>\n",
-            HumanBytes(knee.memory)
-        ),
-        None => ".</p>\n".to_owned(),
-    };
-    html += "<div class=\"charts\">\n";
-    html += &figure("Passes an epoch over memory", &charts::curve(costs, part.facts.decoded_bytes)?);
-    html += "</div>\n";
     let mut points: Vec<&Point> = costs.curve.iter().chain([here]).collect();
     points.sort_by_key(|point| point.memory);
     points.dedup_by_key(|point| point.memory);
@@ -135,58 +123,11 @@ fn memory(part: &IndexPage) -> Result<String, Failure> {
             HumanBytes(point.memory).to_string(),
             format!("{:.2}", point.passes),
             or_dash(told.map(|told| HumanBytes(told.bytes_read).to_string())),
-            or_dash(told.map(|told| HumanCount(told.requests).to_string())),
             or_dash(told.map(|told| HumanBytes(told.peak_bytes).to_string())),
         ]
     };
     let rows: Vec<Vec<String>> = points.iter().map(row).collect();
-    Ok(html + &table(&["memory", "passes", "bytes read", "requests", "held at most"], &rows))
-}
-
-fn shards(part: &IndexPage) -> String {
-    let costs = &part.costs;
-    let mut html = format!(
-        "<h2>Shards and steps</h2>\n<p>Batches of {}; every rank takes as many steps, and has a loader with {}.</p>\n",
-        BATCH_SIZE,
-        HumanBytes(costs.memory)
-    );
-    let row = |shards: &Shards| {
-        let told = shards.alone.as_ref().and_then(|point| point.told.as_ref());
-        vec![
-            HumanCount(shards.world_size.into()).to_string(),
-            HumanCount(shards.samples).to_string(),
-            HumanCount(shards.steps).to_string(),
-            HumanCount(shards.pads).to_string(),
-            told.map_or("-".to_owned(), |told| format!("{:.2}", told.passes)),
-            told.map_or("-".to_owned(), |told| HumanBytes(told.bytes_read).to_string()),
-        ]
-    };
-    let rows: Vec<Vec<String>> = costs.shards.iter().map(row).collect();
-    let head = ["ranks", "rows of a rank", "steps", "rows served twice, and marked", "passes of a rank", "it reads"];
-    html += &table(&head, &rows);
-    html += "<h2>How random the order is</h2>\n<p>Order global, beside chance.";
-    let Some(quality) = &costs.quality else {
-        return html + " Not measured for so many rows.</p>\n";
-    };
-    let drift = quality.row_correlation.map_or("-".to_owned(), |drift| format!("{drift:.3}"));
-    let rows = [
-        vec![
-            "mean distance of a row from its place".to_owned(),
-            format!("{:.3}", quality.displacement),
-            "0.333".to_owned(),
-        ],
-        vec!["correlation of a batch with the next".to_owned(), drift, "0".to_owned()],
-        vec![
-            "row groups in a batch".to_owned(),
-            format!("{:.2}", quality.groups.distinct),
-            format!("{:.2}", quality.groups.expected_distinct),
-        ],
-    ];
-    html + "</p>\n" + &table(&["", "found", "chance"], &rows)
-}
-
-fn figure(title: &str, svg: &str) -> String {
-    format!("<figure><figcaption>{title}</figcaption>\n{svg}</figure>\n")
+    html + "</p>\n" + &table(&["memory", "passes", "bytes read", "held at most"], &rows)
 }
 
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {

@@ -70,7 +70,7 @@ pub(crate) struct VerifyArgs {
     rows: bool,
 
     /// Show instead that every row is once in this other index, or data as `rowdex build` takes it, over the columns
-    /// that both have; with --order or --seed, that row i of it is row order(i) of INDEX.
+    /// that both have; with a seed or an order, that row i of it is row order(i) of INDEX.
     #[arg(long, value_name = "OTHER")]
     same_rows: Option<PathBuf>,
 

@@ -23,7 +23,8 @@ struct Opened {
 /// Compares the rows of the index, or of data, with those of another one.
 pub(crate) fn run(args: &VerifyArgs, other: &Path, ordered: bool) -> Result<(), Failure> {
     let started = Instant::now();
-    let (first, second) = (open(args, &args.index.index)?, open(args, other)?);
+    let first = open(args, &args.index.index)?;
+    let second = open(args, other)?;
     let mut same = SameRows::new(&first.dataset, &second.dataset);
     if ordered {
         let order = args.sampling.orders(first.dataset.index())?.orders;
@@ -95,8 +96,8 @@ impl Told<'_> {
 
     fn to_json(&self, problem: Option<&rowdex::Error>, seconds: f64) -> Value {
         let side = |name: &str, digest: &RowsDigest| {
-            let (rows, sum) = (digest.rows, digest.to_string());
-            json!({"path": name, "rows": rows, "rows_digest": sum})
+            let sum = digest.to_string();
+            json!({"path": name, "rows": digest.rows, "rows_digest": sum})
         };
         let columns = |column: &DigestColumn| json!({"name": column.name, "kind": column.kind});
         json!({

@@ -164,7 +164,6 @@ fn a_call_that_cannot_be_understood_exits_with_2() {
         "get train.rdx",
         "get train.rdx one",
         "get train.rdx 5..5",
-        "get train.rdx 1 --overwrite",
         "epoch train.rdx --memory lots",
         "epoch train.rdx --tail cut",
         "epoch train.rdx --rank first",

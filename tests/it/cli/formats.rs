@@ -1,6 +1,5 @@
 //! Every format of `get`, read again.
 
-use std::fs::File;
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -106,25 +105,11 @@ fn the_name_of_the_output_chooses_the_format() {
 }
 
 #[test]
-fn an_output_that_exists_is_kept_unless_told_to_replace_it() {
+fn an_output_that_exists_is_kept() {
     let place = Place::with_index();
     std::fs::write(place.path("rows.arrow"), "precious").unwrap();
-    place.run("get train.rdx 1 --output rows.arrow").fails().complains(&["rows.arrow", "exists", "--overwrite"]);
+    place.run("get train.rdx 1 --output rows.arrow").fails().complains(&["rows.arrow", "exists", "another path"]);
     assert_eq!(std::fs::read(place.path("rows.arrow")).unwrap(), b"precious");
-    place.run("get train.rdx 1 --output rows.arrow --overwrite").succeeds();
-    let file = File::open(place.path("rows.arrow")).unwrap();
-    assert_eq!(collect(FileReader::try_new(file, None).unwrap()).num_rows(), 1);
-}
-
-#[test]
-fn an_output_never_takes_the_place_of_what_it_is_read_from() {
-    let place = Place::with_index();
-    for path in ["data/part-4.parquet", "train.rdx"] {
-        let before = std::fs::read(place.path(path)).unwrap();
-        let told = ["would replace what they are read from", path, "another file"];
-        place.run(&format!("get train.rdx 1 --output {path} --overwrite")).fails().complains(&told);
-        assert_eq!(std::fs::read(place.path(path)).unwrap(), before);
-    }
 }
 
 #[test]

@@ -12,12 +12,11 @@ fn a_page_tells_what_is_in_an_index_what_it_costs_and_what_is_odd() {
     let text = place.run("info train.rdx --html report.html --memory 20%").succeeds().text();
     assert!(text.contains("1,003 rows") && text.contains("half of the row groups"), "{text}");
     let page = fs::read_to_string(place.path("report.html")).unwrap();
-    for words in ["score", "Memory and passes", "<svg", "Shards and steps", "How random", "lengths by tags"] {
+    for words in ["score", "Memory and passes", "held at most", "lengths by tags"] {
         assert!(page.contains(words), "{words}");
     }
-    assert!(!page.contains("http://") || page.contains("www.w3.org"), "the page needs the network");
-    place.run("info train.rdx --html report.html").fails().complains(&["report.html", "--overwrite"]);
-    place.run("info train.rdx --html report.html --overwrite").succeeds();
+    assert!(!page.contains("http"), "the page needs the network");
+    place.run("info train.rdx --html report.html").fails().complains(&["report.html", "exists"]);
     place.run("info train.rdx --html report.txt").fails().complains(&["report.txt", ".html at the end"]);
 }
 
@@ -27,5 +26,5 @@ fn a_page_of_many_row_groups_takes_no_walk_and_names_are_escaped() {
     fs::write(place.path("<b>&.rdx"), synthetic::index(1_000_000, 1000, None).unwrap()).unwrap();
     place.run("info <b>&.rdx --html report.html").succeeds();
     let page = fs::read_to_string(place.path("report.html")).unwrap();
-    assert!(page.contains("&lt;b&gt;&amp;") && !page.contains("<b>") && page.contains("Not measured"));
+    assert!(page.contains("&lt;b&gt;&amp;") && !page.contains("<b>") && page.contains("law of a global order"));
 }

@@ -85,16 +85,6 @@ fn what_was_written_is_proven_in_any_order() {
     place.run("rewrite train.rdx -o tasks --step spill --verify").exits_with_usage().complains(&["--verify"]);
 }
 
-#[cfg(feature = "filter")]
-#[test]
-fn rows_that_meet_a_condition_are_written_as_ids_tells_them() {
-    let place = Place::with_index();
-    place.run("rewrite train.rdx -o out --seed 7 --where id<500 --columns id").succeeds();
-    assert_eq!(ids(&place, "out"), told(&place, "--seed 7 --where id<500"));
-    let schema = Index::open(place.path("out/index.rdx")).unwrap().schema().clone();
-    assert_eq!(schema.fields().len(), 1);
-}
-
 /// Six kills, or sixty with `ROWDEX_LONG`.
 #[test]
 fn a_shuffle_killed_at_any_moment_goes_on_to_the_same_bytes() {
@@ -261,7 +251,7 @@ fn a_file_that_changed_since_it_was_indexed_stops_it_and_what_was_begun_goes_on_
     place.run(&format!("{command} -o whole")).succeeds();
     let changed = fs::read_dir(place.path("data")).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
     let (before, times) = (fs::read(&changed).unwrap(), fs::metadata(&changed).unwrap().modified().unwrap());
-    place.run(&format!("{command} -o out --step spill --tasks 2 --task 1")).succeeds();
+    place.run(&format!("{command} -o out --step spill:1/2")).succeeds();
     fs::write(&changed, [&before[..], b"more"].concat()).unwrap();
     let stopped = place.run(&format!("{command} -o out --resume")).fails();
     let name = changed.file_name().unwrap().to_str().unwrap();
@@ -278,17 +268,19 @@ fn tasks_in_processes_of_their_own_write_what_one_run_writes() {
     let place = Place::with_index();
     place.run("rewrite train.rdx -o whole --seed 5 --files 3").succeeds();
     let step = |arguments: &str| place.run(&format!("rewrite train.rdx -o out --seed 5 --files 3 {arguments}"));
-    step("--step write --tasks 2 --task 0").fails();
+    step("--step write:0/2").fails();
     for task in 0..3 {
-        step(&format!("--step spill --tasks 3 --task {task}")).succeeds();
+        step(&format!("--step spill:{task}/3")).succeeds();
     }
     for task in [1, 0] {
-        step(&format!("--step write --tasks 2 --task {task}")).succeeds();
+        step(&format!("--step write:{task}/2")).succeeds();
     }
     step("--step index").succeeds();
     assert!(files(&place, "out") == files(&place, "whole"));
-    step("--step write --tasks 2 --task 2").fails();
-    place.run("rewrite train.rdx -o out --task 1").exits_with_usage();
+    step("--step write:2/2").fails();
+    for step in ["spill:1", "index:0/1", "write:0/0", "read"] {
+        place.run(&format!("rewrite train.rdx -o out --step {step}")).exits_with_usage();
+    }
     place.run("rewrite train.rdx -o out --step index --overwrite").exits_with_usage();
 }
 
@@ -315,14 +307,9 @@ fn wrong_arguments_and_outputs_in_the_way_are_refused() {
     place.run("rewrite train.rdx -o out --order list.csv --seed 7").exits_with_usage().complains(&["--seed"]);
     place.run("rewrite train.rdx -o out --order sequential --seed 7").exits_with_usage().complains(&["--seed"]);
     place.run("rewrite train.rdx").exits_with_usage();
-    for wrong in [
-        "--order nothing",
-        "--files 0",
-        "--compression gzip",
-        "--row-group-rows 0",
-        "--page-bytes 0",
-        "--files 2 --file-bytes 1MiB",
-    ] {
+    for wrong in
+        ["--order nothing", "--files 0", "--compression gzip", "--row-group-rows 0", "--files 2 --file-bytes 1MiB"]
+    {
         place.run(&format!("rewrite train.rdx -o out {wrong}")).exits_with_usage();
         assert!(!place.path("out").exists(), "{wrong}");
     }
@@ -341,6 +328,6 @@ fn wrong_arguments_and_outputs_in_the_way_are_refused() {
     assert_eq!(ids(&place, "out"), told(&place, "--seed 9"));
     let most = u64::MAX;
     let large = format!("--row-group-rows {most} --memory 16KiB");
-    place.run(&format!("rewrite train.rdx -o large {large} --step spill --tasks {most}")).succeeds();
+    place.run(&format!("rewrite train.rdx -o large {large} --step spill:0/{most}")).succeeds();
     place.run(&format!("rewrite train.rdx -o large {large} --resume --verify")).succeeds();
 }

@@ -46,39 +46,38 @@ fn coverage(report: &Value) -> [u64; 4] {
     ["served", "distinct", "repeated", "missing"].map(|name| report["coverage"][name].as_u64().unwrap())
 }
 
+/// A view that `select` makes of the rows.
+fn view(place: &Place, choice: &str) -> String {
+    let name = format!("{}.rdx", choice.replace([' ', '/', '-', '=', ',', '.'], "_"));
+    place.run(&format!("select train.rdx {choice} -o {name} --overwrite")).succeeds();
+    name
+}
+
 #[test]
-fn skipped_rows_are_left_out_and_all_others_served() {
+fn rows_that_a_view_leaves_out_are_not_served_and_all_others_are() {
     let place = place();
     fs::write(place.path("bad.txt"), "# bad rows\n7\n10..20\npart-1.parquet:0\npart-0.parquet:1:0..5\n").unwrap();
-    let report = epoch(&place, "--skip bad.txt");
+    let report = epoch(&place, &format!("--only {}", view(&place, "--skip bad.txt")));
     let left = 1000 - 1 - 10 - 97 - 5;
     assert_eq!((&report["rows"], coverage(&report)), (&json!(left), [left, left, 0, 0]));
-    fs::write(place.path("bad.csv"), "row_id\n7\n7\n999\n").unwrap();
-    assert_eq!(coverage(&epoch(&place, "--skip bad.csv --order sequential")), [998, 998, 0, 0]);
-    fs::write(place.path("all.txt"), "0..1000").unwrap();
-    place.run("epoch train.rdx --skip all.txt").fails().complains(&["none of 1000 rows is left"]);
-    fs::write(place.path("beyond.txt"), "5\n1000\n").unwrap();
-    place.run("epoch train.rdx --skip beyond.txt").fails().complains(&["beyond.txt", "line 2", "row id 1000"]);
-    place.run("epoch train.rdx --skip nowhere.txt").fails().complains(&["nowhere.txt"]);
+    place.run("epoch train.rdx --only nowhere.rdx").fails().complains(&["nowhere.rdx"]);
+    place.write("other/one.parquet", &super::place::rows_from(0, 10));
+    place.run("build other -o other.rdx").succeeds();
+    place.run("epoch train.rdx --only other.rdx").fails().complains(&["other.rdx", "not a view of the same files"]);
 }
 
 #[test]
 fn the_sides_of_a_split_make_the_whole() {
     let place = place();
     for options in [",fraction=0.3", "", ",by=user", ",by=class,seed=5,fraction=0.5"] {
-        let [train, validation] =
-            ["train", "validation"].map(|side| coverage(&epoch(&place, &format!("--split {side}{options}"))));
+        let side = |side: &str| format!("--only {}", view(&place, &format!("--split {side}{options}")));
+        let [train, validation] = ["train", "validation"].map(|name| coverage(&epoch(&place, &side(name))));
         assert_eq!((train[1] + validation[1], train[2], validation[2]), (1000, 0, 0), "{options}");
         assert!(train[0] > 0 && validation[0] > 0, "{options}");
     }
     // A hundred users of ten rows each.
-    assert_eq!(coverage(&epoch(&place, "--split validation,by=user"))[0] % 10, 0);
-    let seeds =
-        ["--seed 1", "--seed 2"].map(|seed| epoch(&place, &format!("--split validation {seed}"))["rows"].clone());
-    assert_eq!(seeds[0], seeds[1]);
-    fs::write(place.path("bad.txt"), "0..500").unwrap();
-    let both = epoch(&place, "--split train --skip bad.txt")["rows"].as_u64().unwrap();
-    assert!((400..500).contains(&both), "{both}");
+    let by_user = view(&place, "--split validation,by=user");
+    assert_eq!(coverage(&epoch(&place, &format!("--only {by_user}")))[0] % 10, 0);
 }
 
 #[test]
@@ -88,10 +87,10 @@ fn weights_draw_and_zero_is_never_served() {
     assert_eq!(coverage(&report)[0], 1000);
     assert!(coverage(&report)[1] <= 750 && coverage(&report)[2] > 0);
     assert_eq!(coverage(&epoch(&place, "--order weighted:weight,once")), [750, 750, 0, 250]);
-    assert_eq!(coverage(&epoch(&place, "--order weighted:weight,once --epoch-size 100")), [100, 100, 0, 900]);
-    assert_eq!(coverage(&epoch(&place, "--order weighted:weight --epoch-size 4000"))[0], 4000);
+    assert_eq!(coverage(&epoch(&place, "--order weighted:weight,once,size=100")), [100, 100, 0, 900]);
+    assert_eq!(coverage(&epoch(&place, "--order weighted:weight,size=4000"))[0], 4000);
     place
-        .run("epoch train.rdx --order weighted:weight,once --epoch-size 751")
+        .run("epoch train.rdx --order weighted:weight,once,size=751")
         .fails()
         .complains(&["751 rows", "750 have a weight"]);
     place.run("epoch train.rdx --order weighted:class").fails().complains(&["part-0.parquet", "\"class\"", "weight"]);
@@ -107,7 +106,7 @@ fn weights_draw_and_zero_is_never_served() {
 #[test]
 fn classes_come_equally_often() {
     let place = place();
-    let report = epoch(&place, "--order balanced:class --epoch-size 300");
+    let report = epoch(&place, "--order balanced:class,size=300");
     // 100 of each class: no row of the many twice, of the rare each ten times.
     assert_eq!(coverage(&report)[0], 300);
     let distinct = coverage(&report)[1];
@@ -121,7 +120,8 @@ fn classes_come_equally_often() {
     ]);
     place.run("epoch train.rdx --order balanced:nope").fails().complains(&["\"nope\""]);
     fs::write(place.path("bad.txt"), "617").unwrap();
-    assert_eq!(coverage(&epoch(&place, "--order balanced:gaps --skip bad.txt"))[0], 999);
+    let without = view(&place, "--skip bad.txt");
+    assert_eq!(coverage(&epoch(&place, &format!("--order balanced:gaps --only {without}")))[0], 999);
 }
 
 #[test]
@@ -131,11 +131,11 @@ fn epochs_of_another_size_go_on_where_the_one_before_stopped() {
         let report = place.json(&format!("epoch train.rdx --batch-size 59 {options}"));
         (report["ranks"][0]["row_ids_digest"].as_str().unwrap().to_owned(), report["coverage"]["distinct"].clone())
     };
-    assert_eq!(digest(&format!("--epoch-size {ROWS}")), digest(""));
-    assert_eq!(digest("--epoch-size 100").1, json!(100));
-    assert_eq!(digest("--epoch-size 2006").1, json!(ROWS));
+    assert_eq!(digest(&format!("--order global,size={ROWS}")), digest(""));
+    assert_eq!(digest("--order global,size=100").1, json!(100));
+    assert_eq!(digest("--order global,size=2006").1, json!(ROWS));
     // Seventeen epochs of 59 rows are one pass, which decodes every row group once.
-    let report = place.json("epoch train.rdx --epoch-size 59 --epochs 17 --order sequential --batch-size 59");
+    let report = place.json("epoch train.rdx --order sequential,size=59 --epochs 17 --batch-size 59");
     assert_eq!(report["decodes"], place.json("info train.rdx")["row_groups"]);
     assert_eq!(coverage(&report), [59, 59, 0, ROWS as u64 - 59]);
 }
@@ -143,10 +143,13 @@ fn epochs_of_another_size_go_on_where_the_one_before_stopped() {
 #[test]
 fn what_can_not_be_together_is_refused_as_usage() {
     let place = place();
-    for options in ["--split train,fraction=2", "--split train,of=user", "--epoch-size 0", "--split test"] {
-        place.run(&format!("epoch train.rdx {options}")).exits_with_usage();
+    for options in ["--split train,fraction=2", "--split train,of=user", "--split test"] {
+        place.run(&format!("select train.rdx -o x.rdx {options}")).exits_with_usage();
     }
-    place.run("epoch train.rdx --order balanced:class --epoch-size 2").fails().complains(&["class", "epoch of 2"]);
+    for order in ["global,size=0", "global,size=x"] {
+        place.run(&format!("epoch train.rdx --order {order}")).exits_with_usage();
+    }
+    place.run("epoch train.rdx --order balanced:class,size=2").fails().complains(&["class", "epoch of 2"]);
 }
 
 #[test]
@@ -178,9 +181,10 @@ fn weights_come_from_a_list_beside_the_data() {
     let ids = |options: &str| place.run(&format!("trace {options}")).succeeds().text();
     let listed = "--order weighted:w,from=w.csv";
     assert_eq!(ids(&format!("train.rdx {listed}")), ids("train.rdx --order weighted:weight"));
+    let train = view(&place, "--split train");
     assert_eq!(
-        ids(&format!("train.rdx {listed} --split train")),
-        ids("train.rdx --order weighted:weight --split train")
+        ids(&format!("train.rdx {listed} --only {train}")),
+        ids(&format!("train.rdx --order weighted:weight --only {train}"))
     );
     fs::write(place.path("few.csv"), format!("{header}{}", lines(&mut (100..300)))).unwrap();
     place.run("select train.rdx --rows few.csv -o few.rdx").succeeds();

@@ -135,7 +135,6 @@ fn what_cannot_be_proven_is_refused() {
     let place = Place::with_index();
     place.run("verify train.rdx --world-size 4").exits_with_usage().complains(&["--world-size", "--shards"]);
     place.run("verify train.rdx --shards --workers 1000000").exits_with_usage();
-    place.run("verify train.rdx --shards --world-size 4 --rank 0").exits_with_usage().complains(&["--rank"]);
     place.run("verify train.rdx --shards --world-size 0").exits_with_usage().complains(&["--world-size"]);
     place.run("verify train.rdx --shards --world-size 4 --replication 3").exits_with_usage().complains(&["divide"]);
     place.run("verify train.rdx --shards --world-size 4 --tail error").fails().complains(&["1003"]);

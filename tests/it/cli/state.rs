@@ -24,11 +24,11 @@ fn a_state_stands_for_the_options_of_its_run() {
         "--seed 7 --order blocks(3),contiguous --world-size 4 --tail drop --batch-size 8",
         "--seed 18446744073709551615 --order torch --world-size 6 --replication 2,strided --batch-size 8",
         "--order sequential --world-size 3 --tail drop --epoch 5 --batch-size 8",
-        "--seed 3 --epoch-size 700 --world-size 3 --tail uneven --batch-size 8",
+        "--seed 3 --order global,size=700 --world-size 3 --tail uneven --batch-size 8",
     ] {
         let state = state(&place, options);
         for question in
-            ["trace train.rdx --step 3 --limit 1000", "trace train.rdx --row 7 --row 99", "estimate train.rdx --json"]
+            ["trace train.rdx --step 3 --json", "trace train.rdx --row 7 --row 99", "estimate train.rdx --json"]
         {
             let told = run(&place, &format!("{question} {options}"));
             assert_eq!(run(&place, &format!("{question} --state {state}")), told, "{question} {options}");
@@ -48,7 +48,7 @@ fn a_state_stands_for_the_options_of_its_run() {
 #[test]
 fn an_option_that_says_something_else_is_refused_by_both_names() {
     let place = row_choice::place();
-    fs::write(place.path("skip.txt"), "5\n").unwrap();
+    place.run("select train.rdx --split train -o some.rdx").succeeds();
     let state = state(&place, "--seed 42 --world-size 4 --batch-size 8");
     for (option, of_run) in [
         ("--seed 0", "--seed 42"),
@@ -60,9 +60,8 @@ fn an_option_that_says_something_else_is_refused_by_both_names() {
         ("--replication 2,strided", "--replication 1,consecutive"),
         ("--order weighted:weight", "--order global"),
         ("--order balanced:class", "--order global"),
-        ("--skip skip.txt", "all rows"),
-        ("--split train", "all rows"),
-        ("--epoch-size 50", "epochs of all rows"),
+        ("--only some.rdx", "all rows"),
+        ("--order global,size=50", "--order global"),
     ] {
         let outcome = place.run(&format!("trace train.rdx --step 0 --state {state} {option}"));
         outcome.exits_with_usage().complains(&[option.split(' ').next().unwrap(), of_run, "--state"]);
@@ -75,14 +74,13 @@ fn an_option_that_says_something_else_is_refused_by_both_names() {
 #[test]
 fn what_a_state_cannot_carry_has_to_be_given_and_to_be_the_same() {
     let place = row_choice::place();
-    fs::write(place.path("skip.txt"), "5\n").unwrap();
-    fs::write(place.path("other.txt"), "6\n").unwrap();
+    place.run("select train.rdx --split train -o some.rdx").succeeds();
+    place.run("select train.rdx --split validation -o other.rdx").succeeds();
     let list = |rows: &mut dyn Iterator<Item = u64>| rows.flat_map(u64::to_le_bytes).collect::<Vec<_>>();
     fs::write(place.path("order.bin"), list(&mut (0..1000).rev())).unwrap();
     fs::write(place.path("other.bin"), list(&mut (0..1000))).unwrap();
     for (given, other, word) in [
-        ("--skip skip.txt", "--skip other.txt", "--skip"),
-        ("--split train", "--split validation", "--split"),
+        ("--only some.rdx", "--only other.rdx", "--only"),
         ("--order weighted:weight", "--order weighted:user", "--order"),
         ("--order weighted:weight,once", "--order weighted:user,once", "--order"),
         ("--order balanced:class", "--order balanced:user", "--order"),

@@ -239,7 +239,7 @@ fn tasks_on_many_machines_share_a_prefix_and_take_back_what_another_had_begun() 
     let said = fails(folder.path(), &environment, &format!("rewrite train.rdx -o {out} {LARGE} --step spill"));
     assert!(said.contains("spill folder"), "{said}");
     for number in [1, 0] {
-        succeeds(folder.path(), &environment, &format!("{} --tasks 2 --task {number}", task("spill")));
+        succeeds(folder.path(), &environment, &task(&format!("spill:{number}/2")));
     }
     // A task that is killed when its first part is on the way.
     let note = s3.bucket().join("out/_uploads/part-00001.parquet");
@@ -247,8 +247,7 @@ fn tasks_on_many_machines_share_a_prefix_and_take_back_what_another_had_begun() 
         true => Answer::Silence,
         false => Answer::Servers,
     });
-    let mut killed =
-        command(folder.path(), &super::server::environment(silent), &format!("{} --tasks 2 --task 1", task("write")));
+    let mut killed = command(folder.path(), &super::server::environment(silent), &task("write:1/2"));
     let mut killed = killed.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
     while !note.exists() && began.elapsed() < Duration::from_secs(60) {
@@ -260,7 +259,7 @@ fn tasks_on_many_machines_share_a_prefix_and_take_back_what_another_had_begun() 
     let said = fails(folder.path(), &environment, &task("index"));
     assert!(said.contains("part-00000.parquet") && said.contains("not written yet"), "{said}");
     for number in [1, 0, 1] {
-        succeeds(folder.path(), &environment, &format!("{} --tasks 2 --task {number}", task("write")));
+        succeeds(folder.path(), &environment, &task(&format!("write:{number}/2")));
     }
     succeeds(folder.path(), &environment, &format!("{} --verify", task("index")));
     assert!(parquet(&s3.bucket().join("out")) == local);

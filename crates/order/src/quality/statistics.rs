@@ -4,7 +4,7 @@
 /// lists that have nothing to do with each other. O(length).
 ///
 /// A longer list is cut to the length of the other. NaN where a list is constant.
-pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let len = a.len().min(b.len());
     let a = a.get(..len).unwrap_or_default();
     let b = b.get(..len).unwrap_or_default();
@@ -24,7 +24,7 @@ pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
 
 /// Whether values fall evenly into `buckets` buckets: Pearson's chi-square, brought to a standard normal number. Values
 /// of `buckets` or more are left out. O(values + buckets).
-pub fn uniformity(values: impl Iterator<Item = usize>, buckets: usize) -> f64 {
+pub(super) fn uniformity(values: impl Iterator<Item = usize>, buckets: usize) -> f64 {
     let mut counts = vec![0_u64; buckets];
     let mut total = 0.0;
     for value in values {
@@ -41,7 +41,7 @@ pub fn uniformity(values: impl Iterator<Item = usize>, buckets: usize) -> f64 {
 /// Whether the first of a pair says anything about the second: Pearson's chi-square of a table of `buckets` ×
 /// `buckets`, brought to a standard normal number. Pairs with a number of `buckets` or more are left out. O(pairs +
 /// buckets²).
-pub fn independence(pairs: impl Iterator<Item = (usize, usize)>, buckets: usize) -> f64 {
+pub(super) fn independence(pairs: impl Iterator<Item = (usize, usize)>, buckets: usize) -> f64 {
     let mut counts = vec![0_u64; buckets * buckets];
     let mut rows = vec![0_u64; buckets];
     let mut columns = vec![0_u64; buckets];
@@ -66,7 +66,7 @@ pub fn independence(pairs: impl Iterator<Item = (usize, usize)>, buckets: usize)
 }
 
 /// Which of `buckets` equal windows of `[0, len)` holds `x`; `buckets` if none.
-pub fn window(x: u64, len: u64, buckets: usize) -> usize {
+pub(super) fn window(x: u64, len: u64, buckets: usize) -> usize {
     if x >= len {
         return buckets;
     }

@@ -85,7 +85,8 @@ mod tests {
     fn a_set_has_the_same_hash_in_any_order_and_in_any_parts() {
         let mut rows: Vec<u64> = (0..1000).collect();
         rows.reverse();
-        let (mut first, mut second) = (SetHash::default(), SetHash::default());
+        let mut first = SetHash::default();
+        let mut second = SetHash::default();
         first.add(&rows[..300]);
         second.add(&rows[300..]);
         first.join(second);

@@ -26,15 +26,13 @@ use super::VerifyArgs;
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
 use crate::command::progress::Progress;
-use crate::command::sampling::{self, Rank, first_of_each};
+use crate::command::sampling::{self, first_of_each};
 
 pub(crate) fn run(args: &VerifyArgs, given: &ArgMatches) -> Result<(), Failure> {
-    let (mut sampling, mut batch) = (args.sampling.clone(), args.batch);
+    let mut sampling = args.sampling.clone();
+    let mut batch = args.batch;
     args.state.settle(&mut sampling, Some(&mut batch), given)?;
     sampling.whole_epochs();
-    if sampling.rank != Rank::All {
-        return Err(Failure::usage("a proof is of all ranks together; leave out --rank"));
-    }
     let started = Instant::now();
     let index = args.index.open()?;
     let samplers = sampling.samplers(&sampling.orders(&index)?, batch)?;

@@ -91,7 +91,9 @@ fn go_through(
         found.complain(format!("rank 0 takes {} steps and rank {rank} {}", plan.steps(), plans[rank].steps()));
         return Ok(found);
     }
-    let (mut next, mut batch, len) = (0, BatchPlan::default(), of_epoch.len());
+    let len = of_epoch.len();
+    let mut next = 0;
+    let mut batch = BatchPlan::default();
     for step in 0..plan.steps() {
         let (mut stretches, mut packs, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
         let mut of_shard = vec![None; plan.shard().count() as usize];
@@ -197,7 +199,8 @@ impl Epoch {
 
     /// The shards have as many packs at a step.
     fn check_step(&mut self, step: u64, packs: &[usize], plan: &EpochPlan) {
-        let (most, fewest) = (packs.iter().max().copied(), packs.iter().min().copied());
+        let most = packs.iter().max().copied();
+        let fewest = packs.iter().min().copied();
         let differ = most.zip(fewest).map_or(0, |(most, fewest)| most - fewest);
         if differ > usize::from(plan.shard().tail() == Tail::Uneven) {
             self.complain(format!("step {step}: one rank has {most:?} packs and another one {fewest:?}"));

@@ -80,7 +80,9 @@ fn workers(plan: &EpochPlan, workers: u64) -> Result<Vec<Batches>, Failure> {
 
 /// What is wrong with a batch, given those before it.
 fn check(batch: &BatchPlan, plan: &EpochPlan, before: &Dealt, against: Against<'_>) -> Option<String> {
-    let (step, count, len) = (batch.step, batch.rows.len() as u64, plan.order().len());
+    let step = batch.step;
+    let count = batch.rows.len() as u64;
+    let len = plan.order().len();
     if count > against.batch_size || (count < against.batch_size && step + 1 < plan.steps()) {
         return Some(format!("step {step} has {count} rows instead of {}", against.batch_size));
     }

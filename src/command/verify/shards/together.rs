@@ -47,7 +47,8 @@ impl Together {
         let may_differ = u64::from(plan.shard().tail() == Tail::Uneven);
         let most = (0..ranks.len()).max_by_key(|rank| ranks[*rank].samples).unwrap_or_default();
         let fewest = (0..ranks.len()).min_by_key(|rank| ranks[*rank].samples).unwrap_or_default();
-        let (more, fewer) = (ranks[most].samples, ranks[fewest].samples);
+        let more = ranks[most].samples;
+        let fewer = ranks[fewest].samples;
         if more - fewer > may_differ {
             self.broken.push(format!("rank {most} has {more} samples and rank {fewest} {fewer}"));
         }
@@ -120,7 +121,8 @@ impl Together {
     /// Goes through the counts of all rows but pads.
     pub(super) fn counted(&mut self, promise: Uses, positions: u64, ranks: &[&Dealt], counts: &Counts) {
         let dropped: BTreeSet<u64> = self.dropped.iter().copied().collect();
-        let (mut missing, mut double) = (Named::default(), Named::default());
+        let mut missing = Named::default();
+        let mut double = Named::default();
         for (row, count) in counts.iter() {
             if promise != Uses::Any && count > 1 {
                 double.add(row);
