@@ -2,6 +2,7 @@
 
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Index;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -74,7 +75,9 @@ impl Output {
         match self {
             Self::File(file) => file.commit(),
             Self::Object { url, bytes, overwrite, options } => {
-                ObjectSource::at(url, &options)?.put("", bytes.into_inner().into(), overwrite)
+                let (folder, name) = url.key.rsplit_once('/').unwrap_or(("", &url.key));
+                let source = Arc::new(ObjectSource::at(url.with_key(folder), &options)?);
+                source.put(name, bytes.into_inner().into(), overwrite)
             }
         }
     }

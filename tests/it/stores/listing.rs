@@ -1,6 +1,7 @@
 //! Listings: of several pages and with faults between them, and what a name means beside a pattern.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rowdex::source::{ObjectSource, StoreOptions};
@@ -163,4 +164,19 @@ fn a_server_that_refuses_to_tell_of_a_file_has_not_lost_it() {
     let error = rowdex::source::Source::stat(&source, "a.parquet").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     assert!(error.message().contains("does not do this (HTTP status 405)"), "{error}");
+}
+
+#[test]
+fn a_large_object_is_written_in_parts_and_over_another() {
+    let Some(s3) = S3::start() else { return };
+    let source = ObjectSource::new(&format!("s3://{BUCKET}/large"), &S3::options(s3.address)).unwrap();
+    let source = Arc::new(source);
+    let bytes = |seed: u8| (0..65_u32 << 20).map(|at| (at / 999) as u8 ^ seed).collect::<Vec<u8>>();
+    source.put("x", bytes(0).into(), false).unwrap();
+    assert_eq!(source.put("x", bytes(1).into(), false).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert!(source.get_whole("x").unwrap() == bytes(0));
+    source.put("x", bytes(1).into(), true).unwrap();
+    assert!(source.get_whole("x").unwrap() == bytes(1));
+    // The note of the upload is gone.
+    assert_eq!(source.list().unwrap().len(), 1);
 }

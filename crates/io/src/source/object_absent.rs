@@ -41,8 +41,8 @@ impl ObjectSource {
     }
 
     #[doc(hidden)]
-    pub fn put(&self, _path: &str, _bytes: Bytes, _overwrite: bool) -> Result<()> {
-        match *self {}
+    pub fn put(self: &Arc<Self>, _path: &str, _bytes: Bytes, _overwrite: bool) -> Result<()> {
+        match **self {}
     }
 
     #[doc(hidden)]

@@ -187,9 +187,18 @@ impl Client {
         self.start(move |shared| async move { shared.upload_part(&path(&key)?, &id, number, bytes).await })
     }
 
-    pub(super) fn complete_upload(&self, key: String, id: String, parts: Vec<PartId>, length: u64) -> Result<()> {
-        self.start(move |shared| async move { shared.complete_upload(&path(&key)?, &id, parts, length, None).await })?
-            .wait()
+    pub(super) fn complete_upload(
+        &self,
+        key: String,
+        id: String,
+        parts: Vec<PartId>,
+        length: u64,
+        overwrite: bool,
+    ) -> Result<()> {
+        let complete = move |shared: Arc<Shared>| async move {
+            shared.complete_upload(&path(&key)?, &id, parts, length, overwrite).await
+        };
+        self.start(complete)?.wait()
     }
 
     pub(super) fn abort_upload(&self, key: String, id: String) -> Result<()> {

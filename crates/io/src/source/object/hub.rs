@@ -19,13 +19,12 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
 };
 use reqwest::header::{
-    AUTHORIZATION, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, LINK, RANGE,
+    AUTHORIZATION, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, LINK, RANGE, RETRY_AFTER,
 };
 use reqwest::{Method, StatusCode, Url};
 use tokio::time::Instant;
 
 use super::hub_fault::HubFault;
-use super::hub_limits::wait_of;
 use super::hub_settings::HubSettings;
 use super::transport::{MOST, Refused, client, redirected, with_length};
 use crate::source::hub_place::{Repository, is_commit};
@@ -46,7 +45,7 @@ pub(super) struct Hub {
     endpoint: String,
     token: Option<HeaderValue>,
     offline: bool,
-    /// Where each file is, by its URL at the hub. While it is asked for, others who want the file wait for the lock.
+    /// Where each file is, by its URL at the hub.
     places: Mutex<HashMap<String, Slot>>,
     /// Until when the hub wants to hear nothing.
     closed: Mutex<Option<Instant>>,
@@ -54,13 +53,11 @@ pub(super) struct Hub {
 
 type Slot = Arc<tokio::sync::Mutex<Option<Target>>>;
 
-/// Where the hub has a file.
+/// Where a file is in a store, and the tag of its content.
 #[derive(Clone, PartialEq, Eq)]
-enum Target {
-    /// At the hub itself.
-    Here,
-    /// In a store, with the tag of its content.
-    Elsewhere(Url, Option<HeaderValue>),
+struct Target {
+    url: Url,
+    tag: Option<HeaderValue>,
 }
 
 /// What the hub answers.
@@ -168,49 +165,30 @@ impl Hub {
 
     async fn get(&self, url: &str, range: Option<HeaderValue>) -> Result<HttpResponse, HttpError> {
         let slot = Arc::clone(lock(&self.places).entry(url.to_owned()).or_default());
-        let known = slot.lock().await.clone();
-        match &known {
-            None => {}
-            Some(Target::Here) => {
-                return match self.ask(Method::GET, url_of(url)?, range.clone()).await? {
-                    Asked::Served(answer) => Ok(answer),
-                    Asked::Elsewhere { url, tag, .. } => {
-                        *slot.lock().await = Some(Target::Elsewhere(url.clone(), tag.clone()));
-                        self.bare(Method::GET, &url, range, tag).await
-                    }
-                };
+        let mut refused = None;
+        loop {
+            // While one asks the hub, others who want the file wait for the lock.
+            let mut place = slot.lock().await;
+            let known = place.clone().filter(|known| refused.as_ref() != Some(known));
+            let is_fresh = known.is_none();
+            let target = match known {
+                Some(known) => known,
+                None => match self.ask(Method::GET, url_of(url)?, range.clone()).await? {
+                    // At the hub itself, which has small files.
+                    Asked::Served(answer) => return Ok(answer),
+                    Asked::Elsewhere { url, tag, .. } => place.insert(Target { url, tag }).clone(),
+                },
+            };
+            drop(place);
+            let answer = self.bare(Method::GET, &target.url, range.clone(), target.tag.clone()).await?;
+            if !is_refusal(answer.status()) {
+                return Ok(answer);
             }
-            Some(Target::Elsewhere(at, tag)) => {
-                let answer = self.bare(Method::GET, at, range.clone(), tag.clone()).await?;
-                if !is_refusal(answer.status()) {
-                    return Ok(answer);
-                }
-            }
-        }
-        let mut place = slot.lock().await;
-        let (at, tag) = match &*place {
-            // Somebody else asked the hub meanwhile.
-            Some(Target::Elsewhere(at, tag)) if *place != known => (at.clone(), tag.clone()),
-            _ => match self.ask(Method::GET, url_of(url)?, range.clone()).await? {
-                Asked::Served(answer) => {
-                    // A fault says nothing about where the file is.
-                    *place = answer.status().is_success().then_some(Target::Here);
-                    return Ok(answer);
-                }
-                Asked::Elsewhere { url, tag, .. } => {
-                    *place = Some(Target::Elsewhere(url.clone(), tag.clone()));
-                    (url, tag)
-                }
-            },
-        };
-        drop(place);
-        let answer = self.bare(Method::GET, &at, range, tag).await?;
-        match answer.status() {
-            status if is_refusal(status) => {
+            if is_fresh {
                 *slot.lock().await = None;
-                Err(HubFault::Unsigned { status: status.as_u16() }.error())
+                return Err(HubFault::Unsigned { status: answer.status().as_u16() }.error());
             }
-            _ => Ok(answer),
+            refused = Some(target);
         }
     }
 
@@ -358,6 +336,20 @@ fn limited(answer: &HttpResponse) -> Option<Option<Duration>> {
     }
 }
 
+/// The longest time that is asked for, in seconds: by `Retry-After`, or by the draft `httpapi-ratelimit-headers`, which
+/// the hub follows (`"api";r=0;t=55`).
+fn wait_of(headers: &HeaderMap) -> Option<Duration> {
+    /// Nobody waits longer, and a time from now on that is far away is none.
+    const MOST_SECONDS: u64 = 365 * 86_400;
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let after = text(RETRY_AFTER.as_str()).and_then(|after| after.trim().parse::<u64>().ok());
+    let spent = text("ratelimit").into_iter().flat_map(|policies| policies.split(',')).filter_map(|policy| {
+        let parameter = |name: &str| policy.split(';').find_map(|part| part.trim().strip_prefix(name)?.parse().ok());
+        parameter("t=").filter(|_| parameter("r=") == Some(0_u64))
+    });
+    spent.chain(after).max().map(|seconds| Duration::from_secs(seconds.min(MOST_SECONDS)))
+}
+
 /// The answer with the hub's tag for its content. Times are those of the store, which copies files when it likes.
 fn tagged(mut answer: HttpResponse, tag: Option<HeaderValue>) -> HttpResponse {
     answer.headers_mut().remove(LAST_MODIFIED);
@@ -392,4 +384,28 @@ fn next_query(headers: &HeaderMap) -> Option<String> {
         rest.split(';').any(says_next).then_some(url)
     })?;
     Some(next.split_once('?')?.1.split('#').next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_time_that_a_server_asks_for_is_waited() {
+        for (headers, seconds) in [
+            (&[][..], None),
+            (&[("retry-after", "7")], Some(7)),
+            (&[("retry-after", "soon")], None),
+            (&[("ratelimit", "\"api\";r=12;t=55")], None),
+            (&[("ratelimit", "\"api\";r=3;t=5, \"resolvers\";r=0;t=41")], Some(41)),
+            (&[("retry-after", "2"), ("ratelimit", "\"api\";r=0;t=55")], Some(55)),
+            (&[("retry-after", "18446744073709551615")], Some(365 * 86_400)),
+        ] {
+            let pair = |(name, value): &(&'static str, &'static str)| {
+                (HeaderName::from_static(name), HeaderValue::from_static(value))
+            };
+            let wait = wait_of(&headers.iter().map(pair).collect());
+            assert_eq!(wait.map(|wait| wait.as_secs()), seconds, "{headers:?}");
+        }
+    }
 }

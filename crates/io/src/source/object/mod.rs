@@ -11,7 +11,6 @@ mod credentials;
 mod fault;
 mod hub;
 mod hub_fault;
-mod hub_limits;
 mod hub_settings;
 mod meter;
 mod requests;
@@ -23,12 +22,14 @@ mod uploads;
 mod writer;
 
 use std::fmt;
+use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
 use self::client::{Client, Part};
+use self::requests::LARGE;
 pub use self::writer::ObjectWriter;
 use super::place::{Place, Url};
 use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, UploadOptions, VANISHED, cut, short_read};
@@ -146,14 +147,29 @@ impl ObjectSource {
 
     /// Writes an object, whole or not at all; the one that the root names, if the path is empty.
     #[doc(hidden)]
-    pub fn put(&self, path: &str, bytes: Bytes, overwrite: bool) -> Result<()> {
+    pub fn put(self: &Arc<Self>, path: &str, bytes: Bytes, overwrite: bool) -> Result<()> {
+        if bytes.len() > LARGE {
+            return self.put_large(path, &bytes, overwrite);
+        }
         self.client()?.put(self.key(path), bytes, overwrite).map_err(|error| error.with_file(self.url(path)))
+    }
+
+    /// Writes an object in parts, each within the time of a request.
+    fn put_large(self: &Arc<Self>, path: &str, bytes: &[u8], overwrite: bool) -> Result<()> {
+        if !overwrite && self.stat(path).is_ok() {
+            return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already").with_file(self.url(path)));
+        }
+        let options = UploadOptions { part_bytes: LARGE / 4, parts: 4 };
+        let mut writer = ObjectWriter::new(Arc::clone(self), path, options, overwrite);
+        let written = writer.write_all(bytes);
+        written.map_err(|error| Error::io("cannot write to the store", error).with_file(self.url(path)))?;
+        writer.commit().map(drop)
     }
 
     /// Begins an object, which appears whole or not at all, and holds no more of it than these options say.
     #[doc(hidden)]
     pub fn create(self: &Arc<Self>, path: &str, options: UploadOptions) -> Result<ObjectWriter> {
-        Ok(ObjectWriter::new(Arc::clone(self), path, options))
+        Ok(ObjectWriter::new(Arc::clone(self), path, options, false))
     }
 
     /// Removes an object, if it is there.

@@ -31,7 +31,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// An object larger than this is written in parts.
-const LARGE: usize = 64 << 20;
+pub(super) const LARGE: usize = 64 << 20;
 
 /// Pages of the hub, which have a thousand files each, that a listing may have.
 const HUB_PAGES: usize = 1000;
@@ -122,19 +122,31 @@ impl Shared {
         Ok(attempts)
     }
 
-    async fn get(&self, path: &Path, options: GetOptions) -> Answer {
-        self.store.get_opts(path, options).await.map_err(|error| Fault::of(&error, &self.url))
+    pub(super) fn fault(&self, error: &object_store::Error) -> Fault {
+        Fault::of(error, &self.url)
     }
 
-    pub(super) async fn stat(&self, path: &Path) -> Result<FileStat> {
+    async fn get(&self, path: &Path, options: GetOptions) -> Answer {
+        self.store.get_opts(path, options).await.map_err(|error| self.fault(&error))
+    }
+
+    /// Asks until it succeeds, cannot succeed, or its time is over.
+    pub(super) async fn ask<T, F>(&self, request: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, Fault>>,
+    {
         let mut attempts = self.attempts().await?;
         loop {
-            let options = GetOptions { head: true, ..GetOptions::default() };
-            match attempts.limit(self.get(path, options)).await {
-                Ok(answer) => return Ok(stat_of(&answer.meta)),
+            match attempts.limit(request()).await {
+                Ok(answer) => return Ok(answer),
                 Err(fault) => attempts.again(fault).await?,
             }
         }
+    }
+
+    pub(super) async fn stat(&self, path: &Path) -> Result<FileStat> {
+        let answer = self.ask(|| self.get(path, GetOptions { head: true, ..GetOptions::default() }));
+        Ok(stat_of(&answer.await?.meta))
     }
 
     /// One range of an object, which must be the expected one if one is expected.
@@ -185,7 +197,9 @@ impl Shared {
         length: Option<u64>,
         expected: Option<&FileStat>,
     ) -> Result<(FileStat, Bytes)> {
-        let Some(length) = length else { return self.whole(path).await };
+        let Some(length) = length else {
+            return self.ask(|| self.try_get(path, GetOptions::default(), u64::MAX)).await;
+        };
         let stat = match expected {
             Some(expected) => expected.clone(),
             None if self.url.scheme == Scheme::Azure => self.stat(path).await?,
@@ -203,27 +217,16 @@ impl Shared {
         Ok((stat, body.freeze()))
     }
 
-    async fn whole(&self, path: &Path) -> Result<(FileStat, Bytes)> {
-        let mut attempts = self.attempts().await?;
-        loop {
-            match attempts.limit(self.try_get(path, GetOptions::default(), u64::MAX)).await {
-                Ok(whole) => return Ok(whole),
-                Err(fault) => attempts.again(fault).await?,
-            }
-        }
-    }
-
     /// The end of an object in one request; `None` if it is empty, which has no end, or the server knows no suffixes.
     async fn suffix(&self, path: &Path, length: u64) -> Result<Option<(FileStat, Bytes)>> {
-        let mut attempts = self.attempts().await?;
-        loop {
+        self.ask(|| async {
             let options = GetOptions { range: Some(GetRange::Suffix(length)), ..GetOptions::default() };
-            match attempts.limit(self.try_get(path, options, length)).await {
-                Ok(end) => return Ok(Some(end)),
-                Err(Fault { sort: Sort::Range, .. }) => return Ok(None),
-                Err(fault) => attempts.again(fault).await?,
+            match self.try_get(path, options, length).await {
+                Err(Fault { sort: Sort::Range, .. }) => Ok(None),
+                end => end.map(Some),
             }
-        }
+        })
+        .await
     }
 
     /// Asks for up to `length` bytes.
@@ -245,7 +248,7 @@ impl Shared {
         body.reserve(length.min(LARGE));
         let mut stream = answer.into_stream();
         while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| Fault::of(&error, &self.url))?;
+            let chunk = chunk.map_err(|error| self.fault(&error))?;
             self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             if chunk.len() > length - body.len() {
                 return Err(wrong());
@@ -259,13 +262,7 @@ impl Shared {
     pub(super) async fn commit(&self) -> Result<String> {
         let hub =
             self.hub.as_ref().ok_or_else(|| Error::new(ErrorKind::Internal, "a commit of a store without any"))?;
-        let mut attempts = self.attempts().await?;
-        loop {
-            match attempts.limit(async { hub.commit().await.map_err(|error| self.hub_fault(error)) }).await {
-                Ok(commit) => return Ok(commit),
-                Err(fault) => attempts.again(fault).await?,
-            }
-        }
+        self.ask(|| async { hub.commit().await.map_err(|error| self.hub_fault(error)) }).await
     }
 
     fn hub_fault(&self, error: HttpError) -> Fault {
@@ -284,15 +281,14 @@ impl Shared {
                 .with_hint("name a folder of the dataset"));
             }
             // Each page is a request of its own, with its own time: a long listing may meet any number of faults.
-            let mut attempts = self.attempts().await?;
-            let page = loop {
-                match attempts.limit(self.page(folder, next.as_deref())).await {
-                    Ok(page) => break page,
+            let page = self.ask(|| async {
+                match self.page(folder, next.as_deref()).await {
                     // What is no folder of the hub has nothing below it.
-                    Err(fault) if fault.sort == Sort::NoEntry && !folder.as_ref().is_empty() => return Ok(Vec::new()),
-                    Err(fault) => attempts.again(fault).await?,
+                    Err(fault) if fault.sort == Sort::NoEntry && !folder.as_ref().is_empty() => Ok(None),
+                    page => page.map(Some),
                 }
-            };
+            });
+            let Some(page) = page.await? else { return Ok(Vec::new()) };
             listed.extend(page.files);
             let Some(token) = page.next else { break };
             if !named.insert(token.clone()) {
@@ -311,7 +307,7 @@ impl Shared {
         if let Some(hub) = &self.hub {
             return hub.page(folder.as_ref(), next).await.map_err(|error| self.hub_fault(error));
         }
-        let fault = |error| Fault::of(&error, &self.url);
+        let fault = |error| self.fault(&error);
         let (objects, next) = match &self.pages {
             Some(pages) => {
                 let prefix = Some(format!("{folder}/")).filter(|_| !folder.as_ref().is_empty());
@@ -328,16 +324,12 @@ impl Shared {
 
     pub(super) async fn put(&self, path: &Path, bytes: Bytes, overwrite: bool) -> Result<()> {
         if !overwrite {
-            // Some stores cannot create conditionally, and a large object is written in parts; this is right but for a
-            // race.
+            // Some stores cannot create conditionally; this is right but for a race.
             match self.stat(path).await {
                 Ok(_) => return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already")),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-        }
-        if bytes.len() > LARGE {
-            return self.put_in_parts(path, bytes, LARGE / 4).await;
         }
         let mut attempts = self.attempts().await?;
         let mut mode = if overwrite { PutMode::Overwrite } else { PutMode::Create };
@@ -345,7 +337,7 @@ impl Shared {
         loop {
             let put = async {
                 let put = self.store.put_opts(path, bytes.clone().into(), mode.clone().into()).await;
-                put.map_err(|error| Fault::of(&error, &self.url))
+                put.map_err(|error| self.fault(&error))
             };
             match attempts.limit(put).await {
                 Ok(_) => return Ok(()),

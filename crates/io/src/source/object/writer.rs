@@ -28,6 +28,7 @@ pub struct ObjectWriter {
     store: Arc<ObjectSource>,
     path: String,
     options: UploadOptions,
+    overwrite: bool,
     held: Vec<u8>,
     length: u64,
     upload: Option<Upload>,
@@ -42,8 +43,9 @@ struct Upload {
 }
 
 impl ObjectWriter {
-    pub(super) fn new(store: Arc<ObjectSource>, path: &str, options: UploadOptions) -> Self {
-        Self { store, path: path.to_owned(), options, held: Vec::new(), length: 0, upload: None, has_failed: false }
+    pub(super) fn new(store: Arc<ObjectSource>, path: &str, options: UploadOptions, overwrite: bool) -> Self {
+        let path = path.to_owned();
+        Self { store, path, options, overwrite, held: Vec::new(), length: 0, upload: None, has_failed: false }
     }
 
     /// Puts the object in its place; returns its length. If there is one of this length, it is as if it were this one:
@@ -60,7 +62,7 @@ impl ObjectWriter {
     fn try_commit(&mut self) -> Result<()> {
         if self.upload.is_none() {
             let bytes = Bytes::from(std::mem::take(&mut self.held));
-            let put = self.store.put(&self.path, bytes, false);
+            let put = self.store.put(&self.path, bytes, self.overwrite);
             return match put {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && self.is_there()? => Ok(()),
                 put => put,
@@ -71,12 +73,12 @@ impl ObjectWriter {
         }
         while self.receive()? {}
         stop::check()?;
-        if self.is_there()? {
+        if !self.overwrite && self.is_there()? {
             return Ok(());
         }
         let Some(Upload { id, parts, .. }) = &mut self.upload else { return Ok(()) };
         let (client, key) = (self.store.client()?, self.store.key(&self.path));
-        client.complete_upload(key, id.clone(), std::mem::take(parts), self.length)?;
+        client.complete_upload(key, id.clone(), std::mem::take(parts), self.length, self.overwrite)?;
         self.upload = None;
         // The object is in its place, whatever becomes of the note. Who finds it finds no upload.
         let _ = self.store.remove(&note(&self.path));
