@@ -52,7 +52,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let arrow = output.and_then(Path::extension).is_some_and(|end| end.eq_ignore_ascii_case("arrow"));
     let index = args.index.open()?;
     let rows = checked(&args.rows.rows, &index)?;
-    let dataset = args.tier.open(args.files.builder(index))?;
+    let dataset = args.tier.open(args.files.builder(index.clone()))?;
     if !arrow {
         check(dataset.schema())?;
     }

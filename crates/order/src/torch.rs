@@ -41,9 +41,10 @@ const LARGE: u64 = 214_748_364;
 pub struct Torch {
     len: u64,
     seed: u64,
-    /// The epochs that somebody uses.
-    made: Arc<PerProcess<Mutex<Vec<(u64, Weak<Randperm>)>>>>,
+    made: Arc<PerProcess<Mutex<EpochsInUse>>>,
 }
+
+type EpochsInUse = Vec<(u64, Weak<Randperm>)>;
 
 impl Torch {
     const NAME: &str = "torch";

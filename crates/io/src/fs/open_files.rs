@@ -37,7 +37,9 @@ struct FileKey {
     path: Box<str>,
 }
 
-static POOL: Once<PerProcess<Mutex<LruCache<FileKey, Arc<File>>>>> = Once::new();
+type FileHandles = LruCache<FileKey, Arc<File>>;
+
+static POOL: Once<PerProcess<Mutex<FileHandles>>> = Once::new();
 
 impl OpenFiles {
     pub(crate) fn new() -> Self {
@@ -135,12 +137,12 @@ fn close_half() -> bool {
 }
 
 /// Takes the files that were used least recently out of the pool, until it has so many left.
-fn pop(files: &mut LruCache<FileKey, Arc<File>>, left: usize) -> Vec<Arc<File>> {
+fn pop(files: &mut FileHandles, left: usize) -> Vec<Arc<File>> {
     std::iter::from_fn(|| if files.len() > left { files.pop_lru() } else { None }).map(|(_, file)| file).collect()
 }
 
 /// The pool of this process: a forked child must not wait for a lock that a thread of its parent held.
-fn pool() -> Option<MutexGuard<'static, LruCache<FileKey, Arc<File>>>> {
+fn pool() -> Option<MutexGuard<'static, FileHandles>> {
     let new = || Mutex::new(LruCache::unbounded());
     let pool = POOL.get_or_init(|| PerProcess::new(new())).get(new)?;
     // A panic cannot leave the table half changed.

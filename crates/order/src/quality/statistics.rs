@@ -82,10 +82,10 @@ fn normal(chi_square: f64, freedom: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn chi_squares_become_the_normal_numbers_of_the_same_probability() {
+        use super::normal;
+
         // Chi-square and normal quantiles for tails of 0.975, 0.5, 0.01 and 1e-6, from published tables.
         let quantiles = [
             (10.0, 3.247, -1.960),
@@ -103,6 +103,8 @@ mod tests {
 
     #[test]
     fn what_is_not_random_is_far_from_normal() {
+        use super::{correlation, independence, uniformity};
+
         let rising: Vec<f64> = (0..10_000).map(f64::from).collect();
         assert!((correlation(&rising, &rising) - 100.0).abs() < 1e-9);
         assert!(uniformity((0..10_000).map(|x| x % 2), 4) > 50.0);
@@ -112,6 +114,8 @@ mod tests {
 
     #[test]
     fn windows_are_equal_and_end_with_the_range() {
+        use super::window;
+
         for (len, buckets) in [(10, 3), (3, 10), (u64::MAX, 7)] {
             assert_eq!((window(0, len, buckets), window(len, len, buckets)), (0, buckets));
             assert!(window(len - 1, len, buckets) < buckets);

@@ -5,7 +5,7 @@ use object_store::ObjectStoreExt;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 
-use super::fault::{Fault, Sort};
+use super::fault::Sort;
 use super::requests::Shared;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
