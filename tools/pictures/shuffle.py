@@ -95,4 +95,4 @@ def draw() -> str:
     )
     parts.append(text((end + LEFT + 852) / 2, 316, "later", anchor="middle"))
 
-    return picture("How rowdex rewrites all rows within a fixed memory", 364, parts)
+    return picture("How rowdex shuffles all rows within a fixed memory", 364, parts)
