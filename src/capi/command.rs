@@ -16,8 +16,10 @@ use super::handle;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_command(count: usize, arguments: *const *const c_char) -> u8 {
     // SAFETY: the caller gives that many strings.
-    let Ok(arguments) = (unsafe { handle::paths(arguments, count, "arguments") }) else { return 2 };
-    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let Ok(strings) = (unsafe { handle::slice(arguments, count, "arguments") }) else { return 2 };
+    // SAFETY: as above.
+    let paths = strings.iter().map(|string| unsafe { handle::path(*string, "arguments") }.map(OsString::from));
+    let Ok(arguments) = paths.collect::<Result<Vec<_>, _>>() else { return 2 };
     // As a program ends that panics; what it is about was written to stderr.
     catch_unwind(|| crate::command::main(&arguments)).unwrap_or(101)
 }
