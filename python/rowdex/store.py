@@ -40,7 +40,9 @@ def store_fields(options: StoreOptions | None) -> dict[str, Any] | None:
     if options is not None and not isinstance(options, StoreOptions):
         # Not what it is, which may have secrets.
         raise TypeError(f"store is a {type(options).__name__}: give rowdex.StoreOptions(config={{…}})")
-    return None if options is None else options._asdict()
+    if options is None:
+        return None
+    return {name: value for name, value in options._asdict().items() if value is not None}
 
 
 def store_text(options: StoreOptions | None) -> bytes | None:

@@ -212,7 +212,9 @@ impl Told<'_> {
             Some(pieces) => return Err(cannot(&format!("an order in pieces for {pieces} shards, dealt to {shards}"))),
         };
         let of_run = OrderArg { partition, size: run.order.size, ..dealing.order.clone() };
-        if self.has("order") && dealing.order != of_run {
+        // Weighted and balanced orders have a size, whether it was asked for or not.
+        let given = OrderArg { size: dealing.order.size.or(run.order.size), ..dealing.order.clone() };
+        if self.has("order") && given != of_run {
             return Err(disagree(format!("--order {}", dealing.order), format!("--order {of_run}")));
         }
         dealing.order = of_run;

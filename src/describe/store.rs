@@ -39,6 +39,9 @@ impl StoreDescription {
         if let Some(retries) = self.retries {
             options = options.with_retries(retries);
         }
+        if self.config.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
+            return Err(invalid("store: a name or a value of `config` has a NUL"));
+        }
         Ok(self.config.iter().fold(options, |options, (name, value)| options.with_config(name, value)))
     }
 }
