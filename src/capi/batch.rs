@@ -38,7 +38,8 @@ impl rowdex_batch {
 
     /// Rows that were asked for by their row ids.
     pub(super) fn of_rows(records: RecordBatch, rows: &[u64]) -> Self {
-        let (row_ids, substituted) = (rows.to_vec(), Vec::new());
+        let row_ids = rows.to_vec();
+        let substituted = Vec::new();
         Self::new(Batch {
             epoch: 0,
             step: 0,

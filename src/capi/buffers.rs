@@ -152,7 +152,8 @@ fn value_bytes(array: &dyn Array) -> Result<Buffer> {
         data_type => {
             let width = width(data_type).unwrap_or_default();
             let data = array.to_data();
-            let (from, len) = (data.offset().checked_mul(width), data.len().checked_mul(width));
+            let from = data.offset().checked_mul(width);
+            let len = data.len().checked_mul(width);
             let whole = data.buffers().first();
             match (whole, from, len) {
                 (Some(whole), Some(from), Some(len)) if from.checked_add(len).is_some_and(|end| end <= whole.len()) => {

@@ -153,7 +153,8 @@ unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<GivenStream>)
     let side = unsafe { handle::optional_text(options.split_side, "split_side") }?;
     // SAFETY: as above.
     let column = unsafe { handle::optional_text(options.split_by, "split_by") }?;
-    let (some_ids, some_ranges) = (!options.ids.is_null(), !options.ranges.is_null());
+    let some_ids = !options.ids.is_null();
+    let some_ranges = !options.ranges.is_null();
     let lists = [some_ids, some_ranges, file.is_some(), list.is_some(), view.is_some(), set.is_some()];
     let given = [&lists[..], &[filter.is_some(), side.is_some()]].concat();
     if given.iter().filter(|given| **given).count() != 1 {
@@ -196,7 +197,8 @@ unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<GivenStream>)
 fn refuse_needless(options: &rowdex_id_set_options) -> Result<()> {
     let lists_ids = !options.ids.is_null() || !options.ranges.is_null();
     let reads_index = !options.list_file.is_null() || !options.list.is_null() || !options.view.is_null();
-    let (splits, reads_column) = (!options.split_side.is_null(), !options.split_by.is_null());
+    let splits = !options.split_side.is_null();
+    let reads_column = !options.split_by.is_null();
     let fields = [
         ("rows", options.rows != 0, lists_ids || (splits && !reads_column)),
         ("index", !options.index.is_null(), reads_index),

@@ -212,8 +212,10 @@ unsafe fn base<'a>(options: &rowdex_order_options, depth: usize) -> Result<Recip
     // SAFETY: as above.
     let parts = unsafe { handle::slice(options.parts, options.num_parts, "parts") }?;
     let listed = !options.row_ids.is_null();
-    let (weighted, balanced) = (!options.weights.is_null(), !options.labels.is_null());
-    let (mixed, nested) = (!options.parts.is_null(), !options.inner.is_null());
+    let weighted = !options.weights.is_null();
+    let balanced = !options.labels.is_null();
+    let mixed = !options.parts.is_null();
+    let nested = !options.inner.is_null();
     let given = [name.is_some(), listed, file.is_some(), weighted, balanced, mixed, nested];
     if given.iter().filter(|given| **given).count() > 1 {
         let message = "`order`, `row_ids`, `order_file`, `weights`, `labels`, `parts` and `inner` exclude each other";

@@ -114,7 +114,8 @@ impl rowdex_pack_forecast {
         if sampler.packed().is_none() {
             return Ok(Self::default());
         }
-        let (started, epoch) = (Instant::now(), sampler.epoch());
+        let started = Instant::now();
+        let epoch = sampler.epoch();
         sampler.plan(epoch)?;
         let seconds_to_plan = started.elapsed().as_secs_f64();
         let told = sampler.forecast(epoch, PackForecast::STEPS)?;

@@ -49,7 +49,8 @@ pub unsafe extern "C" fn rowdex_rewrite(
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
-        let (dataset, order) = (require(dataset, "dataset")?.one()?, require(order, "order")?.orders());
+        let dataset = require(dataset, "dataset")?.one()?;
+        let order = require(order, "order")?.orders();
         // SAFETY: the conventions of the header.
         let described: RewriteDescription = unsafe { handle::described(description, "rewrite") }?;
         let task = described.task()?;

@@ -324,7 +324,8 @@ pub unsafe extern "C" fn rowdex_sampler_resume(
 }
 
 fn beyond(p: u64, plan: &EpochPlan) -> Error {
-    let (first, len) = (plan.first_sample(), plan.len());
+    let first = plan.first_sample();
+    let len = plan.len();
     let message = match first {
         0 => format!("sample {p} of a rank that has {len} in this epoch"),
         first => {

@@ -118,7 +118,8 @@ fn one_row(batch: &Batch, made: Sequences) -> Result<RecordBatch> {
             .with_column(name)
             .with_hint("rename the column when the index is built"));
     }
-    let (mut fields, mut lists): (Vec<Field>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
+    let mut fields: Vec<Field> = Vec::new();
+    let mut lists: Vec<ArrayRef> = Vec::new();
     for (name, array) in arrays.into_iter().chain(beside) {
         let Some(array) = array else { continue };
         let item = Arc::new(Field::new("item", array.data_type().clone(), false));

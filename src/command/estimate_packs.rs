@@ -215,11 +215,11 @@ impl Report {
             all.fill(&WHITE)?;
             let (left, right) = all.split_horizontally(WIDTH);
             let longest = lengths.iter().copied().max().unwrap_or(0).max(1);
-            bars(&lengths, longest, ("length of rows", "tokens", "rows"), BLUE, &left)?;
+            bars(&lengths, longest, "length of rows", "tokens", "rows", BLUE, &left)?;
             let packs = &self.forecast.pack_tokens;
             let most = packs.iter().copied().max().unwrap_or(0).max(1);
             let capacity = if self.has_buckets() { most } else { capacity };
-            bars(packs, capacity, ("fill of packs", "tokens", "packs"), ORANGE, &right)?;
+            bars(packs, capacity, "fill of packs", "tokens", "packs", ORANGE, &right)?;
             all.present()?;
             Ok(())
         })();
@@ -243,7 +243,9 @@ fn sampled_lengths(index: &Index, name: &str) -> Result<Vec<u64>, Failure> {
 fn bars(
     values: &[u64],
     most: u64,
-    (title, across, up): (&str, &str, &str),
+    title: &str,
+    across: &str,
+    up: &str,
     colour: RGBColor,
     area: &DrawingArea<SVGBackend<'_>, Shift>,
 ) -> Result<(), Box<dyn Error>> {

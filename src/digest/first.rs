@@ -64,7 +64,8 @@ pub(super) type Of<'a> = (&'a Scan<'a>, &'a Dataset);
 pub(super) fn in_order(
     (one, first): Of<'_>,
     (other, second): Of<'_>,
-    (order, range): (&dyn EpochOrder, Range<u64>),
+    order: &dyn EpochOrder,
+    range: Range<u64>,
     done: &Done<'_>,
 ) -> Result<Option<RowDifference>> {
     let mut rows: Vec<(u64, u64)> =
@@ -122,7 +123,8 @@ pub(super) fn of_any_order(
             |(): &mut (), _, digests: &[u128]| digests.iter().for_each(|digest| cells.add(cell(*digest), *digest));
         scan.run(|_| (), add).map(|_| cells)
     };
-    let (own, others) = (cells_of(one)?, cells_of(other)?);
+    let own = cells_of(one)?;
+    let others = cells_of(other)?;
     let compared: Vec<u64> = own.differences(&others).map(|cell| cell.start).take(COMPARED).collect();
     let rows_of = |scan: &Scan<'_>| -> Result<Vec<(u128, u64)>> {
         let pick = |picked: &mut Vec<(u128, u64)>, first: u64, digests: &[u128]| {
@@ -132,8 +134,10 @@ pub(super) fn of_any_order(
         rows.sort_unstable();
         Ok(rows)
     };
-    let (own, others) = (rows_of(one)?, rows_of(other)?);
-    let (missing, added) = (only_in(&own, &others), only_in(&others, &own));
+    let own = rows_of(one)?;
+    let others = rows_of(other)?;
+    let missing = only_in(&own, &others);
+    let added = only_in(&others, &own);
     let columns = match (&missing[..], &added[..]) {
         ([row], [other]) => columns_that_differ(first, *row, second, *other)?,
         _ => Vec::new(),
@@ -157,7 +161,8 @@ fn only_in(own: &[(u128, u64)], others: &[(u128, u64)]) -> Vec<u64> {
 
 /// The names of the columns in which two rows differ.
 fn columns_that_differ(first: &Dataset, row: u64, second: &Dataset, other: u64) -> Result<Vec<String>> {
-    let (one, two) = (first.get(row)?, second.get(other)?);
+    let one = first.get(row)?;
+    let two = second.get(other)?;
     let mut names = Vec::new();
     for field in one.schema_ref().fields() {
         let digest = |batch: &arrow::array::RecordBatch| -> Result<Vec<u128>> {

@@ -134,7 +134,7 @@ fn in_order(
         same_rows: once.then_some(sums[0] == sums[1] && first.len() == second.len()),
         in_order: Some(range.is_none() && order.len() == second.len()),
         difference: match range {
-            Some(range) => first::in_order((one, first), (other, second), (order, range), done)?,
+            Some(range) => first::in_order((one, first), (other, second), order, range, done)?,
             None => None,
         },
     })

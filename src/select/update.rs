@@ -62,7 +62,8 @@ impl Carried {
         let is_appended = kept == view.num_files() as usize;
         check_base(base, view, &record, is_appended)?;
 
-        let (mut fresh, mut source) = (Builder::new(base.len()), Builder::new(base.source_rows()));
+        let mut fresh = Builder::new(base.len());
+        let mut source = Builder::new(base.source_rows());
         let mut start = 0;
         for (file, was) in base.files().zip(&same) {
             let groups = match was {
@@ -163,7 +164,8 @@ impl Select {
         let now = Condition::parse(&self.conditions, self.base.schema())?;
         let was = Condition::parse(&self.conditions, view.schema())?;
         if now.columns() != was.columns() {
-            let (now, was) = (now.columns().join(", "), was.columns().join(", "));
+            let now = now.columns().join(", ");
+            let was = was.columns().join(", ");
             return Err(anew(format!("the condition is of the columns {now} now, and was of {was}")));
         }
         Ok(now.columns().to_vec())

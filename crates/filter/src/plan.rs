@@ -192,7 +192,8 @@ fn created(expr: &Expr, schema: &DFSchema) -> Fallible<Arc<dyn PhysicalExpr>> {
         };
         Ok(match binary.filter(overflows) {
             Some(binary) => {
-                let (left, right) = (Arc::clone(binary.left()), Arc::clone(binary.right()));
+                let left = Arc::clone(binary.left());
+                let right = Arc::clone(binary.right());
                 let strict = PhysicalBinary::new(left, *binary.op(), right).with_fail_on_overflow(true);
                 Transformed::yes(Arc::new(strict) as Arc<dyn PhysicalExpr>)
             }

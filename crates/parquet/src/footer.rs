@@ -357,7 +357,8 @@ impl FileMetadata {
         roots.dedup();
         let known: Vec<usize> = roots.iter().flat_map(|root| self.leaves(*root)).collect();
         let file = self.metadata().file_metadata();
-        let (name, nodes) = (file.schema_descr().name(), file.schema_descr().root_schema().get_fields());
+        let name = file.schema_descr().name();
+        let nodes = file.schema_descr().root_schema().get_fields();
         let nodes = roots.iter().filter_map(|root| nodes.get(*root).cloned()).collect();
         let alone = || {
             let root = Type::group_type_builder(name).with_fields(nodes).build()?;

@@ -148,7 +148,8 @@ pub unsafe extern "C" fn rowdex_index_get_file(
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(info, "info") }?;
         let entry = index.file(file).ok_or_else(|| beyond("file", file.into(), index.num_files().into()))?;
-        let (groups, rows) = (entry.row_groups(), entry.row_ids());
+        let groups = entry.row_groups();
+        let rows = entry.row_ids();
         out.write(rowdex_file_info {
             struct_size: 0,
             path: entry.path().into(),

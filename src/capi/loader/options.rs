@@ -150,7 +150,8 @@ unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
             handle::optional_text(options.share_on_death, "options.share_on_death")?,
         )
     };
-    let (ranks, drift) = (bytes(options.share_ranks), bytes(options.share_drift));
+    let ranks = bytes(options.share_ranks);
+    let drift = bytes(options.share_drift);
     match with {
         Some("machine") => {}
         Some(other) => {

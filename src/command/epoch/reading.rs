@@ -75,7 +75,7 @@ pub(crate) fn read(
     let cost = walk.counted - before;
     let seconds = started.elapsed().as_secs_f64();
     let rows_per_second = output::rate(total_served, seconds);
-    Ok(walk.report(chosen.rows, sampling.world_size, cost, (seconds, rows_per_second), epochs))
+    Ok(walk.report(chosen.rows, sampling.world_size, cost, seconds, rows_per_second, epochs))
 }
 
 /// The ranks on their way through epochs.
@@ -153,7 +153,8 @@ impl Walk<'_> {
         rows: u64,
         world_size: u32,
         cost: Counters,
-        (seconds, rows_per_second): (f64, f64),
+        seconds: f64,
+        rows_per_second: f64,
         epochs: Vec<EpochReport>,
     ) -> Report {
         let ranks: Vec<RankReport> = self.ranks.iter().map(RankState::report).collect();

@@ -27,7 +27,8 @@ impl Marks {
 
     pub(super) fn set(&mut self, id: u64) -> Result<()> {
         let block = self.blocks.entry(id / BLOCK).or_insert_with(|| Box::new([0; WORDS]));
-        let (word, bit) = ((id % BLOCK / 64) as usize, 1_u64 << (id % 64));
+        let word = (id % BLOCK / 64) as usize;
+        let bit = 1_u64 << (id % 64);
         let word = block.get_mut(word).ok_or_else(|| Error::new(ErrorKind::Internal, "a row beyond its block"))?;
         if *word & bit != 0 {
             self.repeated += 1;

@@ -152,7 +152,8 @@ impl Index {
     /// The row ids of each line, and how many rows are listed one by one that are not served.
     fn listed_in(&self, text: &str) -> Result<(Vec<Range<u64>>, u64)> {
         let mut files = None;
-        let (mut ranges, mut unserved) = (Vec::new(), 0_u64);
+        let mut ranges = Vec::new();
+        let mut unserved = 0_u64;
         for (number, line) in (1_u64..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
@@ -322,7 +323,8 @@ fn id_of(group: &RowGroupEntry<'_>, row: u64) -> Result<Option<u64>> {
 }
 
 fn beyond_group(group: &RowGroupEntry<'_>, file: &str, row: u64) -> Error {
-    let (ordinal, rows) = (group.ordinal(), group.source_rows());
+    let ordinal = group.ordinal();
+    let rows = group.source_rows();
     out_of_range(format!("row {row} is listed for {file}, row group {ordinal}, which has {rows} rows"))
 }
 

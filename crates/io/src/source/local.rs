@@ -336,7 +336,8 @@ mod tests {
         let (_directory, source) = directory_with("f", &bytes);
         std::thread::scope(|scope| {
             for thread in 0..16u64 {
-                let (source, bytes) = (&source, &bytes);
+                let source = &source;
+                let bytes = &bytes;
                 scope.spawn(move || {
                     for turn in 0..500u64 {
                         let start = (thread * 7919 + turn * 104_729) * 4 % (bytes.len() as u64 - 4096);

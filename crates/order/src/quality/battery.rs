@@ -212,7 +212,8 @@ fn positions_and_rows_of_very_long_orders_are_inverses_of_each_other() {
 #[test]
 #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
 fn rows_stay_where_they_are_as_often_as_chance_has_it() {
-    let (keys, len) = (2_000, 300);
+    let keys = 2_000;
+    let len = 300;
     let fixed: usize =
         (0..keys).map(|key| (0..len).zip(shuffled(len, key, 1)).filter(|(q, row)| q == row).count()).sum();
     let z = (fixed as f64 - keys as f64) / (keys as f64).sqrt();

@@ -95,7 +95,9 @@ fn go_through(
     let mut next = 0;
     let mut batch = BatchPlan::default();
     for step in 0..plan.steps() {
-        let (mut stretches, mut packs, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+        let mut stretches = Vec::new();
+        let mut packs = Vec::new();
+        let mut lengths = Vec::new();
         let mut of_shard = vec![None; plan.shard().count() as usize];
         for ((rank, plan), (own, first)) in plans.iter().enumerate().zip(ranks.iter_mut().zip(first)) {
             plan.fill(step, &mut batch)?;
@@ -233,7 +235,9 @@ fn token(row: u64, at: u64) -> u64 {
 
 /// What [`Epoch::hash`] comes to over all positions of an order.
 fn all_tokens(order: &dyn EpochOrder, lengths: &dyn Lengths, pack: &Pack) -> Result<u64, Failure> {
-    let (mut rows, mut found, mut sum) = (vec![0; AT_ONCE], vec![0; AT_ONCE], 0_u64);
+    let mut rows = vec![0; AT_ONCE];
+    let mut found = vec![0; AT_ONCE];
+    let mut sum = 0_u64;
     for first in (0..order.len()).step_by(AT_ONCE) {
         let count = order.fill(first, &mut rows);
         lengths.fill(&rows[..count], &mut found[..count])?;

@@ -123,7 +123,9 @@ impl Client {
             let path = path(&key)?;
             let mut tasks = JoinSet::new();
             for (number, mut part) in parts.into_iter().enumerate() {
-                let (shared, path, expected) = (Arc::clone(&shared), path.clone(), expected.clone());
+                let shared = Arc::clone(&shared);
+                let path = path.clone();
+                let expected = expected.clone();
                 tasks.spawn(async move {
                     let read = shared.range(&path, part.range, expected.as_ref(), &mut part.body).await;
                     (number, read.map(|_| part.body))

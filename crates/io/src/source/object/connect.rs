@@ -70,7 +70,8 @@ pub(super) fn connection(url: &Url, options: &StoreOptions) -> object_store::Res
             let store = builder.$named(&url.authority).build()?;
             let credentials = (skips != Some(true)).then(|| Credentials::of(store.credentials()));
             let store = Arc::new(store);
-            let (parts, pages) = (Arc::clone(&store), Arc::clone(&store));
+            let parts = Arc::clone(&store);
+            let pages = Arc::clone(&store);
             Connection { parts: Some(parts), pages: Some(pages), store, credentials, hub: None }
         }};
     }

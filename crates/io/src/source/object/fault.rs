@@ -204,7 +204,8 @@ impl Fault {
         let Some(repository) = url.repository() else {
             return Self::new(Sort::Lasting, ErrorKind::Io, format!("the hub refuses access (HTTP status {status})"));
         };
-        let (name, revision) = (&repository.name, &repository.revision);
+        let name = &repository.name;
+        let revision = &repository.revision;
         let told = |kind, message: String| Self::new(Sort::Lasting, kind, message);
         match (code, status) {
             (Some("GatedRepo"), _) => {

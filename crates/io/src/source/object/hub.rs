@@ -80,7 +80,8 @@ impl Hub {
     ) -> object_store::Result<Self> {
         let failed = |fault: HubFault| object_store::Error::Generic { store: "hub", source: Box::new(fault) };
         let HubSettings { endpoint, token, offline } = HubSettings::of(options).map_err(failed)?;
-        let (places, closed) = (Mutex::default(), Mutex::default());
+        let places = Mutex::default();
+        let closed = Mutex::default();
         Ok(Self { client: client(settings)?, repository, endpoint, token, offline, places, closed })
     }
 

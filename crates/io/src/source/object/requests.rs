@@ -87,7 +87,8 @@ impl Attempts<'_> {
         if let Some(wait) = fault.wait
             && Instant::now() + wait >= self.deadline
         {
-            let (asked, whole) = (wait.as_secs_f64().ceil(), self.shared.deadline.as_secs_f64());
+            let asked = wait.as_secs_f64().ceil();
+            let whole = self.shared.deadline.as_secs_f64();
             let message =
                 format!("{}: it asks to wait {asked} s, and a request may take {whole} s", fault.error.message());
             let hint = fault.error.hint().unwrap_or_default();
@@ -271,7 +272,9 @@ impl Shared {
 
     /// All files below a folder, page by page.
     pub(super) async fn list(&self, folder: &Path) -> Result<Vec<(String, FileStat)>> {
-        let (mut listed, mut next, mut named) = (Vec::new(), None, HashSet::new());
+        let mut listed = Vec::new();
+        let mut next = None;
+        let mut named = HashSet::new();
         for number in 0.. {
             if self.hub.is_some() && number == HUB_PAGES {
                 return Err(Error::new(

@@ -77,7 +77,8 @@ impl ObjectWriter {
             return Ok(());
         }
         let Some(Upload { id, parts, .. }) = &mut self.upload else { return Ok(()) };
-        let (client, key) = (self.store.client()?, self.store.key(&self.path));
+        let client = self.store.client()?;
+        let key = self.store.key(&self.path);
         client.complete_upload(key, id.clone(), std::mem::take(parts), self.length, self.overwrite)?;
         self.upload = None;
         // The object is in its place, whatever becomes of the note. Who finds it finds no upload.
@@ -112,7 +113,8 @@ impl ObjectWriter {
             let message = format!("the file has more than {MOST_PARTS} parts of {} bytes", self.options.part_bytes);
             return Err(Error::new(ErrorKind::TooLarge, message).with_hint("write more files, or smaller ones"));
         }
-        let (client, key) = (self.store.client()?, self.store.key(&self.path));
+        let client = self.store.client()?;
+        let key = self.store.key(&self.path);
         upload.under_way.push_back(client.upload_part(key, upload.id.clone(), number, bytes)?);
         Ok(())
     }
