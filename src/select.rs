@@ -264,7 +264,7 @@ impl Select {
         if place.url().is_some() && !overwrite && output::exists(&place, &self.store)? {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
         }
-        let mut told = Told::default();
+        let mut told = ChoiceRecord::default();
         let rows = self.chosen(&place, dataset.as_ref(), carried, &mut told)?;
         #[cfg(feature = "filter")]
         let (rows, filter) = match filter {
@@ -329,7 +329,7 @@ impl Select {
         filter: Filter<'_>,
         rows: IdSet,
         carried: &Carried,
-        told: &mut Told,
+        told: &mut ChoiceRecord,
     ) -> Result<(IdSet, Option<FilterReport>)> {
         let progress = |at: FilterProgress| {
             if let Some(progress) = &self.progress {
@@ -351,7 +351,13 @@ impl Select {
     }
 
     /// The rows of the base that are left, of those that are not carried.
-    fn chosen(&self, output: &Place, dataset: Option<&Dataset>, carried: &Carried, told: &mut Told) -> Result<IdSet> {
+    fn chosen(
+        &self,
+        output: &Place,
+        dataset: Option<&Dataset>,
+        carried: &Carried,
+        told: &mut ChoiceRecord,
+    ) -> Result<IdSet> {
         let mut rows = carried.fresh.clone();
         for choice in &self.choices {
             let (left, list_hash) = choice.rows(&self.base, &rows, dataset, told)?;
@@ -366,7 +372,7 @@ impl Select {
     }
 
     /// The source rows that are left, and those that are added.
-    fn source(&self, rows: IdSet, told: &mut Told) -> Result<IdSet> {
+    fn source(&self, rows: IdSet, told: &mut ChoiceRecord) -> Result<IdSet> {
         let base = &self.base;
         let mut source = base.to_source(&rows)?;
         for view in &self.added {
@@ -380,14 +386,14 @@ impl Select {
 
 /// What is told and recorded of the choices.
 #[derive(Debug, Default)]
-struct Told {
+struct ChoiceRecord {
     /// JSON objects.
     steps: Vec<String>,
     repeated: u64,
     unserved: u64,
 }
 
-impl Told {
+impl ChoiceRecord {
     /// The rows of a list, whose repeats are counted.
     fn rows_of(&mut self, listed: ListedRows) -> IdSet {
         self.repeated += listed.repeated;

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn rowdex_dataset_digest(
             return Err(handle::invalid("an order is for a comparison with another dataset"));
         }
         handle::refuse_unused([("options.epoch", options.epoch != 0, order.is_some())], "rows without an order")?;
-        let told = Told::new(Progress::new(options.progress, options.progress_userdata));
+        let told = DigestTeller::new(Progress::new(options.progress, options.progress_userdata));
         let tell = |progress: DigestProgress| told.tell(progress);
         let (found, problem) = match other {
             None => (alone(&dataset.rows_digest(&tell)?), None),
@@ -123,12 +123,12 @@ fn alone(digest: &RowsDigest) -> rowdex_digest_info {
 }
 
 /// Tells progress by one thread at a time, and never back.
-struct Told {
+struct DigestTeller {
     progress: Mutex<Progress>,
     rows_done: AtomicU64,
 }
 
-impl Told {
+impl DigestTeller {
     fn new(progress: Progress) -> Self {
         Self { progress: Mutex::new(progress), rows_done: AtomicU64::new(0) }
     }

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn rowdex_rewrite(
         // SAFETY: the conventions of the header.
         let described: RewriteDescription = unsafe { handle::described(description, "rewrite") }?;
         let task = described.task()?;
-        let told = Mutex::new(Told {
+        let told = Mutex::new(RewriteTeller {
             progress: Progress::new(progress, progress_userdata),
             second: if task.is_none() { order.epoch_len(0)? } else { 0 },
             first: 0,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn rowdex_rewrite(
 }
 
 /// Tells progress over both passes, and never back: threads are done with some rows at once.
-struct Told {
+struct RewriteTeller {
     progress: Progress,
     /// Rows of the second pass, if this call does both.
     second: u64,
@@ -78,7 +78,7 @@ struct Told {
     done: u64,
 }
 
-impl Told {
+impl RewriteTeller {
     fn tell(&mut self, at: &RewriteProgress) {
         let all = match at.phase {
             Phase::Read => {

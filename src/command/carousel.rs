@@ -46,9 +46,9 @@ impl CarouselArgs {
     }
 
     /// How it is to be read.
-    pub(crate) fn carousel(&self, index: &Index) -> Result<Carousel, Failure> {
+    pub(crate) fn carousel(&self, index: &Index) -> Result<CarouselSettings, Failure> {
         let decoded_bytes = self.data.open(index.clone(), None)?.decoded_bytes();
-        Ok(Carousel {
+        Ok(CarouselSettings {
             memory: self.memory.bytes(decoded_bytes),
             threads: self.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from),
             fault: self.on_error,
@@ -58,13 +58,13 @@ impl CarouselArgs {
 
 /// How the carousel reads.
 #[derive(Debug, Clone)]
-pub(crate) struct Carousel {
+pub(crate) struct CarouselSettings {
     pub(crate) memory: u64,
     pub(crate) threads: usize,
     pub(crate) fault: Fault,
 }
 
-impl Carousel {
+impl CarouselSettings {
     /// A loader of a sampler's batches, or a server of the ranks that are like it.
     pub(crate) fn builder(&self, dataset: &Dataset, sampler: DistributedSampler) -> LoaderBuilder {
         Loader::builder(dataset, sampler).memory(self.memory).threads(self.threads).on_fault(self.fault)

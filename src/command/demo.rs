@@ -10,7 +10,7 @@ use rowdex::sampler::ReplicaLayout;
 use rowdex::sampler::Tail;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard};
 
-use crate::command::carousel::Carousel;
+use crate::command::carousel::CarouselSettings;
 use crate::command::epoch::{self, Extent, Report};
 use crate::command::failure::Failure;
 use crate::command::order_arg::OrderArg;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
         "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
         PLAN.world_size, PLAN.epochs, BATCH.batch_size
     ))?;
-    let carousel = Carousel { memory: MEMORY, threads: 2, fault: Fault::Fail };
+    let carousel = CarouselSettings { memory: MEMORY, threads: 2, fault: Fault::Fail };
     let report = epoch::read(&dataset, &PLAN, BATCH, &carousel, Extent::default())?;
     output::print(&report.to_text())?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;

@@ -76,20 +76,20 @@ pub(crate) fn run(args: &EstimateArgs, given: &ArgMatches) -> Result<(), Failure
     if let Some(pack) = &args.sampling.dealing.pack {
         let dataset = || Ok(args.files.builder(index.clone()).with_cache_bytes(0).open()?);
         let reading = || of_packs(args, &dataset()?);
-        let report = estimate_packs::Report::new(pack, &args.sampling, args.batch, &index, dataset, reading)?;
+        let report = estimate_packs::PackReport::new(pack, &args.sampling, args.batch, &index, dataset, reading)?;
         if let Some(picture) = picture {
             picture.put(&report.plot(&index)?)?;
         }
         return if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) };
     }
     let dataset = args.files.builder(index).with_cache_bytes(0).open()?;
-    let job = Job::new(args, &dataset)?;
+    let job = EstimateJob::new(args, &dataset)?;
     let report = job.report()?;
     if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
 }
 
 /// What is to be predicted, but for the memory.
-struct Job<'a> {
+struct EstimateJob<'a> {
     args: &'a EstimateArgs,
     dataset: &'a Dataset,
     chosen: Chosen,
@@ -100,7 +100,7 @@ struct Job<'a> {
     steps: u64,
 }
 
-struct Report {
+struct EstimateReport {
     order: String,
     rows: u64,
     row_groups: u32,
@@ -135,7 +135,7 @@ fn of_packs(args: &EstimateArgs, dataset: &Dataset) -> Result<Line, Failure> {
     Ok(Line { memory, told: loader.memory(memory).predict()? })
 }
 
-impl<'a> Job<'a> {
+impl<'a> EstimateJob<'a> {
     fn new(args: &'a EstimateArgs, dataset: &'a Dataset) -> Result<Self, Failure> {
         let decoded_bytes = dataset.decoded_bytes();
         let memory = args.memory.bytes(decoded_bytes);
@@ -149,11 +149,11 @@ impl<'a> Job<'a> {
         Ok(Line { memory, told: self.loader.clone().memory(memory).predict()? })
     }
 
-    fn report(&self) -> Result<Report, Failure> {
+    fn report(&self) -> Result<EstimateReport, Failure> {
         let here = self.at(self.memory)?;
         let share = |percent: &u64| self.at((u128::from(self.decoded_bytes) * u128::from(*percent) / 100) as u64);
         let sampling = &self.args.sampling;
-        Ok(Report {
+        Ok(EstimateReport {
             order: self.chosen.name.clone(),
             rows: self.chosen.rows,
             row_groups: self.dataset.index().num_row_groups(),
@@ -211,7 +211,7 @@ fn builder(
     Ok((Loader::builder(dataset, first).and_ranks(others), steps))
 }
 
-impl Report {
+impl EstimateReport {
     /// Decodes, bytes read and requests of all epochs together.
     fn run(&self) -> (f64, f64, u64) {
         let told = &self.here.told;

@@ -26,7 +26,7 @@ const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
 
 /// What is told of the packs of a run.
-pub(crate) struct Report {
+pub(crate) struct PackReport {
     pack: PackSpec,
     order: String,
     rows: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Report {
     reading: Result<Line, String>,
 }
 
-impl Report {
+impl PackReport {
     pub(crate) fn new(
         pack: &PackSpec,
         sampling: &SamplingArgs,

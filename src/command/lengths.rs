@@ -12,7 +12,7 @@ use crate::command::failure::Failure;
 pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
     let one = |name: &str| {
         let lengths = index.lengths(name)?;
-        let counts = Counts::of(&lengths)?;
+        let counts = LengthCounts::of(&lengths)?;
         let quantiles = QUANTILES.map(|(share, _)| json!({"share": share, "length": counts.quantile(share)}));
         Ok(json!({
             "name": name,
@@ -31,7 +31,7 @@ pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
 pub(crate) fn as_text(index: &Index) -> Result<String, Failure> {
     let one = |name: &str| {
         let lengths = index.lengths(name)?;
-        let counts = Counts::of(&lengths)?;
+        let counts = LengthCounts::of(&lengths)?;
         let what = match lengths.of() {
             LengthsOf::Items => "items of lists",
             LengthsOf::Numbers => "numbers of a column, rows are served whole",
@@ -63,13 +63,13 @@ const QUANTILES: [(f64, &str); 7] = [
 const BITS: u32 = 16;
 
 /// How many rows have which length.
-struct Counts {
+struct LengthCounts {
     rows: u64,
     longest: u64,
     counts: Vec<u64>,
 }
 
-impl Counts {
+impl LengthCounts {
     fn of(lengths: &RowLengths) -> Result<Self, Failure> {
         const AT_ONCE: u64 = 1 << 16;
         let mut counts = Self { rows: lengths.len(), longest: lengths.longest(), counts: Vec::new() };
@@ -127,9 +127,9 @@ fn length_at(place: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn counts(lengths: &[u64]) -> Counts {
+    fn counts(lengths: &[u64]) -> LengthCounts {
         let longest = lengths.iter().copied().max().unwrap_or_default();
-        let mut counts = Counts { rows: lengths.len() as u64, longest, counts: Vec::new() };
+        let mut counts = LengthCounts { rows: lengths.len() as u64, longest, counts: Vec::new() };
         lengths.iter().for_each(|length| counts.add(*length));
         counts
     }

@@ -47,18 +47,18 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
 
 /// Stdout or a file, for writers that wrap the errors they meet beyond recognition.
 pub(crate) struct Sink {
-    target: Target,
+    target: SinkTarget,
     error: Option<io::Error>,
 }
 
-enum Target {
+enum SinkTarget {
     Stdout(BufWriter<io::Stdout>),
     File { file: BufWriter<NamedTempFile>, path: PathBuf },
 }
 
 impl Sink {
     pub(crate) fn stdout() -> Self {
-        Self { target: Target::Stdout(BufWriter::new(io::stdout())), error: None }
+        Self { target: SinkTarget::Stdout(BufWriter::new(io::stdout())), error: None }
     }
 
     /// A file that is at `path` once it is committed, and never was if it is not. It takes the place of no other.
@@ -84,7 +84,7 @@ impl Sink {
         let prefix = format!(".{}.tmp-", name.chars().take(50).collect::<String>());
         builder.prefix(&prefix).rand_bytes(16).permissions(permissions);
         let file = BufWriter::new(builder.tempfile_in(folder).map_err(named)?);
-        Ok(Self { target: Target::File { file, path: path.to_owned() }, error: None })
+        Ok(Self { target: SinkTarget::File { file, path: path.to_owned() }, error: None })
     }
 
     /// A file for a picture, which must be called one.
@@ -108,8 +108,8 @@ impl Sink {
     /// The failure of a writer: the error that this sink gave it, if it did, or what the writer says.
     pub(crate) fn failure(&mut self, said: impl ToString) -> Failure {
         match (self.error.take(), &self.target) {
-            (Some(error), Target::Stdout(_)) => error.into(),
-            (Some(error), Target::File { path, .. }) => cannot_write(path, error),
+            (Some(error), SinkTarget::Stdout(_)) => error.into(),
+            (Some(error), SinkTarget::File { path, .. }) => cannot_write(path, error),
             (None, _) => Failure::Said(said.to_string()),
         }
     }
@@ -117,8 +117,8 @@ impl Sink {
     /// Puts a file in its place, after its bytes are on disk.
     pub(crate) fn commit(self) -> Result<(), Failure> {
         match self.target {
-            Target::Stdout(mut stdout) => Ok(stdout.flush()?),
-            Target::File { file, path } => {
+            SinkTarget::Stdout(mut stdout) => Ok(stdout.flush()?),
+            SinkTarget::File { file, path } => {
                 let file = file.into_inner().map_err(|error| cannot_write(&path, error.into_error()))?;
                 file.as_file().sync_all().map_err(|error| cannot_write(&path, error))?;
                 match file.persist_noclobber(&path) {
@@ -134,16 +134,16 @@ impl Sink {
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = match &mut self.target {
-            Target::Stdout(stdout) => stdout.write(bytes),
-            Target::File { file, .. } => file.write(bytes),
+            SinkTarget::Stdout(stdout) => stdout.write(bytes),
+            SinkTarget::File { file, .. } => file.write(bytes),
         };
         written.inspect_err(|error| self.error = Some(copy(error)))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let flushed = match &mut self.target {
-            Target::Stdout(stdout) => stdout.flush(),
-            Target::File { file, .. } => file.flush(),
+            SinkTarget::Stdout(stdout) => stdout.flush(),
+            SinkTarget::File { file, .. } => file.flush(),
         };
         flushed.inspect_err(|error| self.error = Some(copy(error)))
     }

@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(crate) struct Progress {
     bar: ProgressBar,
-    log: Option<Arc<Mutex<Log>>>,
+    log: Option<Arc<Mutex<ProgressLog>>>,
 }
 
 impl Progress {
@@ -31,7 +31,7 @@ impl Progress {
             Ok(style) => bar.with_style(style.progress_chars("=> ")),
             Err(_) => bar,
         };
-        Self { bar, log: (!terminal).then(|| Arc::new(Mutex::new(Log::new(Instant::now())))) }
+        Self { bar, log: (!terminal).then(|| Arc::new(Mutex::new(ProgressLog::new(Instant::now())))) }
     }
 
     pub(crate) fn set_length(&self, length: u64) {
@@ -83,12 +83,12 @@ impl Progress {
 
 /// When the next line is due.
 #[derive(Debug)]
-struct Log {
+struct ProgressLog {
     started: Instant,
     lines: u32,
 }
 
-impl Log {
+impl ProgressLog {
     fn new(now: Instant) -> Self {
         Self { started: now, lines: 0 }
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_line_is_due_every_thirty_seconds_and_none_is_made_up_for() {
         let start = Instant::now();
-        let mut log = Log::new(start);
+        let mut log = ProgressLog::new(start);
         let due: Vec<u64> = (0..200).filter(|second| log.is_due(start + Duration::from_secs(*second))).collect();
         assert_eq!(due, [30, 60, 90, 120, 150, 180]);
         assert!(log.is_due(start + Duration::from_secs(3600)));

@@ -102,7 +102,7 @@ impl StateArg {
         given: &ArgMatches,
     ) -> Result<(), Failure> {
         let Some(state) = self.state else { return Ok(()) };
-        let told = Told { given, going_on: false };
+        let told = GivenOptions { given, going_on: false };
         sampling.run = Some(state);
         if !told.has("epoch") {
             sampling.epoch = state.epoch;
@@ -115,7 +115,7 @@ impl StateArg {
 
     /// Tells which run is asked about where the command line says neither by a state nor by options.
     pub(crate) fn tell_what_is_assumed(&self, sampling: &SamplingArgs, batch: Option<&BatchArg>, given: &ArgMatches) {
-        let told = Told { given, going_on: false };
+        let told = GivenOptions { given, going_on: false };
         if self.state.is_some() || told.has("seed") || matches!(sampling.dealing.order.kind, OrderKindArg::Listed(_)) {
             return;
         }
@@ -137,18 +137,18 @@ pub(crate) fn go_on(
     batch: &mut BatchArg,
     given: &ArgMatches,
 ) -> Result<(), Failure> {
-    let told = Told { given, going_on: true };
+    let told = GivenOptions { given, going_on: true };
     state.run.as_ref().map_or(Ok(()), |run| told.settle_all(sampling, Some(batch), run))
 }
 
 /// What a command line says.
-struct Told<'a> {
+struct GivenOptions<'a> {
     given: &'a ArgMatches,
     /// Other ranks may take over, with other batches.
     going_on: bool,
 }
 
-impl Told<'_> {
+impl GivenOptions<'_> {
     fn has(&self, name: &str) -> bool {
         let known = self.given.try_contains_id(name).is_ok();
         known && self.given.value_source(name) == Some(ValueSource::CommandLine)

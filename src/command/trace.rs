@@ -151,7 +151,7 @@ fn ids(args: &TraceArgs, sampling: &SamplingArgs, batch: BatchArg, index: &Index
 
 /// One row served: when, to whom, and at which place of its batch.
 #[derive(Debug, Clone, Copy)]
-struct Served {
+struct ServedRow {
     epoch: u64,
     step: u64,
     rank: u32,
@@ -161,7 +161,7 @@ struct Served {
     piece: Option<(Piece, u64)>,
 }
 
-impl Served {
+impl ServedRow {
     /// The `p`-th sample of a rank, if it has one that is left.
     fn new(plan: &EpochPlan, p: u64, packed: bool) -> rowdex::Result<Option<Self>> {
         let epoch = plan.epoch();
@@ -211,7 +211,7 @@ fn piece(batch: &BatchPlan, slot: usize) -> Option<(Piece, u64)> {
 }
 
 /// The rows of a step on every rank.
-fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<Served>, Failure> {
+fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<ServedRow>, Failure> {
     let mut served = Vec::new();
     for plan in plans {
         if step < plan.first_step() {
@@ -229,7 +229,7 @@ fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<Served>, Failure> {
             let sample = Sample { position, row: *row, pad: slot >= first_pad };
             let rank = plan.shard().rank();
             let piece = piece(&batch, slot);
-            Served { epoch: batch.epoch, step, rank, slot: slot as u64, sample, piece }
+            ServedRow { epoch: batch.epoch, step, rank, slot: slot as u64, sample, piece }
         }));
     }
     Ok(served)
@@ -240,7 +240,7 @@ fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<Served>, Failure> {
 struct Sought {
     row: u64,
     epoch: u64,
-    uses: Vec<Served>,
+    uses: Vec<ServedRow>,
     /// Positions at which the order has the row, and which no rank serves.
     dropped: Vec<u64>,
     /// Positions that others served before these ranks took over.
@@ -302,7 +302,7 @@ impl Sought {
         let mut any = false;
         for plan in plans {
             let Some(p) = plan.sample_at(position) else { continue };
-            let served = Served::new(plan, p, packed)?;
+            let served = ServedRow::new(plan, p, packed)?;
             let served = served.filter(|at| at.sample.position == position && at.sample.row == self.row);
             self.uses.push(served.ok_or_else(|| {
                 Failure::new(format!("position {position} is not where row {} is; the order is at fault", self.row))
@@ -354,7 +354,7 @@ impl Sought {
     }
 }
 
-fn table_of_rows(served: &[Served], index: &Index) -> String {
+fn table_of_rows(served: &[ServedRow], index: &Index) -> String {
     let names = ["epoch", "step", "rank", "slot", "position", "row_id", "row_group", "row", "pad", "file"];
     let mut table = vec![head(&names, served.iter())];
     table.extend(served.iter().map(|at| {
@@ -385,12 +385,12 @@ fn table_of_uses(sought: &[Sought]) -> String {
 }
 
 /// The names of the cells of a row, which has three more where there are packs.
-fn head<'a>(names: &[&str], mut served: impl Iterator<Item = &'a Served>) -> Vec<String> {
+fn head<'a>(names: &[&str], mut served: impl Iterator<Item = &'a ServedRow>) -> Vec<String> {
     let more = served.next().and_then(|at| at.piece).map_or(&[][..], |_| &PIECE_NAMES);
     names.iter().chain(more).map(|name| (*name).to_owned()).collect()
 }
 
-fn pad(at: &Served) -> &'static str {
+fn pad(at: &ServedRow) -> &'static str {
     if at.sample.pad { "pad" } else { "-" }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Dataset, Inner, Settings, Staleness, Unshared};
+use super::{Dataset, DatasetSettings, OpenDataset, Staleness, Unshared};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
@@ -182,7 +182,7 @@ impl DatasetBuilder {
         };
         let default_threads = || if source.is_remote() { REMOTE_THREADS } else { Self::default_threads() };
         let threads = self.threads.unwrap_or_else(default_threads);
-        let settings = Settings {
+        let settings = DatasetSettings {
             index: self.index,
             source,
             store: self.store,
@@ -197,7 +197,7 @@ impl DatasetBuilder {
             local_root,
         };
         let state = PerProcess::new(Unshared::new(&settings));
-        Ok(Dataset { inner: Arc::new(Inner { settings, decoded_bytes: Once::new(), state }) })
+        Ok(Dataset { inner: Arc::new(OpenDataset { settings, decoded_bytes: Once::new(), state }) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the footers tell beforehand: how much there is to decode, and to read for it.
 
-use super::{Dataset, Inner, Staleness};
+use super::{Dataset, OpenDataset, Staleness};
 use rowdex_parquet::{FileMetadata, ReadCost};
 
 impl Dataset {
@@ -68,7 +68,7 @@ impl Dataset {
     }
 }
 
-impl Inner {
+impl OpenDataset {
     pub(super) fn estimate_decoded_bytes(&self) -> u64 {
         const SAMPLE: usize = 16;
         let total: u64 = self

@@ -11,7 +11,7 @@ use rowdex_rows::{self as rows, BatchRow, compact, uncopied};
 
 /// The rows of one call, by row group.
 #[derive(Debug)]
-pub(super) struct WantedRows {
+pub(super) struct GatheredRows {
     groups: Vec<WantedGroup>,
     /// Places in the caller's order, by row group and then by place.
     places: Vec<u32>,
@@ -35,7 +35,7 @@ pub(super) enum GroupRows {
     Rows(RecordBatch, Vec<u32>),
 }
 
-impl WantedRows {
+impl GatheredRows {
     pub(super) fn locate(rows: &[u64], locate: impl Fn(u64) -> Result<(u32, u32)>) -> Result<Self> {
         if u32::try_from(rows.len()).is_err() {
             return Err(Error::new(

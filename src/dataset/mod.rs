@@ -45,7 +45,7 @@ use rowdex_rows as rows;
 
 use disk_cache::DiskCache;
 use files::FileTable;
-use gather::{GroupRows, WantedRows};
+use gather::{GatheredRows, GroupRows};
 use held::HeldGroups;
 use reader::{FileReader, RowGroupRead, RowGroupReader};
 
@@ -70,17 +70,17 @@ pub use verify::{VerifyProgress, VerifyReport};
 /// threads of its own at its first call.
 #[derive(Clone)]
 pub struct Dataset {
-    inner: Arc<Inner>,
+    inner: Arc<OpenDataset>,
 }
 
-struct Inner {
-    settings: Settings,
+struct OpenDataset {
+    settings: DatasetSettings,
     decoded_bytes: Once<u64>,
     state: PerProcess<Unshared>,
 }
 
 /// What a dataset was opened with.
-struct Settings {
+struct DatasetSettings {
     index: Index,
     source: Arc<dyn Source>,
     store: StoreOptions,
@@ -215,7 +215,7 @@ impl Dataset {
     pub fn take(&self, rows: &[u64]) -> Result<RecordBatch> {
         let inner = &*self.inner;
         let state = inner.state()?;
-        let wanted = WantedRows::locate(rows, |row| match self.index().locate(row) {
+        let wanted = GatheredRows::locate(rows, |row| match self.index().locate(row) {
             Some(location) => Ok((location.row_group, location.slot as u32)),
             None => Err(self.out_of_range(row)),
         })?;
@@ -373,7 +373,7 @@ impl Dataset {
     }
 }
 
-impl Inner {
+impl OpenDataset {
     fn state(&self) -> Result<&Unshared> {
         self.state
             .get(|| Unshared::new(&self.settings))
@@ -394,9 +394,10 @@ impl Inner {
 }
 
 impl Unshared {
-    fn new(settings: &Settings) -> Self {
-        let Settings { index, source, projection, staleness, max_decoded_bytes, cache_bytes, tier, place, .. } =
-            settings;
+    fn new(settings: &DatasetSettings) -> Self {
+        let DatasetSettings {
+            index, source, projection, staleness, max_decoded_bytes, cache_bytes, tier, place, ..
+        } = settings;
         let reader = Arc::new(FileReader::new(Arc::clone(source), *max_decoded_bytes));
         let around = |tier: &DiskTier| DiskCache::new(tier.clone(), Arc::clone(&reader), place.clone(), projection);
         Self {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::cells::{CELLS, Cells};
 use super::report::{RowDifference, RowPlace};
-use super::scan::{Done, Scan};
+use super::scan::{Scan, WalkDone};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::RowGroupEntry;
@@ -66,7 +66,7 @@ pub(super) fn in_order(
     (other, second): Of<'_>,
     order: &dyn EpochOrder,
     range: Range<u64>,
-    done: &Done<'_>,
+    done: &WalkDone<'_>,
 ) -> Result<Option<RowDifference>> {
     let mut rows: Vec<(u64, u64)> =
         range.clone().filter_map(|position| Some((order.row(position)?, position))).collect();
@@ -89,7 +89,12 @@ pub(super) fn in_order(
 }
 
 /// The digests of these rows, which are sorted, by their positions.
-fn digests_at(scan: &Scan<'_>, dataset: &Dataset, rows: &[(u64, u64)], done: &Done<'_>) -> Result<HashMap<u64, u128>> {
+fn digests_at(
+    scan: &Scan<'_>,
+    dataset: &Dataset,
+    rows: &[(u64, u64)],
+    done: &WalkDone<'_>,
+) -> Result<HashMap<u64, u128>> {
     let has_one = |entry: &RowGroupEntry<'_>| {
         let ids = entry.row_ids();
         let next = rows.get(rows.partition_point(|(row, _)| *row < ids.start));
@@ -113,7 +118,7 @@ fn digests_at(scan: &Scan<'_>, dataset: &Dataset, rows: &[(u64, u64)], done: &Do
 pub(super) fn of_any_order(
     (one, first): Of<'_>,
     (other, second): Of<'_>,
-    done: &Done<'_>,
+    done: &WalkDone<'_>,
 ) -> Result<Option<RowDifference>> {
     done.lengthen(first.len().saturating_add(second.len()).saturating_mul(2));
     let cell = |digest: u128| (digest >> 116) as u64;

@@ -18,7 +18,7 @@ pub use rowdex_rows::DigestColumn;
 #[doc(hidden)]
 pub use rowdex_rows::RowDigests;
 
-use self::scan::{Done, Scan, sum};
+use self::scan::{Scan, WalkDone, sum};
 use crate::dataset::Dataset;
 use rowdex_base::error::Result;
 
@@ -63,7 +63,7 @@ impl Dataset {
     /// [`ErrorKind::Schema`](crate::ErrorKind::Schema) for a column of a type that has no digest, which is a union or
     /// what has one inside; and those of reading.
     pub fn rows_digest(&self, progress: &(dyn Fn(DigestProgress) + Sync)) -> Result<RowsDigest> {
-        let done = Done::new(self.len(), progress);
+        let done = WalkDone::new(self.len(), progress);
         let scan = Scan::new(self, &done)?;
         let sums = scan.run(|_| 0, |so_far: &mut u128, _, digests| *so_far = so_far.wrapping_add(sum(digests)))?;
         Ok(RowsDigest { rows: self.len(), sum: sum(&sums), columns: scan.columns().to_vec() })

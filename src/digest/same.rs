@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::cells::Cells;
 use super::first::{self, Of, Positions};
 use super::report::{RowDifference, SameRowsReport};
-use super::scan::{Done, Scan, sum};
+use super::scan::{Scan, WalkDone, sum};
 use super::{DigestProgress, RowsDigest};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -63,7 +63,7 @@ impl<'a> SameRows<'a> {
         let (names, left_out) = common(self.first, self.second)?;
         let [first, second] = [self.first, self.second].map(|dataset| with_columns(dataset, &names));
         let (first, second) = (&first?, &second?);
-        let done = &Done::new(first.len().saturating_add(second.len()), progress);
+        let done = &WalkDone::new(first.len().saturating_add(second.len()), progress);
         let (one, other) = (Scan::new(first, done)?, Scan::new(second, done)?);
         same_kinds(&one, &other)?;
         let both = ((&one, first), (&other, second));
@@ -92,7 +92,7 @@ struct Compared {
     difference: Option<RowDifference>,
 }
 
-fn in_any_order(((one, first), (other, second)): (Of<'_>, Of<'_>), done: &Done<'_>) -> Result<Compared> {
+fn in_any_order(((one, first), (other, second)): (Of<'_>, Of<'_>), done: &WalkDone<'_>) -> Result<Compared> {
     let add = |so_far: &mut u128, _, digests: &[u128]| *so_far = so_far.wrapping_add(sum(digests));
     let sums = [sum(&one.run(|_| 0, add)?), sum(&other.run(|_| 0, add)?)];
     let same = sums[0] == sums[1] && first.len() == second.len();
@@ -103,7 +103,7 @@ fn in_any_order(((one, first), (other, second)): (Of<'_>, Of<'_>), done: &Done<'
 fn in_order(
     ((one, first), (other, second)): (Of<'_>, Of<'_>),
     order: &dyn EpochOrder,
-    done: &Done<'_>,
+    done: &WalkDone<'_>,
 ) -> Result<Compared> {
     let positions = Positions::of(order, first.len())?;
     let cells = || Cells::new(order.len().max(second.len()));

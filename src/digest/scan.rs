@@ -21,13 +21,13 @@ pub(super) fn sum(digests: &[u128]) -> u128 {
 }
 
 /// Tells how far a walk over several datasets is.
-pub(super) struct Done<'a> {
+pub(super) struct WalkDone<'a> {
     rows_done: AtomicU64,
     rows: AtomicU64,
     tell: &'a (dyn Fn(DigestProgress) + Sync),
 }
 
-impl<'a> Done<'a> {
+impl<'a> WalkDone<'a> {
     pub(super) fn new(rows: u64, tell: &'a (dyn Fn(DigestProgress) + Sync)) -> Self {
         Self { rows_done: AtomicU64::new(0), rows: AtomicU64::new(rows), tell }
     }
@@ -47,11 +47,11 @@ impl<'a> Done<'a> {
 pub(super) struct Scan<'a> {
     dataset: &'a Dataset,
     digests: RowDigests,
-    done: &'a Done<'a>,
+    done: &'a WalkDone<'a>,
 }
 
 impl<'a> Scan<'a> {
-    pub(super) fn new(dataset: &'a Dataset, done: &'a Done<'a>) -> Result<Self> {
+    pub(super) fn new(dataset: &'a Dataset, done: &'a WalkDone<'a>) -> Result<Self> {
         Ok(Self { dataset, digests: RowDigests::new(dataset.projection().internal())?, done })
     }
 

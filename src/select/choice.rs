@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Told;
+use super::ChoiceRecord;
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::Index;
@@ -91,7 +91,7 @@ impl Choice {
         base: &Index,
         of: &IdSet,
         dataset: Option<&Dataset>,
-        told: &mut Told,
+        told: &mut ChoiceRecord,
     ) -> Result<(IdSet, Option<u64>)> {
         let rows = match self {
             Self::Rows(list) | Self::Skip(list) => {

@@ -59,13 +59,13 @@ impl fmt::Debug for Lacks {
 
 /// What is known of an expression.
 #[derive(Clone)]
-struct Known {
+struct KnownBounds {
     bounds: Bounds,
     /// They are cast from what is never NaN.
     has_no_nan: bool,
 }
 
-impl Known {
+impl KnownBounds {
     /// What is known of the same values once they are cast.
     fn cast(self, to: &DataType) -> Option<Self> {
         let Bounds { min, max, lacks, .. } = self.bounds;
@@ -161,12 +161,12 @@ fn uncast(expr: &Expr) -> &Expr {
     }
 }
 
-fn known<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds>) -> Option<Known> {
+fn known<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds>) -> Option<KnownBounds> {
     match expr {
         Expr::Cast(Cast { expr, field }) => known(expr, bounds)?.cast(field.data_type()),
         other => {
             let bounds = term(other).and_then(|path| bounds(&path))?.clone();
-            Some(Known { bounds, has_no_nan: false })
+            Some(KnownBounds { bounds, has_no_nan: false })
         }
     }
 }
@@ -316,7 +316,7 @@ fn is_null(own: Option<&Bounds>) -> Truth {
 }
 
 /// What comparing values within bounds with another one may come to.
-fn compared(known: &Known, op: Operator, value: &ScalarValue) -> Truth {
+fn compared(known: &KnownBounds, op: Operator, value: &ScalarValue) -> Truth {
     let own = &known.bounds;
     if !matches!(op, Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
         return Truth::UNKNOWN;

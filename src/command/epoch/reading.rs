@@ -10,8 +10,8 @@ use rowdex::{Batch, Dataset, DistributedSampler, Loader};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::report::{EpochReport, NamedRows, RankReport, Report, passes};
-use super::served::{Served, TokenCoverage};
-use crate::command::carousel::Carousel;
+use super::served::{ServedRows, TokenCoverage};
+use crate::command::carousel::CarouselSettings;
 use crate::command::failure::Failure;
 use crate::command::output;
 use crate::command::progress;
@@ -32,7 +32,7 @@ pub(crate) fn read(
     dataset: &Dataset,
     sampling: &SamplingArgs,
     batch_size: BatchArg,
-    carousel: &Carousel,
+    carousel: &CarouselSettings,
     extent: Extent<'_>,
 ) -> Result<Report, Failure> {
     let chosen = sampling.choose(dataset)?;
@@ -44,11 +44,11 @@ pub(crate) fn read(
     let ranks: Vec<RankState> = samplers.into_iter().map(|sampler| RankState::new(sampler, digests.clone())).collect();
     let first = ranks.first().map_or(sampling.epoch, |rank| rank.sampler.epoch());
     let end = first.checked_add(sampling.epochs).ok_or_else(|| Failure::new("there is no epoch after 2^64 - 1"))?;
-    let mut walk = Walk {
+    let mut walk = EpochWalk {
         dataset,
         groups: dataset.index().row_groups().filter(|group| group.rows() > 0).count(),
         loader: loader(dataset, &ranks, end, carousel)?,
-        served: Served::new(dataset.len(), chosen.rows)?,
+        served: ServedRows::new(dataset.len(), chosen.rows)?,
         tokens: None,
         state: ranks.first().map(|rank| rank.sampler.state()),
         first: first_of_each(ranks.iter().map(|rank| rank.sampler.shard())),
@@ -79,13 +79,13 @@ pub(crate) fn read(
 }
 
 /// The ranks on their way through epochs.
-struct Walk<'a> {
+struct EpochWalk<'a> {
     dataset: &'a Dataset,
     /// How many row groups have rows.
     groups: usize,
     loader: Option<Loader>,
     /// Of this epoch.
-    served: Served,
+    served: ServedRows,
     /// Of this epoch, if it has packs.
     tokens: Option<TokenCoverage>,
     state: Option<State>,
@@ -100,7 +100,7 @@ struct Walk<'a> {
     counted: Counters,
 }
 
-impl Walk<'_> {
+impl EpochWalk<'_> {
     /// Reads an epoch, or as many of its steps as are left. The bar is for so many epochs like it.
     fn epoch(&mut self, epoch: u64, bar: &mut progress::EpochBar, epochs: u64) -> Result<EpochReport, Failure> {
         let started = Instant::now();
@@ -201,7 +201,12 @@ impl Walk<'_> {
 }
 
 /// A loader for all of these ranks; `None` where there are none.
-fn loader(dataset: &Dataset, ranks: &[RankState], end: u64, carousel: &Carousel) -> Result<Option<Loader>, Failure> {
+fn loader(
+    dataset: &Dataset,
+    ranks: &[RankState],
+    end: u64,
+    carousel: &CarouselSettings,
+) -> Result<Option<Loader>, Failure> {
     let Some((first, others)) = ranks.split_first() else { return Ok(None) };
     let loader = carousel.builder(dataset, first.sampler.clone());
     Ok(Some(loader.and_ranks(others.iter().map(|rank| rank.sampler.clone())).epochs(end).build()?))

@@ -62,14 +62,14 @@ pub(crate) struct Coverage {
 }
 
 /// A bit for each row that was served.
-pub(super) struct Served {
+pub(super) struct ServedRows {
     /// How many there are to serve.
     rows: u64,
     bits: Vec<u64>,
     pub(super) count: u64,
 }
 
-impl Served {
+impl ServedRows {
     /// An index may claim any number of rows, and memory runs out before the numbers do.
     pub(super) fn new(all: u64, rows: u64) -> Result<Self, Failure> {
         let too_many = || Failure::new(format!("no memory to count which of {all} rows are served"));

@@ -12,19 +12,19 @@ const MOST_CHUNKS: u64 = 1 << 18;
 
 /// What the footers say.
 #[derive(Default)]
-pub(super) struct Columns {
+pub(super) struct ColumnReports {
     /// How many files were looked at, evenly spread over all.
     pub(super) sampled_files: u64,
     pub(super) chunks: u64,
     pub(super) without_page_index: u64,
     pub(super) without_statistics: u64,
     /// Leaves, the one with the most bytes first.
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<ColumnReport>,
 }
 
 /// A leaf of the schema, over all row groups that were looked at.
 #[derive(Default)]
-pub(super) struct Column {
+pub(super) struct ColumnReport {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) stored: u64,
@@ -33,10 +33,10 @@ pub(super) struct Column {
     pub(super) has_dictionary: bool,
 }
 
-impl Columns {
+impl ColumnReports {
     pub(super) fn of(index: &Index) -> Result<Self, Failure> {
         let mut found = Self::default();
-        let mut leaves: BTreeMap<String, Column> = BTreeMap::new();
+        let mut leaves: BTreeMap<String, ColumnReport> = BTreeMap::new();
         let files = u64::from(index.num_files());
         let chunks = u64::from(index.num_row_groups()) * index.schema().fields().len().max(1) as u64;
         let wanted = if chunks <= MOST_CHUNKS { files } else { (files * MOST_CHUNKS / chunks).max(1) };
@@ -57,15 +57,15 @@ impl Columns {
         Ok(found)
     }
 
-    fn add(&mut self, chunk: &ColumnChunkMetaData, leaves: &mut BTreeMap<String, Column>) {
+    fn add(&mut self, chunk: &ColumnChunkMetaData, leaves: &mut BTreeMap<String, ColumnReport>) {
         self.chunks += 1;
         self.without_page_index += u64::from(chunk.offset_index_offset().is_none());
         self.without_statistics += u64::from(chunk.statistics().is_none());
         let name = chunk.column_path().string();
-        let column = leaves.entry(name).or_insert_with_key(|name| Column {
+        let column = leaves.entry(name).or_insert_with_key(|name| ColumnReport {
             name: name.clone(),
             kind: chunk.column_type().to_string(),
-            ..Column::default()
+            ..ColumnReport::default()
         });
         column.stored += u64::try_from(chunk.compressed_size()).unwrap_or_default();
         column.unpacked += u64::try_from(chunk.uncompressed_size()).unwrap_or_default();

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rowdex::{Dataset, Error, ErrorKind, Index};
 
-use self::columns::Columns;
+use self::columns::ColumnReports;
 use self::costs::Costs;
 use self::facts::Facts;
 use self::oddities::Oddity;
@@ -23,7 +23,7 @@ use crate::command::size::Memory;
 struct IndexPage {
     name: String,
     facts: Facts,
-    columns: Columns,
+    columns: ColumnReports,
     costs: Costs,
     lengths: String,
     odd: Vec<Oddity>,
@@ -42,7 +42,7 @@ pub(crate) fn write(index: &Index, path: &Path, memory: Memory, json: bool) -> R
     let sink = Sink::file(path)?;
     let dataset = Dataset::builder(index.clone()).with_cache_bytes(0).open()?;
     let facts = Facts::of(index, &dataset);
-    let columns = Columns::of(index)?;
+    let columns = ColumnReports::of(index)?;
     let costs = Costs::of(memory, &dataset)?;
     let odd = oddities::of(&facts, &columns, &costs);
     let name = index.path().unwrap_or(Path::new("an index")).display().to_string();

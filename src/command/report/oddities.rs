@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use indicatif::{HumanBytes, HumanCount};
 
-use super::columns::{Column, Columns};
+use super::columns::{ColumnReport, ColumnReports};
 use super::costs::Costs;
 use super::facts::Facts;
 use crate::command::epoch::MANY_PASSES;
@@ -23,7 +23,7 @@ pub(super) struct Oddity {
     pub(super) remedy: String,
 }
 
-pub(super) fn of(facts: &Facts, columns: &Columns, costs: &Costs) -> Vec<Oddity> {
+pub(super) fn of(facts: &Facts, columns: &ColumnReports, costs: &Costs) -> Vec<Oddity> {
     let mut found = Vec::new();
     let mut add = |what: String, remedy: &str| found.push(Oddity { what, remedy: remedy.to_owned() });
     if facts.rows == 0 {
@@ -72,7 +72,7 @@ fn groups(facts: &Facts, costs: &Costs, add: &mut impl FnMut(String, &str)) {
     }
 }
 
-fn footers(facts: &Facts, columns: &Columns, add: &mut impl FnMut(String, &str)) {
+fn footers(facts: &Facts, columns: &ColumnReports, add: &mut impl FnMut(String, &str)) {
     if !facts.has_footers {
         add(
             "the index has no footers".to_owned(),
@@ -92,7 +92,7 @@ fn footers(facts: &Facts, columns: &Columns, add: &mut impl FnMut(String, &str))
             "write the files with them, if rows are chosen by conditions: nothing can be left out without",
         );
     }
-    let part = |column: &Column| column.stored as f64 / columns.stored().max(1) as f64;
+    let part = |column: &ColumnReport| column.stored as f64 / columns.stored().max(1) as f64;
     if let Some(widest) = columns.columns.first().filter(|column| WIDE.contains(&part(column))) {
         add(
             format!("{} takes {:.0} % of the bytes", widest.name, part(widest) * 100.0),

@@ -70,7 +70,7 @@ fn columns(part: &IndexPage) -> String {
     }
     let all = found.stored().max(1);
     let share = |bytes: u64| format!("{:.1} %", bytes as f64 * 100.0 / all as f64);
-    let row = |column: &super::columns::Column| {
+    let row = |column: &super::columns::ColumnReport| {
         let codecs: Vec<&str> = column.codecs.iter().map(String::as_str).collect();
         vec![
             column.name.clone(),

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &VerifyArgs, other: &Path, ordered: bool) -> Result<(), 
     });
     bar.finish();
     let report = report?;
-    let told = Told { report: &report, names: (shown(&args.index.index), shown(other)) };
+    let told = SameRowsText { report: &report, names: (shown(&args.index.index), shown(other)) };
     let seconds = started.elapsed().as_secs_f64();
     let problem = report.problem(&told.names.0, &told.names.1);
     let said = match () {
@@ -80,12 +80,12 @@ fn shown(path: &Path) -> String {
 }
 
 /// What was found, in words.
-struct Told<'a> {
+struct SameRowsText<'a> {
     report: &'a SameRowsReport,
     names: (String, String),
 }
 
-impl Told<'_> {
+impl SameRowsText<'_> {
     /// Each promise that was asked for.
     fn promises(&self) -> Vec<String> {
         let (first, second) = &self.names;

@@ -22,15 +22,15 @@ const ENOUGH: usize = 5;
 
 /// What was found of a run.
 #[derive(Default)]
-pub(super) struct Proof {
-    ranks: Vec<Rank>,
-    epochs: Vec<Epoch>,
+pub(super) struct PackProof {
+    ranks: Vec<PackedRank>,
+    epochs: Vec<PackedEpoch>,
     pub(super) broken: Vec<String>,
 }
 
 /// What a rank was dealt in all epochs.
 #[derive(Default)]
-struct Rank {
+struct PackedRank {
     steps: u64,
     packs: u64,
     pieces: u64,
@@ -40,7 +40,7 @@ struct Rank {
 
 /// What all shards were dealt in an epoch.
 #[derive(Default)]
-struct Epoch {
+struct PackedEpoch {
     epoch: u64,
     steps: u64,
     packs: u64,
@@ -55,9 +55,9 @@ struct Epoch {
 }
 
 /// Goes through the epochs, until one breaks a promise.
-pub(super) fn prove(samplers: &[DistributedSampler], epochs: Range<u64>) -> Result<Proof, Failure> {
-    let mut proof = Proof::default();
-    proof.ranks.resize_with(samplers.len(), Rank::default);
+pub(super) fn prove(samplers: &[DistributedSampler], epochs: Range<u64>) -> Result<PackProof, Failure> {
+    let mut proof = PackProof::default();
+    proof.ranks.resize_with(samplers.len(), PackedRank::default);
     let Some(packed) = samplers.first().and_then(DistributedSampler::packed) else {
         return Err(Failure::new("there is no rank to prove anything of"));
     };
@@ -80,12 +80,12 @@ fn go_through(
     packed: &Packed,
     plans: &[EpochPlan],
     first: &[bool],
-    ranks: &mut [Rank],
+    ranks: &mut [PackedRank],
     progress: &Progress,
-) -> Result<Epoch, Failure> {
-    let Some(plan) = plans.first() else { return Ok(Epoch::default()) };
-    let Some(of_epoch) = plan.packed() else { return Ok(Epoch::default()) };
-    let mut found = Epoch { epoch: plan.epoch(), steps: plan.steps(), ..Epoch::default() };
+) -> Result<PackedEpoch, Failure> {
+    let Some(plan) = plans.first() else { return Ok(PackedEpoch::default()) };
+    let Some(of_epoch) = plan.packed() else { return Ok(PackedEpoch::default()) };
+    let mut found = PackedEpoch { epoch: plan.epoch(), steps: plan.steps(), ..PackedEpoch::default() };
     progress.lengthen(plan.steps());
     if let Some(rank) = plans.iter().position(|other| other.steps() != plan.steps()) {
         found.complain(format!("rank 0 takes {} steps and rank {rank} {}", plan.steps(), plans[rank].steps()));
@@ -137,7 +137,7 @@ fn go_through(
     Ok(found)
 }
 
-impl Rank {
+impl PackedRank {
     fn add(&mut self, batch: &BatchPlan) {
         self.steps += 1;
         self.packs += batch.packs.len() as u64;
@@ -149,7 +149,7 @@ impl Rank {
     }
 }
 
-impl Epoch {
+impl PackedEpoch {
     fn complain(&mut self, what: String) {
         if self.broken.len() < ENOUGH {
             self.broken.push(what);
@@ -233,7 +233,7 @@ fn token(row: u64, at: u64) -> u64 {
     element(element(row).wrapping_add(at))
 }
 
-/// What [`Epoch::hash`] comes to over all positions of an order.
+/// What [`PackedEpoch::hash`] comes to over all positions of an order.
 fn all_tokens(order: &dyn EpochOrder, lengths: &dyn Lengths, pack: &Pack) -> Result<u64, Failure> {
     let mut rows = vec![0; AT_ONCE];
     let mut found = vec![0; AT_ONCE];
@@ -253,7 +253,7 @@ fn all_tokens(order: &dyn EpochOrder, lengths: &dyn Lengths, pack: &Pack) -> Res
     Ok(sum)
 }
 
-impl Proof {
+impl PackProof {
     pub(super) fn report(&self, args: &SamplingArgs, json: bool, seconds: f64) -> Result<(), Failure> {
         if !self.broken.is_empty() {
             self.broken.iter().for_each(complain);
@@ -339,7 +339,7 @@ impl Proof {
         let names = ["epoch", "steps", "packs", "pieces", "tokens", "pads", "dropped"];
         let mut epochs = vec![names.map(str::to_owned).to_vec()];
         epochs.extend(self.epochs.iter().map(|epoch| {
-            let Epoch { epoch, steps, packs, pieces, tokens, pads, dropped, .. } = *epoch;
+            let PackedEpoch { epoch, steps, packs, pieces, tokens, pads, dropped, .. } = *epoch;
             [epoch, steps, packs, pieces, tokens, pads, dropped].map(|number| number.to_string()).to_vec()
         }));
         let promises: String = self.promises(args).iter().map(|promise| format!("yes  {promise}\n")).collect();

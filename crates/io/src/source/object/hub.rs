@@ -51,11 +51,11 @@ pub(super) struct Hub {
     closed: Mutex<Option<Instant>>,
 }
 
-type Slot = Arc<tokio::sync::Mutex<Option<Target>>>;
+type Slot = Arc<tokio::sync::Mutex<Option<HubTarget>>>;
 
 /// Where a file is in a store, and the tag of its content.
 #[derive(Clone, PartialEq, Eq)]
-struct Target {
+struct HubTarget {
     url: Url,
     tag: Option<HeaderValue>,
 }
@@ -177,7 +177,7 @@ impl Hub {
                 None => match self.ask(Method::GET, url_of(url)?, range.clone()).await? {
                     // At the hub itself, which has small files.
                     Asked::Served(answer) => return Ok(answer),
-                    Asked::Elsewhere { url, tag, .. } => place.insert(Target { url, tag }).clone(),
+                    Asked::Elsewhere { url, tag, .. } => place.insert(HubTarget { url, tag }).clone(),
                 },
             };
             drop(place);

@@ -163,13 +163,13 @@ impl std::error::Error for Refused {}
 
 /// The client that the environment and the options of a store describe. It follows no redirect by itself.
 pub(super) fn client(options: &ClientOptions) -> object_store::Result<reqwest::Client> {
-    Settings(options).client()
+    TransportSettings(options).client()
 }
 
 /// What the environment and the options of a store say of its client.
-struct Settings<'a>(&'a ClientOptions);
+struct TransportSettings<'a>(&'a ClientOptions);
 
-impl Settings<'_> {
+impl TransportSettings<'_> {
     fn text(&self, key: ClientConfigKey) -> Option<String> {
         self.0.get_config_value(&key)
     }
