@@ -28,8 +28,12 @@ case $* in
     # The types of what subclasses PyTorch are known where it is.
     "$python" -m mypy
     # Those of PyTorch alone mostly wait for processes that they start.
-    (cd tests && grep -lZE 'importorskip\("torch|xgboost' test_*.py | xargs -0 "$python" -m pytest -c ../pyproject.toml \
-      --rootdir .. --import-mode=append -p no:cacheprovider -n 2 --dist loadfile "$@")
+    (
+      cd tests
+      grep -lZE 'importorskip\("torch|xgboost' test_*.py |
+        xargs -0 "$python" -m pytest -c ../pyproject.toml --rootdir .. --import-mode=append -p no:cacheprovider \
+          -n 2 --dist loadfile "$@"
+    )
     (cd ../examples && "$python" train_tabular.py)
     set -- frameworks "$@"
     ;;
