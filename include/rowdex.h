@@ -630,7 +630,7 @@ typedef struct rowdex_launch {
 typedef struct rowdex_pack_options {
   // sizeof(rowdex_pack_options)
   size_t struct_size;
-  // The name of the lengths, which rowdex_lengths_note or a build noted in the index that the orders are of.
+  // The name of the lengths, which rowdex_index_note_lengths or a build noted in the index that the orders are of.
   const char *lengths;
   // Tokens of a pack. Of "buckets" the most of a row; 0 there is no limit.
   uint64_t capacity;

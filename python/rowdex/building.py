@@ -95,7 +95,8 @@ def build(
         Error: Which one depends on the fault: a :class:`FormatError`, a :class:`SchemaError`, an
             :class:`AlreadyExistsError`, a :class:`NotFoundError` or another. It names the file.
     """
-    inputs, parts = several(inputs), several(parts)
+    inputs = several(inputs)
+    parts = several(parts)
     description = described(
         files=inputs,
         output=output,

@@ -17,7 +17,7 @@ use rowdex_base::error::{Error, Result};
 pub struct rowdex_pack_options {
     /// sizeof(rowdex_pack_options)
     pub struct_size: usize,
-    /// The name of the lengths, which rowdex_lengths_note or a build noted in the index that the orders are of.
+    /// The name of the lengths, which rowdex_index_note_lengths or a build noted in the index that the orders are of.
     pub lengths: *const c_char,
     /// Tokens of a pack. Of "buckets" the most of a row; 0 there is no limit.
     pub capacity: u64,
