@@ -35,8 +35,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import page
-
 COLUMNS = {"t5_encodings": 524_328, "clip_encodings": 409, "mean": 8_232, "logvar": 8_232, "timestamp": 7}
 BATCH, STEP_SECONDS, SAMPLE_BYTES = 48, 1.35, 4 * sum(COLUMNS.values())
 FILES, GROUPS, GROUP = 8, 4, 24
@@ -219,7 +217,6 @@ def main() -> None:
     parser.add_argument("--accelerators", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--readers", nargs="+", choices=list(READERS), default=list(READERS))
     parser.add_argument("--steps", type=int, default=8, help="steps that count")
-    parser.add_argument("--page", type=pathlib.Path, help="a page of tools/compare/all.py to fill")
     parser.add_argument("--seconds", type=float, default=STEP_SECONDS, help="seconds that a step computes")
     given = parser.parse_args()
     folder = given.data.resolve() / "flux"
@@ -232,10 +229,6 @@ def main() -> None:
             for world in given.accelerators:
                 found = measured(reader, folder, pathlib.Path(copy), world, given.steps, given.seconds)
                 print(json.dumps(found), flush=True)
-                if given.page:
-                    page.keep(given.page.with_suffix(".json"), found)
-    if given.page:
-        page.write(given.page)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,11 @@ from performance import placed, short, table
 
 from .registry import TABLES, Told
 
-ROWS = ["shuffle", "ranks", "resume", "mixtures", "packs", "utilisation"]
+ROWS = ["shuffle", "ranks", "resume", "mixtures", "packs"]
 TITLES = {
     "shuffle": "A global shuffle", "ranks": "Rows and steps of ranks", "resume": "Killed and resumed",
     "mixtures": "Mixtures",
-    "packs": "Packs of tokens", "utilisation": "Emulated accelerators",
+    "packs": "Packs of tokens",
 }  # fmt: skip
 
 
@@ -96,8 +96,6 @@ def where(found: Told) -> list[str]:
 def lines_of(name: str, cells: list[Told]) -> list[str]:
     if not cells:
         return []
-    if name == "utilisation":
-        return utilised(cells)
     head, row, note = LAYOUTS[name]
     lines: list[str] = []
     # A set is named before its table.
@@ -177,25 +175,6 @@ def packed(cell: Told) -> list[str]:
     steps = f"{least}" if least == most else f"**{least} to {most}**"
     shares = [f"{cell['lost']:.3%}", f"{cell['again']:.3%}", f"{cell['fill']:.2%}"]
     return [f"`{cell['peer']}`", steps, *shares, cell["resume"], f"{cell['seconds']:.2f}"]
-
-
-def utilised(cells: list[Told]) -> list[str]:
-    """A line for each reader: the utilisation at each number of accelerators, then CPU seconds a gigabyte."""
-    worlds = sorted({cell["accelerators"] for cell in cells})
-    found = {(cell["peer"], cell["accelerators"]): cell for cell in cells}
-
-    def told(peer: str, figure: str) -> list[str]:
-        each = [found.get((peer, world), {}) for world in worlds]
-        return [f"{cell[figure]:.2f}" if figure in cell else "failed" if "error" in cell else "" for cell in each]
-
-    peers = list(dict.fromkeys(cell["peer"] for cell in cells))
-    rows = [[f"`{peer}`", *told(peer, "au"), *told(peer, "cpu_a_gigabyte")] for peer in peers]
-    head = ["reader", *(f"AU, {world}" for world in worlds), *(f"CPU s a GB, {world}" for world in worlds)]
-    steps = {peer: max(cell["steps"] for cell in cells if cell["peer"] == peer) for peer in peers}
-    most = max(steps.values())
-    fewer = "".join(f", with {count} steps for `{peer}`" for peer, count in steps.items() if count < most)
-    command = f"`python tools/compare/utilisation.py DATA --readers READER --accelerators N --steps {most}`"
-    return [*table(head, rows), "", *textwrap.wrap(f"Each cell is {command}{fewer}.", 118)]
 
 
 Row = Callable[[Told], list[str]]
