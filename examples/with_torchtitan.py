@@ -26,7 +26,7 @@ class Packs(BaseDataLoader):
         self.loader = rowdex.Loader(
             dataset.select([name for name in dataset.column_names if name in read]),
             batch_size=num_tokens_per_batch // capacity, pack=rowdex.Pack(config.column, capacity, layout="rows"),
-            num_replicas=dp_world_size, rank=dp_rank, seed=config.seed, drop_last_batch=True,
+            num_replicas=dp_world_size, rank=dp_rank, seed=config.seed, drop_last="batch",
         )
         self.state_dict, self.load_state_dict = self.loader.state_dict, self.loader.load_state_dict
 

@@ -63,7 +63,7 @@ def scale(batch):
 
 decode = {"image": rowdex.transforms.Image(size=(32, 32), layout="chw")}
 loader = rowdex.Loader(
-    dataset, batch_size=64, seed=42, decode=decode, map=scale, map_threads=2, num_replicas=1, rank=0
+    dataset, batch_size=64, seed=42, decode=decode, map=scale, threads=2, num_replicas=1, rank=0
 )
 batch = next(iter(loader))
 batch["image"].shape, batch["image"].dtype, batch["label"][:8]

@@ -52,8 +52,8 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         self, dataset: Dataset, sampler: DistributedSampler | None = None, *, device: Any = None,
         non_blocking: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        if options.get("views"):
-            raise ValueError("views=True: Accelerate moves tensors, and views are none")
+        if options.get("strings") == "views":
+            raise ValueError("strings='views': Accelerate moves tensors, and views are none")
         if sampler is None and not {"num_replicas", "rank"} & set(options):
             options["num_replicas"], options["rank"] = ranks()
         super().__init__(dataset, sampler, **options)

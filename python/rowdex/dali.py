@@ -159,7 +159,7 @@ class Samples(_Source):
 
     It makes any sample of any epoch, whichever worker is asked. Rows come by :meth:`rowdex.Dataset.take`, so give
     ``Dataset(cache=…)`` for the data; :class:`Batches` needs none. DALI has no short batches of samples: the last one
-    is filled with the first samples of the epoch, or left out with ``drop_last_batch=True``. Arguments are those of
+    is filled with the first samples of the epoch, or left out with ``drop_last="batch"``. Arguments are those of
     :class:`Batches`, with the batch size of the pipeline.
     """
 

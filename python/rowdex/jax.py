@@ -69,10 +69,10 @@ class Loader(_Loader):
             raise TypeError("output: batches are arrays of JAX; for others use rowdex.Loader")
         if last == "drop":
             if sampler is not None and not sampler.spec.drop_last_batch:
-                raise ValueError("last='drop' and a sampler that does not: give drop_last_batch=True to the sampler")
+                raise ValueError("last='drop' and a sampler that does not: give drop_last='batch' to the sampler")
             if sampler is None:
-                others["drop_last_batch"] = True
-        added = (pads, others.get("row_ids"), others.get("substituted"))
+                others["drop_last"] = True
+        added = (pads, others.get("row_ids"))
         if valid is not None and (valid in added or valid in dataset.column_names):
             raise ValueError(f"there is a column called {valid!r}: choose another name")
         self._last, self._valid, self._sharding = last, valid, sharding

@@ -359,10 +359,9 @@ class FabricLoader(_Loader, torch.utils.data.DataLoader):  # type: ignore[misc,t
     worker_init_fn = None
 
 
-_RANKS = {"num_replicas", "rank", "replicas", "replica_layout"}
+_RANKS = {"num_replicas", "rank", "replication"}
 _SAMPLING = {
-    "shuffle", "drop_last", "order", "tail", "replicas", "replica_layout", "drop_last_batch", "partition", "rotation",
-    "num_replicas", "rank", "sampler", "pack",
+    "shuffle", "drop_last", "order", "tail", "replication", "num_replicas", "rank", "sampler", "pack",
 }  # fmt: skip
 
 __all__ = ["DataModule", "FabricLoader"]

@@ -35,7 +35,6 @@ from .native.library import (
     library,
     loader_options,
     no_nul,
-    seed_number,
     size,
     waiting,
 )
@@ -60,25 +59,21 @@ class Loader:
             epoch that it would iterate over next comes first. Default: one with the other arguments.
         memory: Bytes of decoded rows to hold at most: a number, or a text such as ``"4GiB"``. Default: 1 GiB. Less
             means that row groups are decoded more often, see :meth:`predict`.
-        threads: Threads that read, decode and assemble. Default: 2. 0: all work is done where batches are asked for.
-        read_ahead: About how many finished batches may wait to be asked for. Default: a few.
+        threads: Threads that read, decode and assemble, and as many that run what ``decode``, ``collate``, ``pad``,
+            ``map`` and ``pin_memory`` ask for, a batch each; at most twice as many batches wait behind these, besides
+            what ``memory`` allows. Default: 2. 0: all work is done where batches are asked for.
         output: ``"torch"`` and ``"numpy"`` give dicts as :meth:`Batch.to_torch` and :meth:`Batch.to_numpy` do,
             ``"python"`` as :meth:`Batch.to_pydict`, ``"arrow"`` gives each :class:`Batch`.
-        nulls, strings: As :meth:`Batch.to_numpy` has them.
+        nulls, strings: As :meth:`Batch.to_numpy` has them. ``strings="views"`` serves top-level strings and binary as
+            Arrow's views, without copying their values into batches: for wide ones, and ``output="arrow"``. A batch
+            then keeps alive what its values are in.
         row_ids: Adds the row ids under this name. Shape ``(rows,)``, int64.
         pads: Adds under this name whether a row is a pad, which another rank or an earlier step serves, too. Shape
             ``(rows,)``, bool.
-        substituted: Adds under this name whether a row stands in for one that could not be read. Shape ``(rows,)``,
-            bool.
         on_fault: What to do about a row group that cannot be read: ``"fail"`` raises at the step that needs it;
             ``"substitute"`` replaces each of its rows by another one that can be read, the same on all ranks that can
             read the same files. Steps and rows stay as many. See :attr:`lost_groups`. So it does with rows that
             ``decode`` fails for, if that depends on the value alone: see :attr:`lost_rows`.
-        fault_seed: With ``"substitute"``: another seed chooses other rows. The same on all ranks.
-        views: Serves top-level strings and binary as Arrow's views, without copying their values into batches: for wide
-            ones, and ``output="arrow"``. A batch then keeps alive what its values are in.
-        read_concurrency: How many row groups of an object store may be on their way at once. Default: as many as keep
-            nobody waiting, as measured. 0: none is read ahead.
         decode: Functions of single values by column, ``{"image": rowdex.transforms.Image()}``. They get Python values,
             ``None`` for nulls. Results that are numbers, or arrays of one shape, become an array or tensor, lists of
             numbers a :class:`rowdex.Ragged`, and others a list.
@@ -87,18 +82,14 @@ class Loader:
             these by column. By itself for all columns of lists that are not of a fixed size.
         map: A function of the batch, or several to be called one after another. What it returns is handed out.
         pin_memory: Copies tensors to memory that a GPU reads without waiting, if there is a GPU.
-        map_threads: Threads that do the last five, for a batch each. Batches come in the same order, and at most
-            ``2 * map_threads`` of them wait, besides what ``memory`` allows. Default: 2. 0: the caller's.
         share: ``"machine"``, or a :class:`Share` that says more, shares one reader with the loaders of the other ranks
             on this machine: each row group is decoded once for all of them, and ``memory`` and ``threads`` are those of
             the machine. Each rank gets the same batches as without. All ranks give the same arguments. Linux only.
-        tokens: The column that has the tokens of packs, or the path of a field of a struct, ``"doc.tokens"``. Default:
-            the one whose items were counted for the lengths. With ``pack=rowdex.Pack(...)`` and ``output="torch"`` or
-            ``"numpy"``, batches have what :meth:`Batch.sequences` gives, and the other columns with a value a piece.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
-            :class:`DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a short
-            last batch, as ``drop_last_batch`` does. What becomes of rows that do not divide among the ranks, ``tail``
-            says.
+            :class:`DistributedSampler` takes. ``drop_last=True`` is what it is for a ``DataLoader``: it leaves out a
+            short last batch. What becomes of rows that do not divide among the ranks, ``tail`` says. With
+            ``pack=rowdex.Pack(...)`` and ``output="torch"`` or ``"numpy"``, batches have what :meth:`Batch.sequences`
+            gives, and the other columns with a value a piece.
     """
 
     def __init__(
@@ -108,25 +99,18 @@ class Loader:
         *,
         memory: int | str | None = None,
         threads: int | None = None,
-        read_ahead: int | None = None,
         output: Output = "torch",
         nulls: Nulls = "error",
-        strings: Literal["list", "offsets"] = "list",
+        strings: Literal["list", "offsets", "views"] = "list",
         row_ids: str | None = None,
         pads: str | None = None,
-        substituted: str | None = None,
         on_fault: Literal["fail", "substitute"] = "fail",
-        fault_seed: int = 0,
-        views: bool = False,
-        read_concurrency: int | None = None,
         decode: dict[str, Callable[[Any], Any]] | None = None,
         collate: dict[str, Callable[[Any], Any]] | None = None,
         pad: Any = None,
         map: Callable[[Any], Any] | Sequence[Callable[[Any], Any]] | None = None,
         pin_memory: bool = False,
-        map_threads: int | None = None,
         share: Sharing = None,
-        tokens: str | None = None,
         **sampling: Any,
     ) -> None:
         if not isinstance(dataset, Dataset):
@@ -143,29 +127,27 @@ class Loader:
         sampler.spec.check_rows(dataset)
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
-        _arguments.check(on_fault, fault_seed, views, strings)
+        _arguments.check(on_fault, strings)
+        views = strings == "views"
         self.dataset = dataset
         self._made_in = os.getpid()
         self._told_epoch = False
         # A sampler of its own, at the place where the given one is.
         self._sampler = object.__new__(DistributedSampler)
         self._sampler.__setstate__(sampler.__getstate__())
-        self._options = (size(memory, "memory"), count(threads, "threads"), count(read_ahead, "read_ahead"))
+        self._options = {"memory": size(memory, "memory"), "threads": count(threads, "threads")}
         self._more_options: dict[str, Any] = {
             "on_fault": no_nul(on_fault.encode(), "on_fault"),
-            "fault_seed": seed_number(fault_seed, "fault_seed"),
             "views": views,
-            "read_concurrency": count(read_concurrency, "read_concurrency"),
             **_share.options(share),
-            **_sequences.options(tokens),
         }
-        sequences = _sequences.arguments(sampler.spec.pack, output, tokens, dataset)
+        sequences = _sequences.arguments(sampler.spec.pack, output, dataset)
         arrays = _sequences.names(sequences)
-        added = Added(row_ids, pads, substituted).checked([*dataset.column_names, *arrays], output)
+        added = Added(row_ids, pads).checked([*dataset.column_names, *arrays], output)
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
-        self._map_threads = _arguments.map_threads(map_threads, bool(transforms) or pin_memory)
-        self._convert = Convert(output, nulls, strings, frozenset(transforms.decode), added, sequences)
+        self._map_threads = 2 if threads is None else threads
+        self._convert = Convert(output, nulls, "list" if views else strings, frozenset(transforms.decode), added, sequences)
         # Views keep what they show, so nothing is gained by converting more of them at once.
         self._one_by_one = views or output in ("arrow", "python")
         self._row_groups: int | None = None
@@ -179,7 +161,7 @@ class Loader:
         self._begun: tuple[int, int] | None = None
         self._iterations = 0
         decodes = self._more_options["on_fault"] == b"substitute" and bool(self._transforms.decode)
-        self._substitutes = Substitutes(self.dataset, self._more_options["fault_seed"]) if decodes else None
+        self._substitutes = Substitutes(self.dataset, 0) if decodes else None
         # What ended an iteration first, if anything did: later ones have it, too.
         self._failed: list[Exception] = []
         entering = self._transforms.entering
@@ -243,9 +225,7 @@ class Loader:
         return batch
 
     def _loader_options(self) -> native.LoaderOptions:
-        memory, threads, read_ahead = self._options
-        given = {**self._more_options, **_sequences.with_columns(self.spec.pack)}
-        return loader_options(memory=memory, threads=threads, read_ahead=read_ahead, **given)
+        return loader_options(**self._options, **self._more_options, **_sequences.options(self.spec.pack))
 
     @property
     def schema(self) -> Schema:

@@ -287,8 +287,8 @@ class Subset(Orders):
 
 
 class Contiguous(Orders):
-    """Another order, of which each of so many shards is dealt one consecutive piece: what ``partition="contiguous"``
-    does for the shards there are.
+    """Another order, of which each of so many shards is dealt one consecutive piece: what
+    ``order="blocks(8),contiguous"`` does for the shards there are.
     """
 
     def __init__(self, order: Order, shards: int) -> None:
@@ -302,7 +302,7 @@ class Contiguous(Orders):
 
 
 class Rotated(Orders):
-    """Another order, beginning elsewhere each epoch. ``rotation`` of a sampler does this where it is needed."""
+    """Another order, beginning elsewhere each epoch. A sampler does this where it is needed."""
 
     def __init__(self, order: Order) -> None:
         self._parts = (_checked(order),)

@@ -44,6 +44,8 @@ class Pack:
         with_columns: Columns of lists with an item for each token, such as weights: they are cut as the tokens are, and
             lie where the labels do. ``labels``, ``completion_mask`` and ``assistant_masks`` beside the tokens need no
             mention.
+        tokens: The column that a loader takes the tokens from, or the path of a field of a struct, ``"doc.tokens"``.
+            Default: the one whose items were counted for the lengths.
     """
 
     lengths: str
@@ -62,6 +64,7 @@ class Pack:
     layout: Literal["flat", "rows"] = "flat"
     pad: int = 0
     with_columns: Sequence[str] = ()
+    tokens: str | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -90,7 +93,7 @@ class Budget:
         max_rows: The most rows of a batch.
         block: How many positions of the order are sorted together.
         empty: Rows without tokens: ``"skip"``, or ``"keep"``.
-        cost, with_columns: As for :class:`Pack`.
+        cost, with_columns, tokens: As for :class:`Pack`.
     """
 
     lengths: str
@@ -104,6 +107,7 @@ class Budget:
     empty: Literal["skip", "keep"] = "skip"
     cost: tuple[int, int] | None = None
     with_columns: Sequence[str] = ()
+    tokens: str | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -115,7 +119,7 @@ class Budget:
 @dataclass(frozen=True)
 class Buckets:
     """Batches of ``batch_size`` whole rows of like lengths: every row is served, but for what the tail ``drop`` or
-    ``drop_last_batch`` leave out. The batches of a step are neighbours in length on all ranks, and steps are shuffled.
+    ``drop_last="batch"`` leave out. The batches of a step are neighbours in length on all ranks, and steps are shuffled.
 
     Args:
         lengths: The name that the lengths are noted by.
@@ -128,7 +132,7 @@ class Buckets:
         layout: What a loader makes of the tokens of a batch: ``"rows"``, an array of ``batch_size`` rows that are
             filled up to the longest one; ``"flat"``, one after the other; or ``None``, the column as it is.
         bos, eos, labels, pad: As for :class:`Pack`, for these layouts.
-        with_columns: As for :class:`Pack`.
+        with_columns, tokens: As for :class:`Pack`.
     """
 
     lengths: str
@@ -143,6 +147,7 @@ class Buckets:
     labels: bool = True
     pad: int = 0
     with_columns: Sequence[str] = ()
+    tokens: str | None = None
 
     def __post_init__(self) -> None:
         _check(self)

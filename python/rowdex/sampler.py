@@ -20,7 +20,7 @@ from .launch import process_group, world
 from .loading import options as _options
 from .loading.sampled_rows import SampledRows
 from .native.library import Handle, PerProcess, call, library, whole
-from .order import Order, Orders
+from .order import Explicit, Order, Orders
 from .packing import Buckets, Budget, Pack, Packing, default_tail
 from .spec import (
     SamplerSpec,
@@ -75,21 +75,19 @@ class DistributedSampler:
         rank: This rank. Default: likewise, else 0.
         shuffle: ``False`` serves rows in order.
         seed: The same on all ranks.
-        drop_last: Drops rows that do not divide evenly (tail ``"drop"``), rather than serve some twice (tail
-            ``"wrap"``).
+        drop_last: ``True`` drops rows that do not divide evenly (tail ``"drop"``), rather than serve some twice (tail
+            ``"wrap"``). ``"batch"`` leaves out the last batch of an epoch if it is short on any rank.
         order: ``"global"`` (default), ``"blocks(8)"``, ``"sequential"``, ``"torch"`` (what PyTorch's sampler serves,
-            number for number), or one of :mod:`rowdex.order`: from a list or a file, by weight, by class, of a part of
-            the rows, in epochs of another size.
+            number for number, also with ``shuffle=False``), or one of :mod:`rowdex.order`: from a list or a file (which
+            is the same in every epoch with ``shuffle=False``, and else begins elsewhere where rows are dropped), by
+            weight, by class, of a part of the rows, in epochs of another size. A name with ``,contiguous`` behind it
+            deals one consecutive piece to each rank, so that with ``"blocks(8),contiguous"`` a row group is read by
+            about one rank.
         tail: ``"wrap"``, ``"drop"``, ``"uneven"`` (nothing twice, nothing dropped, ranks differ by one) or ``"error"``.
             Of packs ``"even"``, which is their default: nothing twice, nothing dropped, and ranks have as many.
-        replicas: How many ranks get the same rows, as those of a model-parallel group must.
-        replica_layout: Which ranks these are: ``"consecutive"``, or ``"strided"``.
+        replication: How many ranks get the same rows, as those of a model-parallel group must: consecutive ones, or
+            others with ``(2, "strided")``.
         batch_size: Rows, or packs, per step and rank, for :meth:`batches`, :attr:`steps` and states between batches.
-        drop_last_batch: Leaves out the last batch of an epoch if it is short on any rank.
-        partition: ``"strided"`` deals positions to the ranks in turn, ``"contiguous"`` one consecutive piece to each,
-            so that with ``order="blocks(8)"`` a row group is read by about one rank.
-        rotation: Whether an order that is the same in every epoch begins elsewhere each time. Default: where rows are
-            dropped or repeated, which would be the same ones otherwise. ``False`` is what PyTorch's sampler does.
         pack: Batches of packs, by the lengths that are noted in the index: :class:`Pack`,
             :class:`Budget` or :class:`Buckets`.
     """
@@ -111,16 +109,12 @@ class DistributedSampler:
         rank: int | None = None,
         shuffle: bool = True,
         seed: int = 0,
-        drop_last: bool = False,
+        drop_last: bool | Literal["batch"] = False,
         *,
         order: Order | None = None,
         tail: Tail | None = None,
-        replicas: int = 1,
-        replica_layout: Literal["consecutive", "strided"] = "consecutive",
+        replication: int | tuple[int, Literal["consecutive", "strided"]] = 1,
         batch_size: int | None = None,
-        drop_last_batch: bool = False,
-        partition: Literal["strided", "contiguous"] = "strided",
-        rotation: bool | None = None,
         pack: Packing | None = None,
     ) -> None:
         if isinstance(dataset, (str, bytes, os.PathLike)):
@@ -135,10 +129,17 @@ class DistributedSampler:
             raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order")
         if pack is not None:
             _check_pack(pack, dataset)
-        if not shuffle and order not in (None, "sequential"):
-            raise ValueError(f"shuffle=False and order={order!r}: leave out one of them")
-        if drop_last and tail not in (None, "drop"):
+        if drop_last not in (True, False, "batch"):
+            raise ValueError(f"drop_last={drop_last!r}: use True, False or 'batch'")
+        if drop_last is True and tail not in (None, "drop"):
             raise ValueError(f"drop_last=True and tail={tail!r}: leave out one of them")
+        name, contiguous, _ = order.partition(",contiguous") if isinstance(order, str) else (order, "", "")
+        # The same in every epoch, whatever is dropped or repeated, as PyTorch's sampler has it without a shuffle.
+        unrotated = not shuffle and (name == "torch" or isinstance(order, Explicit))
+        if not shuffle and not unrotated and name not in (None, "sequential"):
+            raise ValueError(f"shuffle=False and order={order!r}: leave out one of them")
+        if name is None or (not shuffle and name == "torch"):
+            name = "global" if shuffle else "sequential"
         if batch_size is not None:
             batch_size = whole(batch_size, "batch_size")
             if not 1 <= batch_size < 2**63:
@@ -151,27 +152,28 @@ class DistributedSampler:
             num_replicas = known_size if num_replicas is None else num_replicas
             rank = known_rank if rank is None else rank
         num_replicas, rank = whole(num_replicas, "num_replicas"), whole(rank, "rank")
-        replicas = whole(replicas, "replicas")
-        for name, value, least in [("num_replicas", num_replicas, 1), ("rank", rank, 0), ("replicas", replicas, 1)]:
+        replicas, layout = replication if isinstance(replication, tuple) else (replication, "consecutive")
+        replicas = whole(replicas, "replication")
+        for it, value, least in [("num_replicas", num_replicas, 1), ("rank", rank, 0), ("replication", replicas, 1)]:
             if not least <= value < 2**32:
-                raise ValueError(f"{name} is {value}: use {least} or more")
+                raise ValueError(f"{it} is {value}: use {least} or more")
         if rank >= num_replicas:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self._dataset = dataset if isinstance(dataset, Dataset) else None
         self._set(
             SamplerSpec(
                 rows=len(dataset),
-                order=order if order is not None else "global" if shuffle else "sequential",
+                order=name,
                 seed=seed,
                 rank=rank,
                 world_size=num_replicas,
                 batch_size=batch_size or 1,
-                tail=tail if tail is not None else "drop" if drop_last else default_tail(pack),
+                tail=tail if tail is not None else "drop" if drop_last is True else default_tail(pack),
                 replicas=replicas,
-                replica_layout=replica_layout,
-                drop_last_batch=drop_last_batch,
-                partition=partition,
-                rotation=None if rotation is None else bool(rotation),
+                replica_layout=layout,
+                drop_last_batch=drop_last == "batch",
+                partition="contiguous" if contiguous else "strided",
+                rotation=False if unrotated else None,
                 pack=pack,
             )
         )

@@ -125,7 +125,7 @@ class TrainerMixin:
             "batch_size": trainer._train_batch_size,
             "seed": args.seed if args.data_seed is None else args.data_seed,
             "shuffle": getattr(args, "train_sampling_strategy", "random") == "random",
-            "drop_last_batch": args.dataloader_drop_last,
+            "drop_last": args.dataloader_drop_last,
         }
         return self._rowdex_loader(trainer.train_dataset, sampling | self._rowdex_options, training=True)
 
@@ -142,7 +142,7 @@ class TrainerMixin:
         if not isinstance(test_dataset, Dataset):
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         # Every row is served, and in the order of the dataset.
-        training = {"order", "tail", "shuffle", "drop_last", "drop_last_batch", "partition", "rotation"}
+        training = {"order", "tail", "shuffle", "drop_last"}
         options = {name: value for name, value in self._rowdex_options.items() if name not in training}
         size = self.args.eval_batch_size  # type: ignore[attr-defined]
         if isinstance(options.get("pack"), Pack):
@@ -151,7 +151,7 @@ class TrainerMixin:
             options.pop("pack", None)
             # What the ranks' batches are gathered to is then in the order of the dataset, as everybody expects.
             ids = in_order(len(test_dataset), _accelerate.ranks()[0], size)
-            options |= {"batch_size": size, "order": Explicit(ids), "rotation": False}
+            options |= {"batch_size": size, "order": Explicit(ids), "shuffle": False}
         share = options.get("share")
         if isinstance(share, Share):
             # The loader of training has the name as it is, and a rank may be at the next evaluation already.

@@ -3,7 +3,7 @@
 ::
 
     loader = rowdex.Loader(
-        dataset, batch_size=64, map_threads=4,
+        dataset, batch_size=64, threads=4,
         decode={"image": rowdex.transforms.Image(size=(224, 224))},
         pad={"tokens": "longest"},
     )

@@ -56,7 +56,7 @@ def run(rank: int, how: str, index: str, world: int, size: int, folder: pathlib.
     notes = (folder / f"rank-{rank}").open("w", buffering=1)
     replicas = options.get("replicas", 1)
     loader = (
-        rowdex.Loader(dataset, batch_size=size, seed=1, memory=1 << 20, threads=1, replicas=replicas)
+        rowdex.Loader(dataset, batch_size=size, seed=1, memory=1 << 20, threads=1, replication=replicas)
         if how == "rowdex"
         else None
     )

@@ -185,12 +185,11 @@ class Case:
             "num_replicas": world,
             "rank": int(rng.integers(world)),
             "seed": int(rng.integers(2**32)),
-            "order": pick(rng, orders),
+            "order": pick(rng, orders + [f"{name},contiguous" for name in orders if isinstance(name, str)]),
             "tail": pick(rng, ["wrap", "drop", "uneven"]),
             # Not too many steps: there are other cases to try.
             "batch_size": max(int(pick(rng, [1, 7, 64, 500, 5000])), self.rows // world // 100),
-            "drop_last_batch": self.chance(0.2),
-            "partition": pick(rng, ["strided", "contiguous"]),
+            "drop_last": "batch" if self.chance(0.2) else False,
         }
 
     def made_loader(self, sampling: dict[str, Any], **options: Any) -> tuple[rowdex.Loader, dict[str, Any]]:
@@ -199,7 +198,6 @@ class Case:
         options = {
             "memory": self.memory(),
             "threads": int(rng.integers(5)),
-            "read_ahead": pick(rng, [None, 0, 1, 8]),
             "output": pick(rng, outputs),
             "nulls": pick(rng, ["fill", "mask"]),
             "strings": pick(rng, ["list", "offsets"]),
@@ -208,7 +206,7 @@ class Case:
         if options["output"] in ("numpy", "torch"):
             options["row_ids"] = "row id"
         elif options["strings"] == "list":
-            options["views"] = self.chance(0.3)
+            options["strings"] = "views" if self.chance(0.3) else "list"
         self.say(**sampling, **options)
         return rowdex.Loader(self.dataset, **sampling, **options), options
 
@@ -261,7 +259,7 @@ class Case:
     def resumed(self) -> None:
         if self.rows == 0:
             return
-        sampling = self.sampling() | {"drop_last_batch": False}
+        sampling = self.sampling() | {"drop_last": False}
         sampler = rowdex.DistributedSampler(self.dataset, **sampling)
         wanted = [batch.row_ids for batch in sampler.batches()]
         after = [batch.row_ids for batch in sampler.batches()]

@@ -125,10 +125,10 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "blocks": (dataset, positions(lambda of: "blocks(4)")),
     "mixed": (lambda: rowdex.MixedDataset([dataset(), dataset()]), lambda of: of.take([3, 1500]).to_pydict()),
     "loader": (loader, lambda of: len(some(of))),
-    "loader's facts": (lambda: loader(views=True, on_fault="substitute"), lambda of: [
+    "loader's facts": (lambda: loader(strings="views", on_fault="substitute"), lambda of: [
         len(of), of.predict(), of.schema.names, of.state_dict(), of.stats["rows"] >= 0, of.lost_groups,
     ]),
-    "transforms": (lambda: loader(map=len, map_threads=2), lambda of: len(some(of))),
+    "transforms": (lambda: loader(map=len, threads=2), lambda of: len(some(of))),
     "tier": (kept, lambda of: of.take([1, 900]).to_pydict()),
 }  # fmt: skip
 

@@ -210,7 +210,7 @@ def test_what_buckets_cannot_be_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(TypeError):
         rowdex.Buckets(7)  # type: ignore[arg-type]
     pack = rowdex.Buckets("tokens")
-    for options, word in (({"tail": "even"}, "even"), ({"partition": "contiguous"}, "contiguous"),
+    for options, word in (({"tail": "even"}, "even"), ({"order": "global,contiguous"}, "contiguous"),
                           ({"batch_size": 2**20, "num_replicas": 2, "rank": 0}, "1048576")):  # fmt: skip
         options = {"batch_size": 4, "num_replicas": 1, "rank": 0} | options
         with pytest.raises(rowdex.Error, match=word):

@@ -51,7 +51,7 @@ def stages(index: str, folder: pathlib.Path) -> dict[str, tuple[Any, dict[str, A
     mixed = rowdex.MixedDataset([rowdex.Dataset(index, columns), rowdex.Dataset(other, columns)])
     return {
         "rows": (rowdex.Dataset(index, columns), {}),
-        "map": (rowdex.Dataset(index, columns), {"map": mapped, "map_threads": 3}),
+        "map": (rowdex.Dataset(index, columns), {"map": mapped, "threads": 3}),
         "filter": (rowdex.Dataset(view, columns), {}),
         "subset": (rowdex.Dataset(index, columns), {"order": kept}),
         "mixture": (mixed, {"order": rowdex.order.Mixed([0.7, 0.3], size=900)}),

@@ -111,13 +111,13 @@ CASES = {
     "loader that was left": "of = loader(); batches = first(of); return [of, batches]",
     "loader asked for its sampler": "of = loader(); of.sampler.set_epoch(1); kept = of.sampler; first(of); "
     "return [of, kept]",
-    "loader with views": "of = loader(views=True); first(of); of.schema, of.stats, of.predict(); return [of]",
-    "loader with functions": "of = loader(map=len, decode={'name': len}, map_threads=2); batches = first(of); "
+    "loader with views": "of = loader(strings='views'); first(of); of.schema, of.stats, of.predict(); return [of]",
+    "loader with functions": "of = loader(map=len, decode={'name': len}, threads=2); batches = first(of); "
     "return [of, batches]",
     "loader with functions that was iterated": "of = loader(map=len); list(of); return [of]",
-    "loader with functions and no thread": "of = loader(map=len, map_threads=0); batches = first(of); return [of]",
-    "loader whose function failed": "of = loader(map=fails, map_threads=2); failed(of); failed(of); return [of]",
-    "loader whose function failed without a thread": "of = loader(map=fails, map_threads=0); failed(of); failed(of); "
+    "loader with functions and no thread": "of = loader(map=len, threads=0); batches = first(of); return [of]",
+    "loader whose function failed": "of = loader(map=fails, threads=2); failed(of); failed(of); return [of]",
+    "loader whose function failed without a thread": "of = loader(map=fails, threads=0); failed(of); failed(of); "
     "return [of]",
     "loader whose decoder failed": "of = loader(decode={'name': fails}); failed(of); return [of]",
     "loader whose rows cannot be read": "of = broken(); failed(of, rowdex.errors.FormatError); "

@@ -126,8 +126,8 @@ def test_batches_become_frames(dataset: Any) -> None:
     "arguments",
     [
         {"rank": 2}, {"rank": -1}, {"num_replicas": 0, "rank": 0}, {"order": "shuffled"}, {"tail": "cut"},
-        {"batch_size": 0}, {"replicas": 3}, {"shuffle": False, "order": "global"},
-        {"drop_last": True, "tail": "wrap"}, {"replica_layout": "x"}, {"tail": "error"},
+        {"batch_size": 0}, {"replication": 3}, {"shuffle": False, "order": "global"},
+        {"drop_last": True, "tail": "wrap"}, {"replication": (2, "x")}, {"tail": "error"},
     ],
     ids=str,
 )  # fmt: skip
@@ -137,10 +137,10 @@ def test_arguments_that_can_not_be_right_are_refused(dataset: Any, arguments: di
 
 
 def test_replicas_get_the_same_rows(dataset: Any) -> None:
-    rows = [list(rowdex.DistributedSampler(dataset, 4, rank, replicas=2)) for rank in range(4)]
+    rows = [list(rowdex.DistributedSampler(dataset, 4, rank, replication=2)) for rank in range(4)]
     assert rows[0] == rows[1] and rows[2] == rows[3] and rows[0] != rows[2]
     rows = [
-        list(rowdex.DistributedSampler(dataset, 4, rank, replicas=2, replica_layout="strided")) for rank in range(4)
+        list(rowdex.DistributedSampler(dataset, 4, rank, replication=(2, "strided"))) for rank in range(4)
     ]
     assert rows[0] == rows[2] and rows[1] == rows[3] and rows[0] != rows[1]
 
@@ -362,7 +362,7 @@ def test_an_error_comes_at_its_step_and_the_loader_says_so_again(dataset: Any) -
         next(iter(loader))
 
 
-@pytest.mark.parametrize("options", [{}, {"map": dict}, {"map": dict, "map_threads": 0}])
+@pytest.mark.parametrize("options", [{}, {"map": dict}, {"map": dict, "threads": 0}])
 def test_a_value_that_cannot_be_converted_is_an_error_of_its_step_and_no_row_is_passed_over(
     tmp_path: pathlib.Path, options: dict[str, Any]
 ) -> None:
@@ -392,12 +392,12 @@ def test_a_value_that_cannot_be_converted_is_an_error_of_its_step_and_no_row_is_
     assert ids(loader) == [list(range(first, first + 10)) for first in range(660, 1000, 10)]
 
 
-@pytest.mark.parametrize("options", [{}, {"map": dict}, {"map": dict, "map_threads": 0}])
+@pytest.mark.parametrize("options", [{}, {"map": dict}, {"map": dict, "threads": 0}])
 def test_a_state_with_nothing_left_of_its_epoch_ends_that_and_the_next_one_comes(
     dataset: Any, options: dict[str, Any]
 ) -> None:
     kept = rowdex.order.IdSet(ROWS, range(100))
-    order: dict[str, Any] = {"order": rowdex.order.Subset("global", kept), "drop_last_batch": True}
+    order: dict[str, Any] = {"order": rowdex.order.Subset("global", kept), "drop_last": "batch"}
     before = loader_of(dataset, batch_size=10, **order)
     batches = iter(before)
     for _ in range(8):
@@ -423,7 +423,7 @@ def test_an_error_that_was_met_while_looking_ahead_is_not_one_of_the_next_epoch(
         file.seek(column.data_page_offset)
         file.write(b"\xff" * 20)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    loader = loader_of(rowdex.Dataset(tmp_path / "a.rdx"), batch_size=50, shuffle=False, map=dict, map_threads=2)
+    loader = loader_of(rowdex.Dataset(tmp_path / "a.rdx"), batch_size=50, shuffle=False, map=dict, threads=2)
     for epoch in range(3):
         loader.set_epoch(epoch)
         batches = iter(loader)

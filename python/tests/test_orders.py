@@ -148,13 +148,11 @@ def test_orders_are_made_of_orders(dataset: Any) -> None:
 
 def test_a_contiguous_partition_deals_pieces(dataset: Any) -> None:
     pieces = [
-        served(range(10), "sequential", num_replicas=3, rank=rank, partition="contiguous", tail="uneven")
+        served(range(10), "sequential,contiguous", num_replicas=3, rank=rank, tail="uneven")
         for rank in range(3)
     ]
     assert pieces == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    with pytest.raises(rowdex.errors.ArgumentError, match="contiguous"):
-        served(range(10), "sequential", partition="pieces")
-    options: dict[str, Any] = {"batch_size": 40, "seed": 5, "order": "blocks(2)", "partition": "contiguous"}
+    options: dict[str, Any] = {"batch_size": 40, "seed": 5, "order": "blocks(2),contiguous"}
     for rank in range(2):
         loader = rowdex.Loader(dataset.select(["id"]), output="numpy", num_replicas=2, rank=rank, **options)
         rows = [row for batch in loader for row in batch["id"].tolist()]
@@ -164,10 +162,12 @@ def test_a_contiguous_partition_deals_pieces(dataset: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rotation", "ranks", "rotates"), [(None, 3, True), (None, 2, False), (True, 2, True), (False, 3, False)]
-)
-def test_what_never_changes_begins_elsewhere_as_it_is_told(rotation: bool | None, ranks: int, rotates: bool) -> None:
-    rows = served(range(10), "sequential", epoch=1, num_replicas=ranks, drop_last=True, rotation=rotation)
+    ("order", "shuffle", "ranks", "rotates"),
+    [("sequential", True, 3, True), ("sequential", True, 2, False), ("sequential", False, 3, True),
+     ("torch", False, 3, False), (Explicit(range(10)), True, 3, True), (Explicit(range(10)), False, 3, False)],
+)  # fmt: skip
+def test_what_never_changes_begins_elsewhere_as_it_is_told(order: Any, shuffle: bool, ranks: int, rotates: bool) -> None:
+    rows = served(range(10), order, epoch=1, num_replicas=ranks, drop_last=True, shuffle=shuffle)
     assert (rows[0] != 0) == rotates
 
 

@@ -135,8 +135,6 @@ def test_a_run_goes_on_with_other_ranks_and_in_another_process(dataset: rowdex.D
 
 def test_what_packs_are_not_served_with_is_refused_by_name(dataset: rowdex.Dataset, index: pathlib.Path) -> None:
     pack = rowdex.Pack("tokens", capacity=32)
-    with pytest.raises(ValueError, match="tokens='tokens' without pack"):
-        rowdex.Loader(dataset, batch_size=2, tokens="tokens")
     with pytest.raises(rowdex.errors.ArgumentError, match="other lengths"):
         len(rowdex.Loader(dataset, batch_size=2, pack=pack, on_fault="substitute"))
     for added in ({"row_ids": "labels"}, {"pads": "lengths"}):

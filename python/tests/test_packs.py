@@ -192,7 +192,7 @@ def test_packs_are_refused_where_rows_are_served(dataset: rowdex.Dataset) -> Non
     with pytest.raises(ValueError, match="whole rows"):
         iter(rowdex.DistributedSampler(dataset, 1, 0, batch_size=1, pack=pack))
     with pytest.raises(ValueError, match="contiguous"):
-        rowdex.DistributedSampler(dataset, 1, 0, batch_size=1, pack=pack, partition="contiguous")
+        rowdex.DistributedSampler(dataset, 1, 0, batch_size=1, pack=pack, order="global,contiguous")
     with pytest.raises(ValueError, match="even"):
         rowdex.DistributedSampler(dataset, 2, 0, batch_size=1, tail="even")
     state = rowdex.DistributedSampler(dataset, 1, 0, batch_size=1).state_dict()

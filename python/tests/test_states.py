@@ -60,7 +60,7 @@ def old_torch_bytes(checkpoint: Any) -> bytes:
 def test_the_command_lists_the_rows_that_the_run_served(
     index: str, tmp_path: pathlib.Path, written: Callable[[Any], bytes]
 ) -> None:
-    options: dict[str, Any] = {"batch_size": 32, "num_replicas": 2, "rank": 1, "seed": 42, "drop_last_batch": True}
+    options: dict[str, Any] = {"batch_size": 32, "num_replicas": 2, "rank": 1, "seed": 42, "drop_last": "batch"}
     dataset = rowdex.Dataset(index, columns=["id"])
     loader = rowdex.Loader(dataset, output="numpy", order="blocks(3)", tail="uneven", **options)
     served = [batch["id"].tolist() for batch in itertools.islice(loader, 7)]
@@ -84,10 +84,9 @@ def test_samplers_of_every_make_say_what_they_are(index: str) -> None:
         ("global", {}, ":rows:global,seed-42:2x16:"),
         ("global", {"seed": -1}, f":global,seed-{2**64 - 1}:2x16:"),
         ("sequential", {"drop_last": True}, ":sequential:2x16,drop:"),
-        ("sequential", {"rotation": True}, ":sequential:2x16:"),
-        ("blocks(2)", {"partition": "contiguous"}, ":blocks-2,seed-42,pieces-2:2x16:"),
-        ("torch", {"replicas": 2, "replica_layout": "strided"}, ":torch,seed-42:2x16,replicas-2,strided:"),
-        (Subset("global", kept), {"drop_last_batch": True}, ":global,seed-42,kept:2x16,drop-last-batch:"),
+        ("blocks(2),contiguous", {}, ":blocks-2,seed-42,pieces-2:2x16:"),
+        ("torch", {"replication": (2, "strided")}, ":torch,seed-42:2x16,replicas-2,strided:"),
+        (Subset("global", kept), {"drop_last": "batch"}, ":global,seed-42,kept:2x16,drop-last-batch:"),
         (Resized("global", 500), {}, ":global,seed-42,size-500:2x16:"),
         (Weighted([1.0] * ROWS), {}, f":weighted,seed-42,size-{ROWS}:2x16:"),
         (Contiguous(Resized("global", 500), 4), {}, ":global,seed-42,size-500,pieces-4:2x16:"),

@@ -17,7 +17,7 @@ def loader_of(dataset: Any, **options: Any) -> rowdex.Loader:
     return rowdex.Loader(dataset, **{**given, **options})
 
 
-@pytest.mark.parametrize("options", [{}, {"map": lambda batch: batch}, {"map": len, "map_threads": 0}])
+@pytest.mark.parametrize("options", [{}, {"map": lambda batch: batch}, {"map": len, "threads": 0}])
 def test_stats_are_a_flat_dict_of_numbers_whose_keys_are_attributes(dataset: Any, options: dict[str, Any]) -> None:
     loader = loader_of(dataset, **options)
     before = loader.stats
@@ -54,7 +54,7 @@ def test_time_is_the_loops_or_the_loaders(dataset: Any, monkeypatch: pytest.Monk
         now[0] += 3.0
         return batch
 
-    loader = loader_of(dataset, map=slowly, map_threads=0)
+    loader = loader_of(dataset, map=slowly, threads=0)
     batches = iter(loader)
     next(batches)
     assert (loader.stats.waited, loader.stats.wait_share, loader.stats.rows_per_second) == (3.0, 1.0, 100 / 3)

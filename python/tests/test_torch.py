@@ -279,7 +279,7 @@ def test_orders_of_lists_sets_and_files_reach_the_workers(torch_dataset: Any, me
         rowdex.order.Weighted(torch_dataset.weights("label"), 300),
     ]
     for order in orders:
-        sampling: dict[str, Any] = {"seed": 5, "order": order, "partition": "contiguous", "num_replicas": 2, "rank": 1}
+        sampling: dict[str, Any] = {"seed": 5, "order": order, "num_replicas": 2, "rank": 1}
         batches = rowdex.torch.BatchSampler(torch_dataset, 40, **sampling)
         assert len(pickle.dumps(next(iter(batches)))) < 1000
         batches.set_epoch(0)

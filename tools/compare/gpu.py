@@ -54,7 +54,7 @@ def packs(folder: pathlib.Path) -> dict[str, Any]:
 
 
 SETS = {"flux": flux, "packs": packs}
-WAYS: dict[str, dict[str, Any]] = {"page-locked": {"pin_memory": True, "map_threads": 2}, "pageable": {}}
+WAYS: dict[str, dict[str, Any]] = {"page-locked": {"pin_memory": True, "threads": 2}, "pageable": {}}
 
 
 def tensors(batch: Any) -> dict[str, Any]:

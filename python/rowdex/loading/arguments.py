@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..native.library import count
 from .convert import Added
 
 
@@ -16,18 +15,16 @@ def no_dataset(given: Any) -> TypeError:
     return TypeError(f"a Loader of {type(given).__name__}: give it a rowdex.Dataset")
 
 
-def check(on_fault: Any, fault_seed: int, views: bool, strings: str) -> None:
-    """Refuses what would do nothing, or not what it says.
+def check(on_fault: Any, strings: Any) -> None:
+    """Refuses what it does not say.
 
     Raises:
         ValueError: saying what to write instead.
     """
     if on_fault not in ("fail", "substitute"):
         raise ValueError(f"on_fault={on_fault!r}: use 'fail' or 'substitute'")
-    if fault_seed and on_fault != "substitute":
-        raise ValueError(f"fault_seed={fault_seed} with on_fault={on_fault!r}: it chooses substitutes")
-    if views and strings == "offsets":
-        raise ValueError("views=True and strings='offsets': views have no offsets; leave out one of them")
+    if strings not in ("list", "offsets", "views"):
+        raise ValueError(f"strings={strings!r}: use 'list', 'offsets' or 'views'")
 
 
 def check_stream(kind: str, added: Added, mapped: bool, is_own: bool) -> None:
@@ -43,15 +40,3 @@ def check_stream(kind: str, added: Added, mapped: bool, is_own: bool) -> None:
         raise TypeError(f"a Loader with {', '.join(names)} is no Arrow stream: leave these out")
     if is_own:
         raise TypeError(f"a {kind} is no Arrow stream: use rowdex.Loader")
-
-
-def map_threads(given: int | None, have_work: bool) -> int:
-    """How many threads do what follows on the conversion of batches.
-
-    Raises:
-        ValueError: if there is nothing that they could do.
-    """
-    count(given, "map_threads")
-    if given is not None and not have_work:
-        raise ValueError("map_threads without map, decode, collate, pad or pin_memory: there is nothing to do")
-    return 2 if given is None else given

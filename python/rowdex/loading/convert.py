@@ -16,20 +16,18 @@ class Added(NamedTuple):
 
     row_ids: str | None = None
     pads: str | None = None
-    substituted: str | None = None
 
     def checked(self, columns: list[str], output: str) -> Added:
         """The same, if they can be added."""
         given = [name for name in self if name is not None]
         for name in given:
             if not isinstance(name, str):
-                raise TypeError(f"row_ids, pads and substituted are names of columns to add, and {name!r} is none")
+                raise TypeError(f"row_ids and pads are names of columns to add, and {name!r} is none")
             if name in columns or given.count(name) > 1:
                 raise ValueError(f"there is a column called {name!r}: choose another name")
         if any(self) and output in ("arrow", "python"):
             raise ValueError(
-                f"row_ids, pads and substituted with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids, "
-                "num_pads and substituted itself"
+                f"row_ids and pads with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids and num_pads itself"
             )
         return self
 
@@ -42,9 +40,6 @@ class Added(NamedTuple):
             found[self.row_ids] = np.array(batch.row_ids, dtype=np.int64)
         if self.pads is not None:
             found[self.pads] = np.arange(len(batch)) >= len(batch) - pads
-        if self.substituted is not None:
-            found[self.substituted] = np.zeros(len(batch), dtype=bool)
-            found[self.substituted][[row.place for row in batch.substituted]] = True
         return found
 
 
@@ -94,8 +89,6 @@ class Convert:
         added = self.added
         if added.row_ids is not None:
             found[added.row_ids] = lost[added.row_ids] * 0 + row.row_ids[0]
-        if added.substituted is not None:
-            found[added.substituted] = lost[added.substituted] | True
         if added.pads is not None:
             found[added.pads] = lost[added.pads]
         return {name: found[name] for name in lost}

@@ -24,8 +24,8 @@ _ELSEWHERE = {
     "num_workers": "a Loader has threads of its own, and no worker processes; use threads=",
     "pack": "a pack is made of pieces of rows: rowdex.Loader serves packs, see docs/sequences.md for each framework",
     "persistent_workers": "there are threads, and no worker processes",
-    "prefetch": "use read_ahead=, a number of batches",
-    "prefetch_factor": "use read_ahead=, a number of batches",
+    "prefetch": "batches are made ahead, as far as memory= allows",
+    "prefetch_factor": "batches are made ahead, as far as memory= allows",
     "shard_id": "use rank=",
     **{f"share_{it}": f"write share=rowdex.Share({it}=…)" for it in ("name", "job", "ranks", "drift", "on_death")},
     "shuffle_buffer": "all rows are shuffled among all, and memory= bounds what is held",
@@ -65,7 +65,4 @@ def of_batches(sampling: dict[str, Any]) -> dict[str, Any]:
     """The options of a sampler whose batches are served: there ``drop_last`` is what it is for a ``DataLoader``."""
     if "drop_last" not in sampling:
         return sampling
-    rest = {name: value for name, value in sampling.items() if name != "drop_last"}
-    if sampling["drop_last"] and rest.setdefault("drop_last_batch", True) is False:
-        raise ValueError("drop_last=True and drop_last_batch=False: leave out one of them")
-    return rest
+    return {**sampling, "drop_last": "batch" if sampling["drop_last"] else False}

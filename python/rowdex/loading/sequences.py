@@ -8,22 +8,20 @@ from typing import Any
 from ..batch import OF_SEQUENCES
 from ..dataset import Dataset
 from ..native.library import text_bytes, texts
-from ..packing import Buckets, Pack
+from ..packing import Buckets, Pack, Packing
 from ..schema import Field
 
 MASKS = ("completion_mask", "assistant_masks")
 """What TRL calls the columns that have 0 for tokens without labels."""
 
 
-def options(tokens: str | None) -> dict[str, Any]:
-    """What the library is told of them."""
-    return {} if tokens is None else {"tokens": text_bytes(tokens, "tokens")}
-
-
-def with_columns(pack: Any) -> dict[str, Any]:
+def options(pack: Packing | None) -> dict[str, Any]:
     """What the library is told of the columns that have an item for each token."""
-    named = [text_bytes(name, "with_columns") for name in getattr(pack, "with_columns", ())]
-    return {"with_columns": texts(named), "num_with_columns": len(named)} if named else {}
+    if pack is None:
+        return {}
+    named = [text_bytes(name, "with_columns") for name in pack.with_columns]
+    found: dict[str, Any] = {"with_columns": texts(named), "num_with_columns": len(named)} if named else {}
+    return found if pack.tokens is None else {**found, "tokens": text_bytes(pack.tokens, "tokens")}
 
 
 def beside(fields: Sequence[Field], column: str) -> list[str]:
@@ -41,10 +39,8 @@ def _has_integers(field: Field) -> bool:
     return field.format[:2] in ("+l", "+L", "+w", "+v") and field.children[0].format in items
 
 
-def arguments(pack: Any, output: str, tokens: str | None, dataset: Dataset) -> dict[str, Any] | None:
+def arguments(pack: Packing | None, output: str, dataset: Dataset) -> dict[str, Any] | None:
     """What is made of the tokens of packs: arguments of :meth:`Batch.sequences`."""
-    if pack is None and tokens is not None:
-        raise ValueError(f"tokens={tokens!r} without pack: it names the column with the tokens of packs")
     if not isinstance(pack, (Pack, Buckets)) or pack.layout is None or output not in ("torch", "numpy"):
         return None
     made = {
@@ -52,7 +48,7 @@ def arguments(pack: Any, output: str, tokens: str | None, dataset: Dataset) -> d
         # Rows of buckets are as long as the longest one, and there is none.
         "capacity": pack.capacity if isinstance(pack, Pack) else 0,
     }  # fmt: skip
-    own = beside(dataset.schema.fields, tokens or pack.lengths)
+    own = beside(dataset.schema.fields, pack.tokens or pack.lengths)
     taken = [name for name in dataset.column_names if name in names(made) and name not in own]
     if taken:
         raise ValueError(

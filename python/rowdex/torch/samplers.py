@@ -38,8 +38,8 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
             from, which needs a batch size.
         batch_size: Rows per step and rank.
         sampling: ``seed``, ``shuffle``, ``num_replicas``, ``rank``, and all else that
-            :class:`rowdex.DistributedSampler` takes. ``drop_last`` is what it is for a ``DataLoader``: it leaves out a
-            short last batch, as ``drop_last_batch`` does.
+            :class:`rowdex.DistributedSampler` takes. ``drop_last=True`` is what it is for a ``DataLoader``: it leaves
+            out a short last batch.
     """
 
     def __init__(self, dataset: _Dataset | DistributedSampler, batch_size: int | None = None, **sampling: Any) -> None:

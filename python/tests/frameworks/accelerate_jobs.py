@@ -105,7 +105,7 @@ def substitutes(index: str) -> list[bool]:
 
         return "use tail='drop'" in error_of(make)
 
-    return [is_refused(2), is_refused(5), is_refused(5, order=subset), is_refused(5, drop_last_batch=True)]
+    return [is_refused(2), is_refused(5), is_refused(5, order=subset), is_refused(5, drop_last="batch")]
 
 
 def deals_the_rest(index: str) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def misused(index: str) -> list[str]:
         error_of(lambda: ids(accelerator(split_batches=True).prepare(loader()))),
         error_of(lambda: ids(loader())),
         # Of 10,007 rows 10,000 are served, and Accelerate would keep 7 rows of the last step.
-        error_of(lambda: ids(accelerator().prepare(loader(1000, drop_last_batch=True)))),
+        error_of(lambda: ids(accelerator().prepare(loader(1000, drop_last="batch")))),
     ]
 
 

@@ -138,7 +138,7 @@ def evaluates_as_it_trains(index: str) -> list[Any]:
     pathlib.Path("lengths").mkdir()
     pq.write_table(pa.table({"tokens": [[1] * (row % 7 + 1) for row in range(101)]}), "lengths/0.parquet")
     rowdex.build("lengths", "lengths.rdx", lengths=["tokens"], progress=False)
-    ranks: dict[str, Any] = {"num_replicas": 4, "rank": 3, "replicas": 2, "replica_layout": "strided"}
+    ranks: dict[str, Any] = {"num_replicas": 4, "rank": 3, "replication": (2, "strided")}
     specs = [module(index, val=rowdex.Dataset(index), **ranks).val_dataloader().spec]
     rows = []
     for rank in range(2):

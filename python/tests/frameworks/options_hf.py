@@ -68,7 +68,7 @@ def rows_may_come_in_order() -> None:
 def a_short_last_batch_is_left_out() -> None:
     for kind in KINDS:
         found = ids(trainer(kind, dataloader_drop_last=True).get_train_dataloader())
-        assert found == plain(drop_last_batch=True) and {len(batch) for batch in found} == {SIZE}
+        assert found == plain(drop_last="batch") and {len(batch) for batch in found} == {SIZE}
 
 
 @honours(

@@ -214,7 +214,7 @@ def trained(run: Run, kind: str) -> None:
     )  # fmt: skip
     options: dict[str, Any] = {"train_dataset": run.dataset()}
     if kind == "loader":
-        options["rowdex_options"] = {"map": tokens, "map_threads": 0}
+        options["rowdex_options"] = {"map": tokens, "threads": 0}
     else:
         options["data_collator"] = token_samples
     own = types.new_class("Own", bases, exec_body=lambda names: names.update(prepared if "own" in kind else {}))

@@ -65,7 +65,7 @@ def test_predictions_are_of_every_row_in_order(jobs: Jobs, kind: str, world: int
 
 
 def test_options_of_training_change_no_prediction(jobs: Jobs) -> None:
-    options = {"drop_last_batch": True, "partition": "contiguous", "shuffle": False, "rotation": True}
+    options = {"drop_last": "batch", "order": "blocks(2),contiguous"}
     for rows in jobs.run("evaluates", index=INDEX, kind="loader", **options):
         assert rows == list(range(ROWS))
 

@@ -58,7 +58,7 @@ def trainer(index: str, kind: str, folder: str, size: int = SIZE, **options: Any
     )  # fmt: skip
     if kind == "loader":
         data = rowdex.Dataset(index, COLUMNS)
-        return Trainer(model(), arguments, train_dataset=data, rowdex_options={"map": tokens, "map_threads": 0})
+        return Trainer(model(), arguments, train_dataset=data, rowdex_options={"map": tokens, "threads": 0})
     dataset = rowdex.torch.Dataset(index, COLUMNS)
     if kind == "samples":
         return Trainer(model(), arguments, train_dataset=dataset, data_collator=collate)
