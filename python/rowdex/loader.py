@@ -147,7 +147,8 @@ class Loader:
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
         self._map_threads = 2 if threads is None else threads
-        self._convert = Convert(output, nulls, "list" if views else strings, frozenset(transforms.decode), added, sequences)
+        texts = "list" if views else strings
+        self._convert = Convert(output, nulls, texts, frozenset(transforms.decode), added, sequences)
         # Views keep what they show, so nothing is gained by converting more of them at once.
         self._one_by_one = views or output in ("arrow", "python")
         self._row_groups: int | None = None

@@ -119,7 +119,7 @@ class Budget:
 @dataclass(frozen=True)
 class Buckets:
     """Batches of ``batch_size`` whole rows of like lengths: every row is served, but for what the tail ``drop`` or
-    ``drop_last="batch"`` leave out. The batches of a step are neighbours in length on all ranks, and steps are shuffled.
+    ``drop_last="batch"`` leave out. The batches of a step are neighbours in length on all ranks. Steps are shuffled.
 
     Args:
         lengths: The name that the lengths are noted by.

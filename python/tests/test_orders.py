@@ -166,7 +166,7 @@ def test_a_contiguous_partition_deals_pieces(dataset: Any) -> None:
     [("sequential", True, 3, True), ("sequential", True, 2, False), ("sequential", False, 3, True),
      ("torch", False, 3, False), (Explicit(range(10)), True, 3, True), (Explicit(range(10)), False, 3, False)],
 )  # fmt: skip
-def test_what_never_changes_begins_elsewhere_as_it_is_told(order: Any, shuffle: bool, ranks: int, rotates: bool) -> None:
+def test_what_never_changes_begins_elsewhere_as_told(order: Any, shuffle: bool, ranks: int, rotates: bool) -> None:
     rows = served(range(10), order, epoch=1, num_replicas=ranks, drop_last=True, shuffle=shuffle)
     assert (rows[0] != 0) == rotates
 

@@ -27,7 +27,7 @@ class Added(NamedTuple):
                 raise ValueError(f"there is a column called {name!r}: choose another name")
         if any(self) and output in ("arrow", "python"):
             raise ValueError(
-                f"row_ids and pads with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids and num_pads itself"
+                f"row_ids and pads with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids and num_pads"
             )
         return self
 
