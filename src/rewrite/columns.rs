@@ -22,8 +22,7 @@ pub(super) struct OutputColumns {
     pub(super) plain: SchemaRef,
     /// As [`plain`](Self::plain), with the column of row ids.
     pub(super) encoded: SchemaRef,
-    /// What the files say that they have: the types that are served, with dictionaries, whose keys are those of the
-    /// input if they are enough.
+    /// What the files say that they have: the types that are served, with dictionaries.
     pub(super) declared: SchemaRef,
     has_origin: bool,
 }
@@ -42,7 +41,10 @@ impl OutputColumns {
             return Err(Error::new(ErrorKind::InvalidArgument, "there is no column to write")
                 .with_hint("choose at least one, or add one with row ids"));
         }
-        let plain: Vec<FieldRef> = served.fields().iter().map(plain_field).collect();
+        let fields = |change: &dyn Fn(&DataType) -> Option<DataType>| -> Vec<FieldRef> {
+            served.fields().iter().map(|field| Arc::new(mapped_field(field, change))).collect()
+        };
+        let plain = fields(&as_plain);
         let with_origin = |fields: &[FieldRef]| {
             let origin = origin.map(|name| Arc::new(Field::new(name, DataType::UInt64, false)));
             let fields: Vec<FieldRef> = fields.iter().cloned().chain(origin).collect();
@@ -51,7 +53,7 @@ impl OutputColumns {
         Ok(Self {
             served: Arc::clone(served),
             encoded: with_origin(&plain),
-            declared: with_origin(&declared(dataset)),
+            declared: with_origin(&fields(&read_again)),
             plain: Arc::new(Schema::new(plain)),
             has_origin: origin.is_some(),
         })
@@ -91,8 +93,8 @@ fn plain(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     };
     let plain = to(column, field.data_type())?;
     // Dictionaries have values in any order, so what they stand for is compared.
-    let spelled = if has_days(column.data_type()) { to(column, &spelled(column.data_type()))? } else { plain.clone() };
-    if has_days(column.data_type()) && to(&plain, spelled.data_type())?.as_ref() != spelled.as_ref() {
+    let spelled = mapped(column.data_type(), &spelled);
+    if mapped(&spelled, &in_days) != spelled && to(&plain, &spelled)? != to(column, &spelled)? {
         return Err(Error::new(ErrorKind::Schema, "a date has a time of day, which would be lost")
             .with_column(field.name())
             .with_hint("leave the column out, or write it as a timestamp first"));
@@ -100,95 +102,42 @@ fn plain(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     Ok(plain)
 }
 
-/// Whether days are counted in milliseconds somewhere.
-fn has_days(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Date64 => true,
-        DataType::Dictionary(_, values) => has_days(values),
-        other => children(other).iter().any(|field| has_days(field.data_type())),
+/// A type with others in the place of some of what it is made of.
+fn mapped(data_type: &DataType, change: &dyn Fn(&DataType) -> Option<DataType>) -> DataType {
+    if let Some(changed) = change(data_type) {
+        return changed;
     }
-}
-
-/// The type of the values that dictionaries stand for.
-fn spelled(data_type: &DataType) -> DataType {
+    let below = |field: &FieldRef| Arc::new(mapped_field(field, change));
     match data_type {
-        DataType::Dictionary(_, values) => values.as_ref().clone(),
+        DataType::Dictionary(keys, values) => DataType::Dictionary(keys.clone(), Box::new(mapped(values, change))),
         other if children(other).is_empty() => other.clone(),
-        other => {
-            let below = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(spelled(field.data_type())));
-            with_children(other, children(other).iter().map(below).collect())
-        }
+        other => with_children(other, children(other).iter().map(below).collect()),
     }
 }
 
-/// The fields that the output says that it has.
-fn declared(dataset: &Dataset) -> Vec<FieldRef> {
-    let served = dataset.schema().fields();
-    let index = dataset.index();
-    // The values of several row groups together may be too many for the keys that each of them has.
-    if index.num_row_groups() > 1 {
-        return served.iter().map(readable).collect();
-    }
-    let input = index.schema().fields();
-    let places = dataset.projection().places_in(input);
-    let of_input = places.into_iter().map(|place| place.and_then(|place| input.get(place)));
-    let keyed = served.iter().zip(of_input).map(|(field, input)| match input {
-        Some(input) => keyed(field, input),
-        None => Arc::clone(field),
-    });
-    keyed.map(|field| readable(&field)).collect()
+fn mapped_field(field: &Field, change: &dyn Fn(&DataType) -> Option<DataType>) -> Field {
+    field.clone().with_data_type(mapped(field.data_type(), change))
 }
 
-/// The field in types that are read again from what is encoded.
-fn readable(field: &FieldRef) -> FieldRef {
-    Arc::new(field.as_ref().clone().with_data_type(read_again(field.data_type())))
-}
-
-fn read_again(data_type: &DataType) -> DataType {
+/// The type in which rows are spilled and encoded.
+fn as_plain(data_type: &DataType) -> Option<DataType> {
     match data_type {
-        // The crate stores one digit in 64 bits, and takes them from and for no decimal of 32.
-        DataType::Decimal32(1, scale) => DataType::Decimal64(1, *scale),
-        DataType::Dictionary(keys, values) => DataType::Dictionary(keys.clone(), Box::new(read_again(values))),
-        other if children(other).is_empty() => other.clone(),
-        other => with_children(other, children(other).iter().map(readable).collect()),
+        DataType::Dictionary(_, values) => Some(mapped(values, &as_plain)),
+        other => in_days(other).or_else(|| read_again(other)),
     }
 }
 
-/// A field with the keys of dictionaries that another has, of which it has all or some of the fields below.
-fn keyed(field: &FieldRef, input: &FieldRef) -> FieldRef {
-    let data_type = match (field.data_type(), input.data_type()) {
-        (DataType::Dictionary(..), DataType::Dictionary(..)) => input.data_type().clone(),
-        (other, of_input) => {
-            let is_struct = matches!(other, DataType::Struct(_));
-            let same = |child: &FieldRef, at: usize| match is_struct {
-                true => children(of_input).iter().find(|input| input.name() == child.name()),
-                false => children(of_input).get(at),
-            };
-            let below = children(other).iter().enumerate();
-            let below: Vec<FieldRef> = below
-                .map(|(at, child)| same(child, at).map_or_else(|| child.clone(), |input| keyed(child, input)))
-                .collect();
-            if below.is_empty() { other.clone() } else { with_children(other, below) }
-        }
-    };
-    Arc::new(field.as_ref().clone().with_data_type(data_type))
+/// The type of the values that a dictionary stands for.
+fn spelled(data_type: &DataType) -> Option<DataType> {
+    if let DataType::Dictionary(_, values) = data_type { Some(mapped(values, &spelled)) } else { None }
 }
 
-/// The field with the values of its dictionaries in their place.
-fn plain_field(field: &FieldRef) -> FieldRef {
-    match plain_type(field.data_type()) {
-        same if same == *field.data_type() => Arc::clone(field),
-        plain => Arc::new(field.as_ref().clone().with_data_type(plain)),
-    }
+/// Days as others store them, who read 64 bits as an integer.
+fn in_days(data_type: &DataType) -> Option<DataType> {
+    (*data_type == DataType::Date64).then_some(DataType::Date32)
 }
 
-fn plain_type(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Dictionary(_, values) => plain_type(values),
-        digit @ DataType::Decimal32(1, _) => read_again(digit),
-        // As others store it, who read 64 bits as an integer.
-        DataType::Date64 => DataType::Date32,
-        other if children(other).is_empty() => other.clone(),
-        other => with_children(other, children(other).iter().map(plain_field).collect()),
-    }
+/// The parquet crate stores one digit in 64 bits, and takes them from and for no decimal of 32.
+fn read_again(data_type: &DataType) -> Option<DataType> {
+    if let DataType::Decimal32(1, scale) = data_type { Some(DataType::Decimal64(1, *scale)) } else { None }
 }

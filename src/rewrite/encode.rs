@@ -1,8 +1,6 @@
-//! Output files: row groups encoded column by column, and put in order.
+//! Row groups encoded column by column, and the files that they are put to.
 
 use std::io::Write;
-use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -23,7 +21,6 @@ use rayon::prelude::*;
 
 use super::columns::OutputColumns;
 use super::plan::{Codec, ColumnPlan};
-use super::target::OutFile;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::Chunks;
 
@@ -38,48 +35,51 @@ pub(super) struct Encoding {
 }
 
 impl Encoding {
-    /// Of these columns, of which the leaves are encoded as planned, and the groups say what they are planned to.
+    /// Of these columns, of which the leaves are encoded as planned, and leaves and groups say what they are.
     pub(super) fn new(
         columns: &OutputColumns,
         leaves: &[ColumnPlan],
-        groups: &[(String, String)],
-        chunk_rows: usize,
+        logical_types: &[(String, String)],
+        chunk_rows: u64,
     ) -> Result<Self> {
         let schema = Arc::clone(&columns.encoded);
-        let arrow_schema = KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&columns.declared));
         let mut metadata: Vec<_> =
             schema.metadata().iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
         // A map has no order.
         metadata.sort_by(|a, b| a.key.cmp(&b.key));
         metadata.retain(|pair| pair.key != ARROW_SCHEMA_META_KEY);
-        metadata.push(arrow_schema);
+        metadata.push(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&columns.declared)));
         let mut builder = WriterProperties::builder()
             .set_created_by(format!("rowdex {}", env!("CARGO_PKG_VERSION")))
             .set_key_value_metadata(Some(metadata))
-            .set_write_batch_size(chunk_rows.clamp(1, 1024))
+            .set_write_batch_size(chunk_rows.clamp(1, 1024) as usize)
             .set_max_row_group_row_count(None);
-        let descriptor = described(&schema)?;
-        for (leaf, plan) in descriptor.columns().iter().zip(leaves) {
+        let described = described(&schema)?;
+        for (leaf, plan) in described.columns().iter().zip(leaves) {
             let path = leaf.path().clone();
             builder = builder
                 .set_column_compression(path.clone(), compression(plan.compression)?)
                 .set_column_dictionary_enabled(path.clone(), plan.dictionary)
                 .set_column_data_page_size_limit(path, plan.page_bytes as usize);
         }
-        let described = annotated(&descriptor, leaves, groups).map_err(uncoded)?;
+        let root = annotated(described.root_schema_ptr(), "", logical_types).map_err(uncoded)?;
+        let described = SchemaDescriptor::new(root);
         let properties = builder.build();
         let (_, factory) = writer(std::io::sink(), &schema, &described, &properties)?;
-        Ok(Self { schema, described, properties, factory, chunk_rows })
+        Ok(Self { schema, described, properties, factory, chunk_rows: chunk_rows as usize })
     }
 
-    /// A file of what is encoded, over anything that takes bytes.
-    pub(super) fn file<W: Write + Send>(&self, out: W) -> Result<File<W>> {
-        writer(out, &self.schema, &self.described, &self.properties).map(|(writer, _)| File { writer })
+    /// A file of what is encoded.
+    pub(super) fn file<W: Write + Send>(&self, out: W) -> Result<EncodedFile<W>> {
+        writer(out, &self.schema, &self.described, &self.properties).map(|(writer, _)| EncodedFile(writer))
     }
 
     /// A row group of any of the files.
     pub(super) fn group(&self) -> Result<GroupEncoder<'_>> {
-        GroupEncoder::new(self)
+        let mut leaves = self.factory.create_column_writers(0).map_err(uncoded)?.into_iter();
+        let fields = self.schema.fields().iter();
+        let writers = fields.map(|field| leaves.by_ref().take(count_leaves(field.data_type())).collect()).collect();
+        Ok(GroupEncoder { encoding: self, writers, chunks: Chunks::of(self.chunk_rows) })
     }
 }
 
@@ -102,61 +102,53 @@ pub(super) fn described(schema: &SchemaRef) -> Result<SchemaDescriptor> {
     parquet::arrow::ArrowSchemaConverter::new().convert(schema).map_err(uncoded)
 }
 
-/// The same schema, whose leaves and groups say what they are planned to say.
-fn annotated(
-    described: &SchemaDescriptor,
-    leaves: &[ColumnPlan],
-    groups: &[(String, String)],
-) -> parquet::errors::Result<SchemaDescriptor> {
-    if groups.is_empty() && leaves.iter().all(|leaf| leaf.logical_type.is_none()) {
-        return Ok(described.clone());
+fn count_leaves(data_type: &arrow::datatypes::DataType) -> usize {
+    match rowdex_projection::children(data_type) {
+        [] => 1,
+        fields => fields.iter().map(|field| count_leaves(field.data_type())).sum(),
     }
-    let mut planned = leaves.iter();
-    Ok(SchemaDescriptor::new(annotated_type(described.root_schema_ptr(), "", &mut planned, groups)?))
 }
 
-/// Leaves come in the order of their plans.
-fn annotated_type(
-    node: TypePtr,
-    path: &str,
-    planned: &mut std::slice::Iter<'_, ColumnPlan>,
-    groups: &[(String, String)],
-) -> parquet::errors::Result<TypePtr> {
+/// The same schema, of which leaves and groups say what they are, by path.
+fn annotated(node: TypePtr, path: &str, logical_types: &[(String, String)]) -> parquet::errors::Result<TypePtr> {
     let info = node.get_basic_info();
+    let said = logical_types.iter().find(|(of, _)| of == path).map(|(_, name)| name.as_str());
+    let id = info.has_id().then(|| info.id());
     if let Type::PrimitiveType { physical_type, type_length, .. } = &*node {
-        let Some(name) = planned.next().and_then(|leaf| leaf.logical_type.as_deref()) else { return Ok(node) };
-        let bytes = (*physical_type == PhysicalType::FIXED_LEN_BYTE_ARRAY).then_some(*type_length);
         let built = Type::primitive_type_builder(info.name(), *physical_type)
             .with_repetition(info.repetition())
             .with_length(*type_length)
-            .with_id(info.has_id().then(|| info.id()));
-        let built = match (name, info.logical_type_ref()) {
-            ("INTERVAL", None) if bytes == Some(12) => built.with_converted_type(ConvertedType::INTERVAL),
-            ("UUID", None) if bytes == Some(16) => built.with_logical_type(Some(LogicalType::Uuid)),
-            ("TIME_UTC", Some(LogicalType::Time(time))) => {
+            .with_id(id);
+        let built = match (said, info.logical_type_ref(), physical_type) {
+            (Some("INTERVAL"), None, PhysicalType::FIXED_LEN_BYTE_ARRAY) if *type_length == 12 => {
+                built.with_converted_type(ConvertedType::INTERVAL)
+            }
+            (Some("UUID"), None, PhysicalType::FIXED_LEN_BYTE_ARRAY) if *type_length == 16 => {
+                built.with_logical_type(Some(LogicalType::Uuid))
+            }
+            (Some("TIME_UTC"), Some(LogicalType::Time(time)), _) => {
                 built.with_logical_type(Some(LogicalType::time(true, time.unit)))
             }
-            (_, None | Some(LogicalType::String)) if *physical_type == PhysicalType::BYTE_ARRAY => {
+            (Some(name), None | Some(LogicalType::String), PhysicalType::BYTE_ARRAY) => {
                 built.with_logical_type(Some(logical_type(name)?))
             }
             _ => return Ok(node),
         };
         return built.build().map(Arc::new);
     }
-    let below =
-        |field: &TypePtr| if path.is_empty() { field.name().to_owned() } else { format!("{path}.{}", field.name()) };
-    let fields = node.get_fields().iter();
-    let fields: Vec<TypePtr> = fields
-        .map(|field| annotated_type(Arc::clone(field), &below(field), planned, groups))
-        .collect::<Result<_, _>>()?;
-    let said = match (groups.iter().find(|(group, _)| group == path), info.logical_type_ref()) {
-        (Some((_, name)), None) => Some(logical_type(name)?),
+    let below = |field: &TypePtr| {
+        let path = if path.is_empty() { field.name().to_owned() } else { format!("{path}.{}", field.name()) };
+        annotated(Arc::clone(field), &path, logical_types)
+    };
+    let fields = node.get_fields().iter().map(below).collect::<Result<_, _>>()?;
+    let said = match (said, info.logical_type_ref()) {
+        (Some(name), None) => Some(logical_type(name)?),
         (_, own) => own.cloned(),
     };
     let mut built = Type::group_type_builder(info.name())
         .with_converted_type(info.converted_type())
         .with_logical_type(said)
-        .with_id(info.has_id().then(|| info.id()))
+        .with_id(id)
         .with_fields(fields);
     if info.has_repetition() {
         built = built.with_repetition(info.repetition());
@@ -169,15 +161,14 @@ fn logical_type(name: &str) -> parquet::errors::Result<LogicalType> {
     match name.split_once(':') {
         Some(("GEOMETRY", crs)) => Ok(LogicalType::geometry(Some(crs.to_owned()))),
         Some(("GEOGRAPHY", crs)) => {
-            let algorithm = Some(EdgeInterpolationAlgorithm::SPHERICAL);
-            Ok(LogicalType::geography(Some(crs.to_owned()), algorithm))
+            Ok(LogicalType::geography(Some(crs.to_owned()), Some(EdgeInterpolationAlgorithm::SPHERICAL)))
         }
         Some(("VARIANT", version)) => Ok(LogicalType::variant(version.parse().ok())),
         _ => name.parse(),
     }
 }
 
-pub(super) fn compression(codec: Codec) -> Result<Compression> {
+fn compression(codec: Codec) -> Result<Compression> {
     Ok(match codec {
         Codec::None => Compression::UNCOMPRESSED,
         Codec::Snappy => Compression::SNAPPY,
@@ -188,55 +179,16 @@ pub(super) fn compression(codec: Codec) -> Result<Compression> {
     })
 }
 
-/// A file being encoded.
-pub(super) struct File<W: Write + Send> {
-    writer: SerializedFileWriter<W>,
-}
-
-impl<W: Write + Send> File<W> {
-    /// Adds a row group, unless it has no rows.
-    pub(super) fn add(&mut self, group: EncodedGroup) -> Result<()> {
-        if group.rows == 0 {
-            return Ok(());
-        }
-        let mut writer = self.writer.next_row_group().map_err(unwritten)?;
-        for column in group.columns {
-            column.append_to_row_group(&mut writer).map_err(unwritten)?;
-        }
-        writer.close().map(drop).map_err(unwritten)
-    }
-
-    /// Writes the footer, and gives back what the bytes went to.
-    pub(super) fn finish(self) -> Result<W> {
-        self.writer.into_inner().map_err(unwritten)
-    }
-}
-
-/// A row group whose columns are encoded.
-pub(super) struct EncodedGroup {
-    columns: Vec<ArrowColumnChunk>,
-    pub(super) rows: u64,
-}
-
 /// A row group being encoded. Its bytes depend on its rows alone, however they are divided when they come.
 pub(super) struct GroupEncoder<'a> {
     encoding: &'a Encoding,
     /// For each column, the writers of its leaves.
     writers: Vec<Vec<ArrowColumnWriter>>,
     chunks: Chunks,
-    rows: u64,
 }
 
-impl<'a> GroupEncoder<'a> {
-    fn new(encoding: &'a Encoding) -> Result<Self> {
-        let mut leaves = encoding.factory.create_column_writers(0).map_err(uncoded)?.into_iter();
-        let fields = encoding.schema.fields().iter();
-        let writers = fields.map(|field| leaves.by_ref().take(count_leaves(field.data_type())).collect()).collect();
-        Ok(Self { encoding, writers, chunks: Chunks::of(encoding.chunk_rows), rows: 0 })
-    }
-
+impl GroupEncoder<'_> {
     pub(super) fn add(&mut self, rows: RecordBatch) -> Result<()> {
-        self.rows += rows.num_rows() as u64;
         self.chunks.push(rows);
         while let Some(chunk) = self.chunks.next_chunk()? {
             self.encode(&chunk)?;
@@ -248,62 +200,40 @@ impl<'a> GroupEncoder<'a> {
     fn encode(&mut self, chunk: &RecordBatch) -> Result<()> {
         let columns = chunk.columns().par_iter().zip(self.encoding.schema.fields().par_iter());
         columns.zip(self.writers.par_iter_mut()).try_for_each(|((column, field), writers)| {
-            let leaves = compute_leaves(field, column).map_err(|error| uncoded(error).with_column(field.name()))?;
-            for (leaf, writer) in leaves.iter().zip(writers) {
-                writer.write(leaf).map_err(|error| uncoded(error).with_column(field.name()))?;
-            }
-            Ok(())
+            let encoded = compute_leaves(field, column)
+                .and_then(|leaves| leaves.iter().zip(writers).try_for_each(|(leaf, writer)| writer.write(leaf)));
+            encoded.map_err(|error| uncoded(error).with_column(field.name()))
         })
     }
 
-    pub(super) fn finish(mut self) -> Result<EncodedGroup> {
+    /// The leaves of its columns.
+    pub(super) fn finish(mut self) -> Result<Vec<ArrowColumnChunk>> {
         if let Some(chunk) = self.chunks.last()? {
             self.encode(&chunk)?;
         }
         let leaves: Vec<ArrowColumnWriter> = self.writers.into_iter().flatten().collect();
-        let columns: Vec<_> = leaves.into_par_iter().map(|leaf| leaf.close().map_err(uncoded)).collect();
-        Ok(EncodedGroup { columns: columns.into_iter().collect::<Result<_>>()?, rows: self.rows })
+        let encoded: Vec<_> = leaves.into_par_iter().map(|leaf| leaf.close().map_err(uncoded)).collect();
+        encoded.into_iter().collect()
     }
 }
 
-fn count_leaves(data_type: &arrow::datatypes::DataType) -> usize {
-    match rowdex_projection::children(data_type) {
-        [] => 1,
-        fields => fields.iter().map(|field| count_leaves(field.data_type())).sum(),
-    }
-}
+/// A file that encoded row groups are put to.
+pub(super) struct EncodedFile<W: Write + Send>(SerializedFileWriter<W>);
 
-/// A file of the output being encoded.
-pub(super) struct EncodedFile {
-    path: PathBuf,
-    file: File<OutFile>,
-}
-
-impl EncodedFile {
-    pub(super) fn create(path: PathBuf, file: OutFile, encoding: &Encoding) -> Result<Self> {
-        Ok(Self { file: encoding.file(file)?, path })
+impl<W: Write + Send> EncodedFile<W> {
+    pub(super) fn add(&mut self, group: Vec<ArrowColumnChunk>) -> Result<()> {
+        let add = || {
+            let mut writer = self.0.next_row_group()?;
+            group.into_iter().try_for_each(|column| column.append_to_row_group(&mut writer))?;
+            writer.close().map(drop)
+        };
+        add().map_err(unwritten)
     }
 
-    pub(super) fn add(&mut self, group: EncodedGroup) -> Result<()> {
-        self.file.add(group).map_err(|error| error.with_file(self.path.display().to_string()))
+    /// Writes the footer, and gives back what the bytes went to.
+    pub(super) fn finish(self) -> Result<W> {
+        self.0.into_inner().map_err(unwritten)
     }
-
-    /// Puts the file in its place; returns its length.
-    pub(super) fn commit(self) -> Result<u64> {
-        let named = |error: Error| error.with_file(self.path.display().to_string());
-        rowdex_base::stop::check()?;
-        self.file.finish().and_then(OutFile::commit).map_err(named)
-    }
-}
-
-/// The positions of a row group that come next, in steps of a few chunks.
-pub(super) fn steps(positions: Range<u64>, chunk_rows: usize) -> impl Iterator<Item = Range<u64>> {
-    let step = chunk_rows as u64;
-    let count = (positions.end - positions.start).div_ceil(step);
-    (0..count).map(move |number| {
-        let start = positions.start + number * step;
-        start..(start + step).min(positions.end)
-    })
 }
 
 fn uncoded(error: ParquetError) -> Error {

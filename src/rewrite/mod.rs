@@ -27,19 +27,14 @@ mod columns;
 mod decide;
 mod destinations;
 mod encode;
-mod held;
-mod lengths;
 mod output;
 mod part;
 mod plan;
 mod progress;
-mod reading;
 mod run;
-mod scatter;
 mod shape;
 mod spill;
 mod spread;
-mod target;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -57,18 +52,6 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::pool::{run_on, start};
 use rowdex_base::stop::{self, Asked};
 use rowdex_order::Order;
-
-/// What the output depends on, beside the rows and their order.
-#[derive(Debug, Clone)]
-struct OutputOptions {
-    files: Option<u64>,
-    file_bytes: u64,
-    row_group_rows: Option<u64>,
-    page_bytes: Option<u64>,
-    compression: Option<Codec>,
-    dictionary: Option<bool>,
-    origin: Option<String>,
-}
 
 /// A part of a rewrite that a process does, from [`Rewrite::run_task`]. Tasks of one kind may run at the same time, on
 /// machines that share the output folder and the spill folder.
@@ -99,7 +82,13 @@ pub struct Rewrite {
     dataset: Dataset,
     orders: Arc<dyn Order>,
     output: PathBuf,
-    options: OutputOptions,
+    files: Option<u64>,
+    file_bytes: u64,
+    row_group_rows: Option<u64>,
+    page_bytes: Option<u64>,
+    compression: Option<Codec>,
+    dictionary: Option<bool>,
+    origin: Option<String>,
     memory: u64,
     threads: usize,
     spill: Option<PathBuf>,
@@ -120,15 +109,13 @@ impl Rewrite {
             dataset: dataset.clone(),
             orders: order,
             output: output.into(),
-            options: OutputOptions {
-                files: None,
-                file_bytes: 512 << 20,
-                row_group_rows: None,
-                page_bytes: None,
-                compression: None,
-                dictionary: None,
-                origin: None,
-            },
+            files: None,
+            file_bytes: 512 << 20,
+            row_group_rows: None,
+            page_bytes: None,
+            compression: None,
+            dictionary: None,
+            origin: None,
             memory: 1 << 30,
             threads: DatasetBuilder::default_threads(),
             spill: None,
@@ -160,14 +147,14 @@ impl Rewrite {
     /// Writes so many files, with equal numbers of rows or one row more.
     #[must_use]
     pub fn with_files(mut self, files: u64) -> Self {
-        self.options.files = Some(files);
+        self.files = Some(files);
         self
     }
 
     /// Writes as many files as make each about so large. Default: 512 MiB.
     #[must_use]
     pub fn with_file_bytes(mut self, bytes: u64) -> Self {
-        (self.options.files, self.options.file_bytes) = (None, bytes);
+        (self.files, self.file_bytes) = (None, bytes);
         self
     }
 
@@ -175,14 +162,14 @@ impl Rewrite {
     /// memory, and 4 MiB in the file if that is no more than 64 MiB in memory.
     #[must_use]
     pub fn with_row_group_rows(mut self, rows: u64) -> Self {
-        self.options.row_group_rows = Some(rows);
+        self.row_group_rows = Some(rows);
         self
     }
 
     /// Bytes of values after which a page ends. Default: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
     #[must_use]
     pub fn with_page_bytes(mut self, bytes: u64) -> Self {
-        self.options.page_bytes = Some(bytes);
+        self.page_bytes = Some(bytes);
         self
     }
 
@@ -190,21 +177,21 @@ impl Rewrite {
     /// saves less than a tenth.
     #[must_use]
     pub fn with_compression(mut self, codec: Codec) -> Self {
-        self.options.compression = Some(codec);
+        self.compression = Some(codec);
         self
     }
 
     /// Whether values go to dictionaries. Default: for each column, if that saves a tenth of a sample.
     #[must_use]
     pub fn with_dictionary(mut self, dictionary: bool) -> Self {
-        self.options.dictionary = Some(dictionary);
+        self.dictionary = Some(dictionary);
         self
     }
 
     /// Adds a column of this name that has the row id that each row has in the input. Default: no.
     #[must_use]
     pub fn with_origin(mut self, name: impl Into<String>) -> Self {
-        self.options.origin = Some(name.into());
+        self.origin = Some(name.into());
         self
     }
 
@@ -256,13 +243,14 @@ impl Rewrite {
     }
 
     fn planned(&self, pool: &ThreadPool) -> Result<RewritePlan> {
-        let zero = |what: &'static str| Err(Error::new(ErrorKind::InvalidArgument, what).with_hint("use 1 or more"));
-        match &self.options {
-            OutputOptions { files: Some(0), .. } => return zero("0 files"),
-            OutputOptions { row_group_rows: Some(0), .. } => return zero("row groups of 0 rows"),
-            OutputOptions { page_bytes: Some(0), .. } => return zero("pages of 0 bytes"),
-            OutputOptions { file_bytes: 0, .. } => return zero("files of 0 bytes"),
-            _ => {}
+        let zero = [
+            (self.files, "files"),
+            (Some(self.file_bytes), "bytes of a file"),
+            (self.row_group_rows, "rows of a row group"),
+            (self.page_bytes, "bytes of a page"),
+        ];
+        if let Some((_, what)) = zero.iter().find(|(value, _)| *value == Some(0)) {
+            return Err(Error::new(ErrorKind::InvalidArgument, format!("0 {what}")).with_hint("use 1 or more"));
         }
         if let Some(rows) = self.orders.rows().filter(|rows| *rows != self.dataset.len()) {
             let message = format!("the order is over {rows} rows, and the dataset has {}", self.dataset.len());
@@ -271,11 +259,11 @@ impl Rewrite {
             );
         }
         let columns = self.columns()?;
-        within(pool, || decide::decide(&self.dataset, &columns, &*self.orders, &self.options))
+        within(pool, || decide::decide(self, &columns))
     }
 
     fn columns(&self) -> Result<columns::OutputColumns> {
-        columns::OutputColumns::new(&self.dataset, self.options.origin.as_deref())
+        columns::OutputColumns::new(&self.dataset, self.origin.as_deref())
     }
 
     fn pool(&self, threads: usize) -> Result<ThreadPool> {
@@ -303,7 +291,6 @@ impl fmt::Debug for Rewrite {
         f.debug_struct("Rewrite")
             .field("order", &self.orders.name())
             .field("output", &self.output)
-            .field("options", &self.options)
             .field("memory", &self.memory)
             .field("threads", &self.threads)
             .finish_non_exhaustive()

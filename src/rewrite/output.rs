@@ -1,25 +1,168 @@
-//! The output of a rewrite: what may be there, what is left there, and what is finished.
+//! The output of a rewrite: where files go, what may be there, and what is finished.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::plan::RewritePlan;
-use super::spill;
-use super::target::{INDEX, OutFile, OutputPlace, PLAN, failed, lock, real};
+use super::spill::SPILL;
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
-use rowdex_io::source::place::Place;
-use rowdex_io::source::{NOTES, UploadOptions};
+use rowdex_io::fs::{atomic::AtomicFile, with_room};
+use rowdex_io::source::place::{Place, Scheme, Url};
+use rowdex_io::source::{ObjectSource, ObjectWriter, StoreOptions, UploadOptions};
+
+const PLAN: &str = "_rewrite.json";
+const INDEX: &str = "index.rdx";
+
+/// A plan as it is noted in the output.
+#[derive(Serialize, Deserialize)]
+struct NotedPlan {
+    rowdex_rewrite: u64,
+    #[serde(flatten)]
+    plan: RewritePlan,
+}
+
+const VERSION: u64 = 3;
+
+/// A place that holds files by name.
+#[derive(Debug)]
+enum OutputPlace {
+    /// A local folder, which need not be there.
+    Folder(PathBuf),
+    /// Objects of a store whose keys begin alike.
+    Prefix { url: Url, store: Arc<ObjectSource> },
+}
+
+impl OutputPlace {
+    /// # Errors
+    /// `InvalidArgument` for what is only read.
+    fn new(path: &Path, options: &StoreOptions) -> Result<Self> {
+        match Place::of(path)? {
+            Place::Local(path) => std::path::absolute(&path)
+                .map(Self::Folder)
+                .map_err(|error| failed("cannot find the folder", &path, error)),
+            Place::Remote(url) if matches!(url.scheme, Scheme::Hf | Scheme::Http | Scheme::Https) => {
+                let what = if url.scheme == Scheme::Hf { "the hub" } else { "a web server" };
+                Err(Error::new(ErrorKind::InvalidArgument, format!("{what} is read, and not written to"))
+                    .with_file(url.to_string())
+                    .with_hint("write to a store (s3, gs or az), or to a local folder and upload that"))
+            }
+            Place::Remote(url) => {
+                let url = url.with_key(url.key.trim_end_matches('/'));
+                Ok(Self::Prefix { store: Arc::new(ObjectSource::at(url.clone(), options)?), url })
+            }
+        }
+    }
+
+    /// The path or URL of a file; of all of it, if there is no name.
+    fn path(&self, name: &str) -> PathBuf {
+        match self {
+            Self::Folder(path) if name.is_empty() => path.clone(),
+            Self::Folder(path) => path.join(name),
+            Self::Prefix { url, .. } => url.join(name).map_or_else(PathBuf::new, |url| url.to_string().into()),
+        }
+    }
+
+    /// What a folder has, and the keys below a prefix.
+    fn names(&self) -> Result<BTreeSet<String>> {
+        match self {
+            Self::Folder(path) => {
+                let failed = |error| failed("cannot list the output folder", path, error);
+                let names = fs::read_dir(path).map_err(failed)?.map(|entry| entry.map_err(failed));
+                names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+            }
+            Self::Prefix { url, store } => {
+                let below = |(key, _): (String, _)| match url.key.as_str() {
+                    "" => Some(key),
+                    prefix => Some(key.strip_prefix(prefix)?.strip_prefix('/')?.to_owned()),
+                };
+                Ok(store.list()?.into_iter().filter_map(below).collect())
+            }
+        }
+    }
+
+    /// What a small file says; `None` if there is none.
+    fn text(&self, name: &str) -> Result<Option<String>> {
+        match self {
+            Self::Folder(path) => text(&path.join(name)),
+            Self::Prefix { store, .. } => match store.get_whole(name) {
+                Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Writes a small file, whole or not at all.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if it is there.
+    fn put(&self, name: &str, text: &str) -> Result<()> {
+        match self {
+            Self::Folder(path) => put_text(&path.join(name), text),
+            Self::Prefix { store, .. } => store.put(name, text.as_bytes().to_vec().into(), false),
+        }
+    }
+
+    /// Removes a file, if it is there.
+    fn remove(&self, name: &str) -> Result<()> {
+        match self {
+            Self::Folder(path) => remove_file(&path.join(name)),
+            Self::Prefix { store, .. } => store.remove(name),
+        }
+    }
+}
+
+/// A file being written, of which nothing is left unless it is committed.
+#[derive(Debug)]
+pub(super) enum OutFile {
+    File(AtomicFile),
+    Object(ObjectWriter),
+}
+
+impl OutFile {
+    /// Puts the file in its place; returns its length.
+    pub(super) fn commit(self) -> Result<u64> {
+        match self {
+            Self::File(mut file) => {
+                let length =
+                    fs::metadata(file.written()?).map_err(|error| Error::io("cannot inspect the file", error))?.len();
+                file.commit().map(|()| length)
+            }
+            Self::Object(object) => object.commit(),
+        }
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::File(file) => file,
+            Self::Object(object) => object,
+        }
+    }
+}
+
+impl Write for OutFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer().flush()
+    }
+}
 
 /// Where a rewrite writes to. Each file appears whole or not at all, so its name alone says that it is finished, to
 /// whichever process and machine looks.
 #[derive(Debug)]
 pub(super) struct RewriteOutput {
-    target: OutputPlace,
-    /// Files of which an upload was noted when the output was listed.
-    begun: BTreeSet<String>,
+    place: OutputPlace,
     /// Held for as long as a process writes to it: by one that writes all of it alone, by tasks together.
     lock: Option<File>,
 }
@@ -41,8 +184,7 @@ impl RewriteOutput {
     /// # Errors
     /// `InvalidArgument` for what is only read, and for a folder that has files of the input.
     pub(super) fn new(path: &Path, dataset: &Dataset) -> Result<Self> {
-        let target = OutputPlace::new(path, dataset.store_options())?;
-        let output = Self { target, begun: BTreeSet::new(), lock: None };
+        let output = Self { place: OutputPlace::new(path, dataset.store_options())?, lock: None };
         output.check_input(dataset)?;
         Ok(output)
     }
@@ -50,19 +192,13 @@ impl RewriteOutput {
     /// Refuses to write among the files that are read.
     fn check_input(&self, dataset: &Dataset) -> Result<()> {
         let mut files = dataset.index().files();
-        let inside = match &self.target {
+        let inside = match &self.place {
             OutputPlace::Folder(output) => {
                 let Some(data) = dataset.local_root() else { return Ok(()) };
                 let output = real(output);
-                let mut folders: HashMap<PathBuf, bool> = HashMap::new();
-                let mut is_within = |file: &PathBuf| {
-                    let Some(parent) = file.parent() else { return false };
-                    let of_folder = || real(parent).starts_with(&output);
-                    // A file, or a folder on the way to it, may be a link.
-                    *folders.entry(parent.to_owned()).or_insert_with(of_folder)
-                        || file.is_symlink() && real(file).starts_with(&output)
-                };
-                files.map(|file| data.join(file.path())).find(&mut is_within).map(|file| file.display().to_string())
+                // A file, or a folder on the way to it, may be a link.
+                let file = files.map(|file| data.join(file.path())).find(|file| real(file).starts_with(&output));
+                file.map(|file| file.display().to_string())
             }
             OutputPlace::Prefix { url: output, .. } => files.find_map(|file| {
                 let Ok(Place::Remote(url)) = Place::of(dataset.location(file.path())?) else { return None };
@@ -71,86 +207,87 @@ impl RewriteOutput {
                 (is_below && url.same_store(output)).then(|| url.to_string())
             }),
         };
-        match inside {
-            None => Ok(()),
-            Some(file) => Err(Error::new(ErrorKind::InvalidArgument, "the output folder has a file of the input")
+        inside.map_or(Ok(()), |file| {
+            Err(Error::new(ErrorKind::InvalidArgument, "the output folder has a file of the input")
                 .with_file(file)
-                .with_hint("write to a folder of its own")),
-        }
+                .with_hint("write to a folder of its own"))
+        })
     }
 
-    /// Makes it ready for this plan. Returns whether it goes on with what is there.
-    pub(super) fn prepare(&mut self, plan: &RewritePlan, found: ExistingOutput, is_alone: bool) -> Result<bool> {
-        if let Some(folder) = self.target.folder() {
+    /// Makes it ready for this plan.
+    pub(super) fn prepare(&mut self, plan: &RewritePlan, existing: ExistingOutput, is_alone: bool) -> Result<()> {
+        if let Some(folder) = self.folder() {
             fs::create_dir_all(folder).map_err(|error| failed("cannot make the output folder", folder, error))?;
             self.lock = lock(folder, is_alone)?;
         }
-        let known = self.plan()?;
-        if let Some(known) = &known
-            && found != ExistingOutput::Replace
-        {
-            return match found {
-                ExistingOutput::Resume if known == plan => {
-                    if is_alone {
-                        self.clean(plan)?;
-                    }
-                    Ok(true)
-                }
-                ExistingOutput::Resume => Err(Error::new(
-                    ErrorKind::StateMismatch,
-                    "the folder has a rewrite of other rows, in another order, or with other options",
-                )
-                .with_file(self.target.shown(""))
-                .with_remedies("go on with what it was begun with, or replace it ({})", &[Remedy::Overwrite])),
-                _ => Err(Error::new(ErrorKind::AlreadyExists, "the folder has a rewrite already")
-                    .with_file(self.target.shown(""))
-                    .with_remedies("resume it, replace it ({}), or choose another folder", &[Remedy::Overwrite])),
-            };
-        }
-        if let Some(known) = &known {
-            self.remove(known)?;
+        match self.plan()? {
+            Some(known) if existing == ExistingOutput::Resume => {
+                self.check_plan(plan, &known)?;
+                return if is_alone { self.clean(plan) } else { Ok(()) };
+            }
+            Some(known) if existing == ExistingOutput::Replace => self.remove(&known)?,
+            Some(_) => {
+                return Err(Error::new(ErrorKind::AlreadyExists, "the folder has a rewrite already")
+                    .with_file(self.path().display().to_string())
+                    .with_remedies("resume it, replace it ({}), or choose another folder", &[Remedy::Overwrite]));
+            }
+            None => {}
         }
         self.check_empty()?;
-        if let Some(folder) = self.folder().filter(|_| is_alone) {
-            spill::remove_all(folder)?;
+        let noted = NotedPlan { rowdex_rewrite: VERSION, plan: plan.clone() };
+        match (self.place.put(PLAN, &format!("{:#}\n", json!(noted))), self.plan()) {
+            // Another process was faster; or this one, whose first attempt was not answered.
+            (Err(error), Ok(Some(known))) if error.kind() == ErrorKind::AlreadyExists => self.check_plan(plan, &known),
+            (put, _) => put,
         }
-        match self.target.put(PLAN, &plan.to_json(), false) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                // Another process was faster; or this one, whose first attempt was not answered.
-                if self.plan()?.as_ref() == Some(plan) {
-                    return Ok(found == ExistingOutput::Resume);
-                }
-                self.lock = None;
-                // What was there is replaced already, and this is another one's.
-                let found = if found == ExistingOutput::Replace { ExistingOutput::Refuse } else { found };
-                self.prepare(plan, found, is_alone)
-            }
-            put => put.map(|()| false),
+    }
+
+    fn check_plan(&self, plan: &RewritePlan, known: &RewritePlan) -> Result<()> {
+        if plan == known {
+            return Ok(());
         }
+        let message = "the folder has a rewrite of other rows, in another order, or with other options";
+        Err(Error::new(ErrorKind::StateMismatch, message)
+            .with_file(self.path().display().to_string())
+            .with_remedies("go on with what it was begun with, or replace it ({})", &[Remedy::Overwrite]))
     }
 
     /// The plan that it was begun with.
-    pub(super) fn plan(&self) -> Result<Option<RewritePlan>> {
-        let plan = self.target.text(PLAN)?.map(|text| RewritePlan::from_json(&text));
-        plan.transpose().map_err(|error| error.with_file(self.target.shown(PLAN)))
+    fn plan(&self) -> Result<Option<RewritePlan>> {
+        let Some(text) = self.place.text(PLAN)? else { return Ok(None) };
+        let noted = serde_json::from_str(&text).ok().filter(|noted: &NotedPlan| noted.rowdex_rewrite == VERSION);
+        let noted = noted.ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, "this is no plan of a rewrite of this version of rowdex")
+                .with_file(self.place.path(PLAN).display().to_string())
+                .with_hint("choose another folder, or remove this file and what was written beside it")
+        })?;
+        Ok(Some(noted.plan))
     }
 
-    /// Takes back what processes that are no more had begun and not finished.
+    /// Removes what processes that are no more had begun and not finished of files of a folder.
     pub(super) fn clean(&self, plan: &RewritePlan) -> Result<()> {
+        if self.folder().is_none() {
+            return Ok(());
+        }
         let files: BTreeSet<String> = (0..plan.files).map(|file| plan.file_name(file)).collect();
-        self.target.clean(|name| files.contains(name))
+        for name in self.place.names()? {
+            let begun = name.rsplit_once(".tmp-").filter(|(_, random)| random.len() == 16);
+            let begun = begun.and_then(|(begun, _)| begun.strip_prefix('.'));
+            if begun.is_some_and(|begun| [PLAN, INDEX].contains(&begun) || files.contains(begun)) {
+                self.place.remove(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes what a rewrite of this plan left, the plan last.
     fn remove(&self, plan: &RewritePlan) -> Result<()> {
         self.clean(plan)?;
-        self.folder().map_or(Ok(()), spill::remove_all)?;
-        let there = self.target.names()?;
+        self.folder().map_or(Ok(()), |folder| remove_folder(&folder.join(SPILL)))?;
+        let there = self.place.names()?;
         let files = (0..plan.files).map(|file| plan.file_name(file));
-        for name in files.chain([INDEX, PLAN].map(str::to_owned)).filter(|name| there.contains(name)) {
-            self.target.remove(&name)?;
-        }
-        Ok(())
+        let mut names = files.chain([INDEX, PLAN].map(str::to_owned)).filter(|name| there.contains(name));
+        names.try_for_each(|name| self.place.remove(&name))
     }
 
     /// Refuses a place with anything that readers of it would take for a part of the output.
@@ -159,19 +296,16 @@ impl RewriteOutput {
             let ends = [".parquet", ".parq", ".pq", ".rdx"];
             ends.iter().any(|end| name.ends_with(end)) && !name.split('/').any(|part| part.starts_with('_'))
         };
-        match self.target.names()?.iter().find(is_data) {
-            None => Ok(()),
-            Some(name) => {
-                Err(Error::new(ErrorKind::AlreadyExists, "the output folder has files that no rewrite wrote")
-                    .with_file(self.target.shown(name))
-                    .with_hint("choose another folder, or remove them"))
-            }
-        }
+        self.place.names()?.iter().find(is_data).map_or(Ok(()), |name| {
+            Err(Error::new(ErrorKind::AlreadyExists, "the output folder has files that no rewrite wrote")
+                .with_file(self.place.path(name).display().to_string())
+                .with_hint("choose another folder, or remove them"))
+        })
     }
 
     /// Runs of files that are not there, of these.
-    pub(super) fn missing(&mut self, plan: &RewritePlan, files: Range<u64>) -> Result<Vec<Range<u64>>> {
-        let there = self.target.names()?;
+    pub(super) fn missing(&self, plan: &RewritePlan, files: Range<u64>) -> Result<Vec<Range<u64>>> {
+        let there = self.place.names()?;
         let mut missing: Vec<Range<u64>> = Vec::new();
         for file in files.filter(|file| !there.contains(&plan.file_name(*file))) {
             match missing.last_mut().filter(|last| last.end == file) {
@@ -179,44 +313,104 @@ impl RewriteOutput {
                 None => missing.push(file..file + 1),
             }
         }
-        self.begun = there.iter().filter_map(|name| Some(name.strip_prefix(NOTES)?.to_owned())).collect();
         Ok(missing)
     }
 
-    /// Begins a file, of which uploads hold so much in memory.
-    pub(super) fn create(&self, plan: &RewritePlan, file: u64, uploads: UploadOptions) -> Result<OutFile> {
+    /// Begins a file that is not there.
+    pub(super) fn create(&self, plan: &RewritePlan, file: u64) -> Result<OutFile> {
         let name = plan.file_name(file);
-        // Another machine may have begun it, which is no more.
-        if let OutputPlace::Prefix { store, .. } = &self.target
-            && self.begun.contains(&name)
-        {
-            store.take_back(&name)?;
+        match &self.place {
+            OutputPlace::Folder(path) => AtomicFile::create(path.join(name), false).map(OutFile::File),
+            OutputPlace::Prefix { store, .. } => {
+                // Half of the parts that S3 allows, because the size of a file is an estimate.
+                let part = (plan.rows as f64 * plan.encoded_row_bytes() / plan.files.max(1) as f64 / 5000.0) as usize;
+                let part_bytes = part.next_multiple_of(1 << 20).max(8 << 20);
+                store.create(&name, UploadOptions { part_bytes, parts: 2 }).map(OutFile::Object)
+            }
         }
-        self.target.create(&name, uploads)
     }
 
     /// The local folder, if it is one.
     pub(super) fn folder(&self) -> Option<&Path> {
-        self.target.folder()
+        if let OutputPlace::Folder(path) = &self.place { Some(path) } else { None }
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        self.target.path("")
+        self.place.path("")
     }
 
     pub(super) fn file(&self, plan: &RewritePlan, file: u64) -> PathBuf {
-        self.target.path(&plan.file_name(file))
-    }
-
-    pub(super) fn remove_plan(&self) -> Result<()> {
-        self.target.remove(PLAN)
+        self.place.path(&plan.file_name(file))
     }
 
     pub(super) fn remove_index(&self) -> Result<()> {
-        self.target.remove(INDEX)
+        self.place.remove(INDEX)
     }
 
     pub(super) fn index(&self) -> PathBuf {
-        self.target.path(INDEX)
+        self.place.path(INDEX)
     }
+}
+
+/// Whoever holds the result is the only process that writes to the folder, or one of several tasks that do, and nobody
+/// else does. `None` where there are no locks.
+///
+/// # Errors
+/// `AlreadyExists` if another process has it.
+fn lock(path: &Path, is_alone: bool) -> Result<Option<File>> {
+    let folder = rowdex_io::fs::open(path).map_err(|error| failed("cannot open the output folder", path, error))?;
+    match if is_alone { folder.try_lock() } else { folder.try_lock_shared() } {
+        Ok(()) => Ok(Some(folder)),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(Error::new(ErrorKind::AlreadyExists, "another process writes to the folder")
+                .with_file(path.display().to_string())
+                .with_hint("wait for it, or choose another folder"))
+        }
+        // Some file systems have no locks.
+        Err(fs::TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+/// What a small file says; `None` if there is none.
+pub(super) fn text(path: &Path) -> Result<Option<String>> {
+    match with_room(|| fs::read_to_string(path)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("cannot read the file", path, error)),
+    }
+}
+
+/// Writes a small file that is not there, whole or not at all.
+pub(super) fn put_text(path: &Path, text: &str) -> Result<()> {
+    let mut file = AtomicFile::create(path, false)?;
+    file.write_all(text.as_bytes()).map_err(|error| failed("cannot write the file", path, error))?;
+    file.commit()
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("cannot remove the file", path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a folder that only rewrites write to, if it is there.
+pub(super) fn remove_folder(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("cannot remove the folder", path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// The path without links as far as it is there, and from there on as it is written.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = |above: &Path| Some(fs::canonicalize(above).ok()?.join(path.strip_prefix(above).ok()?));
+    let found = path.ancestors().find_map(there).unwrap_or_else(|| path.clone());
+    // One that ends in a separator is the same one.
+    found.components().collect()
+}
+
+pub(super) fn failed(what: &'static str, path: &Path, error: io::Error) -> Error {
+    Error::io(what, error).with_file(path.display().to_string())
 }

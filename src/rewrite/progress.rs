@@ -1,6 +1,5 @@
 //! How far a rewrite is, and what it made.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,11 +82,5 @@ impl RewriteMeter {
                 bytes_written: self.bytes_written.load(Ordering::Relaxed),
             });
         }
-    }
-}
-
-impl fmt::Debug for RewriteMeter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meter").field("phase", &self.phase).field("rows", &self.rows).finish_non_exhaustive()
     }
 }

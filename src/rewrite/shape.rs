@@ -12,6 +12,12 @@ pub(super) struct OutputShape {
     pub(super) group_rows: u64,
 }
 
+/// One of so many consecutive pieces, whose sizes differ by one at most.
+pub(super) fn slice(count: u64, piece: u64, pieces: u64) -> Range<u64> {
+    let at = |piece: u64| (u128::from(count) * u128::from(piece) / u128::from(pieces)) as u64;
+    at(piece)..at(piece + 1)
+}
+
 /// A row group that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OutputGroup {
@@ -61,38 +67,32 @@ impl OutputShape {
     }
 }
 
-/// Positions in buckets of one size, counted from `first`; the last bucket may be smaller.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Positions in buckets of one size; the last bucket may be smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Buckets {
-    pub(super) positions: Range<u64>,
-    /// Rows of a bucket, below 2^32.
     pub(super) rows: u64,
+    /// Rows of a bucket, at least one and below 2^32.
+    pub(super) bucket_rows: u64,
 }
 
 impl Buckets {
-    /// How many there are.
-    pub(super) fn count(&self) -> u64 {
-        (self.positions.end - self.positions.start).div_ceil(self.rows)
-    }
-
-    /// The bucket of a position, and the place in it.
-    pub(super) fn place(&self, position: u64) -> (u64, u32) {
-        let offset = position - self.positions.start;
-        (offset / self.rows, (offset % self.rows) as u32)
+    /// The bucket of a position, and the place in it. There are fewer than 2^32.
+    pub(super) fn place(&self, position: u64) -> (u32, u32) {
+        ((position / self.bucket_rows) as u32, (position % self.bucket_rows) as u32)
     }
 
     /// The positions of a bucket.
     pub(super) fn bucket(&self, bucket: u64) -> Range<u64> {
-        let start = self.positions.start + bucket * self.rows;
-        start..(start + self.rows).min(self.positions.end)
+        let start = bucket * self.bucket_rows;
+        start..(start + self.bucket_rows).min(self.rows)
     }
 
     /// The buckets that have one of these positions, with those that they have.
-    pub(super) fn within(&self, positions: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + use<'_> {
-        let of = |position: u64| (position - self.positions.start) / self.rows;
-        let buckets = if positions.is_empty() { 0..0 } else { of(positions.start)..of(positions.end - 1) + 1 };
-        buckets.map(move |bucket| {
-            let all = self.bucket(bucket);
+    pub(super) fn within(&self, positions: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + use<> {
+        let buckets = *self;
+        let first = positions.start / buckets.bucket_rows;
+        (first..positions.end.div_ceil(buckets.bucket_rows)).map(move |bucket| {
+            let all = buckets.bucket(bucket);
             (bucket, all.start.max(positions.start)..all.end.min(positions.end))
         })
     }
@@ -128,16 +128,16 @@ mod tests {
 
         #[test]
         fn buckets_are_equal_and_have_every_position_once(
-            first in 0u64..50, rows in 1u64..500, size in 1u64..90, from in 0u64..500, some in 0u64..500,
+            rows in 1u64..500, size in 1u64..90, from in 0u64..500, some in 0u64..500,
         ) {
-            let buckets = Buckets { positions: first..first + rows, rows: size };
-            let all: Vec<u64> = (0..buckets.count()).flat_map(|bucket| buckets.bucket(bucket)).collect();
-            prop_assert!(all.iter().copied().eq(first..first + rows));
-            for position in first..first + rows {
+            let buckets = Buckets { rows, bucket_rows: size };
+            let all: Vec<u64> = (0..rows.div_ceil(size)).flat_map(|bucket| buckets.bucket(bucket)).collect();
+            prop_assert!(all.iter().copied().eq(0..rows));
+            for position in 0..rows {
                 let (bucket, place) = buckets.place(position);
-                prop_assert_eq!(buckets.bucket(bucket).start + u64::from(place), position);
+                prop_assert_eq!(buckets.bucket(u64::from(bucket)).start + u64::from(place), position);
             }
-            let part = first + from.min(rows)..first + (from + some).min(rows);
+            let part = from.min(rows)..(from + some).min(rows);
             let within: Vec<u64> = buckets.within(part.clone()).flat_map(|(_, positions)| positions).collect();
             prop_assert!(within.into_iter().eq(part));
         }

@@ -4,25 +4,24 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
+use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use rayon::prelude::*;
 
 use super::bucket::Bucket;
 use super::columns::OutputColumns;
-use super::encode::{EncodedFile, EncodedGroup, Encoding, GroupEncoder, steps};
-use super::output::RewriteOutput;
+use super::encode::{EncodedFile, Encoding, GroupEncoder};
+use super::output::{OutFile, RewriteOutput};
 use super::plan::RewritePlan;
 use super::progress::RewriteMeter;
-use super::shape::{OutputGroup, OutputShape};
-use rowdex_base::error::Result;
+use super::shape::OutputGroup;
+use rowdex_base::error::{Error, Result};
 use rowdex_base::stop;
-use rowdex_io::source::UploadOptions;
 use rowdex_order::EpochOrder;
 
 /// What files are written with.
 pub(super) struct Writing<'a> {
     pub(super) plan: &'a RewritePlan,
     pub(super) output: &'a RewriteOutput,
-    pub(super) uploads: UploadOptions,
     pub(super) columns: &'a OutputColumns,
     pub(super) encoding: &'a Encoding,
     pub(super) order: &'a dyn EpochOrder,
@@ -34,29 +33,28 @@ pub(super) struct Writing<'a> {
 /// Files being written: positions come in order, without a gap within a file.
 pub(super) struct FileWriter<'a> {
     writing: &'a Writing<'a>,
-    shape: OutputShape,
-    file: Option<EncodedFile>,
-    /// The row group that is not complete, and where it goes on.
+    file: Option<EncodedFile<OutFile>>,
+    /// The row group that is not complete.
     group: Option<GroupEncoder<'a>>,
 }
 
 /// What became of the rows of a row group.
 enum Encoded<'a> {
-    Whole(EncodedGroup),
+    Whole(Vec<ArrowColumnChunk>),
     /// It goes on in the next bucket.
     Part(GroupEncoder<'a>),
 }
 
 impl<'a> FileWriter<'a> {
     pub(super) fn new(writing: &'a Writing<'a>) -> Self {
-        Self { writing, shape: writing.plan.shape(), file: None, group: None }
+        Self { writing, file: None, group: None }
     }
 
     /// Takes the rows of a bucket. Runs in the pool that encodes.
     pub(super) fn add(&mut self, bucket: &Bucket) -> Result<()> {
-        let groups: Vec<OutputGroup> = self.shape.groups(bucket.positions.clone()).collect();
+        let groups: Vec<OutputGroup> = self.writing.plan.shape().groups(bucket.positions.clone()).collect();
+        let asked = stop::Asked::of_thread();
         for groups in groups.chunks(self.writing.lanes) {
-            let asked = stop::Asked::of_thread();
             // The first row group may have begun in the bucket before.
             let begun = std::iter::once(self.group.take()).chain(std::iter::repeat_with(|| None));
             let begun: Vec<_> = groups.iter().zip(begun).collect();
@@ -67,53 +65,58 @@ impl<'a> FileWriter<'a> {
             let encoded: Vec<Result<Encoded<'a>>> = begun.into_par_iter().map(encode).collect();
             for (group, encoded) in groups.iter().zip(encoded) {
                 match encoded? {
-                    Encoded::Whole(encoded) => self.put(group, encoded)?,
                     Encoded::Part(encoder) => self.group = Some(encoder),
+                    Encoded::Whole(encoded) => {
+                        self.put(group.file, group.is_last, |file| file.add(encoded))?;
+                        self.writing.meter.advance(group.positions.end - group.positions.start);
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// Writes the next row group.
-    fn put(&mut self, group: &OutputGroup, encoded: EncodedGroup) -> Result<()> {
-        let mut file = match self.file.take() {
-            Some(file) => file,
-            None => self.writing.create(group.file)?,
-        };
-        file.add(encoded)?;
-        self.writing.meter.advance(group.positions.end - group.positions.start);
-        match group.is_last {
-            true => {
-                self.writing.meter.bytes_written.fetch_add(file.commit()?, Ordering::Relaxed);
-            }
-            false => self.file = Some(file),
-        }
-        Ok(())
-    }
-
     /// Writes a file without rows.
     pub(super) fn write_empty(&mut self, file: u64) -> Result<()> {
-        let length = self.writing.create(file)?.commit()?;
-        self.writing.meter.bytes_written.fetch_add(length, Ordering::Relaxed);
-        Ok(())
+        self.put(file, true, |_| Ok(()))
+    }
+
+    /// Adds to a file, which is begun if none is, and put in its place if this is the last of it.
+    fn put(
+        &mut self,
+        file: u64,
+        is_last: bool,
+        add: impl FnOnce(&mut EncodedFile<OutFile>) -> Result<()>,
+    ) -> Result<()> {
+        let Writing { plan, output, encoding, meter, .. } = self.writing;
+        let path = output.file(plan, file).display().to_string();
+        let put = || {
+            let mut file = match self.file.take() {
+                Some(file) => file,
+                None => encoding.file(output.create(plan, file)?)?,
+            };
+            add(&mut file)?;
+            if is_last {
+                stop::check()?;
+                meter.bytes_written.fetch_add(file.finish()?.commit()?, Ordering::Relaxed);
+            } else {
+                self.file = Some(file);
+            }
+            Ok(())
+        };
+        put().map_err(|error: Error| error.with_file(path))
     }
 }
 
 impl<'a> Writing<'a> {
-    fn create(&self, file: u64) -> Result<EncodedFile> {
-        let path = self.output.file(self.plan, file);
-        EncodedFile::create(path, self.output.create(self.plan, file, self.uploads)?, self.encoding)
-    }
-
     /// Encodes those rows of a row group that are in the bucket.
     fn encode(&self, bucket: &Bucket, group: &OutputGroup, begun: Option<GroupEncoder<'a>>) -> Result<Encoded<'a>> {
         let mut encoder = begun.map_or_else(|| self.encoding.group(), Ok)?;
         let start = group.positions.start.max(bucket.positions.start);
         let end = group.positions.end.min(bucket.positions.end);
-        for step in steps(start..end, self.plan.chunk_rows as usize) {
+        for first in (start..end).step_by(self.plan.chunk_rows as usize) {
             stop::check()?;
-            encoder.add(self.rows(bucket, step)?)?;
+            encoder.add(self.rows(bucket, first..end.min(first + self.plan.chunk_rows))?)?;
         }
         Ok(if end == group.positions.end { Encoded::Whole(encoder.finish()?) } else { Encoded::Part(encoder) })
     }
