@@ -85,7 +85,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Folders named `key=value` become columns. [`IndexBuilder::with_rows`] makes an index of listed rows only.
+//! Folders named `key=value` become columns.
 //!
 //! # Reading rows
 //!
@@ -232,15 +232,13 @@ pub mod error {
 /// Where a row is: the index file, and looking rows up in it.
 pub mod index {
     pub use rowdex_index::{
-        FileEntry, Index, LengthsOf, ListedRows, Location, OrderFile, Root, RootKind, RowGroupEntry, RowLengths,
-        RowSet, Runs,
+        FileEntry, Index, LengthsOf, Location, OrderFile, Root, RootKind, RowGroupEntry, RowLengths, RowSet, Runs,
     };
 
     /// Building an index: which files there are, what their footers say, and whether they fit each other.
     pub mod builder {
         pub use crate::builder::{
-            BuildProgress, BuildReport, DifferenceKind, IndexBuilder, LengthsBuilder, LengthsReport, SchemaDifference,
-            SchemaMode,
+            BuildProgress, BuildReport, IndexBuilder, LengthsBuilder, LengthsReport, SchemaMode,
         };
     }
 }

@@ -1,6 +1,8 @@
 //! Views: choosing the rows that an index serves, and writing that down as another index of the same files.
 
 mod choice;
+mod list;
+mod marks;
 mod record;
 mod update;
 
@@ -11,6 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use self::choice::{Choice, List, json_of_view};
+pub use self::list::{ListOfRows, ListedRows};
 use self::record::Left;
 use self::update::Carried;
 use crate::dataset::Dataset;
@@ -21,7 +24,7 @@ use rowdex_index::Index;
 #[cfg(feature = "filter")]
 use rowdex_index::build_info::quoted;
 use rowdex_index::output::{self, Output};
-use rowdex_index::{ListedRows, root, view};
+use rowdex_index::{root, view};
 use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, shown};
 use rowdex_order::{IdSet, Side};
@@ -39,7 +42,7 @@ use rowdex_order::{IdSet, Side};
 ///
 /// # fn main() -> rowdex::Result<()> {
 /// let report = Select::new(Index::open("train.rdx")?)
-///     .skip("bad.csv") // rows that an engine found
+///     .skip("bad.parquet") // rows that an engine found
 ///     .sample(0.01, 0)
 ///     .write("small.rdx")?;
 /// println!("{} of {} rows", report.rows, report.base_rows);
@@ -108,7 +111,7 @@ impl Select {
         self
     }
 
-    /// Only the rows that a file lists, as [`Index::read_rows`] takes it.
+    /// Only the rows that a file lists, a [`ListOfRows`].
     #[must_use]
     pub fn rows(self, list: impl Into<PathBuf>) -> Self {
         self.choose(Choice::Rows(List::new(list)))
@@ -233,7 +236,7 @@ impl Select {
     /// [`ErrorKind::AlreadyExists`] if there is a file and overwriting was not asked for;
     /// [`ErrorKind::InvalidArgument`] without a choice, for views of other files, for a fraction beyond 0 to 1, if no
     /// row is left, if the view would replace its base, and if the base is in memory and does not say where its files
-    /// are; those of [`Index::read_rows`]; and with conditions, those of [`Dataset::filter`] and of reading.
+    /// are; those of [`ListOfRows::rows`]; and with conditions, those of [`Dataset::filter`] and of reading.
     pub fn write(&self, output: impl AsRef<Path>) -> Result<SelectReport> {
         if self.choices.is_empty() && self.added.is_empty() && self.conditions.is_empty() {
             return Err(Error::new(ErrorKind::InvalidArgument, "no rows are chosen: the view would be its base again")

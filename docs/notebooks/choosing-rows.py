@@ -70,7 +70,8 @@ except rowdex.Error as error:
 
 # %%
 best = duckdb.sql("""
-    select filename, file_row_number from read_parquet('pages/*.parquet', filename = true, file_row_number = true)
+    select filename as file, file_row_number as row_in_file
+    from read_parquet('pages/*.parquet', filename = true, file_row_number = true)
     qualify row_number() over (partition by lang order by score desc) <= 10
 """)
 rowdex.select("pages.rdx", "best.rdx", rows=best, overwrite=True)

@@ -34,10 +34,12 @@ class BuildReport(NamedTuple):
     """Requests sent to an object store for footers; 0 for local files."""
     footer_bytes: int
     """Bytes of the footers that were read."""
-    differences: tuple[str, ...] = ()
-    """In what files differ from the schema that is served: other names, missing columns, nulls, types and order."""
     repeated_files: int = 0
     """How often a file was named that was named already: it is in the index once."""
+    unlike_files: int = 0
+    """Files with other columns, types, nulls or another order of columns than the first one."""
+    unlike_example: str | None = None
+    """The first of them, and in what it differs."""
 
 
 def build(
@@ -46,7 +48,6 @@ def build(
     *,
     root: Path | None = None,
     schema_mode: Literal["strict", "union"] = "strict",
-    rows_file: Path | None = None,
     threads: int | None = None,
     overwrite: bool = False,
     update: bool = False,
@@ -71,8 +72,6 @@ def build(
         root: Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
         schema_mode: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are
             null and types are widened.
-        rows_file: Serves only the rows that this file lists, as :func:`rowdex.select` takes it; none may be listed
-            twice.
         threads: Threads that read footers. Default: one for each core.
         overwrite: Replaces an existing file.
         update: Updates an existing index: its unchanged leading files keep their row ids.
@@ -102,7 +101,6 @@ def build(
         output=output,
         root=root,
         schema=schema_mode,
-        rows=rows_file,
         threads=threads,
         overwrite=overwrite,
         update=update,
@@ -117,7 +115,7 @@ def build(
     with told(progress, "indexing") as tell:
         remote = is_remote(*inputs, output, root, *parts)
         report = waiting(remote, lambda: reported(library.index_build, description, tell, None))
-    return BuildReport(**{**report, "differences": tuple(report["differences"])})
+    return BuildReport(**report)
 
 
 def part(paths: list[str], slice: tuple[int, int], shared: dict[str, Any]) -> bytes:

@@ -191,7 +191,7 @@ class Index:
         """The weights that a list of rows has in one of its columns, by row id: for :class:`rowdex.order.Weighted`.
         Shape ``(rows,)``, float64.
 
-        The list is a Parquet or CSV file, a folder of these, or an object with ``__arrow_c_stream__``, in any order, as
+        The list is a Parquet or Arrow file, or an object with ``__arrow_c_stream__``, in any order, as
         :func:`rowdex.select` takes it. Rows that the index does not serve are passed over, so the list that a view was
         made with will do: ``Weighted(Index("view.rdx").weights(table, "w"))``.
 
@@ -229,7 +229,7 @@ class Index:
         Args:
             columns: Columns of lists, whose items are counted without decoding a value, and of integers. Null and empty
                 lists have the length 0.
-            given: Lengths that a tokenizer found, by name: a Parquet, CSV or Arrow file, or an object with
+            given: Lengths that a tokenizer found, by name: a Parquet or Arrow file, or an object with
                 ``__arrow_c_stream__``, with the columns ``row_id`` and ``length``. Such rows are served whole.
             remove: Names of lengths that are removed.
             root: Where the data is, instead of where the index says.

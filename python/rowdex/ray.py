@@ -223,8 +223,8 @@ def build(
         inputs, output, schema_mode, root, partitions, rename, threads, store: As :func:`rowdex.build` has them.
         tasks: How many. Default: one for each processor of the cluster.
         num_cpus: Processors that each task takes.
-        others: As :func:`rowdex.build` has them, for the whole: ``overwrite``, ``update``, ``rows_file``, ``footers``
-            and ``progress``.
+        others: As :func:`rowdex.build` has them, for the whole: ``overwrite``, ``update``, ``footers`` and
+            ``progress``.
 
     Raises:
         Error: what building raises, in a task or here.

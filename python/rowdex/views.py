@@ -65,10 +65,9 @@ def select(
     any index. The path holds what it held, or the whole view, at any moment. Every choice leaves rows out; only
     ``or_`` adds rows, to what all others leave.
 
-    Lists of rows come from any engine: a table with a column of files (``file``, ``filename``, ``file_path`` or
-    ``path``) and one of rows within the file (``row_in_file``, ``file_row_number``, or ``row_index`` beside
-    ``file_path``), or with ``row_id``. It is a Parquet or CSV file, or an object with ``__arrow_c_stream__``, such as a
-    DuckDB relation, a Polars frame or a ``pyarrow`` table. ``docs/select.md`` has the query for each engine.
+    Lists of rows come from any engine: a table with the columns ``file`` and ``row_in_file``, or with ``row_id``. It is
+    a Parquet or Arrow file, or an object with ``__arrow_c_stream__``, such as a DuckDB relation, a Polars frame or a
+    ``pyarrow`` table. A text has a row id on each line. ``docs/select.md`` has the query for each engine.
 
     Args:
         rows: Keeps only these rows: a list, or an :class:`IdSet` of the base.

@@ -3,7 +3,6 @@
 //! Footers are read in parallel, a window of files at a time, and written out as they come, so memory does not grow
 //! with what the footers hold. What stays per file is its path and 72 bytes, per row group 24 bytes.
 
-mod difference;
 mod discover;
 mod footers;
 mod found;
@@ -11,8 +10,6 @@ mod lengths;
 mod listing;
 mod partition;
 mod parts;
-#[cfg(test)]
-mod row_list_tests;
 mod run;
 mod scanned;
 mod schema;
@@ -32,7 +29,6 @@ use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, shown};
 use rowdex_projection::Renames;
 
-pub use self::difference::{DifferenceKind, SchemaDifference};
 pub use self::lengths::{LengthsBuilder, LengthsReport};
 pub use self::schema::SchemaMode;
 
@@ -54,13 +50,11 @@ pub struct IndexBuilder {
     threads: Option<usize>,
     overwrite: bool,
     update: bool,
-    rows: Option<PathBuf>,
     parts: Vec<PathBuf>,
     slice: Option<(u64, u64)>,
     lengths: Vec<String>,
     store: StoreOptions,
     progress: Box<OnProgress>,
-    differences: Box<dyn Fn(&SchemaDifference) + Send + Sync>,
 }
 
 type OnProgress = dyn Fn(BuildProgress) + Send + Sync;
@@ -82,7 +76,7 @@ pub struct BuildProgress {
 }
 
 /// What a build made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "capi", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BuildReport {
@@ -106,21 +100,11 @@ pub struct BuildReport {
     pub index_bytes: u64,
     /// How often a file was named that was named already: it is in the index once.
     pub repeated_files: u64,
-}
-
-impl BuildReport {
-    const NOTHING: Self = Self {
-        files: 0,
-        kept_files: 0,
-        read_files: 0,
-        requests: 0,
-        footer_bytes: 0,
-        row_groups: 0,
-        rows: 0,
-        source_rows: 0,
-        index_bytes: 0,
-        repeated_files: 0,
-    };
+    /// Files with other columns, types, nulls or another order of columns than the first one; of an update, those that
+    /// are new and differ from the index.
+    pub unlike_files: u64,
+    /// The first of them, and in what it differs.
+    pub unlike_example: Option<String>,
 }
 
 impl IndexBuilder {
@@ -142,13 +126,11 @@ impl IndexBuilder {
             threads: None,
             overwrite: false,
             update: false,
-            rows: None,
             parts: Vec::new(),
             slice: None,
             lengths: Vec::new(),
             store: StoreOptions::default(),
             progress: Box::new(|_| ()),
-            differences: Box::new(|_| ()),
         }
     }
 
@@ -214,15 +196,6 @@ impl IndexBuilder {
         self
     }
 
-    /// Serves only the rows that this file lists, in the order of the data: a list as
-    /// [`Index::read_rows`](rowdex_index::Index::read_rows) takes it, whose row ids are those of the index without this
-    /// option. A row that is listed twice is an error.
-    #[must_use]
-    pub fn with_rows(mut self, rows: impl Into<PathBuf>) -> Self {
-        self.rows = Some(rows.into());
-        self
-    }
-
     /// Indexes one part of the data alone: slice `slice` of `slices` of the sorted list of files. Machines that each
     /// build one slice share the reading of footers; [`with_parts`](Self::with_parts) then makes the whole index.
     ///
@@ -271,14 +244,6 @@ impl IndexBuilder {
         self
     }
 
-    /// Is told each way in which files differ from the schema that is served, once, on the building thread, when all
-    /// files are known to fit together. Of an index that is updated, only the files that follow are compared.
-    #[must_use]
-    pub fn with_differences(mut self, differences: impl Fn(&SchemaDifference) + Send + Sync + 'static) -> Self {
-        self.differences = Box::new(differences);
-        self
-    }
-
     /// Builds the index at `output`, a path or a URL: the path holds what it held, or the whole new index, at any
     /// moment.
     ///
@@ -319,11 +284,7 @@ impl IndexBuilder {
             let own = slice_of(found.paths.len(), slice, slices);
             found.paths = found.paths.drain(own).collect();
         }
-        let write = |file: &mut Output| match &self.rows {
-            Some(rows) => self.write_listed(file, &place, &found, rows),
-            None => self.write_noted(file, &place, &found, old.as_ref()),
-        };
-        let report = write(&mut file).map_err(|error| match error.kind() {
+        let report = self.write_noted(&mut file, &place, &found, old.as_ref()).map_err(|error| match error.kind() {
             // What fails without a name is the writing.
             ErrorKind::Io => error.with_file(shown(output.as_ref())),
             _ => error,
@@ -343,7 +304,6 @@ impl fmt::Debug for IndexBuilder {
             .field("root", &self.root.as_deref().map(shown))
             .field("schema_mode", &self.schema_mode)
             .field("update", &self.update)
-            .field("rows", &self.rows)
             .field("slice", &self.slice)
             .field("parts", &self.parts.iter().map(|part| shown(part)).collect::<Vec<_>>())
             .finish_non_exhaustive()

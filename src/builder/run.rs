@@ -16,7 +16,7 @@ use super::{BuildReport, IndexBuilder};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::output::{self, Output};
 use rowdex_index::writer::{FooterCompressor, IndexWriter};
-use rowdex_index::{Index, root, view};
+use rowdex_index::{Index, root};
 use rowdex_io::source;
 use rowdex_io::source::place::{Place, shown};
 use rowdex_projection::Renames;
@@ -29,10 +29,6 @@ impl IndexBuilder {
             Some((slice, slices)) if slice >= slices => {
                 refuse(format!("there is no slice {slice} of {slices}"), "slices are counted from 0")
             }
-            Some(_) if self.rows.is_some() => refuse(
-                "a slice of the files cannot select rows".to_owned(),
-                "select rows when the parts are joined to the whole",
-            ),
             Some(_) if self.update => {
                 refuse("a slice of the files cannot be updated".to_owned(), "update the whole index")
             }
@@ -44,10 +40,6 @@ impl IndexBuilder {
         if !self.update {
             return Ok(None);
         }
-        if self.rows.is_some() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "an update cannot select rows")
-                .with_hint("build the index anew with the list of rows"));
-        }
         if !output::exists(place, &self.store)? {
             return Ok(None);
         }
@@ -55,38 +47,9 @@ impl IndexBuilder {
         if old.row_groups().any(|group| group.selection().is_some()) {
             return Err(Error::new(ErrorKind::InvalidArgument, "an index of selected rows cannot be updated")
                 .with_file(shown(output))
-                .with_remedies("build it anew ({}) with a new list of rows", &[Remedy::Overwrite]));
+                .with_hint("update the index of all rows, and then this view"));
         }
         Ok(Some(old))
-    }
-
-    /// An index of all rows beside the one that is wanted, and of that one the listed rows.
-    pub(super) fn write_listed(
-        &self,
-        out: &mut Output,
-        output: &Place,
-        found: &FilesToIndex,
-        rows: &Path,
-    ) -> Result<BuildReport> {
-        let mut all = Output::create(output.clone(), true, &self.store)?;
-        let (mut report, _) = self.write(&mut all, output, found, None)?;
-        let all = all.read_back()?;
-        let listed = all.read_rows(rows)?;
-        if listed.repeated > 0 {
-            let message = match listed.repeated_row {
-                Some(row) => format!("row id {row} is listed twice"),
-                None => format!("{} rows are listed twice", listed.repeated),
-            };
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_file(rows.display().to_string())
-                .with_hint(
-                    "list each row once, or select the listed rows of an index, which serves each once and says so",
-                ));
-        }
-        report.rows = listed.rows.len();
-        report.index_bytes = view::write(out, &all, &all.to_source(&listed.rows)?, all.root(), all.build_info())?;
-        self.note_lengths(out, found, None, &[], &mut report)?;
-        Ok(report)
     }
 
     /// An index of all rows, with the lengths that are asked for or were there before.
@@ -151,7 +114,7 @@ impl IndexBuilder {
             // Those of the index that is updated were in its files.
             renamed: old.iter().flat_map(|old| old.renames()).map(|(name, _)| name.to_owned()).collect(),
             compressor: self.compressor()?,
-            report: BuildReport { kept_files: kept as u64, repeated_files: found.repeated, ..BuildReport::NOTHING },
+            report: BuildReport { kept_files: kept as u64, repeated_files: found.repeated, ..BuildReport::default() },
             known: Vec::new(),
         };
         if let Some(old) = old {

@@ -9,7 +9,6 @@ use arrow::datatypes::{
     Field, FieldRef, Fields, Schema, SchemaRef,
 };
 
-use super::difference::{Differences, SchemaDifference};
 use super::partition::Partitions;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::Index;
@@ -58,7 +57,18 @@ pub(super) struct Merged {
     schema: Option<(String, Schema)>,
     /// Files in a row mostly have equal schemas, which need no merging again.
     last: Option<SchemaRef>,
-    differences: Differences,
+    /// The schema that others are compared with: of the first file, or of the index that is updated.
+    first: Option<SchemaRef>,
+    unlike: Unlike,
+    last_is_unlike: bool,
+}
+
+/// Files whose schema is not that of the first one, although both have one in common.
+#[derive(Debug, Default)]
+pub(super) struct Unlike {
+    pub(super) files: u64,
+    /// The first of them, and in what it differs.
+    pub(super) example: Option<String>,
 }
 
 /// Where two fields differ, and how.
@@ -83,7 +93,7 @@ impl Difference {
 
 impl Merged {
     pub(super) fn new(mode: SchemaMode) -> Self {
-        Self { mode, schema: None, last: None, differences: Differences::default() }
+        Self { mode, schema: None, last: None, first: None, unlike: Unlike::default(), last_is_unlike: false }
     }
 
     /// Goes on from an index of which `kept` files stay.
@@ -98,7 +108,7 @@ impl Merged {
         let own = old.schema().fields().iter().filter(|field| !partitions.names().contains(field.name())).cloned();
         let schema = Schema::new_with_metadata(own.collect::<Fields>(), old.schema().metadata().clone());
         let first = old.file(0).map_or_else(String::new, |file| file.path().to_owned());
-        self.differences.start_with(&schema, kept as u64, &first);
+        self.first = Some(Arc::new(schema.clone()));
         self.schema = Some((first, schema));
         Ok(())
     }
@@ -112,10 +122,7 @@ impl Merged {
         partitions: &Partitions,
     ) -> Result<()> {
         if self.last.as_ref().is_some_and(|last| last == schema) {
-            match self.differences.is_like_last(renamed) {
-                true => self.differences.again(),
-                false => self.differences.add(path, schema, renamed),
-            }
+            self.unlike.files += u64::from(self.last_is_unlike);
             return Ok(());
         }
         if let Some(name) = partitions.names().iter().find(|name| schema.column_with_name(name).is_some()) {
@@ -137,14 +144,17 @@ impl Merged {
                 *merged = Schema::new_with_metadata(fields, metadata);
             }
         }
-        self.differences.add(path, schema, renamed);
+        let difference = unlike(self.first.get_or_insert_with(|| schema.clone()), schema);
+        self.last_is_unlike = difference.is_some();
+        self.unlike.files += u64::from(self.last_is_unlike);
+        let of_file = |difference| format!("{path}: {difference}");
+        self.unlike.example = self.unlike.example.take().or(difference.map(of_file));
         self.last = Some(schema.clone());
         Ok(())
     }
 
-    /// In what files differ from the schema of the index.
-    pub(super) fn differences(self, served: &Schema) -> Vec<SchemaDifference> {
-        self.differences.told(served)
+    pub(super) fn unlike(self) -> Unlike {
+        self.unlike
     }
 
     /// The schema of the index: the columns of the files, then those of their folders.
@@ -155,6 +165,28 @@ impl Merged {
         };
         let fields: Fields = fields.iter().cloned().chain(partitions.fields()).collect();
         Ok(Arc::new(Schema::new_with_metadata(fields, metadata)))
+    }
+}
+
+/// In what a schema differs from another one, if it does.
+fn unlike(first: &Schema, other: &Schema) -> Option<String> {
+    let places = places_of(first.fields(), other.fields());
+    for (field, place) in first.fields().iter().zip(&places) {
+        let name = field.name();
+        let Some(own) = place.and_then(|place| other.fields().get(place)) else {
+            return Some(format!("{name} is missing"));
+        };
+        if own.data_type() != field.data_type() {
+            return Some(format!("{name} is {} and not {}", own.data_type(), field.data_type()));
+        }
+        if own.is_nullable() != field.is_nullable() {
+            return Some(format!("{name} {}", if own.is_nullable() { "may be null" } else { "is never null" }));
+        }
+    }
+    let more = places_of(other.fields(), first.fields()).iter().position(Option::is_none);
+    match more.and_then(|at| other.fields().get(at)) {
+        Some(field) => Some(format!("{} is new", field.name())),
+        None => (!places.is_sorted()).then(|| "the columns are in another order".to_owned()),
     }
 }
 
@@ -484,6 +516,45 @@ mod tests {
         }
         let error = union(&[list(&Int64), large(&Utf8)]).unwrap_err();
         assert!(error.hint().is_some_and(|hint| hint.contains("no type holds the values of both")), "{error}");
+    }
+
+    #[test]
+    fn files_that_are_unlike_the_first_are_counted_and_one_is_told() {
+        let told = |files: &[Vec<Field>]| {
+            let mut merged = Merged::new(SchemaMode::Union);
+            for (number, fields) in files.iter().enumerate() {
+                let schema = Arc::new(Schema::new(fields.clone()));
+                merged.add(&number.to_string(), &schema, &[], &Partitions::default()).unwrap();
+            }
+            let unlike = merged.unlike();
+            (unlike.files, unlike.example)
+        };
+        let text = |nullable| field("text", DataType::Utf8, nullable);
+        let number = |data_type| field("n", data_type, false);
+        let first = || vec![text(true), number(DataType::Int64)];
+        assert_eq!(told(&[first(), first()]), (0, None));
+        for (other, example) in [
+            (vec![text(true)], "1: n is missing"),
+            (vec![text(true), number(DataType::Int32)], "1: n is Int32 and not Int64"),
+            (vec![text(false), number(DataType::Int64)], "1: text is never null"),
+            ([first(), vec![field("more", DataType::Int8, true)]].concat(), "1: more is new"),
+            (vec![number(DataType::Int64), text(true)], "1: the columns are in another order"),
+        ] {
+            assert_eq!(told(&[first(), other.clone(), other, first()]), (2, Some(example.to_owned())));
+        }
+    }
+
+    /// Took minutes when each column was looked for among all of the schema.
+    #[test]
+    fn a_hundred_thousand_columns_are_compared() {
+        let fields = |nullable: bool| -> Vec<Field> {
+            (0..100_000).map(|at| field(&format!("{at:06}"), DataType::Int64, nullable && at == 50_007)).collect()
+        };
+        let mut merged = Merged::new(SchemaMode::Strict);
+        for nullable in [false, true] {
+            merged.add("x", &Arc::new(Schema::new(fields(nullable))), &[], &Partitions::default()).unwrap();
+        }
+        assert_eq!(merged.unlike().example.unwrap(), "x: 050007 may be null");
     }
 
     #[test]

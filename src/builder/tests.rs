@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
@@ -275,82 +275,6 @@ fn an_update_of_a_copied_dataset_keeps_the_ids_of_unchanged_leading_files() {
     }
 }
 
-fn selected(index: &Index) -> Vec<(u32, u32, u64)> {
-    (0..index.len()).map(|row| index.locate(row).unwrap()).map(|at| (at.file, at.ordinal, at.row)).collect()
-}
-
-#[test]
-fn a_list_of_rows_selects_them_however_it_is_written() {
-    let folder = TempDir::new().unwrap();
-    let root = folder.path().join("data");
-    data(&root, &[("a.parquet", 25), ("b.parquet", 30)]);
-    let expected = [(0, 0, 0), (0, 0, 9), (0, 2, 4), (1, 1, 0), (1, 1, 1), (1, 2, 9)];
-    let row_ids: ArrayRef = Arc::new(UInt64Array::from(vec![54, 0, 24, 35, 9, 36]));
-    let by_id = folder.path().join("ids.parquet");
-    write(&by_id, &RecordBatch::try_from_iter([("row_id", row_ids)]).unwrap(), 3);
-    let files: ArrayRef =
-        Arc::new(StringArray::from(vec!["b.parquet", "a.parquet", "a.parquet", "b.parquet", "a.parquet", "b.parquet"]));
-    let groups: ArrayRef = Arc::new(UInt32Array::from(vec![2, 0, 2, 1, 0, 1]));
-    let rows: ArrayRef = Arc::new(Int64Array::from(vec![9, 0, 4, 0, 9, 1]));
-    let by_place = folder.path().join("places.parquet");
-    write(&by_place, &RecordBatch::try_from_iter([("file", files), ("row_group", groups), ("row", rows)]).unwrap(), 4);
-    let csv_ids = folder.path().join("ids.csv");
-    std::fs::write(&csv_ids, "row_id\n54\n0\n24\n35\n9\n36\n").unwrap();
-    let csv_places = folder.path().join("places.csv");
-    std::fs::write(
-        &csv_places,
-        "file,row_group,row\nb.parquet,2,9\na.parquet,0,0\na.parquet,2,4\nb.parquet,1,0\na.parquet,0,9\n\
-         b.parquet,1,1\n",
-    )
-    .unwrap();
-    let output = folder.path().join("i.rdx");
-    let in_files = folder.path().join("engine.csv");
-    let pairs = "b.parquet,29\na.parquet,0\na.parquet,24\nb.parquet,10\na.parquet,9\nb.parquet,11\n";
-    std::fs::write(&in_files, format!("filename,file_row_number\n{pairs}")).unwrap();
-    let text = folder.path().join("list.txt");
-    std::fs::write(&text, "54\n0\na.parquet:2:4\n35..37\na.parquet:0:9\n").unwrap();
-    for list in [by_id, by_place, csv_ids, csv_places, in_files, text] {
-        let report = IndexBuilder::new([&root]).with_rows(&list).with_overwrite(true).build(&output).unwrap();
-        assert_eq!((report.rows, report.source_rows), (6, 55));
-        assert_eq!(selected(&Index::open(&output).unwrap()), expected, "{}", list.display());
-        let dataset = crate::Dataset::open(&output).unwrap();
-        use arrow::array::AsArray;
-        let all = dataset.take(&[5, 0, 1, 2, 3, 4]).unwrap();
-        let values = all.column(0).as_primitive::<arrow::datatypes::Int64Type>().values().to_vec();
-        assert_eq!(values, [29, 0, 9, 24, 10, 11]);
-    }
-    let error = IndexBuilder::new([&root]).with_update(true).build(&output).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-}
-
-#[test]
-fn a_list_with_rows_that_are_not_there_or_twice_is_refused() {
-    let folder = TempDir::new().unwrap();
-    let root = folder.path().join("data");
-    data(&root, &[("a.parquet", 25)]);
-    let cases = [
-        ("row_id\n25\n", ErrorKind::OutOfRange),
-        ("row_id\n3\n3\n", ErrorKind::InvalidArgument),
-        ("row_id\n-1\n", ErrorKind::InvalidArgument),
-        ("row_id\nx\n", ErrorKind::InvalidArgument),
-        ("row\n1\n", ErrorKind::InvalidArgument),
-        ("file,row_group,row\na.parquet,0,10\n", ErrorKind::OutOfRange),
-        ("file,row_group,row\na.parquet,3,0\n", ErrorKind::OutOfRange),
-        ("file,row_group,row\nb.parquet,0,0\n", ErrorKind::OutOfRange),
-        ("file,row_in_file\na.parquet,25\n", ErrorKind::OutOfRange),
-        ("file,row_in_file\na.parquet,3\na.parquet,3\n", ErrorKind::InvalidArgument),
-    ];
-    for (text, kind) in cases {
-        let list = folder.path().join("list.csv");
-        std::fs::write(&list, text).unwrap();
-        let output = folder.path().join("i.rdx");
-        let error = IndexBuilder::new([&root]).with_rows(&list).build(&output).unwrap_err();
-        assert_eq!(error.kind(), kind, "{text:?}: {error}");
-        assert!(error.file().unwrap().ends_with("list.csv"), "{error}");
-        assert!(!output.exists());
-    }
-}
-
 #[test]
 fn progress_counts_files_up_to_all_of_them() {
     let folder = TempDir::new().unwrap();
@@ -402,9 +326,6 @@ fn slices_built_apart_are_joined_to_the_very_bytes_of_the_whole() {
     let name: ArrayRef = Arc::new(StringArray::from_iter_values((0..7).map(|i| format!("row {i}"))));
     let wide = RecordBatch::try_from_iter([("name", name), ("id", wide)]).unwrap();
     write(&root.join("k=4/e.parquet"), &wide, 3);
-    let list: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..49).step_by(3)));
-    let rows = folder.path().join("rows.parquet");
-    write(&rows, &RecordBatch::try_from_iter([("row_id", list)]).unwrap(), 10);
     for footers in [true, false] {
         // Of the types of the partition column and the order of the columns no slice alone knows all.
         let builder = || IndexBuilder::new([&root]).with_schema_mode(SchemaMode::Union);
@@ -416,17 +337,11 @@ fn slices_built_apart_are_joined_to_the_very_bytes_of_the_whole() {
             let parts: Vec<PathBuf> =
                 (0..slices).map(|slice| folder.path().join(format!("parts-{slices}/{slice}.rdx"))).collect();
             let output = folder.path().join("joined.rdx");
-            let join = || builder().with_parts(&parts).with_footers(footers).with_overwrite(true);
-            let report = join().build(&output).unwrap();
+            let join = builder().with_parts(&parts).with_footers(footers).with_overwrite(true);
+            let report = join.build(&output).unwrap();
             assert_eq!((report.files, report.read_files, report.rows), (5, 0, 49));
             assert_eq!(std::fs::read(&output).unwrap(), want, "{slices} slices, footers: {footers}");
             assert_eq!(with_footers == want, footers);
-            // Rows are selected of the whole.
-            let selected = join().with_rows(&rows).build(&output).unwrap();
-            assert_eq!((selected.rows, selected.read_files), (17, 0));
-            let some = std::fs::read(&output).unwrap();
-            builder().with_footers(footers).with_rows(&rows).with_overwrite(true).build(&output).unwrap();
-            assert_eq!(std::fs::read(&output).unwrap(), some);
         }
     }
 }
@@ -471,14 +386,11 @@ fn parts_that_cannot_be_joined_are_refused_with_what_to_do() {
     let (root, other) = (folder.path().join("data"), folder.path().join("other"));
     data(&root, &[("a.parquet", 5)]);
     data(&other, &[("a.parquet", 5)]);
-    let list = folder.path().join("rows.csv");
-    std::fs::write(&list, "row_id\n1\n3\n").unwrap();
     let part = folder.path().join("part.rdx");
     let output = folder.path().join("i.rdx");
     let whole = || IndexBuilder::new([&root]).with_parts([&part]);
     let parts = [
         (IndexBuilder::new([&root]).with_footers(false), &[Remedy::NoFooters][..]),
-        (IndexBuilder::new([&root]).with_rows(&list), &[Remedy::ListedRows][..]),
         (IndexBuilder::new([&other]), &[Remedy::Slice, Remedy::Root][..]),
     ];
     for (builder, remedies) in parts {
@@ -492,12 +404,7 @@ fn parts_that_cannot_be_joined_are_refused_with_what_to_do() {
     std::fs::remove_file(&part).unwrap();
     assert_eq!(whole().build(&output).unwrap_err().kind(), ErrorKind::NotFound);
     let sliced = || IndexBuilder::new([&root]);
-    for builder in [
-        sliced().with_slice(2, 2),
-        sliced().with_slice(0, 0),
-        sliced().with_slice(0, 2).with_update(true),
-        sliced().with_slice(0, 2).with_rows(&list),
-    ] {
+    for builder in [sliced().with_slice(2, 2), sliced().with_slice(0, 0), sliced().with_slice(0, 2).with_update(true)] {
         assert_eq!(builder.build(&output).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 }

@@ -125,15 +125,16 @@ impl Build<'_> {
     pub(super) fn finish(mut self, root: &Root, builder: &IndexBuilder) -> Result<(BuildReport, Vec<KnownRows>)> {
         let schema: Arc<Schema> = self.merged.finish(self.partitions)?;
         self.check_renames(&schema, builder)?;
-        self.merged.differences(&schema).iter().for_each(|difference| (builder.differences)(difference));
+        let unlike = self.merged.unlike();
+        self.report.unlike_files = unlike.files;
+        self.report.unlike_example = unlike.example;
         // Only what the index follows from belongs here: a time of day would make equal builds unequal.
         let info = format!(
-            r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":{}{}}}"#,
+            r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":false{}}}"#,
             env!("CARGO_PKG_VERSION"),
             builder.schema_mode,
             builder.footers,
             builder.partitions,
-            builder.rows.is_some(),
             renames_member(self.renames)
         );
         let summary = Summary {

@@ -13,7 +13,7 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
 use super::index::rowdex_index;
 use crate::dataset::Dataset;
-use ::rowdex_index::ListedRows;
+use crate::select::{ListOfRows, ListedRows};
 use ::rowdex_order::{IdSet, Split};
 use rowdex_base::error::Result;
 #[cfg(not(feature = "filter"))]
@@ -64,9 +64,8 @@ pub struct rowdex_id_set_options {
     pub index: *const rowdex_index,
     /// The rows that a file lists.
     ///
-    /// Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line.
-    /// CSV and Parquet have a column row_id; or a column of files (file, filename, file_path, path) beside one of rows
-    /// within the file (row_in_file, file_row_number, row_index), or beside row_group and row.
+    /// Parquet (.parquet) and Arrow (.arrow) have a column row_id, or the columns file and row_in_file. Any other file
+    /// is text with a row id on each line.
     pub list_file: *const c_char,
     /// The rows that a stream lists, with the columns of a list in Parquet: what any engine that speaks Arrow hands
     /// over, read a batch at a time. The stream is moved from, and released whatever else is wrong.
@@ -183,8 +182,8 @@ unsafe fn chosen<'a>(options: &rowdex_id_set_options, list: Option<GivenStream>)
         _ if some_ids => IdSet::from_ids(options.rows, ids.iter().copied())?,
         _ if some_ranges => IdSet::from_ranges(options.rows, ranges.iter().map(|range| range.start..range.end))?,
         _ => match (file, list, view, set) {
-            (Some(path), ..) => return of_list(of_index()?.read_rows(path)?, of),
-            (_, Some(list), ..) => return of_list(of_index()?.read_rows_of(list)?, of),
+            (Some(path), ..) => return of_list(ListOfRows::from(path).rows(of_index()?)?, of),
+            (_, Some(list), ..) => return of_list(ListOfRows::Batches(Box::new(list)).rows(of_index()?)?, of),
             (.., Some(view), _) => of_index()?.rows_of(&view.0)?,
             (.., Some(set)) => return Ok((only(Cow::Borrowed(&set.0), of)?, Listed::default())),
             (None, None, None, None) => return Err(handle::null("set")),

@@ -11,6 +11,7 @@ use super::handle::{self, Versioned, require, rowdex_str};
 use super::index::rowdex_index;
 use super::progress::{Progress, rowdex_progress};
 use crate::describe::LengthsDescription;
+use crate::select::ListOfRows;
 use ::rowdex_index::Index;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -43,7 +44,9 @@ pub unsafe extern "C" fn rowdex_index_note_lengths(
         let stream = (!stream.is_null()).then(|| unsafe { stream_of(stream) }).transpose()?;
         // SAFETY: as above.
         let described: LengthsDescription = unsafe { handle::described(description, "lengths") }?;
-        let read = stream.map(|stream| move |index: &Index, column: &str| index.read_lengths_of(stream, column));
+        let read = stream.map(|stream| {
+            move |index: &Index, column: &str| ListOfRows::Batches(Box::new(stream)).lengths(index, column)
+        });
         let progress = Progress::new(progress, progress_userdata);
         let builder = described.builder(read)?;
         builder.with_progress(move |done| progress.tell(done.files_done, done.files, done.rows)).write().map(drop)

@@ -12,6 +12,7 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, require};
 use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
+use crate::select::ListOfRows;
 use rowdex_base::error::Result;
 
 /// Where weights are. What is 0 or NULL has its default.
@@ -30,8 +31,8 @@ pub struct rowdex_weights_options {
     pub dataset: *const rowdex_dataset,
     /// The index whose rows are listed.
     pub index: *const rowdex_index,
-    /// A table, or a folder of tables, as for the list_file of a rowdex_id_set_options. Every row that is asked for
-    /// needs one weight; rows that the index does not serve are passed over.
+    /// A table as for the list_file of a rowdex_id_set_options. Every row that is asked for needs one weight; rows that
+    /// the index does not serve are passed over.
     pub list_file: *const c_char,
     /// The same as an Arrow stream, which is moved from and released whatever happens.
     pub list: *mut FFI_ArrowArrayStream,
@@ -92,11 +93,11 @@ unsafe fn read(options: &rowdex_weights_options, list: Option<GivenStream>, room
         }
         (None, Some(path), None) => {
             let index = &require(index, "index")?.0;
-            index.read_weights(path, column, enough(index.len())?)
+            ListOfRows::from(path).weights(index, column, enough(index.len())?)
         }
         (None, None, Some(list)) => {
             let index = &require(index, "index")?.0;
-            index.read_weights_of(list, column, enough(index.len())?)
+            ListOfRows::Batches(Box::new(list)).weights(index, column, enough(index.len())?)
         }
         _ => Err(handle::invalid("not just one of `dataset`, `list_file` and `list` says where the weights are")),
     }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanBytes;
 use rowdex::index::builder::{BuildReport, LengthsBuilder, SchemaMode};
+use rowdex::select::ListOfRows;
 use rowdex::{Index, IndexBuilder};
 use serde_json::{Value, json};
 
@@ -23,11 +23,10 @@ Examples:
   rowdex build 'data/2024-*/*.parquet' more/extra.parquet -o train.rdx --root .
   rowdex build data/ -o train.rdx --update
   rowdex build data/ -o train.rdx --lengths tokens                      how long rows are, by a column
-  rowdex build data/ -o train.rdx --update --lengths words=lengths.csv  or by a list, for an index that is there
+  rowdex build data/ -o train.rdx --update --lengths words=lengths.parquet  or by a list, for an index that is there
   rowdex build data/ -o train.rdx --schema union --rename content=text
   rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
   rowdex build hf://datasets/owner/name@main -o train.rdx
-  rowdex build data/ -o subset.rdx --rows rows.csv
   rowdex build data/ -o parts/3.rdx --slice 3/64        on one of 64 machines, then on one of them:
   rowdex build data/ -o train.rdx --parts parts/*.rdx")]
 pub(crate) struct BuildArgs {
@@ -45,7 +44,7 @@ pub(crate) struct BuildArgs {
     overwrite: bool,
 
     /// Go on from the index if there is one: leading files that have not changed keep their row ids, the others follow.
-    #[arg(long, conflicts_with_all = ["overwrite", "rows"])]
+    #[arg(long, conflicts_with = "overwrite")]
     update: bool,
 
     /// Store paths relative to this directory instead of to the deepest one that contains all files.
@@ -74,12 +73,8 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     no_partitions: bool,
 
-    /// Index only the rows listed in this file: Parquet, CSV or text, as for `select --rows`.
-    #[arg(long, value_name = "FILE")]
-    rows: Option<PathBuf>,
-
     /// Index slice I of N alone: of the sorted list of files, a consecutive piece. Slices are counted from 0.
-    #[arg(long, value_name = "I/N", conflicts_with_all = ["rows", "update"])]
+    #[arg(long, value_name = "I/N", conflicts_with = "update")]
     slice: Option<Slice>,
 
     /// Take the footers of unchanged files from these indexes of slices, instead of reading them.
@@ -87,8 +82,8 @@ pub(crate) struct BuildArgs {
     parts: Vec<PathBuf>,
 
     /// Note how long rows are, by the items of a column of lists, or by a column of integers; `a.b` is field b of
-    /// column a, and null and empty lists have the length 0. NAME=LIST takes them from a list: Parquet, CSV or Arrow
-    /// with the columns row_id and length, or that names rows by file as for `select --rows`, of every row once.
+    /// column a, and null and empty lists have the length 0. NAME=LIST takes them from a list of
+    /// every row, as for `select --rows`, with a column `length`.
     #[arg(long, value_name = "COLUMN|NAME=LIST", value_delimiter = ',')]
     lengths: Vec<String>,
 
@@ -98,9 +93,6 @@ pub(crate) struct BuildArgs {
 
 /// The column of a list that has the lengths.
 const LENGTH: &str = "length";
-
-/// Ways in which files differ that are written as text.
-const DIFFERENCES_SHOWN: usize = 20;
 
 /// A column, and the name to serve it by.
 #[derive(Debug, Clone)]
@@ -143,42 +135,35 @@ impl FromStr for Slice {
 pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
     let bar = Progress::new("reading footers", 0);
     let started = Instant::now();
-    let differences = Arc::new(Mutex::new(Vec::new()));
-    let builder = builder(args)
-        .with_progress({
-            let bar = bar.clone();
-            move |progress| {
-                bar.set_length(progress.files);
-                bar.set_message(match progress.counts_lengths {
-                    true => "counting lengths".to_owned(),
-                    false => format!("reading footers, {}", HumanBytes(progress.bytes)),
-                });
-                bar.set_position(progress.files_done);
-            }
-        })
-        .with_differences({
-            let differences = Arc::clone(&differences);
-            move |difference| differences.lock().unwrap_or_else(PoisonError::into_inner).push(difference.to_string())
-        });
+    let builder = builder(args).with_progress({
+        let bar = bar.clone();
+        move |progress| {
+            bar.set_length(progress.files);
+            bar.set_message(match progress.counts_lengths {
+                true => "counting lengths".to_owned(),
+                false => format!("reading footers, {}", HumanBytes(progress.bytes)),
+            });
+            bar.set_position(progress.files_done);
+        }
+    });
     let report = builder.build(&args.output);
     bar.finish();
     let mut report = report?;
     let given = args.lengths.iter().filter_map(|name| name.split_once('='));
     for (name, list) in given {
-        let lengths = Index::open(&args.output)?.read_lengths(list, LENGTH)?;
+        let lengths = ListOfRows::from(list).lengths(&Index::open(&args.output)?, LENGTH)?;
         report.index_bytes = LengthsBuilder::new(&args.output).with_given(name, lengths).write()?.index_bytes;
     }
     if report.repeated_files > 0 {
         complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
     }
-    let differences = std::mem::take(&mut *differences.lock().unwrap_or_else(PoisonError::into_inner));
     match args.json.json {
-        true => output::print_json(&to_json(args, &report, &differences, started.elapsed().as_secs_f64())),
-        false => output::print(&to_text(args, &report, &differences)),
+        true => output::print_json(&to_json(args, &report, started.elapsed().as_secs_f64())),
+        false => output::print(&to_text(args, &report)),
     }
 }
 
-fn to_json(args: &BuildArgs, report: &BuildReport, differences: &[String], seconds: f64) -> Value {
+fn to_json(args: &BuildArgs, report: &BuildReport, seconds: f64) -> Value {
     json!({
         "output": args.output.display().to_string(),
         "files": report.files,
@@ -191,12 +176,13 @@ fn to_json(args: &BuildArgs, report: &BuildReport, differences: &[String], secon
         "source_rows": report.source_rows,
         "index_bytes": report.index_bytes,
         "repeated_files": report.repeated_files,
-        "differences": differences,
+        "unlike_files": report.unlike_files,
+        "unlike_example": report.unlike_example,
         "seconds": seconds,
     })
 }
 
-fn to_text(args: &BuildArgs, report: &BuildReport, differences: &[String]) -> String {
+fn to_text(args: &BuildArgs, report: &BuildReport) -> String {
     let mut text = format!(
         "{}: {} in {} of {}, {}\n",
         args.output.display(),
@@ -205,19 +191,12 @@ fn to_text(args: &BuildArgs, report: &BuildReport, differences: &[String]) -> St
         output::counted(report.files, "file"),
         HumanBytes(report.index_bytes)
     );
-    if report.source_rows != report.rows {
-        let rows = output::counted(report.rows, "row");
-        let of = HumanCount(report.source_rows);
-        text.push_str(&format!("{rows} of {of} selected\n"));
-    }
     if args.update {
         text.push_str(&format!("{} kept from the index before\n", output::counted(report.kept_files, "file")));
     }
-    for difference in differences.iter().take(DIFFERENCES_SHOWN) {
-        text.push_str(&format!("  {difference}\n"));
-    }
-    if differences.len() > DIFFERENCES_SHOWN {
-        text.push_str(&format!("  and {} more differences (--json)\n", differences.len() - DIFFERENCES_SHOWN));
+    if let Some(example) = &report.unlike_example {
+        let files = output::counted(report.unlike_files, "file");
+        text.push_str(&format!("{files} unlike the first, such as {example}\n"));
     }
     text
 }
@@ -234,9 +213,6 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
         .with_lengths(args.lengths.iter().filter(|name| !name.contains('=')));
     if let Some(root) = &args.root {
         builder = builder.with_root(root);
-    }
-    if let Some(rows) = &args.rows {
-        builder = builder.with_rows(rows);
     }
     if let Some(Slice { slice, slices }) = args.slice {
         builder = builder.with_slice(slice, slices);

@@ -8,7 +8,7 @@ use rowdex::order::{OrderSpec, Partition};
 
 use crate::command::failure::said;
 
-/// `global`, `blocks:8,contiguous`, `weighted:w,from=list.csv,once`, `balanced:label,size=1000` or `file:order.bin`.
+/// `global`, `blocks:8,contiguous`, `weighted:w,from=list.parquet,once`, `balanced:label,size=1000` or `file:order.bin`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OrderArg {
     pub(crate) kind: OrderKindArg,

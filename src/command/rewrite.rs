@@ -11,6 +11,7 @@ use rowdex::digest::{SameRows, SameRowsReport};
 use rowdex::index::builder::IndexBuilder;
 use rowdex::order::{Order, OrderSpec, Recipe};
 use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteReport, RewriteTask};
+use rowdex::select::ListOfRows;
 use rowdex::{Dataset, Index};
 use serde_json::json;
 use tempfile::TempDir;
@@ -262,7 +263,7 @@ impl RewriteArgs {
                 if self.seed.is_some() {
                     return Err(Failure::usage("a list of rows is an order without a seed; leave out --seed"));
                 }
-                Recipe::explicit(index.read_order(&self.order)?).with_file(self.order.as_str())
+                Recipe::explicit(ListOfRows::from(&self.order).order(index)?).with_file(self.order.as_str())
             }
             Err(error) => return Err(Failure::usage(error)),
         };

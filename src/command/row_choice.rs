@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rowdex::dataset::Column;
 use rowdex::order::{IdSet, Recipe};
+use rowdex::select::ListOfRows;
 use rowdex::{Dataset, Index};
 
 use crate::command::failure::Failure;
@@ -49,7 +50,7 @@ impl RowChoiceArgs {
             }
             OrderKindArg::Weighted { column: name, from, once } => {
                 let weights = match from {
-                    Some(list) => index.read_weights(list, name, kept.as_ref())?,
+                    Some(list) => ListOfRows::from(list).weights(index, name, kept.as_ref())?,
                     None => column(&dataset()?, name, kept.as_ref()).weights()?,
                 };
                 Recipe::weighted(weights).with_column(name).with_replacement(!once)

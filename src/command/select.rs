@@ -37,7 +37,7 @@ const CHOICES: [&str; 11] = [
 #[derive(Debug, Args)]
 #[command(after_help = r#"Examples:
   rowdex select train.rdx --where "lang = 'en' and length(text) > 200" -o english.rdx
-  rowdex select train.rdx --skip bad.csv -o clean.rdx
+  rowdex select train.rdx --skip bad.parquet -o clean.rdx
   rowdex select train.rdx --rows duckdb.parquet --sample 10% -o small.rdx
   rowdex select train.rdx --where "lang = 'en'" --dry-run                how many are there?
   rowdex select clean.rdx --intersect english.rdx --exclude seen.rdx -o next.rdx
@@ -71,10 +71,8 @@ pub(crate) struct SelectArgs {
     #[command(flatten)]
     condition: ConditionArgs,
 
-    /// Keep only the rows listed in this file, in any order: Parquet or CSV with the columns `file` and `row_in_file`
-    /// under the names that engines give them (DuckDB `filename`, `file_row_number`; Spark `file_path`, `row_index`),
-    /// or `file`, `row_group` and `row`, or `row_id`; a folder of such files; or text with a row id, a range like
-    /// 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) a line.
+    /// Keep only the rows listed in this file, in any order: Parquet or Arrow with the columns `file` and
+    /// `row_in_file`, or `row_id`; or text with a row id a line.
     #[arg(long, value_name = "LIST")]
     rows: Vec<PathBuf>,
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::{GivenPath, StoreDescription, invalid};
 use crate::builder::{IndexBuilder, LengthsBuilder};
+use crate::select::ListOfRows;
 use rowdex_base::error::Result;
 use rowdex_index::Index;
 use rowdex_io::source::StoreOptions;
@@ -22,7 +23,6 @@ pub(crate) struct BuildDescription {
     output: GivenPath,
     root: Option<GivenPath>,
     schema: Option<String>,
-    rows: Option<GivenPath>,
     threads: Option<usize>,
     overwrite: Option<bool>,
     update: Option<bool>,
@@ -63,9 +63,6 @@ impl BuildDescription {
         }
         if let Some(mode) = &self.schema {
             builder = builder.with_schema_mode(mode.parse()?);
-        }
-        if let Some(rows) = &self.rows {
-            builder = builder.with_rows(rows);
         }
         if let Some([slice, slices]) = self.slice {
             builder = builder.with_slice(slice, slices);
@@ -109,7 +106,7 @@ impl LengthsDescription {
         }
         let index = || Index::open_with(self.index.as_ref() as &Path, &store);
         for (name, list) in self.given.iter().flatten() {
-            builder = builder.with_given(name, index()?.read_lengths(list, LENGTH)?);
+            builder = builder.with_given(name, ListOfRows::from(list).lengths(&index()?, LENGTH)?);
         }
         builder = match (&self.stream, stream) {
             (Some(name), Some(read)) => builder.with_given(name, read(&index()?, LENGTH)?),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::ChoiceRecord;
+use super::{ChoiceRecord, ListOfRows};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::Index;
@@ -95,7 +95,7 @@ impl Choice {
     ) -> Result<(IdSet, Option<u64>)> {
         let rows = match self {
             Self::Rows(list) | Self::Skip(list) => {
-                let listed = told.rows_of(base.read_rows(&list.path)?);
+                let listed = told.rows_of(ListOfRows::from(&list.path).rows(base)?);
                 let hash = Some(list.hash(base, &listed)?);
                 return Ok((if matches!(self, Self::Skip(_)) { listed.complement()? } else { listed }, hash));
             }

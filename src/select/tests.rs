@@ -39,6 +39,13 @@ fn open(folder: &TempDir, name: &str) -> Index {
     Index::open(folder.path().join(name)).unwrap()
 }
 
+/// A list of rows.
+fn list(folder: &TempDir, name: &str, ids: impl IntoIterator<Item = u64>) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, ids.into_iter().map(|id| format!("{id}\n")).collect::<String>()).unwrap();
+    path
+}
+
 /// The numbers that an index serves.
 fn served(index: &Index) -> Vec<i64> {
     let dataset = Dataset::builder(index.clone()).open().unwrap();
@@ -61,8 +68,7 @@ fn write(folder: &TempDir, select: Select, name: &str) -> Index {
 fn a_view_serves_what_was_chosen_and_is_a_whole_index() {
     let folder = place();
     let all = open(&folder, "all.rdx");
-    std::fs::write(folder.path().join("skip.txt"), "0..5\nc.parquet:0\n").unwrap();
-    let select = Select::new(all.clone()).skip(folder.path().join("skip.txt"));
+    let select = Select::new(all.clone()).skip(list(&folder, "skip.txt", (0..5).chain(1000..1100)));
     let report = select.write(folder.path().join("view.rdx")).unwrap();
     assert_eq!((report.rows, report.base_rows, report.source_rows), (1625, 1730, 1730));
     let view = open(&folder, "view.rdx");
@@ -180,7 +186,7 @@ fn choices_that_cannot_be_are_refused() {
     refused(Select::new(all.clone()).sample(1.5, 0), &["1.5", "0 to 1"]);
     refused(Select::new(all.clone()).sample(0.0, 0), &["none of 1730 rows"]);
     refused(Select::new(all.clone()).kept(IdSet::all(5).unwrap(), "few"), &["5", "1730"]);
-    refused(Select::new(all.clone()).rows("nowhere.csv"), &["nowhere.csv"]);
+    refused(Select::new(all.clone()).rows("nowhere.txt"), &["nowhere.txt"]);
     let over = Select::new(all.clone()).sample(0.5, 0).with_overwrite(true);
     let error = over.write(folder.path().join("../").join(folder.path()).join("all.rdx")).unwrap_err();
     assert!(error.to_string().contains("would replace"), "{error}");
@@ -232,17 +238,12 @@ fn at_noon(select: Select) -> Select {
 
 /// One of the choices that a record can be read for.
 fn chosen_by(select: Select, folder: &TempDir, number: usize) -> Select {
-    let list = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
     match number {
         0 => select.sample(1.0 / 3.0, u64::MAX),
         1 => select.split(Side::Train, 0.3, 7),
         2 => select.split_by("id", Side::Validation, 0.7, 1),
-        3 => select.skip(list("bad.txt", "3..50\nc.parquet:2\n")),
-        4 => select.rows(list("good.csv", "file,row_in_file\na.parquet,5\nc.parquet,77\na.parquet,6\na.parquet,700\n")),
+        3 => select.skip(list(folder, "bad.txt", (3..50).chain(1200..1300))),
+        4 => select.rows(list(folder, "good.txt", [5, 1077, 6, 700])),
         #[cfg(feature = "filter")]
         5 => select.filter("id % 3 <> 1").filter("id >= 4"),
         _ => select,
@@ -344,12 +345,11 @@ fn of_changed_and_removed_files_rows_are_chosen_again_and_others_stay() {
 fn a_view_that_cannot_be_brought_up_to_date_says_why_and_stays() {
     let folder = place();
     let all = open(&folder, "all.rdx");
-    let list = folder.path().join("list.txt");
-    std::fs::write(&list, "5..10\n").unwrap();
+    let listed = list(&folder, "list.txt", 5..10);
     write(&folder, Select::new(all.clone()).sample(0.5, 1), "half.rdx");
     let half = || open(&folder, "half.rdx");
     write(&folder, Select::new(half()).sample(0.2, 1), "tenth.rdx");
-    write(&folder, Select::new(all.clone()).skip(&list), "listed.rdx");
+    write(&folder, Select::new(all.clone()).skip(&listed), "listed.rdx");
     write(&folder, Select::new(all.clone()).and(half()), "and.rdx");
     write(&folder, Select::new(all.clone()).sample(0.1, 1).or(half()), "or.rdx");
     write(&folder, Select::new(all.clone()).kept(kept(&all, [3, 4]), "my rows"), "kept.rdx");
@@ -371,9 +371,9 @@ fn a_view_that_cannot_be_brought_up_to_date_says_why_and_stays() {
     refused(&all, "kept.rdx", &["kept.rdx", "my rows", "not recorded"]);
     refused(&half(), "listed.rdx", &["listed.rdx", "serves other rows of unchanged files"]);
     refused(&all, "tenth.rdx", &["tenth.rdx", "serves other rows of unchanged files"]);
-    std::fs::write(&list, "5..11\n").unwrap();
+    list(&folder, "list.txt", 5..11);
     refused(&all, "listed.rdx", &["list.txt", "other rows of unchanged files"]);
-    std::fs::remove_file(&list).unwrap();
+    std::fs::remove_file(&listed).unwrap();
     refused(&all, "listed.rdx", &["list.txt"]);
     let error = Select::new(all.clone()).sample(0.5, 1).update(folder.path().join("half.rdx")).unwrap_err();
     assert!(error.to_string().contains("takes its choices from the view"), "{error}");

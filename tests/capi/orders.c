@@ -262,11 +262,11 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   char path[4096];
   snprintf(path, sizeof path, "%s/skip.txt", folder);
   FILE *file = fopen(path, "w");
-  CHECK(file != NULL && fputs("# bad rows\n17\n100..110\npart-01.parquet:0\n17\n", file) > 0 && fclose(file) == 0);
+  CHECK(file != NULL && fputs("17\n25000\n17\n", file) > 0 && fclose(file) == 0);
   rowdex_index *index = open_index(folder);
   rowdex_id_set_options from_file = {.struct_size = sizeof from_file, .index = index, .list_file = path};
   OK(rowdex_id_set_new(&from_file, &rest, &error));
-  CHECK(set_info(rest).len == 1 + 10 + 6250 && rowdex_id_set_contains(rest, 25000));
+  CHECK(set_info(rest).len == 2 && rowdex_id_set_contains(rest, 25000));
   CHECK(set_info(rest).repeated == 1 && set_info(rest).unserved == 0);
   no_set_of((rowdex_id_set_options){.set = set, .of = rest}, ROWDEX_STATUS_INVALID_ARGUMENT, "10");
   CHECK(remove(path) == 0);

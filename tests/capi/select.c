@@ -249,7 +249,7 @@ static void weights_come_from_a_list(const char *folder) {
   stream = stream_of(&unused);
   FAILS(weights_of(listed, NULL, 4, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`weights` is NULL");
   CHECK(unused.released && stream.release == NULL);
-  rowdex_weights_options nowhere = {.index = base, .list_file = "nowhere.csv", .column = "w", .of = some};
+  rowdex_weights_options nowhere = {.index = base, .list_file = "nowhere.txt", .column = "w", .of = some};
   FAILS(weights_of(nowhere, weights, 3, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
   rowdex_free(some);
   rowdex_free(base);

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use rowdex::dataset::DiskTier;
 use rowdex::dataset::Staleness;
 use rowdex::index::builder::SchemaMode;
+use rowdex::order::IdSet;
 use rowdex::{Dataset, ErrorKind, Index, IndexBuilder, Result, Select};
 use tempfile::TempDir;
 
@@ -168,49 +169,18 @@ fn a_renamed_column_is_no_difference_to_the_strict_mode() {
 }
 
 #[test]
-fn each_difference_is_told_once_however_many_files_there_are() {
-    let folder = TempDir::new().unwrap();
-    let file = |name: &str, columns: &[&'static str]| {
-        let shape = Shape { rows: 5, columns: columns.to_vec() };
-        write(&folder.path().join("data").join(name), &shape.batch(0, |name| name));
-    };
-    file("a.parquet", &["text", "tags"]);
-    file("b.parquet", &["words", "tags"]);
-    file("c.parquet", &["text", "tags"]);
-    let output = folder.path().join("i.rdx");
-    let build = |update| {
-        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let builder = IndexBuilder::new([folder.path().join("data")]).with_schema_mode(SchemaMode::Union);
-        let (builder, tell) = (builder.with_update(update).with_renames([("text", "words")]), Arc::clone(&told));
-        builder.with_differences(move |one| tell.lock().unwrap().push(one.to_string())).build(&output).unwrap();
-        told.lock().unwrap().clone()
-    };
-    assert_eq!(build(false), ["words: called text in 2 files, the first is a.parquet"]);
-    file("d.parquet", &["tags", "text", "n"]);
-    let expected = [
-        "words: called text in d.parquet",
-        "n: missing, so null, in 3 files, the first is a.parquet",
-        "the columns are in another order in d.parquet",
-    ];
-    assert_eq!(build(true), expected);
-}
-
-#[test]
-fn views_and_listed_rows_keep_the_names() {
+fn views_keep_the_names() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
-    std::fs::write(path("rows.txt"), "10..20\n60..70\n").unwrap();
-    let builder = mixed(folder.path()).with_renames([("text", "words")]);
-    builder.build(path("i.rdx")).unwrap();
-    builder.with_rows(path("rows.txt")).build(path("listed.rdx")).unwrap();
-    Select::new(Index::open(path("i.rdx")).unwrap()).rows(path("rows.txt")).write(path("view.rdx")).unwrap();
-    for name in ["listed.rdx", "view.rdx"] {
-        let dataset = Dataset::open(path(name)).unwrap();
-        assert!(dataset.index().build_info().contains(r#","renamed":{"text":"words"}"#), "{name}");
-        let found = words(&dataset);
-        assert_eq!(found.slice(0, 10).to_data(), column("words", 10, 10).to_data());
-        assert_eq!(found.slice(10, 10).to_data(), column("words", 60, 10).to_data());
-    }
+    mixed(folder.path()).with_renames([("text", "words")]).build(path("i.rdx")).unwrap();
+    let base = Index::open(path("i.rdx")).unwrap();
+    let rows = IdSet::from_ranges(base.len(), [10..20, 60..70]).unwrap();
+    Select::new(base).kept(rows, "some").write(path("view.rdx")).unwrap();
+    let dataset = Dataset::open(path("view.rdx")).unwrap();
+    assert!(dataset.index().build_info().contains(r#","renamed":{"text":"words"}"#));
+    let found = words(&dataset);
+    assert_eq!(found.slice(0, 10).to_data(), column("words", 10, 10).to_data());
+    assert_eq!(found.slice(10, 10).to_data(), column("words", 60, 10).to_data());
 }
 
 #[test]

@@ -18,7 +18,6 @@ pub mod output;
 pub mod path;
 mod recorded;
 pub mod root;
-mod row_list;
 mod rows;
 pub mod schema;
 mod sections;
@@ -50,7 +49,6 @@ use rowdex_projection::Renames;
 pub use self::entries::{FileEntry, RowGroupEntry};
 pub use self::lengths::{LengthsOf, LengthsWriter, NewLengths, RowLengths, without_lengths};
 pub use self::order_file::OrderFile;
-pub use self::row_list::ListedRows;
 pub use self::rows::{RowSet, Runs};
 
 /// An open index: cheap to clone, shared between threads without locks.

@@ -88,8 +88,7 @@ def test_ray_data_reads_an_index_and_a_view_in_parallel_and_keeps_their_order(
     assert table["same"].to_pylist() == table["id"].to_pylist() == list(range(10_007))
     assert table["x"].to_pylist()[7] == [0.0, 2.0, 1.0]
 
-    (tmp_path / "rows.csv").write_text("row_id\n" + "\n".join(map(str, range(0, 10_007, 3))))
-    rowdex.build(unequal, tmp_path / "view.rdx", rows_file=tmp_path / "rows.csv")
+    rowdex.select(dataset.index, tmp_path / "view.rdx", rows=pa.table({"row_id": range(0, 10_007, 3)}))
     view = rowdex_ray.read(rowdex.Dataset(tmp_path / "view.rdx", columns=["id"]), override_num_blocks=4)
     assert [row["id"] for row in view.iter_rows()] == list(range(0, 10_007, 3))
 

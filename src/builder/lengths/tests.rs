@@ -4,7 +4,7 @@ use std::sync::{Arc, Once};
 
 use arrow::array::{
     Array, ArrayRef, FixedSizeListArray, Float32Array, Int64Array, LargeListArray, ListArray, RecordBatch, StructArray,
-    UInt16Array, UInt64Array,
+    UInt16Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field};
@@ -233,11 +233,8 @@ fn given_lengths_stay_with_an_update_only_if_no_file_is_new() {
     let folder = TempDir::new().unwrap();
     data(folder.path());
     let output = folder.path().join("train.rdx");
-    let index = build(folder.path(), &[]);
-    let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..160).rev()));
-    let lengths: ArrayRef = Arc::new(Int64Array::from_iter_values((0..160).rev().map(|row| row * 1000)));
-    let list = RecordBatch::try_from_iter([("row_id", ids), ("length", lengths)]).unwrap();
-    let given = index.read_lengths_of([Ok(list)], "length").unwrap();
+    build(folder.path(), &[]);
+    let given = (0..160).map(|row| row * 1000).collect();
     LengthsBuilder::new(&output).with_given("words", given).write().unwrap();
     let index = Index::open(&output).unwrap();
     assert_eq!((all(&index, "words")[159], index.lengths("words").unwrap().of()), (159_000, LengthsOf::Given));
@@ -255,7 +252,7 @@ fn given_lengths_stay_with_an_update_only_if_no_file_is_new() {
 }
 
 #[test]
-fn parts_hand_over_their_lengths_and_selected_rows_have_their_own() {
+fn parts_hand_over_their_lengths() {
     let folder = TempDir::new().unwrap();
     data(folder.path());
     let whole = fs::read(build(folder.path(), &["tokens"]).path().unwrap()).unwrap();
@@ -267,13 +264,6 @@ fn parts_hand_over_their_lengths_and_selected_rows_have_their_own() {
     let joined = folder.path().join("joined.rdx");
     builder().with_parts(&parts).build(&joined).unwrap();
     assert!(fs::read(&joined).unwrap() == whole);
-
-    fs::write(folder.path().join("rows.txt"), "").unwrap();
-    fs::write(folder.path().join("rows.csv"), "row_id\n5\n41\n159\n").unwrap();
-    let listed = folder.path().join("listed.rdx");
-    builder().with_rows(folder.path().join("rows.csv")).build(&listed).unwrap();
-    let expected = expected(0, 160);
-    assert_eq!(all(&Index::open(&listed).unwrap(), "tokens"), [expected[5], expected[41], expected[159]]);
 }
 
 #[test]
@@ -337,16 +327,6 @@ fn what_is_no_length_is_refused_and_the_index_stays() {
     ];
     assert!(refused.iter().all(|refused| refused.write().unwrap_err().kind() == ErrorKind::InvalidArgument));
     assert!(fs::read(&path).unwrap() == before);
-    let index = Index::open(&path).unwrap();
-    let given = |lengths: ArrayRef| {
-        let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..lengths.len() as u64));
-        index.read_lengths_of([RecordBatch::try_from_iter([("row_id", ids), ("length", lengths)])], "length")
-    };
-    assert_eq!(given(numbers(vec![Some(7), Some(0)])).unwrap(), [7, 0]);
-    let fraction: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 2.5]));
-    for wrong in [numbers(vec![Some(1), None]), numbers(vec![Some(1), Some(-1)]), numbers(vec![Some(1)]), fraction] {
-        assert_eq!(given(wrong).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    }
 }
 
 #[test]

@@ -2,24 +2,11 @@
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
-
-use crate::builder::BuildReport;
 use crate::capi::error::{call, rowdex_error, rowdex_status};
 use crate::capi::handle;
 use crate::capi::progress::{Progress, rowdex_progress};
 use crate::describe::BuildDescription;
-
-/// What a build made.
-#[derive(Serialize)]
-struct Built {
-    #[serde(flatten)]
-    report: BuildReport,
-    /// In what files differ from the schema that is served.
-    differences: Vec<String>,
-}
 
 /// Builds an index from the footers of Parquet files. Its path holds what it held, or the whole new index, at any
 /// moment. Costs about one read for each file.
@@ -28,8 +15,7 @@ struct Built {
 ///
 /// files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths relative to this
 /// directory, which must contain all files; the deepest one that does by default. schema: "strict" (the same columns
-/// and types in every file) or "union" (missing columns are null, types are widened). rows: serves only the rows that
-/// this file lists, as the list_file of a rowdex_id_set_options; none may be listed twice. threads: that read footers,
+/// and types in every file) or "union" (missing columns are null, types are widened). threads: that read footers,
 /// one for each available core by default. overwrite: true replaces an existing file. update: true updates the index at
 /// output, if there is one: its unchanged leading files keep their row ids. footers: false does not store footers, so
 /// everyone who opens the index reads them again. partitions: false does not turn folders named key=value into columns.
@@ -41,8 +27,8 @@ struct Built {
 ///
 /// `progress` is called after each window of files, by the thread that builds. The report is JSON that the caller
 /// frees, and `report` may be NULL: files, kept_files (of an update), read_files, requests, footer_bytes, row_groups,
-/// rows, source_rows, index_bytes, repeated_files (named more than once), and differences, texts that say in what files
-/// differ from the schema that is served.
+/// rows, source_rows, index_bytes, repeated_files (named more than once), unlike_files (with other columns than the
+/// first one), and unlike_example, a text that names one of these and says in what it differs, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_index_build(
     description: *const c_char,
@@ -55,16 +41,9 @@ pub unsafe extern "C" fn rowdex_index_build(
         // SAFETY: the conventions of the header.
         let described: BuildDescription = unsafe { handle::described(description, "build") }?;
         let progress = Progress::new(progress, progress_userdata);
-        let differences = Arc::new(Mutex::new(Vec::new()));
-        let found = Arc::clone(&differences);
         let builder = described
             .builder()?
-            .with_differences(move |difference| {
-                found.lock().unwrap_or_else(PoisonError::into_inner).push(difference.to_string());
-            })
             .with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
-        let built = builder.build(described.output())?;
-        let differences = std::mem::take(&mut *differences.lock().unwrap_or_else(PoisonError::into_inner));
-        handle::write_report(report, &Built { report: built, differences })
+        handle::write_report(report, &builder.build(described.output())?)
     })
 }

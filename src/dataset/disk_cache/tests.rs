@@ -17,10 +17,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::builder::IndexBuilder;
 use crate::dataset::{DatasetBuilder, Staleness};
-use crate::{Batch, Dataset, Loader};
+use crate::{Batch, Dataset, Loader, Select};
 use rowdex_index::Index;
-use rowdex_order::Global;
 use rowdex_order::sampler::{DistributedSampler, Shard};
+use rowdex_order::{Global, IdSet};
 use rowdex_parquet::WholeBatch;
 
 const ROWS: i64 = 3000;
@@ -383,13 +383,9 @@ fn other_columns_and_other_rows_are_other_entries() {
 #[test]
 fn an_index_of_some_rows_keeps_those_and_no_others() {
     let place = Fixture::new();
-    let list = RecordBatch::try_from_iter([(
-        "row_id",
-        Arc::new(UInt64Array::from_iter_values((0..ROWS as u64).filter(|row| row % 3 == 1))) as ArrayRef,
-    )]);
-    write(&place.path("rows.parquet"), &list.unwrap(), 1 << 20);
-    let rows = place.path("rows.parquet");
-    IndexBuilder::new([place.path("data")]).with_rows(rows).build(place.path("some.rdx")).unwrap();
+    let base = Index::open(place.path("i.rdx")).unwrap();
+    let rows = IdSet::filter(base.len(), |row| row % 3 == 1).unwrap();
+    Select::new(base).kept(rows, "some").write(place.path("some.rdx")).unwrap();
     let some = || Dataset::builder(Index::open(place.path("some.rdx")).unwrap());
     let asked: Vec<u64> = (0..1000).rev().collect();
     let expected = some().open().unwrap().take(&asked).unwrap();

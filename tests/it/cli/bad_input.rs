@@ -82,7 +82,6 @@ fn data_that_is_not_there_is_named() {
     refused(&place, "build data/*.csv -o train.rdx", &["*.csv"]);
     refused(&place, "build data -o nowhere/train.rdx", &["nowhere/train.rdx"]);
     refused(&place, "build data -o data", &["data"]);
-    refused(&place, "build data -o train.rdx --rows nowhere.csv", &["nowhere.csv"]);
     refused(&place, "build data -o train.rdx --root empty", &["data/part-", "not below the root"]);
 }
 

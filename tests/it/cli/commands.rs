@@ -39,21 +39,6 @@ fn an_update_keeps_what_has_not_changed_and_adds_the_rest() {
 }
 
 #[test]
-fn rows_can_be_chosen_with_what_info_writes() {
-    let place = Place::with_index();
-    let places = place.json("info train.rdx --row 5 6 700 1002");
-    let mut list = "file,row_group,row\n".to_owned();
-    for place in places.as_array().unwrap() {
-        list.push_str(&format!("{},{},{}\n", place["file"].as_str().unwrap(), place["row_group"], place["row"]));
-    }
-    std::fs::write(place.path("rows.csv"), list).unwrap();
-    let built = place.json("build data -o chosen.rdx --rows rows.csv");
-    assert_eq!((&built["rows"], &built["source_rows"]), (&json!(4), &json!(ROWS)));
-    let rows = place.run("get chosen.rdx 0..4 --columns id").succeeds();
-    assert_eq!(rows.json(), json!([{"id": 5}, {"id": 6}, {"id": 700}, {"id": 1002}]));
-}
-
-#[test]
 fn info_says_what_is_in_an_index() {
     let place = Place::with_index();
     let info = place.json("info train.rdx");

@@ -265,7 +265,7 @@ fn a_prediction_has_a_table_that_falls_with_the_memory() {
 #[test]
 fn a_prediction_is_of_the_rows_and_the_order_that_are_asked_for() {
     let place = Place::with_index();
-    std::fs::write(place.path("skip.txt"), "0..103").unwrap();
+    place.list("skip.txt", 0..103);
     place.run("select train.rdx --skip skip.txt -o some.rdx").succeeds();
     std::fs::write(place.path("order.bin"), [5_u64, 900, 3].map(u64::to_le_bytes).concat()).unwrap();
     let told = |options: &str| {

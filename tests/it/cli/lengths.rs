@@ -1,7 +1,8 @@
 //! How long rows are: noted with a build, or from a list, and shown.
 
-use std::fs;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use serde_json::json;
 
 use super::place::{Place, ROWS};
@@ -9,11 +10,15 @@ use super::place::{Place, ROWS};
 #[test]
 fn lengths_are_noted_by_columns_and_from_a_list_and_shown() {
     let place = Place::with_data();
-    let list: String = (0..ROWS).map(|row| format!("{row},{}\n", row % 9)).collect();
-    fs::write(place.path("words.csv"), format!("row_id,length\n{list}")).unwrap();
+    let list = |name: &str, rows: usize| {
+        let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..rows as u64));
+        let lengths: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..rows as u64).map(|row| row % 9)));
+        place.write(name, &RecordBatch::try_from_iter([("row_id", ids), ("length", lengths)]).unwrap());
+    };
+    list("words.parquet", ROWS);
     place.run("build data -o train.rdx --lengths tags,id").succeeds();
     // An index that is there gets more of them.
-    place.run("build data -o train.rdx --update --lengths words=words.csv").succeeds();
+    place.run("build data -o train.rdx --update --lengths words=words.parquet").succeeds();
     let told = place.json("info train.rdx")["lengths"].clone();
     let names: Vec<_> = told.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
     assert_eq!(names, [json!("id"), json!("tags"), json!("words")]);
@@ -21,6 +26,6 @@ fn lengths_are_noted_by_columns_and_from_a_list_and_shown() {
     let text = place.run("info train.rdx").succeeds().text();
     assert!(text.contains("lengths by tags: items of lists") && text.contains("median"), "{text}");
     place.run("build data -o no.rdx --lengths label").fails().complains(&["label", "Utf8", "lists or of integers"]);
-    fs::write(place.path("few.csv"), "row_id,length\n0,1\n").unwrap();
-    place.run("build data -o no.rdx --lengths few=few.csv").fails().complains(&["few.csv", "row id 1"]);
+    list("few.parquet", 1);
+    place.run("build data -o no.rdx --lengths few=few.parquet").fails().complains(&["few.parquet", "row id 1"]);
 }

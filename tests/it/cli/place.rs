@@ -61,6 +61,12 @@ impl Place {
     }
 
     /// The names in the folder, sorted.
+    /// A list of rows: a row id on each line.
+    pub(super) fn list(&self, name: &str, ids: impl IntoIterator<Item = usize>) {
+        let lines: String = ids.into_iter().map(|id| format!("{id}\n")).collect();
+        std::fs::write(self.path(name), lines).unwrap();
+    }
+
     pub(super) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -57,8 +57,8 @@ fn rows_are_written_as_the_command_ids_tells_them() {
         index.verify().unwrap();
         assert_eq!(index.len(), ROWS as u64);
     }
-    fs::write(place.path("list.csv"), "row_id\n900\n3\n3\n41\n").unwrap();
-    place.run("rewrite train.rdx -o listed --order list.csv --origin row").succeeds();
+    place.list("list.txt", [900, 3, 3, 41]);
+    place.run("rewrite train.rdx -o listed --order list.txt --origin row").succeeds();
     assert_eq!(ids(&place, "listed"), [900, 3, 3, 41]);
     place.run("rewrite data -o from-data --seed 7").succeeds();
     assert_eq!(files(&place, "from-data"), files(&place, "out-0"), "an index built on the way");
@@ -80,8 +80,8 @@ fn what_was_written_is_proven_in_any_order() {
     let prove = "verify train.rdx --same-rows out-0/index.rdx";
     place.run(&format!("{prove} --seed 7")).succeeds();
     place.run(&format!("{prove} --seed 8")).fails().complains(&["not in the order", "row id 0 (part-00000.parquet"]);
-    fs::write(place.path("list.csv"), "row_id\n900\n3\n3\n41\n").unwrap();
-    place.run("rewrite train.rdx -o listed --order list.csv --verify").succeeds();
+    place.list("list.txt", [900, 3, 3, 41]);
+    place.run("rewrite train.rdx -o listed --order list.txt --verify").succeeds();
     place.run("rewrite train.rdx -o tasks --step spill --verify").exits_with_usage().complains(&["--verify"]);
 }
 
@@ -301,8 +301,8 @@ fn other_data_than_it_was_begun_with_is_not_gone_on_with() {
 #[test]
 fn wrong_arguments_and_outputs_in_the_way_are_refused() {
     let place = Place::with_index();
-    fs::write(place.path("list.csv"), "row_id\n900\n3\n").unwrap();
-    place.run("rewrite train.rdx -o out --order list.csv --seed 7").exits_with_usage().complains(&["--seed"]);
+    place.list("list.txt", [900, 3]);
+    place.run("rewrite train.rdx -o out --order list.txt --seed 7").exits_with_usage().complains(&["--seed"]);
     place.run("rewrite train.rdx -o out --order sequential --seed 7").exits_with_usage().complains(&["--seed"]);
     place.run("rewrite train.rdx").exits_with_usage();
     for wrong in

@@ -1,9 +1,8 @@
 //! Which rows are served, and how often: skipping, splits, weights, classes and the size of epochs.
 
-use std::fs;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use serde_json::{Value, json};
 
 use super::place::{Place, ROWS};
@@ -56,9 +55,9 @@ fn view(place: &Place, choice: &str) -> String {
 #[test]
 fn rows_that_a_view_leaves_out_are_not_served_and_all_others_are() {
     let place = place();
-    fs::write(place.path("bad.txt"), "# bad rows\n7\n10..20\npart-1.parquet:0\npart-0.parquet:1:0..5\n").unwrap();
+    place.list("bad.txt", (10..20).chain([7, 500]));
     let report = epoch(&place, &format!("--only {}", view(&place, "--skip bad.txt")));
-    let left = 1000 - 1 - 10 - 97 - 5;
+    let left = 1000 - 12;
     assert_eq!((&report["rows"], coverage(&report)), (&json!(left), [left, left, 0, 0]));
     place.run("epoch train.rdx --only nowhere.rdx").fails().complains(&["nowhere.rdx"]);
     place.write("other/one.parquet", &super::place::rows_from(0, 10));
@@ -119,7 +118,7 @@ fn classes_come_equally_often() {
         "label",
     ]);
     place.run("epoch train.rdx --order balanced:nope").fails().complains(&["\"nope\""]);
-    fs::write(place.path("bad.txt"), "617").unwrap();
+    place.list("bad.txt", [617]);
     let without = view(&place, "--skip bad.txt");
     assert_eq!(coverage(&epoch(&place, &format!("--order balanced:gaps --only {without}")))[0], 999);
 }
@@ -153,56 +152,29 @@ fn what_can_not_be_together_is_refused_as_usage() {
 }
 
 #[test]
-fn weights_of_a_text_table_are_numbers_however_many_whole_ones_come_first() {
-    let place = Place::with_index();
-    let lines = |weight: &dyn Fn(usize) -> String| -> String {
-        (0..ROWS).rev().map(|id| format!("{id},{}\n", weight(id))).collect()
-    };
-    let ids = |list: &str, column: &str| {
-        fs::write(place.path("w.csv"), format!("row_id,w\n{list}")).unwrap();
-        place.run(&format!("trace train.rdx --order weighted:{column},from=w.csv")).succeeds().text()
-    };
-    let (whole, half) = (|id: usize| 3 + id % 2, |id: usize| if id == 0 { "0.5".to_owned() } else { "2".to_owned() });
-    assert_eq!(ids(&lines(&|id| whole(id).to_string()), "w"), ids(&lines(&|id| format!("{}.0", whole(id))), "w"));
-    assert_eq!(ids(&lines(&half), "w"), ids(&lines(&|id| format!("{}e0", half(id))), "w"));
-    // What says which row it is stays a whole number.
-    assert!(!ids(&lines(&half), "row_id").is_empty());
-}
-
-#[test]
 fn weights_come_from_a_list_beside_the_data() {
     let place = place();
     // The weights that the data has, in another order and with rows that the view does not serve.
-    let lines = |ids: &mut dyn Iterator<Item = u64>| -> String {
-        ids.map(|id| format!("part-{}.parquet,{},{}\n", id / 500, id % 500, id % 4)).collect()
+    let write = |name: &str, ids: Vec<u64>| {
+        let files = ids.iter().map(|id| format!("part-{}.parquet", id / 500));
+        let files: ArrayRef = Arc::new(StringArray::from_iter_values(files));
+        let rows: ArrayRef = Arc::new(UInt64Array::from_iter_values(ids.iter().map(|id| id % 500)));
+        let weights: ArrayRef = Arc::new(UInt64Array::from_iter_values(ids.iter().map(|id| id % 4)));
+        let columns = [("file", files), ("row_in_file", rows), ("w", weights)];
+        place.write(name, &RecordBatch::try_from_iter(columns).unwrap());
     };
-    let header = "file,row_in_file,w\n";
-    fs::write(place.path("w.csv"), format!("{header}{}", lines(&mut (0..1000).rev()))).unwrap();
+    write("w.parquet", (0..1000).rev().collect());
     let ids = |options: &str| place.run(&format!("trace {options}")).succeeds().text();
-    let listed = "--order weighted:w,from=w.csv";
+    let listed = "--order weighted:w,from=w.parquet";
     assert_eq!(ids(&format!("train.rdx {listed}")), ids("train.rdx --order weighted:weight"));
     let train = view(&place, "--split train");
     assert_eq!(
         ids(&format!("train.rdx {listed} --only {train}")),
         ids(&format!("train.rdx --order weighted:weight --only {train}"))
     );
-    fs::write(place.path("few.csv"), format!("{header}{}", lines(&mut (100..300)))).unwrap();
-    place.run("select train.rdx --rows few.csv -o few.rdx").succeeds();
-    for list in ["few.csv", "w.csv"] {
-        assert_eq!(ids(&format!("few.rdx --order weighted:w,from={list}")), ids("few.rdx --order weighted:weight"));
-    }
-    for (list, words) in [
-        (format!("{header}{}", lines(&mut (0..999))), &["w.csv", "\"w\"", "row id 999 is not listed"][..]),
-        (format!("{header}{0}{0}", lines(&mut (0..1000))), &["row id 0 is listed twice"]),
-        (format!("{header}part-0.parquet,0,-1\n"), &["row id 0 has the weight -1"]),
-        (format!("{header}part-0.parquet,0,\npart-0.parquet,1,1\n"), &["\"w\"", "has a null"]),
-        (format!("{header}part-0.parquet,0,much\n"), &["\"w\"", "Utf8"]),
-        ("file,row_in_file,v\npart-0.parquet,0,1\n".to_owned(), &["\"w\"", "no such column"]),
-        ("row_id,w\n1000,1\n".to_owned(), &["row id 1000", "1000 rows"]),
-    ] {
-        fs::write(place.path("w.csv"), list).unwrap();
-        place.run(&format!("trace train.rdx {listed}")).fails().complains(words);
-    }
-    fs::write(place.path("w.txt"), "1\n").unwrap();
-    place.run("trace train.rdx --order weighted:w,from=w.txt").fails().complains(&["w.txt", "is a table"]);
+    write("few.parquet", (100..300).collect());
+    place.run("select train.rdx --rows few.parquet -o few.rdx").succeeds();
+    assert_eq!(ids(&format!("few.rdx {listed}")), ids("few.rdx --order weighted:weight"));
+    let few = place.run("trace train.rdx --order weighted:w,from=few.parquet").fails();
+    few.complains(&["few.parquet", "\"w\"", "row id 0 is not listed"]);
 }

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use rowdex::Index;
 use serde_json::json;
 
@@ -18,9 +20,8 @@ fn rows(place: &Place, index: &str) -> u64 {
 #[test]
 fn a_view_is_an_index_for_every_command_and_its_shards_are_exactly_equal() {
     let place = Place::with_index();
-    fs::write(place.path("skip.csv"), "filename,file_row_number\ndata/part-0.parquet,0\ndata/part-3.parquet,502\n")
-        .unwrap();
-    let report = place.json("select train.rdx --skip skip.csv -o clean.rdx");
+    place.list("skip.txt", [0, 905]);
+    let report = place.json("select train.rdx --skip skip.txt -o clean.rdx");
     let left = ROWS as u64 - 2;
     assert_eq!((&report["rows"], &report["base_rows"]), (&json!(left), &json!(ROWS)));
     assert_eq!(rows(&place, "clean.rdx"), left);
@@ -32,31 +33,17 @@ fn a_view_is_an_index_for_every_command_and_its_shards_are_exactly_equal() {
 }
 
 #[test]
-fn rows_are_listed_as_engines_name_them_and_repeats_are_told() {
+fn lists_are_read_and_repeats_are_told() {
     let place = Place::with_index();
-    let root = place.path("data").canonicalize().unwrap();
-    let absolute = root.join("part-0.parquet").display().to_string();
-    let lists = [
-        ("filename,file_row_number", format!("{absolute},7\ndata/part-4.parquet,98\n")),
-        ("file_path,row_index", format!("file://{absolute},7\nfile:{}/part-4.parquet,98\n", root.display())),
-        ("file,row_in_file", "part-0.parquet,7\n./data/../data/part-4.parquet,98\n".to_owned()),
-        ("file,row_group,row", "part-4.parquet,1,1\npart-0.parquet,0,7\n".to_owned()),
-        ("row_id", "1002\n7\n".to_owned()),
-    ];
-    for (header, lines) in lists {
-        fs::write(place.path("list.csv"), format!("{header}\n{lines}")).unwrap();
-        place.run("select train.rdx --rows list.csv -o some.rdx --overwrite").succeeds().without_a_word();
-        assert_eq!(place.run("trace some.rdx --order sequential").succeeds().text(), "0\n1\n");
-        let got = place.run("get some.rdx 0 1").succeeds().text();
-        assert!(got.contains("\"id\":7,") && got.contains("\"id\":1002,"), "{header}: {got}");
-        fs::write(place.path("list.csv"), format!("{header}\n{lines}{lines}")).unwrap();
-        let twice = place.run("select train.rdx --rows list.csv -o some.rdx --overwrite").succeeds();
-        twice.complains(&["2 rows are listed more than once"]);
-        assert_eq!(rows(&place, "some.rdx"), 2);
-    }
+    place.list("list.txt", [1002, 7, 7, 1002]);
+    let twice = place.run("select train.rdx --rows list.txt -o some.rdx").succeeds();
+    twice.complains(&["2 rows are listed more than once"]);
+    assert_eq!(rows(&place, "some.rdx"), 2);
     // Of a view, rows that it does not serve are passed over, and told.
-    fs::write(place.path("list.csv"), "file,row_in_file\npart-0.parquet,7\npart-0.parquet,8\n").unwrap();
-    let report = place.run("select some.rdx --rows list.csv -o one.rdx").succeeds();
+    let files: ArrayRef = Arc::new(StringArray::from(vec!["part-0.parquet", "./data/../data/part-0.parquet"]));
+    let numbers: ArrayRef = Arc::new(UInt64Array::from(vec![7, 8]));
+    place.write("list.parquet", &RecordBatch::try_from_iter([("file", files), ("row_in_file", numbers)]).unwrap());
+    let report = place.run("select some.rdx --rows list.parquet -o one.rdx").succeeds();
     report.complains(&["1 row is listed that some.rdx does not serve"]);
     assert_eq!(rows(&place, "one.rdx"), 1);
 }
@@ -64,8 +51,8 @@ fn rows_are_listed_as_engines_name_them_and_repeats_are_told() {
 #[test]
 fn views_are_combined_sampled_and_split() {
     let place = Place::with_index();
-    fs::write(place.path("low.txt"), "0..600\n").unwrap();
-    fs::write(place.path("high.txt"), "400..1003\n").unwrap();
+    place.list("low.txt", 0..600);
+    place.list("high.txt", 400..1003);
     place.run("select train.rdx --rows low.txt -o low.rdx").succeeds();
     place.run("select train.rdx --rows high.txt -o high.rdx").succeeds();
     let made = |options: &str| {
@@ -85,7 +72,7 @@ fn views_are_combined_sampled_and_split() {
 #[test]
 fn info_shows_what_a_view_is_of_and_verify_notices_another_base() {
     let place = Place::with_index();
-    fs::write(place.path("skip.txt"), "0..10\n").unwrap();
+    place.list("skip.txt", 0..10);
     place.run("select train.rdx --skip skip.txt --sample 50%,seed=3 -o view.rdx").succeeds();
     let text = place.run("info view.rdx").succeeds().text();
     for words in ["view of", "train.rdx", "skip skip.txt: 993 rows left", "sample 0.5, seed 3", "made", "20"] {
@@ -115,20 +102,8 @@ fn choices_that_cannot_be_are_refused_in_one_line_and_leave_nothing() {
     place.write("other/a.parquet", &super::place::rows_from(0, 50));
     place.run("build other -o other.rdx").succeeds();
     let cases = [
-        ("x.csv", "file,row_in_file\npart-9.parquet,0\n", &["part-9.parquet", "part-0.parquet", "data"][..]),
-        ("x.csv", "file,row_in_file\npart-0.parquet,400\n", &["row 400", "part-0.parquet", "400 rows"]),
-        ("x.csv", "file,row_in_file\npart-2.parquet,0\n", &["part-2.parquet", "0 rows"]),
-        ("x.csv", "file,row_in_file\npart-0.parquet,-1\n", &["row_in_file", "UInt64"]),
-        ("x.csv", "file,row_in_file\npart-0.parquet,1.5\n", &["row_in_file", "Float64"]),
-        ("x.csv", "file,row_in_file\npart-0.parquet,\n", &["row_in_file"]),
-        ("x.csv", "file,row_index\npart-0.parquet,1\n", &["row_index", "row_in_file"]),
-        ("x.csv", "file\npart-0.parquet\n", &["row_in_file", "no such column"]),
-        ("x.csv", "row_in_file\n1\n", &["file", "no such column"]),
-        ("x.csv", "file,row_group,row\npart-0.parquet,5,0\n", &["row group 5", "5 row groups"]),
-        ("x.csv", "row_id\n1003\n", &["row id 1003", "1003 rows"]),
-        ("x.csv", "filename,file_row_number\ns3://bucket/part-0.parquet,0\n", &["s3://bucket/part-0.parquet"]),
-        ("x.parquet", "no Parquet", &["x.parquet", "cannot read the list"]),
-        ("x.txt", "part-0.parquet:0:97\n", &["line 1", "row 97"]),
+        ("x.parquet", "no Parquet", &["x.parquet", "cannot read the list"][..]),
+        ("x.txt", "1003", &["row id 1003", "1003 rows"]),
     ];
     for (name, list, words) in cases {
         fs::write(place.path(name), list).unwrap();
@@ -142,7 +117,7 @@ fn choices_that_cannot_be_are_refused_in_one_line_and_leave_nothing() {
     for (options, words) in [
         ("--intersect other.rdx", &["other.rdx", "not a view of the same files"][..]),
         ("--union nothing.rdx", &["nothing.rdx"]),
-        ("--rows nothing.csv", &["nothing.csv"]),
+        ("--rows nothing.txt", &["nothing.txt"]),
         ("--exclude train.rdx", &["none of 1003 rows"]),
         ("--sample 0", &["none of 1003 rows"]),
     ] {
@@ -163,7 +138,7 @@ fn a_select_killed_at_any_moment_leaves_a_whole_view_or_what_was_there() {
     let place = Place::with_index();
     let ids: String = (0..ROWS).step_by(2).map(|id| format!("{id}\n")).collect();
     fs::write(place.path("even.txt"), ids.repeat(200)).unwrap();
-    fs::write(place.path("few.txt"), "3..5\n").unwrap();
+    place.list("few.txt", 3..5);
     place.run("select train.rdx --rows few.txt -o few.rdx").succeeds();
     let started = Instant::now();
     place.run("select train.rdx --rows even.txt -o whole.rdx").succeeds();
@@ -211,7 +186,7 @@ fn a_condition_chooses_rows_and_the_view_says_which() {
     let got = place.run("get some.rdx 0 99").succeeds().text();
     assert!(got.contains("\"id\":100,") && got.contains("\"id\":199,"), "{got}");
     // What other choices leave is all that is read.
-    fs::write(place.path("few.txt"), "150..153\n").unwrap();
+    place.list("few.txt", 150..153);
     let report = place.json("select train.rdx --rows few.txt --where id%2=0 -o few.rdx");
     assert_eq!((&report["rows"], &report["filter"]["rows_evaluated"]), (&json!(2), &json!(3)));
     place.run("select train.rdx --where id<10 -o low.rdx").succeeds();
@@ -263,7 +238,7 @@ fn grow(place: &Place) {
 #[test]
 fn a_view_is_brought_up_to_date_with_its_base() {
     let place = Place::with_index();
-    fs::write(place.path("bad.txt"), "0..10\n").unwrap();
+    place.list("bad.txt", 0..10);
     fs::create_dir(place.path("views")).unwrap();
     let choices = "--skip bad.txt --sample 33.3% --split train,by=id";
     place.run(&format!("select train.rdx {choices} -o views/some.rdx")).succeeds();
@@ -304,7 +279,7 @@ fn an_update_reads_new_files_alone() {
 #[test]
 fn an_update_that_cannot_be_says_what_to_write_instead() {
     let place = Place::with_index();
-    fs::write(place.path("low.txt"), "0..600\n").unwrap();
+    place.list("low.txt", 0..600);
     place.run("select train.rdx --rows low.txt -o low.rdx").succeeds();
     place.run("select train.rdx --intersect low.rdx -o and.rdx").succeeds();
     for (arguments, words) in [

@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use arrow::array::AsArray;
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt64Array};
 use arrow::datatypes::Int32Type;
 use rowdex::loader::{LoaderBuilder, Sequencing, Share};
 use rowdex::order::{Global, Lengths};
@@ -146,9 +146,11 @@ fn packs_through_a_server_are_those_that_ranks_would_have_read_themselves() {
         let place = Place::with_data();
         place.run("build data -o train.rdx --lengths tags").succeeds();
         // Lengths by a list, of which no column says that they are those of the tags.
-        let list: String = (0..1003).map(|id| format!("{id},{}\n", if id % 5 == 0 { 0 } else { id % 4 })).collect();
-        std::fs::write(place.path("listed.csv"), format!("row_id,length\n{list}")).unwrap();
-        place.run("build data -o train.rdx --update --lengths listed=listed.csv").succeeds();
+        let lengths = (0..1003).map(|id| if id % 5 == 0 { 0 } else { id % 4 });
+        let lengths: ArrayRef = Arc::new(UInt64Array::from_iter_values(lengths));
+        let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..1003));
+        place.write("listed.parquet", &RecordBatch::try_from_iter([("row_id", ids), ("length", lengths)]).unwrap());
+        place.run("build data -o train.rdx --update --lengths listed=listed.parquet").succeeds();
         for (pack, tokens) in [("tags:16", ""), ("tags:buckets", ""), ("listed:2", "--tokens tags")] {
             let job = job();
             let more = format!("--pack {pack} {tokens} --batch-size 4 --seed 42 --threads 1 --once");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::Result;
 use rowdex_order::IdSet;
 use rowdex_order::id_set::Builder;
 
@@ -11,40 +11,25 @@ const BLOCK: u64 = 1 << 16;
 const WORDS: usize = (BLOCK / 64) as usize;
 
 /// Row ids met so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Marks {
-    rows: u64,
-    blocks: BTreeMap<u64, Box<[u64; WORDS]>>,
-    repeated: u64,
-    repeated_row: Option<u64>,
+    blocks: BTreeMap<u64, Box<[u64]>>,
 }
 
 impl Marks {
-    /// For row ids below `rows`.
-    pub(super) fn new(rows: u64) -> Self {
-        Self { rows, blocks: BTreeMap::new(), repeated: 0, repeated_row: None }
-    }
-
-    pub(super) fn set(&mut self, id: u64) -> Result<()> {
-        let block = self.blocks.entry(id / BLOCK).or_insert_with(|| Box::new([0; WORDS]));
-        let word = (id % BLOCK / 64) as usize;
-        let bit = 1_u64 << (id % 64);
-        let word = block.get_mut(word).ok_or_else(|| Error::new(ErrorKind::Internal, "a row beyond its block"))?;
-        if *word & bit != 0 {
-            self.repeated += 1;
-            self.repeated_row.get_or_insert(id);
-        }
+    /// Marks a row; false if it was marked before.
+    pub(super) fn set(&mut self, id: u64) -> bool {
+        let block = self.blocks.entry(id / BLOCK).or_insert_with(|| vec![0; WORDS].into());
+        let word = &mut block[(id % BLOCK / 64) as usize];
+        let bit = 1 << (id % 64);
+        let new = *word & bit == 0;
         *word |= bit;
-        Ok(())
+        new
     }
 
-    /// How often a row came again, and the first that did.
-    pub(super) fn repeated(&self) -> (u64, Option<u64>) {
-        (self.repeated, self.repeated_row)
-    }
-
-    pub(super) fn finish(self) -> Result<IdSet> {
-        let mut set = Builder::new(self.rows);
+    /// The marked rows, of `rows` in all.
+    pub(super) fn finish(self, rows: u64) -> Result<IdSet> {
+        let mut set = Builder::new(rows);
         for (number, block) in self.blocks {
             for (at, word) in (0_u64..).zip(block.iter()) {
                 let first = number * BLOCK + at * 64;
@@ -76,11 +61,11 @@ mod tests {
             run in 0..400_000_u64,
         ) {
             let ids: Vec<u64> = ids.into_iter().chain(run..(run + 200).min(400_000)).collect();
-            let mut marks = Marks::new(400_000);
-            ids.iter().for_each(|id| marks.set(*id).unwrap());
+            let mut marks = Marks::default();
+            let new = ids.iter().filter(|id| marks.set(**id)).count() as u64;
             let set = IdSet::from_ids(400_000, ids.iter().copied()).unwrap();
-            prop_assert_eq!(marks.repeated().0, ids.len() as u64 - set.len());
-            prop_assert_eq!(marks.finish().unwrap(), set);
+            prop_assert_eq!(new, set.len());
+            prop_assert_eq!(marks.finish(400_000).unwrap(), set);
         }
     }
 }
