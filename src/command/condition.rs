@@ -60,7 +60,6 @@ pub(crate) fn json(report: &FilterReport) -> serde_json::Value {
         "row_groups": report.row_groups,
         "row_groups_none": report.row_groups_none,
         "row_groups_all": report.row_groups_all,
-        "row_groups_by_bloom_filters": report.row_groups_by_bloom_filters,
         "rows_by_pages": report.rows_by_pages,
         "bytes_read": report.bytes_read,
     })

@@ -30,8 +30,7 @@ const CHUNK_ROWS: usize = 1 << 15;
 ///
 /// The condition is SQL: `docs/select.md` has all that it may say. A row is kept where it is true; null is not true.
 ///
-/// Row groups that the statistics of their footers decide alone are not read, nor are those that Bloom filters decide,
-/// and pages that the page index decides. Of the others, the columns of the condition are read and decoded once, on the
+/// Row groups that the statistics of their footers decide alone are not read, nor are pages that the page index decides. Of the others, the columns of the condition are read and decoded once, on the
 /// dataset's threads and past its cache.
 #[derive(Clone)]
 pub struct Filter<'a> {
@@ -61,19 +60,17 @@ pub struct FilterReport {
     pub kept: u64,
     /// Row groups that have rows to decide.
     pub row_groups: u64,
-    /// Row groups that no row is kept of, as statistics or Bloom filters tell.
+    /// Row groups that no row is kept of, as statistics tell.
     pub row_groups_none: u64,
-    /// Row groups that all rows are kept of, as statistics or Bloom filters tell.
+    /// Row groups that all rows are kept of, as statistics tell.
     pub row_groups_all: u64,
-    /// Row groups among these that statistics alone did not decide.
-    pub row_groups_by_bloom_filters: u64,
     /// Rows of the other row groups that their page indexes decide.
     pub rows_by_pages: u64,
     /// Rows that the condition was evaluated for.
     pub rows_evaluated: u64,
     /// The columns that it needs.
     pub columns: Vec<String>,
-    /// Bytes that were read of the data files, Bloom filters and page indexes among them.
+    /// Bytes that were read of the data files, page indexes among them.
     pub bytes_read: u64,
 }
 
@@ -112,8 +109,7 @@ impl<'a> Filter<'a> {
         Self { rows: Some(rows), ..self }
     }
 
-    /// Whether statistics of row groups and pages, and Bloom filters, may decide what is not read. Default: yes. The
-    /// rows are the same.
+    /// Whether statistics of row groups and pages may decide what is not read. Default: yes. The rows are the same.
     #[must_use]
     pub fn with_pruning(self, prunes: bool) -> Self {
         Self { prunes, ..self }
@@ -187,7 +183,6 @@ impl<'a> Filter<'a> {
         report.kept = kept.len();
         report.row_groups_none = counts.none;
         report.row_groups_all = counts.all;
-        report.row_groups_by_bloom_filters = counts.by_filters;
         report.rows_evaluated = counts.evaluated;
         report.rows_by_pages = counts.by_pages;
         report.bytes_read = reader.counters().bytes_read;
@@ -220,8 +215,7 @@ impl<'a> Filter<'a> {
         let state = reader.inner.state()?;
         let group = &state.files.row_group(entry.index())?;
         let mut counts = FilterCounts::default();
-        let (truth, by_filters) = if self.prunes { pruner.row_group(group, reader) } else { (Truth::UNKNOWN, false) };
-        counts.by_filters = by_filters.into();
+        let truth = if self.prunes { pruner.row_group(group) } else { Truth::UNKNOWN };
         if truth.is_never() {
             counts.none = 1;
             return Ok((Decided::None, counts));
@@ -302,7 +296,6 @@ struct FilterCounts {
     all: u64,
     evaluated: u64,
     by_pages: u64,
-    by_filters: u64,
 }
 
 impl FilterCounts {
@@ -312,7 +305,6 @@ impl FilterCounts {
             all: self.all + other.all,
             evaluated: self.evaluated + other.evaluated,
             by_pages: self.by_pages + other.by_pages,
-            by_filters: self.by_filters + other.by_filters,
         }
     }
 }

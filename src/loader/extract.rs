@@ -329,7 +329,7 @@ fn read_packed(
     units.read(unit, Slots::All, prefetch, &mut chunks)?;
     let Collected { packer, chunks, largest, .. } = chunks;
     let whole = match packer {
-        Some(packer) => Held::packed(packer.finish()),
+        Some(packer) => Held::packed(packer.finish()?),
         None => Held::columns(rows::join_exactly(&units.form().decoded, chunks)?, &units.elsewhere()),
     };
     let staged_bytes = whole.bytes() + largest;

@@ -1,4 +1,4 @@
-//! How much of the data a condition reads where statistics and Bloom filters decide most of it.
+//! How much of the data a condition reads where statistics decide most of it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -62,19 +62,4 @@ fn a_condition_that_statistics_leave_one_percent_of_reads_less_than_three_percen
             assert!(read > 0 && read * 100 < whole * 3, "{how}: {condition}: {read} of {whole} bytes");
         }
     }
-}
-
-#[test]
-fn a_condition_of_equality_reads_bloom_filters_in_place_of_columns() {
-    let folder = TempDir::new().unwrap();
-    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(1000));
-    let properties =
-        properties.set_bloom_filter_enabled(true).set_bloom_filter_max_ndv(1000).set_bloom_filter_fpp(0.01);
-    let dataset = dataset(&folder, properties);
-    let text = &format!("key in ('{}', '{} ')", key(ROWS / 2), key(7));
-    let report = dataset.filter(text).unwrap().run(&|_| ()).unwrap().1;
-    let (kept, read, whole) = read(&dataset, text);
-    assert_eq!(kept, 1);
-    assert!(report.row_groups_by_bloom_filters >= 90, "{report:?}");
-    assert!(read * 4 < whole, "{read} of {whole} bytes");
 }

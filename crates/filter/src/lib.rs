@@ -30,7 +30,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::fork::undivided;
 
 pub use datafusion_common::ScalarValue;
-pub use truth::{Bounds, Lacks, Truth};
+pub use truth::{Bounds, Truth};
 
 /// The stack that a condition is planned on: DataFusion calls itself for each of its operators. Only what is touched
 /// takes memory.
@@ -53,8 +53,6 @@ pub struct Predicate {
     expr: Expr,
     evaluated: Arc<dyn PhysicalExpr>,
     terms: Vec<(Path, DataType)>,
-    /// Which of the terms are compared for equality.
-    equal: Vec<usize>,
 }
 
 impl Condition {
@@ -89,8 +87,7 @@ impl Condition {
             let expr = plan::all(planned.collect::<Result<_>>()?)?;
             let evaluated = plan::physical(&expr, schema)?;
             let terms = truth::terms(&expr, schema);
-            let equal = truth::equal(&expr, &terms);
-            Ok(Predicate { expr, evaluated, terms, equal })
+            Ok(Predicate { expr, evaluated, terms })
         };
         on_a_deep_stack(plan).map_err(|error: Error| of(&self.texts.join(" and "), error))
     }
@@ -100,11 +97,6 @@ impl Predicate {
     /// What bounds are of use for, with the types that they are to have.
     pub fn terms(&self) -> &[(Path, DataType)] {
         &self.terms
-    }
-
-    /// Which terms are compared for equality with constants, so that it is of use to know values that they lack.
-    pub fn equal(&self) -> &[usize] {
-        &self.equal
     }
 
     /// What it may come to in rows whose values are within bounds, which come in the order of

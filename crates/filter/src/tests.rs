@@ -423,7 +423,6 @@ fn same(expected: [bool; 3], min: i64, max: i64, nulls: Option<bool>, text: &str
         max: Some(ScalarValue::Int64(Some(max))),
         no_null: nulls == Some(false),
         all_null: false,
-        lacks: None,
     };
     let truth = predicate.truth(&[bounds]);
     assert_eq!([truth.may_be_true, truth.may_be_false, truth.may_be_null], expected, "{text} for {min}..={max}");

@@ -4,8 +4,6 @@
 //! read, only where no value within the bounds would decide otherwise.
 
 use std::cmp::Ordering;
-use std::fmt;
-use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
@@ -36,25 +34,6 @@ pub struct Bounds {
     pub no_null: bool,
     /// Every row has null.
     pub all_null: bool,
-    /// Values that none equals.
-    pub lacks: Option<Lacks>,
-}
-
-/// Says of a value whether no value in some rows equals it.
-#[derive(Clone)]
-pub struct Lacks(Arc<dyn Fn(&ScalarValue) -> bool + Send + Sync>);
-
-impl Lacks {
-    /// `lacks` is true only of a value that no row has.
-    pub fn new(lacks: impl Fn(&ScalarValue) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(lacks))
-    }
-}
-
-impl fmt::Debug for Lacks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lacks")
-    }
 }
 
 /// What is known of an expression.
@@ -68,23 +47,14 @@ struct KnownBounds {
 impl KnownBounds {
     /// What is known of the same values once they are cast.
     fn cast(self, to: &DataType) -> Option<Self> {
-        let Bounds { min, max, lacks, .. } = self.bounds;
+        let Bounds { min, max, .. } = self.bounds;
         let from = min.as_ref().or(max.as_ref()).map(ScalarValue::data_type);
         if from.as_ref().is_some_and(|from| !keeps_order(from, to)) {
             return None;
         }
         let bound = |value: Option<ScalarValue>| value.and_then(|value| value.cast_to(to).ok());
         let has_no_nan = self.has_no_nan || from.as_ref().is_some_and(|from| !from.is_floating());
-        // Where no two values become the same, it is one of the column's own that is to be looked for.
-        let lacks = match (lacks, from) {
-            (Some(lacks), Some(from)) if tells_apart(&from, to) => Some(Lacks::new(move |value| {
-                let own = value.cast_to(&from).ok();
-                let back = own.as_ref().and_then(|own| own.cast_to(&value.data_type()).ok());
-                own.filter(|_| back.as_ref() == Some(value)).is_none_or(|own| lacks.0(&own))
-            })),
-            _ => None,
-        };
-        let bounds = Bounds { min: bound(min), max: bound(max), lacks, ..self.bounds };
+        let bounds = Bounds { min: bound(min), max: bound(max), ..self.bounds };
         Some(Self { bounds, has_no_nan })
     }
 }
@@ -153,14 +123,6 @@ pub(super) fn term(expr: &Expr) -> Option<Path> {
     }
 }
 
-/// What is cast, where casts give values in the same order; the rest as it is.
-fn uncast(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Cast(Cast { expr, .. }) => uncast(expr),
-        other => other,
-    }
-}
-
 fn known<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds>) -> Option<KnownBounds> {
     match expr {
         Expr::Cast(Cast { expr, field }) => known(expr, bounds)?.cast(field.data_type()),
@@ -183,20 +145,6 @@ fn keeps_order(from: &DataType, to: &DataType) -> bool {
         (Timestamp(_, from), Timestamp(_, to)) => from.is_some() == to.is_some(),
         (from, to) if from.is_floating() => to.is_floating() && from.primitive_width() < to.primitive_width(),
         (from, to) => is_exact(from) && (is_exact(to) || to.is_floating()),
-    }
-}
-
-/// Whether casting gives distinct values for distinct ones.
-fn tells_apart(from: &DataType, to: &DataType) -> bool {
-    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256};
-    let scale = |of: &DataType| match of {
-        Decimal32(_, scale) | Decimal64(_, scale) | Decimal128(_, scale) | Decimal256(_, scale) => Some(*scale),
-        _ => None,
-    };
-    match (scale(from), scale(to)) {
-        (Some(from), Some(to)) => to >= from,
-        _ if matches!((from, to), (DataType::Timestamp(a, _), DataType::Timestamp(b, _)) if a <= b) => true,
-        _ => (from.is_integer() && to.is_integer()) || (from.is_floating() && keeps_order(from, to)),
     }
 }
 
@@ -225,24 +173,6 @@ pub(super) fn terms(expr: &Expr, schema: &SchemaRef) -> Vec<(Path, DataType)> {
             found.push((path, (*data_type).clone()));
         }
         TreeNodeRecursion::Jump
-    });
-    found
-}
-
-/// Which of the terms are compared for equality with constants.
-pub(super) fn equal(expr: &Expr, terms: &[(Path, DataType)]) -> Vec<usize> {
-    let mut found = Vec::new();
-    each(expr, &mut |expr| {
-        let sides: &[&Expr] = match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq | Operator::NotEq, right }) => &[left, right],
-            Expr::InList(InList { expr, .. }) => &[expr],
-            _ => &[],
-        };
-        for path in sides.iter().filter_map(|side| term(uncast(side))) {
-            let at = terms.iter().position(|(known, _)| *known == path);
-            found.extend(at.filter(|at| !found.contains(at)));
-        }
-        TreeNodeRecursion::Continue
     });
     found
 }
@@ -351,12 +281,7 @@ fn compared(known: &KnownBounds, op: Operator, value: &ScalarValue) -> Truth {
         Operator::Eq => (!all_less && !all_greater, !(all_from && all_up_to) || nan),
         _ => (!(all_from && all_up_to) || nan, !all_less && !all_greater),
     };
-    let lacks = || own.lacks.as_ref().is_some_and(|lacks| lacks.0(plain(value)));
-    match op {
-        Operator::Eq if may_be_true && lacks() => Truth { may_be_true: false, may_be_false, may_be_null },
-        Operator::NotEq if may_be_false && lacks() => Truth { may_be_true, may_be_false: false, may_be_null },
-        _ => Truth { may_be_true, may_be_false, may_be_null },
-    }
+    Truth { may_be_true, may_be_false, may_be_null }
 }
 
 /// What `like` may come to for values within bounds: a pattern says what values begin with.

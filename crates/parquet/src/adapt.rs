@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray,
-    OffsetSizeTrait, RecordBatch, StringArray, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array, new_null_array,
 };
-use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options, filter};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_projection::places_of;
-use rowdex_rows::{encode, record_batch, view_bytes};
+use rowdex_projection::{children, places_of};
+use rowdex_rows::{below, encode, list_array, record_batch, text_bytes, view_bytes, with_below};
 
 /// Brings a decoded batch, or rows taken from one, to the types that are served.
 ///
@@ -74,47 +72,38 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
         let message = format!("cannot be brought from {} to {want}", array.data_type());
         Error::new(ErrorKind::Schema, message).with_column(path).with_source(error)
     };
-    let below = |values: &ArrayRef, field: &FieldRef| {
-        let values = adapt(values, field.data_type(), &format!("{path}.{}", field.name()), limit)?;
-        Ok::<_, Error>(values)
-    };
+    let named = |field: &FieldRef| format!("{path}.{}", field.name());
     match (array.data_type(), want) {
         (DataType::Null, _) => nulls(want, array.len(), path, limit),
-        (DataType::Struct(_), DataType::Struct(fields)) => {
-            let array = array.as_struct();
+        (DataType::Struct(have), DataType::Struct(fields)) => {
             let child = |(field, place): (&FieldRef, Option<usize>)| match place {
-                Some(place) => below(array.column(place), field),
-                None => nulls(field.data_type(), array.len(), &format!("{path}.{}", field.name()), limit),
+                Some(place) => adapt(array.as_struct().column(place), field.data_type(), &named(field), limit),
+                None => nulls(field.data_type(), array.len(), &named(field), limit),
             };
-            let places = places_of(fields, array.fields());
-            let columns = fields.iter().zip(places).map(child).collect::<Result<Vec<_>>>()?;
-            let adapted =
-                StructArray::try_new_with_length(fields.clone(), columns, array.nulls().cloned(), array.len());
-            Ok(Arc::new(adapted.map_err(mismatch)?))
+            let columns = fields.iter().zip(places_of(fields, have)).map(child).collect::<Result<Vec<_>>>()?;
+            with_below(array, want, &columns).map_err(mismatch)
         }
-        (DataType::List(_), DataType::List(field)) => list::<i32>(array, field, below, mismatch),
-        (DataType::LargeList(_), DataType::LargeList(field)) => list::<i64>(array, field, below, mismatch),
         // Lists of another kind first, and then their items.
         (DataType::List(item), DataType::LargeList(_)) => {
             let large = cast_with_options(array, &DataType::LargeList(Arc::clone(item)), &STRICT).map_err(mismatch)?;
             adapt(&large, want, path, limit)
         }
         (DataType::FixedSizeList(item, _), DataType::List(_)) => {
-            adapt(&variable::<i32>(array, item).map_err(mismatch)?, want, path, limit)
+            adapt(&variable(array, &DataType::List(Arc::clone(item))).map_err(mismatch)?, want, path, limit)
         }
         (DataType::FixedSizeList(item, _), DataType::LargeList(_)) => {
-            adapt(&variable::<i64>(array, item).map_err(mismatch)?, want, path, limit)
+            adapt(&variable(array, &DataType::LargeList(Arc::clone(item))).map_err(mismatch)?, want, path, limit)
         }
-        (DataType::ListView(_), DataType::ListView(field)) => list_view::<i32>(array, field, below, mismatch),
-        (DataType::LargeListView(_), DataType::LargeListView(field)) => list_view::<i64>(array, field, below, mismatch),
-        (DataType::FixedSizeList(_, have), DataType::FixedSizeList(field, size)) if have == size => {
-            let array = array.as_fixed_size_list();
-            let values = below(array.values(), field)?;
-            let nulls = array.nulls().cloned();
-            let adapted = FixedSizeListArray::try_new_with_length(Arc::clone(field), *size, values, nulls, array.len());
-            Ok(Arc::new(adapted.map_err(mismatch)?))
+        (have, want) if are_alike(have, want) => {
+            // Keys and values of maps are told apart by their place: their names differ between writers.
+            let fields = match want {
+                DataType::Map(entries, _) => children(entries.data_type()),
+                other => children(other),
+            };
+            let child = |(values, field): (&ArrayRef, &FieldRef)| adapt(values, field.data_type(), &named(field), limit);
+            let columns = below(array).iter().zip(fields).map(child).collect::<Result<Vec<_>>>()?;
+            with_below(array, want, &columns).map_err(mismatch)
         }
-        (DataType::Map(_, _), DataType::Map(entries, sorted)) => map(array, entries, *sorted, below, mismatch),
         (have, want) if !widens(have, want) => Err(mismatch(ArrowError::CastError("the values might not fit".into()))),
         (DataType::Dictionary(_, _), DataType::Dictionary(_, _)) => {
             cast_with_options(array, want, &STRICT).map_err(mismatch)
@@ -132,73 +121,34 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
     }
 }
 
-fn map(
-    array: &ArrayRef,
-    entries: &FieldRef,
-    sorted: bool,
-    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
-    mismatch: impl Fn(ArrowError) -> Error,
-) -> Result<ArrayRef> {
-    let array = array.as_map();
-    let DataType::Struct(fields) = entries.data_type() else {
-        return Err(mismatch(ArrowError::SchemaError("a map without entries".into())));
-    };
-    // Keys and values are told apart by their place: their names differ between writers.
-    let columns = array.entries().columns().iter().zip(fields).map(|(values, field)| below(values, field));
-    let nulls = array.entries().nulls().cloned();
-    let inner = StructArray::try_new(fields.clone(), columns.collect::<Result<_>>()?, nulls).map_err(&mismatch)?;
-    let offsets = array.offsets().clone();
-    let nulls = array.nulls().cloned();
-    let adapted = MapArray::try_new(Arc::clone(entries), offsets, inner, nulls, sorted).map_err(mismatch)?;
-    Ok(Arc::new(adapted))
+/// Whether both are lists of one kind, or maps.
+fn are_alike(have: &DataType, want: &DataType) -> bool {
+    match (have, want) {
+        (DataType::FixedSizeList(_, have), DataType::FixedSizeList(_, want)) => have == want,
+        (DataType::List(_), DataType::List(_))
+        | (DataType::LargeList(_), DataType::LargeList(_))
+        | (DataType::ListView(_), DataType::ListView(_))
+        | (DataType::LargeListView(_), DataType::LargeListView(_))
+        | (DataType::Map(..), DataType::Map(..)) => true,
+        _ => false,
+    }
 }
 
 /// A value that does not fit is an error, not a null.
 pub(super) const STRICT: CastOptions<'_> =
     CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
 
-fn list<O: OffsetSizeTrait>(
-    array: &ArrayRef,
-    field: &FieldRef,
-    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
-    mismatch: impl Fn(ArrowError) -> Error,
-) -> Result<ArrayRef> {
-    let array = array.as_list::<O>();
-    let values = below(array.values(), field)?;
-    let adapted =
-        GenericListArray::<O>::try_new(Arc::clone(field), array.offsets().clone(), values, array.nulls().cloned());
-    Ok(Arc::new(adapted.map_err(mismatch)?))
-}
-
 /// Lists of a fixed size as lists of any length. A null one has items there, which may be nulls where there are to be
 /// none, and has none here: so Arrow's own cast will not do.
-fn variable<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, ArrowError> {
+fn variable(array: &ArrayRef, want: &DataType) -> Result<ArrayRef, ArrowError> {
     let lists = array.as_fixed_size_list();
     let size = usize::try_from(lists.value_length()).unwrap_or_default();
-    if lists.len().checked_mul(size).is_none_or(|items| O::from_usize(items).is_none()) {
-        return Err(ArrowError::OffsetOverflowError(lists.len().saturating_mul(size)));
-    }
     let values = match lists.nulls() {
         Some(nulls) => filter(lists.values(), &BooleanArray::new(nulls.expand(size).into_inner(), None))?,
         None => Arc::clone(lists.values()),
     };
-    let offsets = OffsetBuffer::from_lengths((0..lists.len()).map(|row| if lists.is_valid(row) { size } else { 0 }));
-    Ok(Arc::new(GenericListArray::<O>::try_new(Arc::clone(item), offsets, values, lists.nulls().cloned())?))
-}
-
-fn list_view<O: OffsetSizeTrait>(
-    array: &ArrayRef,
-    field: &FieldRef,
-    below: impl Fn(&ArrayRef, &FieldRef) -> Result<ArrayRef>,
-    mismatch: impl Fn(ArrowError) -> Error,
-) -> Result<ArrayRef> {
-    let array = array.as_list_view::<O>();
-    let values = below(array.values(), field)?;
-    let offsets = array.offsets().clone();
-    let sizes = array.sizes().clone();
-    let nulls = array.nulls().cloned();
-    let adapted = GenericListViewArray::<O>::try_new(Arc::clone(field), offsets, sizes, values, nulls);
-    Ok(Arc::new(adapted.map_err(mismatch)?))
+    let lengths = (0..lists.len()).map(|row| if lists.is_valid(row) { size } else { 0 });
+    list_array(want, lists.len(), lengths, values, lists.nulls().cloned())
 }
 
 /// So many nulls. They are measured first, because one of a long type takes as much as a value.
@@ -231,16 +181,8 @@ fn null_bytes(data_type: &DataType, rows: u64) -> u64 {
 fn spelled_bytes(array: &dyn Array) -> Option<u64> {
     let dictionary = array.as_any_dictionary_opt()?;
     let values = dictionary.values();
-    let lengths: Vec<u64> = match values.data_type() {
-        DataType::Utf8 => values.as_string::<i32>().offsets().lengths().map(|length| length as u64).collect(),
-        DataType::LargeUtf8 => values.as_string::<i64>().offsets().lengths().map(|length| length as u64).collect(),
-        DataType::Binary => values.as_binary::<i32>().offsets().lengths().map(|length| length as u64).collect(),
-        DataType::LargeBinary => values.as_binary::<i64>().offsets().lengths().map(|length| length as u64).collect(),
-        DataType::Utf8View => values.as_string_view().views().iter().map(|view| u64::from(*view as u32)).collect(),
-        DataType::BinaryView => values.as_binary_view().views().iter().map(|view| u64::from(*view as u32)).collect(),
-        DataType::FixedSizeBinary(size) => vec![u64::try_from(*size).unwrap_or(0); values.len()],
-        _ => return None,
-    };
+    let bytes = text_bytes(values)?;
+    let lengths: Vec<u64> = (0..values.len()).map(|value| bytes(value).len() as u64).collect();
     let keys = dictionary.normalized_keys().into_iter().enumerate();
     let valid = keys.filter(|(row, _)| array.is_valid(*row));
     Some(valid.filter_map(|(_, key)| lengths.get(key)).fold(0, |bytes, length| bytes.saturating_add(*length)))

@@ -24,10 +24,6 @@ pub(crate) struct FileChunks {
     dictionaries: ChunkNumbers,
     offset_indexes: ChunkNumbers,
     offset_index_lengths: ChunkNumbers,
-    #[cfg(feature = "filter")]
-    bloom_filters: ChunkNumbers,
-    #[cfg(feature = "filter")]
-    bloom_filter_lengths: ChunkNumbers,
     encodings: PerChunk<EncodingMask>,
     codecs: PerChunk<CompressionCodec>,
     /// Of columns in lists, whose entries are not their values, how many entries have each definition level, by the
@@ -84,10 +80,6 @@ impl FileChunks {
             dictionaries: of_all(|column| column.dictionary_page_offset().unwrap_or(NONE)),
             offset_indexes: of_all(|column| column.offset_index_offset().unwrap_or(NONE)),
             offset_index_lengths: of_all(|column| column.offset_index_length().unwrap_or(0).into()),
-            #[cfg(feature = "filter")]
-            bloom_filters: of_all(|column| column.bloom_filter_offset().unwrap_or(NONE)),
-            #[cfg(feature = "filter")]
-            bloom_filter_lengths: of_all(|column| column.bloom_filter_length().unwrap_or(0).into()),
             encodings: PerChunk::of(all().map(|column| *column.encodings_mask()).collect()),
             codecs: PerChunk::of(all().map(ColumnChunkMetaData::compression_codec).collect()),
             levels: all().enumerate().filter_map(counted).collect(),
@@ -105,10 +97,6 @@ impl FileChunks {
             &self.dictionaries,
             &self.offset_indexes,
             &self.offset_index_lengths,
-            #[cfg(feature = "filter")]
-            &self.bloom_filters,
-            #[cfg(feature = "filter")]
-            &self.bloom_filter_lengths,
         ];
         let numbers: usize = numbers.into_iter().map(ChunkNumbers::bytes).sum();
         let rows = size_of_val(self.rows.as_slice());
@@ -274,14 +262,8 @@ impl<'a> ColumnChunk<'a> {
 
     /// Bytes of the offset index; 0 without one.
     pub(crate) fn offset_index_length(&self) -> i32 {
-        int(self.file.offset_index_lengths.get(self.number))
-    }
-
-    /// Where the Bloom filter begins, and its length, if the footer has both.
-    #[cfg(feature = "filter")]
-    pub(crate) fn bloom_filter(&self) -> Option<(i64, i32)> {
-        let start = self.file.bloom_filters.known(self.number)?;
-        Some((start, int(self.file.bloom_filter_lengths.get(self.number))))
+        // Lengths of the format have 32 bits.
+        i32::try_from(self.file.offset_index_lengths.get(self.number)).unwrap_or(0)
     }
 
     /// How many entries have each definition level, if the column is in lists and the footer says it.
@@ -305,11 +287,6 @@ impl<'a> ColumnChunk<'a> {
             .set_unencoded_byte_array_data_bytes(self.unencoded_byte_array_data_bytes())
             .build()
     }
-}
-
-/// A length that is one of the format, which are of 32 bits.
-fn int(length: i64) -> i32 {
-    i32::try_from(length).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -340,11 +317,10 @@ mod tests {
             ("list".into(), Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>((0..900).map(lists)))),
         ];
         let compressions = [Compression::UNCOMPRESSED, Compression::SNAPPY];
-        for (compression, has_filter) in compressions.into_iter().zip([true, false]) {
+        for compression in compressions {
             let properties = WriterProperties::builder()
                 .set_max_row_group_row_count(Some(400))
-                .set_compression(compression)
-                .set_bloom_filter_enabled(has_filter);
+                .set_compression(compression);
             let footer = footer(columns.clone(), properties.build());
             let kept = FileChunks::of(&footer);
             assert_eq!((kept.len(), kept.num_chunks()), (3, 9));
@@ -359,11 +335,6 @@ mod tests {
                     assert_eq!(
                         chunk.definition_level_histogram(),
                         histogram.filter(|_| told.column_descr().max_rep_level() > 0)
-                    );
-                    #[cfg(feature = "filter")]
-                    assert_eq!(
-                        chunk.bloom_filter(),
-                        told.bloom_filter_offset().map(|start| (start, told.bloom_filter_length().unwrap()))
                     );
                     let whole = chunk.whole().unwrap();
                     let numbers = |column: &ColumnChunkMetaData| {

@@ -124,12 +124,6 @@ impl FileMetadata {
         &self.inner.path
     }
 
-    /// Length of the file in bytes.
-    #[cfg(feature = "filter")]
-    pub(super) fn file_size(&self) -> u64 {
-        self.inner.file_size
-    }
-
     /// How much memory it takes, about: some 30 bytes for each column of each row group. Positions of pages that were
     /// read, and what the parquet crate needs for the row group that is decoded, are beside it.
     pub fn memory_bytes(&self) -> u64 {

@@ -10,8 +10,6 @@
 
 mod adapt;
 mod annotated;
-#[cfg(feature = "filter")]
-mod bloom;
 mod chunks;
 mod columns;
 mod cost;
@@ -41,8 +39,6 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 
 pub use adapt::{finish, widens};
 pub use annotated::Annotated;
-#[cfg(feature = "filter")]
-pub use bloom::BloomFilter;
 pub use columns::{views_pay, views_save_nothing};
 pub use cost::{Likeness, ReadCost};
 pub use decode::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};

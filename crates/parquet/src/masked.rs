@@ -4,18 +4,17 @@
 //! inside of something that is, it notes a null at the lowest level and none in between. Arrow's own constructors
 //! refuse such arrays, and so would everybody who copies them.
 
+use std::slice;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait,
-    StructArray, make_array, new_null_array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, make_array, new_null_array};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::children;
+use rowdex_rows::{below, with_below};
 
 /// Takes the nulls out of fields that have none, where a null further up says so already.
 ///
@@ -27,62 +26,33 @@ pub(super) fn masked(array: &ArrayRef, path: &str) -> Result<ArrayRef> {
 
 /// `None` if the array is right as it is. `above` has the nulls further up.
 fn mask(array: &ArrayRef, above: Option<&NullBuffer>, path: &str) -> Result<Option<ArrayRef>> {
-    let nulls = || array.nulls().cloned();
-    let changed: Result<ArrayRef, ArrowError> = match array.data_type() {
-        DataType::Struct(fields) => {
-            let Some(columns) = mask_fields(array, fields, above, path)? else { return Ok(None) };
-            StructArray::try_new_with_length(fields.clone(), columns, nulls(), array.len())
-                .map(|array| Arc::new(array) as _)
-        }
-        DataType::List(item) => return mask_items::<i32>(array, item, path),
-        DataType::LargeList(item) => return mask_items::<i64>(array, item, path),
-        DataType::ListView(item) => return mask_viewed::<i32>(array, item, path),
-        DataType::LargeListView(item) => return mask_viewed::<i64>(array, item, path),
+    let all = || NullBuffer::union(above, array.nulls());
+    let (fields, own, visible) = match array.data_type() {
+        DataType::Struct(fields) => (&fields[..], array.nulls().cloned(), all()),
         DataType::FixedSizeList(item, size) => {
-            let lists = array.as_fixed_size_list();
-            let of_items = |nulls: &NullBuffer| nulls.expand(size.unsigned_abs() as usize);
-            let visible = NullBuffer::union(above, lists.nulls()).as_ref().map(of_items);
-            let changed = mask(lists.values(), visible.as_ref(), path)?;
-            let values = changed.as_ref().unwrap_or_else(|| lists.values());
-            let own = lists.nulls().map(of_items);
-            let stripped = without_nulls(values, item, own.as_ref(), visible.as_ref(), &|| path.to_owned())?;
-            let Some(values) = stripped.or(changed) else { return Ok(None) };
-            FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls(), array.len())
-                .map(|array| Arc::new(array) as _)
+            let of_items = |nulls: NullBuffer| nulls.expand(size.unsigned_abs() as usize);
+            (slice::from_ref(item), array.nulls().cloned().map(of_items), all().map(of_items))
         }
-        DataType::Map(entries, sorted) => {
-            let map = array.as_map();
-            let inner: ArrayRef = Arc::new(map.entries().clone());
-            let Some(inner) = mask(&inner, None, path)? else { return Ok(None) };
-            MapArray::try_new(Arc::clone(entries), map.offsets().clone(), inner.as_struct().clone(), nulls(), *sorted)
-                .map(|array| Arc::new(array) as _)
-        }
-        _ => return Ok(None),
+        // The items of a null list are not there, so what is above a list masks nothing in it.
+        DataType::Map(entries, _) => (children(entries.data_type()), None, None),
+        other => (children(other), None, None),
     };
-    changed.map(Some).map_err(|error| broken(array, path, error))
-}
-
-fn mask_fields(
-    array: &ArrayRef,
-    fields: &Fields,
-    above: Option<&NullBuffer>,
-    path: &str,
-) -> Result<Option<Vec<ArrayRef>>> {
-    let visible = NullBuffer::union(above, array.nulls());
-    let mut columns = array.as_struct().columns().to_vec();
+    let is_named = matches!(array.data_type(), DataType::Struct(_) | DataType::Map(..));
+    let mut columns = if fields.is_empty() { Vec::new() } else { below(array) };
     let mut is_right = true;
     for (column, field) in columns.iter_mut().zip(fields) {
-        let path = || format!("{path}.{}", field.name());
-        if !children(column.data_type()).is_empty()
-            && let Some(changed) = mask(column, visible.as_ref(), &path())?
-        {
+        let path = if is_named { format!("{path}.{}", field.name()) } else { path.to_owned() };
+        if let Some(changed) = mask(column, visible.as_ref(), &path)? {
             (*column, is_right) = (changed, false);
         }
-        if let Some(changed) = without_nulls(column, field, array.nulls(), visible.as_ref(), &path)? {
+        if let Some(changed) = without_nulls(column, field, own.as_ref(), visible.as_ref(), &path)? {
             (*column, is_right) = (changed, false);
         }
     }
-    Ok((!is_right).then_some(columns))
+    if is_right {
+        return Ok(None);
+    }
+    with_below(array, array.data_type(), &columns).map(Some).map_err(|error| broken(array, path, error))
 }
 
 /// The array of a field without nulls; `None` if it may have those that it has. `above` has the nulls of what is
@@ -92,7 +62,7 @@ fn without_nulls(
     field: &Field,
     above: Option<&NullBuffer>,
     visible: Option<&NullBuffer>,
-    path: &dyn Fn() -> String,
+    path: &str,
 ) -> Result<Option<ArrayRef>> {
     let Some(nulls) = array.nulls().filter(|nulls| !field.is_nullable() && nulls.null_count() > 0) else {
         return Ok(None);
@@ -102,10 +72,10 @@ fn without_nulls(
     }
     if !visible.is_some_and(|visible| visible.contains(nulls)) {
         let message = "has nulls, and the file's schema says it has none";
-        return Err(Error::new(ErrorKind::Schema, message).with_column(path()));
+        return Err(Error::new(ErrorKind::Schema, message).with_column(path));
     }
     let data = with_a_value(array).to_data().into_builder().nulls(None).build();
-    Ok(Some(make_array(data.map_err(|error| broken(array, &path(), error))?)))
+    Ok(Some(make_array(data.map_err(|error| broken(array, path, error))?)))
 }
 
 /// The same dictionary array, whose dictionary has a value: the keys below nulls are those of the first one.
@@ -118,27 +88,6 @@ fn with_a_value(array: &ArrayRef) -> ArrayRef {
         Ok(blank) => dictionary.with_values(make_array(blank)),
         Err(_) => Arc::clone(array),
     }
-}
-
-/// The items of a null list are not there, so what is above a list masks nothing in it.
-fn mask_items<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef, path: &str) -> Result<Option<ArrayRef>> {
-    let lists = array.as_list::<O>();
-    let Some(values) = mask(lists.values(), None, path)? else { return Ok(None) };
-    let offsets = lists.offsets().clone();
-    let nulls = lists.nulls().cloned();
-    let lists = GenericListArray::<O>::try_new(Arc::clone(item), offsets, values, nulls);
-    Ok(Some(Arc::new(lists.map_err(|error| broken(array, path, error))?)))
-}
-
-/// As [`mask_items`].
-fn mask_viewed<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef, path: &str) -> Result<Option<ArrayRef>> {
-    let lists = array.as_list_view::<O>();
-    let Some(values) = mask(lists.values(), None, path)? else { return Ok(None) };
-    let offsets = lists.offsets().clone();
-    let sizes = lists.sizes().clone();
-    let nulls = lists.nulls().cloned();
-    let lists = GenericListViewArray::<O>::try_new(Arc::clone(item), offsets, sizes, values, nulls);
-    Ok(Some(Arc::new(lists.map_err(|error| broken(array, path, error))?)))
 }
 
 fn broken(array: &ArrayRef, path: &str, error: ArrowError) -> Error {

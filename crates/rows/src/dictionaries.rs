@@ -11,7 +11,7 @@ use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType, Schema
 use arrow::error::ArrowError;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::dictionary::{NULL, ValueBytes, by_key, dictionary_arrays, has_dictionary, values_of};
+use super::dictionary::{NULL, by_key, dictionary_arrays, has_dictionary, value_bytes, values_of};
 use super::flat::copy;
 use super::memory::{Elsewhere, bytes_of_data, bytes_of_part};
 use super::{record_batch, take_rows, uncopied};
@@ -229,8 +229,8 @@ fn shrunk(arrays: &[ArrayRef], elsewhere: &Elsewhere) -> Result<Option<Vec<Array
     if values.is_empty() || !is_one || elsewhere.has(&data) {
         return Ok(None);
     }
-    let Ok(bytes) = ValueBytes::of(values.as_ref()) else { return Ok(None) };
-    let size = |value: u32| bytes.get(value as usize).len() as u64 + size_of::<u32>() as u64;
+    let Ok(bytes) = value_bytes(values.as_ref()) else { return Ok(None) };
+    let size = |value: u32| bytes(value as usize).len() as u64 + size_of::<u32>() as u64;
     let keys: Vec<Vec<u32>> = arrays.iter().map(keys_of).collect();
     let mut met = vec![0_u32; values.len()];
     let mut alone = 0;

@@ -8,14 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, DictionaryArray,
-    PrimitiveArray, StringViewArray, downcast_primitive, make_array,
+    Array, ArrayData, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, PrimitiveArray, downcast_primitive,
+    make_array,
 };
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{
-    ArrowDictionaryKeyType, ArrowNativeType, BinaryType, BinaryViewType, ByteArrayType, DataType, LargeBinaryType,
-    LargeUtf8Type, StringViewType, Utf8Type,
-};
+use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType};
 use arrow::error::ArrowError;
 
 use super::flat::copy;
@@ -137,13 +134,13 @@ pub(super) fn values_of(array: &ArrayRef) -> Vec<ArrayData> {
 /// [`ErrorKind::TooLarge`](rowdex_base::error::ErrorKind) if the values are too many for the keys.
 pub fn encode(array: &ArrayRef, key: &DataType) -> Result<ArrayRef> {
     fn encode<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        let bytes = ValueBytes::of(array.as_ref())?;
+        let bytes = value_bytes(array.as_ref())?;
         let mut codes: HashMap<&[u8], usize> = HashMap::new();
         let mut values = Vec::new();
         let mut keys = Vec::with_capacity(array.len());
         for row in 0..array.len() {
             let code = match array.is_valid(row) {
-                true => *codes.entry(bytes.get(row)).or_insert_with(|| {
+                true => *codes.entry(bytes(row)).or_insert_with(|| {
                     values.push(row as u32);
                     values.len() - 1
                 }),
@@ -193,7 +190,7 @@ struct Codes<'a> {
 
 impl<'a> Codes<'a> {
     fn new(dictionaries: &[&'a dyn Array]) -> Result<Self, ArrowError> {
-        let bytes = dictionaries.iter().map(|dictionary| ValueBytes::of(*dictionary)).collect::<Result<Vec<_>, _>>()?;
+        let bytes = dictionaries.iter().map(|dictionary| value_bytes(*dictionary)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             dictionaries: dictionaries.to_vec(),
             bytes,
@@ -217,7 +214,7 @@ impl<'a> Codes<'a> {
         let place = (source as u32, value as u32);
         self.seen.push(place);
         let code = match self.dictionaries[source].is_valid(value) {
-            true => *self.codes.entry(self.bytes[source].get(value)).or_insert_with(|| {
+            true => *self.codes.entry((self.bytes[source])(value)).or_insert_with(|| {
                 self.values.push(place);
                 self.values.len() as u32 - 1
             }),
@@ -239,71 +236,48 @@ impl<'a> Codes<'a> {
     }
 }
 
-/// The values of a dictionary as bytes, which are equal for equal values.
-pub(super) enum ValueBytes<'a> {
-    Fixed(&'a [u8], usize),
-    Bits(&'a BooleanArray),
-    Offsets(&'a [i32], &'a [u8]),
-    LargeOffsets(&'a [i64], &'a [u8]),
-    Strings(&'a StringViewArray),
-    Binary(&'a BinaryViewArray),
+/// The bytes of each value of an array.
+pub type ValueBytes<'a> = Box<dyn Fn(usize) -> &'a [u8] + 'a>;
+
+/// Those of strings and bytes; `None` of other values.
+pub fn text_bytes(values: &dyn Array) -> Option<ValueBytes<'_>> {
+    macro_rules! bytes {
+        ($values:expr) => {{
+            let values = $values;
+            Box::new(move |at| values.value(at).as_ref())
+        }};
+    }
+    Some(match values.data_type() {
+        DataType::Utf8 => bytes!(values.as_string::<i32>()),
+        DataType::LargeUtf8 => bytes!(values.as_string::<i64>()),
+        DataType::Utf8View => bytes!(values.as_string_view()),
+        DataType::Binary => bytes!(values.as_binary::<i32>()),
+        DataType::LargeBinary => bytes!(values.as_binary::<i64>()),
+        DataType::BinaryView => bytes!(values.as_binary_view()),
+        DataType::FixedSizeBinary(_) => bytes!(values.as_fixed_size_binary()),
+        _ => return None,
+    })
 }
 
-impl<'a> ValueBytes<'a> {
-    pub(super) fn of(values: &'a dyn Array) -> Result<Self, ArrowError> {
-        fn offsets<T: ByteArrayType>(values: &dyn Array) -> (&[T::Offset], &[u8]) {
-            let values = values.as_bytes::<T>();
-            (values.value_offsets(), values.value_data())
-        }
-        fn small<T: ByteArrayType<Offset = i32>>(values: &dyn Array) -> ValueBytes<'_> {
-            let (offsets, bytes) = offsets::<T>(values);
-            ValueBytes::Offsets(offsets, bytes)
-        }
-        fn large<T: ByteArrayType<Offset = i64>>(values: &dyn Array) -> ValueBytes<'_> {
-            let (offsets, bytes) = offsets::<T>(values);
-            ValueBytes::LargeOffsets(offsets, bytes)
-        }
-        macro_rules! fixed {
-            ($type:ty) => {
-                ValueBytes::Fixed(
-                    values.as_primitive::<$type>().values().inner().as_slice(),
-                    size_of::<<$type as ArrowPrimitiveType>::Native>(),
-                )
-            };
-        }
-        Ok(downcast_primitive! {
-            values.data_type() => (fixed),
-            DataType::Utf8 => small::<Utf8Type>(values),
-            DataType::Binary => small::<BinaryType>(values),
-            DataType::LargeUtf8 => large::<LargeUtf8Type>(values),
-            DataType::LargeBinary => large::<LargeBinaryType>(values),
-            DataType::Utf8View => ValueBytes::Strings(values.as_byte_view::<StringViewType>()),
-            DataType::BinaryView => ValueBytes::Binary(values.as_byte_view::<BinaryViewType>()),
-            DataType::FixedSizeBinary(width) => {
-                ValueBytes::Fixed(values.as_fixed_size_binary().value_data(), width.unsigned_abs() as usize)
-            },
-            DataType::Boolean => ValueBytes::Bits(values.as_boolean()),
-            other => {
-                let what = format!("dictionaries of {other} cannot be brought together");
-                return Err(ArrowError::NotYetImplemented(what));
-            },
-        })
+/// The bytes of the values of a dictionary, which are equal for equal values.
+pub(super) fn value_bytes(values: &dyn Array) -> Result<ValueBytes<'_>, ArrowError> {
+    macro_rules! fixed {
+        ($type:ty) => {{
+            let bytes = values.as_primitive::<$type>().values().inner().as_slice();
+            let width = size_of::<<$type as ArrowPrimitiveType>::Native>();
+            Some(Box::new(move |at| &bytes[at * width..(at + 1) * width]) as ValueBytes<'_>)
+        }};
     }
-
-    pub(super) fn get(&self, value: usize) -> &'a [u8] {
-        match self {
-            Self::Fixed(bytes, width) => &bytes[value * width..(value + 1) * width],
-            Self::Bits(bits) => {
-                if bits.value(value) {
-                    &[1]
-                } else {
-                    &[0]
-                }
-            }
-            Self::Offsets(offsets, bytes) => &bytes[offsets[value].as_usize()..offsets[value + 1].as_usize()],
-            Self::LargeOffsets(offsets, bytes) => &bytes[offsets[value].as_usize()..offsets[value + 1].as_usize()],
-            Self::Strings(strings) => strings.value(value).as_bytes(),
-            Self::Binary(binary) => binary.value(value),
-        }
-    }
+    let bytes = downcast_primitive! {
+        values.data_type() => (fixed),
+        DataType::Boolean => {
+            let bits = values.as_boolean();
+            Some(Box::new(move |at| if bits.value(at) { &[1] } else { &[0] }) as ValueBytes<'_>)
+        },
+        _ => text_bytes(values),
+    };
+    bytes.ok_or_else(|| {
+        let what = format!("dictionaries of {} cannot be brought together", values.data_type());
+        ArrowError::NotYetImplemented(what)
+    })
 }

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray,
-    GenericStringArray, GenericStringBuilder, NullArray, OffsetSizeTrait, PrimitiveArray, StringViewArray, UInt32Array,
-    downcast_primitive, downcast_primitive_array,
+    Array, ArrayAccessor, ArrayRef, AsArray, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray,
+    GenericStringBuilder, NullArray, OffsetSizeTrait, PrimitiveArray, UInt32Array, downcast_primitive,
+    downcast_primitive_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -42,13 +42,13 @@ pub(super) fn copy<P: Picks>(
         Decimal256(_, _) => fixed::<i256, P>(arrays, runs),
         Interval(IntervalUnit::DayTime) => fixed::<IntervalDayTime, P>(arrays, runs),
         Interval(IntervalUnit::MonthDayNano) => fixed::<IntervalMonthDayNano, P>(arrays, runs),
-        Utf8 => strings::<i32, P>(arrays, runs),
+        Utf8 => strings::<i32, _, P>(arrays, |array| array.as_string::<i32>(), runs),
         Binary => bytes::<BinaryType, P>(arrays, runs),
-        LargeUtf8 => strings::<i64, P>(arrays, runs),
+        LargeUtf8 => strings::<i64, _, P>(arrays, |array| array.as_string::<i64>(), runs),
         LargeBinary => bytes::<LargeBinaryType, P>(arrays, runs),
         Utf8View => match wanted {
-            Utf8 => strings_shown::<i32, P>(arrays, runs),
-            LargeUtf8 => strings_shown::<i64, P>(arrays, runs),
+            Utf8 => strings::<i32, _, P>(arrays, |array| array.as_string_view(), runs),
+            LargeUtf8 => strings::<i64, _, P>(arrays, |array| array.as_string_view(), runs),
             _ => by_arrow(arrays, runs),
         },
         BinaryView => match wanted {
@@ -84,7 +84,7 @@ fn fixed<N: ArrowNativeType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Res
 }
 
 /// The values of an array of a primitive type, as other numbers of the same width; none of any other type.
-fn native_values<N: ArrowNativeType>(array: &dyn Array) -> &[N] {
+pub(super) fn native_values<N: ArrowNativeType>(array: &dyn Array) -> &[N] {
     downcast_primitive_array!(
         array => array.values().inner().typed_data(),
         _ => &[],
@@ -149,14 +149,12 @@ fn bytes_shown<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) ->
     runs.iter().map(copied).collect()
 }
 
-fn strings<O: OffsetSizeTrait, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
-    let sources: Vec<&GenericStringArray<O>> = arrays.iter().map(|array| array.as_string::<O>()).collect();
-    let value = |(source, row): (usize, usize)| sources[source].is_valid(row).then(|| sources[source].value(row));
-    runs.iter().map(|run| string_array::<O>(run.rows().map(value).collect())).collect()
-}
-
-fn strings_shown<O: OffsetSizeTrait, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
-    let sources: Vec<&StringViewArray> = arrays.iter().map(|array| array.as_string_view()).collect();
+fn strings<'a, O: OffsetSizeTrait, A: ArrayAccessor<Item = &'a str>, P: Picks>(
+    arrays: &[&'a dyn Array],
+    of_type: fn(&'a dyn Array) -> A,
+    runs: &[P],
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    let sources: Vec<A> = arrays.iter().map(|array| of_type(*array)).collect();
     let value = |(source, row): (usize, usize)| sources[source].is_valid(row).then(|| sources[source].value(row));
     runs.iter().map(|run| string_array::<O>(run.rows().map(value).collect())).collect()
 }

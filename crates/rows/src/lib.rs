@@ -36,7 +36,7 @@ use rowdex_base::error::{Error, ErrorKind};
 pub use chunks::Chunks;
 pub use collect::{MOST_SHOWN, Stretch, Together, collect, make_alike};
 pub use dictionaries::{Dictionaries, Sharing, has_dictionaries};
-pub use dictionary::encode;
+pub use dictionary::{ValueBytes, encode, text_bytes};
 pub use digest::{DigestColumn, RowDigests};
 pub use gather::{concat, gather, join_exactly, take, take_rows};
 pub use held::Held;
@@ -44,10 +44,12 @@ pub use listed::{listed, to_lists};
 pub use memory::{
     ChunkBytes, Elsewhere, Footprint, bytes_of, bytes_of_part, bytes_of_parts, bytes_shown, show_what_they_keep,
 };
-pub use packed::{Layout, PackedRows, Packer};
+pub use nested::{below, list_array, with_below};
+pub use packed::{Layout, PackedRows};
 pub use picker::{Picked, Picker, Way};
 pub use picks::BatchRow;
 pub use pieces::{Cutting, PIECES};
+pub use placing::Packer;
 pub use sequences::{Between, PackLayout, PackTokens, Room, Sequences, Sequencing};
 pub use shifted::TokenItems;
 pub use spots::{NO_LABEL, Then};

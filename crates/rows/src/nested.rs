@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait,
-    StructArray,
+    Array, ArrayData, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray,
+    OffsetSizeTrait, StructArray, make_array,
 };
-use arrow::buffer::ScalarBuffer;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields};
 use arrow::error::ArrowError;
 
@@ -23,10 +23,10 @@ pub(super) fn copy<P: Picks>(
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     use DataType::*;
     match arrays[0].data_type() {
-        List(_) | LargeList(_) | FixedSizeList(_, _) => lists(arrays, runs),
-        ListView(_) | LargeListView(_) => list_views(arrays, runs),
+        List(_) | LargeList(_) | ListView(_) | LargeListView(_) | FixedSizeList(_, _) | Map(_, _) => {
+            lists(arrays, runs)
+        }
         Struct(fields) => structs(arrays, fields, runs),
-        Map(entries, sorted) => maps(arrays, entries, *sorted, runs),
         Dictionary(_, _) => dictionaries(arrays, runs),
         _ => flat::copy(arrays, runs, wanted),
     }
@@ -47,139 +47,164 @@ fn structs<P: Picks>(arrays: &[&dyn Array], fields: &Fields, runs: &[P]) -> Resu
     runs.iter().zip(columns).map(finish).collect()
 }
 
+/// Lists of any kind, and maps. The items of list views may lie in any order and be shared: the copies lie one after
+/// another and share nothing.
 fn lists<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
-    let extents: Vec<Extents<'_>> = arrays.iter().map(|array| Extents::of(*array)).collect();
-    let items: Vec<&dyn Array> = arrays.iter().map(|array| items(*array).as_ref()).collect();
-    let spans: Vec<Spans> = runs.iter().map(|run| below(run, &extents)).collect();
+    let lists: Vec<Lists<'_>> = arrays.iter().filter_map(|array| Lists::of(*array)).collect();
+    let items: Vec<&dyn Array> = lists.iter().map(|lists| lists.items).collect();
+    let below = |run: &P| {
+        let spans = run.spans();
+        let mut items = Spans::with_capacity(spans.len());
+        spans.for_each(|(source, rows)| lists[source].push_items(source, rows, &mut items));
+        items
+    };
+    let spans: Vec<Spans> = runs.iter().map(below).collect();
     let values = copy(&items, &spans.iter().collect::<Vec<_>>(), items[0].data_type())?;
-    let finish = |(run, values): (&P, ArrayRef)| -> Result<ArrayRef, ArrowError> {
-        let nulls = nulls(arrays, run);
-        let lengths = || run.rows().map(|(source, row)| extents[source].len(row));
-        Ok(match arrays[0].data_type() {
-            DataType::List(item) => {
-                Arc::new(GenericListArray::<i32>::try_new(item.clone(), ends(run.count(), lengths())?, values, nulls)?)
-            }
-            DataType::LargeList(item) => {
-                Arc::new(GenericListArray::<i64>::try_new(item.clone(), ends(run.count(), lengths())?, values, nulls)?)
-            }
-            DataType::FixedSizeList(item, size) => {
-                let rows = run.count();
-                Arc::new(FixedSizeListArray::try_new_with_length(item.clone(), *size, values, nulls, rows)?)
-            }
-            other => return Err(ArrowError::InvalidArgumentError(format!("{other} is no list"))),
-        })
+    let finish = |(run, values): (&P, ArrayRef)| {
+        let lengths = run.rows().map(|(source, row)| lists[source].range(row).len());
+        list_array(arrays[0].data_type(), run.count(), lengths, values, nulls(arrays, run))
     };
     runs.iter().zip(values).map(finish).collect()
 }
 
-fn maps<P: Picks>(
-    arrays: &[&dyn Array],
-    entries: &FieldRef,
-    sorted: bool,
-    runs: &[P],
-) -> Result<Vec<ArrayRef>, ArrowError> {
-    let extents: Vec<Extents<'_>> =
-        arrays.iter().map(|array| Extents::Offsets(array.as_map().value_offsets())).collect();
-    let items: Vec<&dyn Array> = arrays.iter().map(|array| array.as_map().entries() as &dyn Array).collect();
-    let spans: Vec<Spans> = runs.iter().map(|run| below(run, &extents)).collect();
-    let values = copy(&items, &spans.iter().collect::<Vec<_>>(), items[0].data_type())?;
-    let finish = |(run, values): (&P, ArrayRef)| -> Result<ArrayRef, ArrowError> {
-        let offsets = ends(run.count(), run.rows().map(|(source, row)| extents[source].len(row)))?;
-        let inner = values.as_struct().clone();
-        let nulls = nulls(arrays, run);
-        Ok(Arc::new(MapArray::try_new(Arc::clone(entries), offsets, inner, nulls, sorted)?))
-    };
-    runs.iter().zip(values).map(finish).collect()
-}
-
-/// Lists whose items may lie in any order and be shared: the copies lie one after another and share nothing.
-fn list_views<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
-    match arrays[0].data_type() {
-        DataType::LargeListView(item) => list_views_of::<i64, P>(arrays, item, runs),
-        DataType::ListView(item) => list_views_of::<i32, P>(arrays, item, runs),
-        other => Err(ArrowError::InvalidArgumentError(format!("{other} is no list view"))),
+/// So many lists, or maps, of this type and these lengths, whose items lie one after the other.
+pub fn list_array(
+    data_type: &DataType,
+    count: usize,
+    lengths: impl Iterator<Item = usize>,
+    items: ArrayRef,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    fn views<O: OffsetSizeTrait>(
+        item: &FieldRef,
+        count: usize,
+        lengths: impl Iterator<Item = usize>,
+        items: ArrayRef,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef, ArrowError> {
+        let ends = ends::<O>(count, lengths)?;
+        let sizes: ScalarBuffer<O> = ends.windows(2).map(|ends| ends[1] - ends[0]).collect();
+        let offsets = ends.inner().slice(0, count);
+        Ok(Arc::new(GenericListViewArray::<O>::try_new(item.clone(), offsets, sizes, items, nulls)?))
     }
-}
-
-fn list_views_of<O: OffsetSizeTrait, P: Picks>(
-    arrays: &[&dyn Array],
-    item: &FieldRef,
-    runs: &[P],
-) -> Result<Vec<ArrayRef>, ArrowError> {
-    let views: Vec<&GenericListViewArray<O>> = arrays.iter().map(|array| array.as_list_view::<O>()).collect();
-    let items: Vec<&dyn Array> = views.iter().map(|view| view.values().as_ref()).collect();
-    let copied = |run: &P| -> Result<ArrayRef, ArrowError> {
-        let mut spans = Spans::with_capacity(run.count());
-        let mut offsets = Vec::with_capacity(run.count());
-        let mut sizes = Vec::with_capacity(run.count());
-        for (source, row) in run.rows() {
-            let length = views[source].sizes()[row];
-            // The items of a null are anywhere.
-            let (start, length) = match views[source].is_valid(row) {
-                true => (views[source].offsets()[row].as_usize(), length),
-                false => (0, O::default()),
-            };
-            let before = spans.rows_so_far();
-            offsets.push(O::from_usize(before).ok_or(ArrowError::OffsetOverflowError(before))?);
-            sizes.push(length);
-            spans.push(source, start..start + length.as_usize());
+    Ok(match data_type {
+        DataType::List(item) => {
+            Arc::new(GenericListArray::<i32>::try_new(item.clone(), ends(count, lengths)?, items, nulls)?)
         }
-        let values = copy(&items, &[&spans], item.data_type())?.pop();
-        let values = values.ok_or_else(|| ArrowError::ComputeError("a list without items".into()))?;
-        let offsets = ScalarBuffer::from(offsets);
-        let sizes = ScalarBuffer::from(sizes);
-        let nulls = nulls(arrays, run);
-        Ok(Arc::new(GenericListViewArray::<O>::try_new(item.clone(), offsets, sizes, values, nulls)?))
+        DataType::LargeList(item) => {
+            Arc::new(GenericListArray::<i64>::try_new(item.clone(), ends(count, lengths)?, items, nulls)?)
+        }
+        DataType::ListView(item) => views::<i32>(item, count, lengths, items, nulls)?,
+        DataType::LargeListView(item) => views::<i64>(item, count, lengths, items, nulls)?,
+        DataType::FixedSizeList(item, size) => {
+            Arc::new(FixedSizeListArray::try_new_with_length(item.clone(), *size, items, nulls, count)?)
+        }
+        DataType::Map(entries, sorted) => {
+            let inner = items.as_struct().clone();
+            Arc::new(MapArray::try_new(entries.clone(), ends(count, lengths)?, inner, nulls, *sorted)?)
+        }
+        other => return Err(ArrowError::InvalidArgumentError(format!("{other} is no list"))),
+    })
+}
+
+/// The arrays below one of a nested type: the items of lists, the fields of structs, keys and values of maps.
+pub fn below(array: &dyn Array) -> Vec<ArrayRef> {
+    let data = match array.as_map_opt() {
+        Some(map) => map.entries().to_data(),
+        None => array.to_data(),
     };
-    runs.iter().map(copied).collect()
+    data.child_data().iter().cloned().map(make_array).collect()
 }
 
-/// The items of all lists of a run.
-fn below<P: Picks>(run: &P, extents: &[Extents<'_>]) -> Spans {
-    let spans = run.spans();
-    let mut items = Spans::with_capacity(spans.len());
-    spans.for_each(|(source, lists)| items.push(source, extents[source].items(lists)));
-    items
-}
-
-fn items(array: &dyn Array) -> &ArrayRef {
-    if let Some(lists) = array.as_list_opt::<i32>() {
-        return lists.values();
+/// The same array as one of this type, with other arrays [below](below()) it.
+///
+/// # Errors
+/// If they do not fit the type or the array.
+pub fn with_below(array: &dyn Array, data_type: &DataType, below: &[ArrayRef]) -> Result<ArrayRef, ArrowError> {
+    let with = |array: ArrayData, data_type: &DataType, below| {
+        array.into_builder().data_type(data_type.clone()).child_data(below).build()
+    };
+    let mut below: Vec<ArrayData> = below.iter().map(|array| array.to_data()).collect();
+    if let (DataType::Map(entries, _), Some(map)) = (data_type, array.as_map_opt()) {
+        below = vec![with(map.entries().to_data(), entries.data_type(), below)?];
     }
-    if let Some(lists) = array.as_list_opt::<i64>() {
-        return lists.values();
-    }
-    array.as_fixed_size_list().values()
+    Ok(make_array(with(array.to_data(), data_type, below)?))
 }
 
-/// Where the items of each list of an array are.
+/// An array of lists, or of maps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lists<'a> {
+    pub(super) items: &'a dyn Array,
+    extents: Extents<'a>,
+    nulls: Option<&'a NullBuffer>,
+}
+
+/// Where the items of each list are.
+#[derive(Debug, Clone, Copy)]
 enum Extents<'a> {
     Offsets(&'a [i32]),
     LargeOffsets(&'a [i64]),
     Fixed(usize),
+    Views(&'a [i32], &'a [i32]),
+    LargeViews(&'a [i64], &'a [i64]),
 }
 
-impl<'a> Extents<'a> {
-    fn of(array: &'a dyn Array) -> Self {
-        if let Some(lists) = array.as_list_opt::<i32>() {
-            return Extents::Offsets(lists.value_offsets());
-        }
-        if let Some(lists) = array.as_list_opt::<i64>() {
-            return Extents::LargeOffsets(lists.value_offsets());
-        }
-        Extents::Fixed(array.as_fixed_size_list().value_length().as_usize())
+impl<'a> Lists<'a> {
+    pub(super) fn of(array: &'a dyn Array) -> Option<Self> {
+        let (items, extents): (&dyn Array, _) = match array.data_type() {
+            DataType::List(_) => {
+                let lists = array.as_list::<i32>();
+                (lists.values(), Extents::Offsets(lists.value_offsets()))
+            }
+            DataType::LargeList(_) => {
+                let lists = array.as_list::<i64>();
+                (lists.values(), Extents::LargeOffsets(lists.value_offsets()))
+            }
+            DataType::ListView(_) => {
+                let lists = array.as_list_view::<i32>();
+                (lists.values(), Extents::Views(lists.offsets(), lists.sizes()))
+            }
+            DataType::LargeListView(_) => {
+                let lists = array.as_list_view::<i64>();
+                (lists.values(), Extents::LargeViews(lists.offsets(), lists.sizes()))
+            }
+            DataType::Map(_, _) => {
+                let maps = array.as_map();
+                (maps.entries(), Extents::Offsets(maps.value_offsets()))
+            }
+            DataType::FixedSizeList(_, size) => {
+                (array.as_fixed_size_list().values(), Extents::Fixed(size.as_usize()))
+            }
+            _ => return None,
+        };
+        Some(Self { items, extents, nulls: array.nulls() })
     }
 
-    /// The items of lists that follow each other.
-    fn items(&self, lists: Range<usize>) -> Range<usize> {
-        match self {
-            Extents::Offsets(offsets) => offsets[lists.start].as_usize()..offsets[lists.end].as_usize(),
-            Extents::LargeOffsets(offsets) => offsets[lists.start].as_usize()..offsets[lists.end].as_usize(),
-            Extents::Fixed(size) => lists.start * size..lists.end * size,
+    /// Where the items of a list are.
+    pub(super) fn range(&self, list: usize) -> Range<usize> {
+        fn view<O: OffsetSizeTrait>(offsets: &[O], sizes: &[O], list: usize) -> Range<usize> {
+            let start = offsets[list].as_usize();
+            start..start + sizes[list].as_usize()
+        }
+        match self.extents {
+            // The items of a null are anywhere.
+            Extents::Views(..) | Extents::LargeViews(..) if self.nulls.is_some_and(|nulls| nulls.is_null(list)) => 0..0,
+            Extents::Views(offsets, sizes) => view(offsets, sizes, list),
+            Extents::LargeViews(offsets, sizes) => view(offsets, sizes, list),
+            Extents::Offsets(offsets) => offsets[list].as_usize()..offsets[list + 1].as_usize(),
+            Extents::LargeOffsets(offsets) => offsets[list].as_usize()..offsets[list + 1].as_usize(),
+            Extents::Fixed(size) => list * size..(list + 1) * size,
         }
     }
 
-    fn len(&self, list: usize) -> usize {
-        self.items(list..list + 1).len()
+    /// Adds the items of lists that follow each other.
+    fn push_items(&self, source: usize, lists: Range<usize>, items: &mut Spans) {
+        match self.extents {
+            Extents::Views(..) | Extents::LargeViews(..) => {
+                lists.for_each(|list| items.push(source, self.range(list)));
+            }
+            _ if lists.is_empty() => {}
+            _ => items.push(source, self.range(lists.start).start..self.range(lists.end - 1).end),
+        }
     }
 }

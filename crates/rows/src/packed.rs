@@ -9,17 +9,16 @@
 
 mod unpack;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanBufferBuilder, GenericByteArray, RecordBatch, make_view};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow::datatypes::{
-    ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Schema, SchemaRef, Utf8Type,
-};
+use arrow::array::{Array, RecordBatch};
+use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use super::picks::BatchRow;
-use super::views::{BUFFER, INLINE, is_view};
+use super::dictionary::text_bytes;
+use super::views::{INLINE, is_view};
 use super::{record_batch, uncopied};
 pub(crate) use unpack::unpack;
 
@@ -108,10 +107,7 @@ impl Layout {
             let (own, others) = match (stored, column.data_type()) {
                 (PackedField::Bits, _) => continue,
                 (PackedField::Fixed { width, .. }, _) => (rows * width, rows * width),
-                (PackedField::View { .. }, DataType::Utf8) => in_views(column.as_bytes::<Utf8Type>()),
-                (PackedField::View { .. }, DataType::LargeUtf8) => in_views(column.as_bytes::<LargeUtf8Type>()),
-                (PackedField::View { .. }, DataType::Binary) => in_views(column.as_bytes::<BinaryType>()),
-                (PackedField::View { .. }, DataType::LargeBinary) => in_views(column.as_bytes::<LargeBinaryType>()),
+                (PackedField::View { .. }, text) if is_text(text) => in_views(column.as_ref()),
                 (PackedField::View { .. }, _) => (rows * VIEW, rows * VIEW),
             };
             (packed, apart) = (packed.saturating_add(own), apart.saturating_add(others));
@@ -130,15 +126,20 @@ impl Layout {
 }
 
 /// Bytes that strings or bytes take as views, and as they are.
-fn in_views<T: ByteArrayType>(column: &GenericByteArray<T>) -> (usize, usize) {
-    let lengths = column.value_offsets().windows(2).map(|ends| ends[1].as_usize() - ends[0].as_usize());
+fn in_views(column: &dyn Array) -> (usize, usize) {
+    let offset = match column.data_type() {
+        DataType::Utf8 | DataType::Binary => size_of::<i32>(),
+        _ => size_of::<i64>(),
+    };
     let mut all = 0;
     let mut long = 0;
-    for length in lengths {
-        all += length;
-        long += if length > INLINE as usize { length } else { 0 };
+    if let Some(value) = text_bytes(column) {
+        for length in (0..column.len()).map(|row| value(row).len()) {
+            all += length;
+            long += if length > INLINE as usize { length } else { 0 };
+        }
     }
-    (column.len() * VIEW + long, column.len() * size_of::<T::Offset>() + all)
+    (column.len() * VIEW + long, column.len() * offset + all)
 }
 
 fn is_text(data_type: &DataType) -> bool {
@@ -272,209 +273,5 @@ impl PackedRows {
         let stride = self.layout.stride;
         let at = row as usize * stride;
         self.bytes.get(at..at + stride).unwrap_or_default()
-    }
-}
-
-/// Packs rows that come in chunks.
-#[derive(Debug)]
-pub struct Packer {
-    layout: Arc<Layout>,
-    /// The first column of the next chunk, and its first row.
-    first: usize,
-    rows: usize,
-    bytes: Vec<u8>,
-    columns: Vec<ColumnPacker>,
-}
-
-/// What a column has had so far.
-#[derive(Debug, Default)]
-struct ColumnPacker {
-    there: Option<BooleanBufferBuilder>,
-    bits: Option<BooleanBufferBuilder>,
-    buffers: Vec<Buffer>,
-    /// The places of buffers among `buffers`, by their addresses and lengths.
-    known: HashMap<(usize, usize), u32>,
-    /// Longer values of strings or bytes that came without views, until they fill a buffer or all rows are there.
-    long: Vec<u8>,
-}
-
-impl Packer {
-    /// For so many rows.
-    pub fn new(layout: Arc<Layout>, rows: usize) -> Self {
-        let mut bytes = Vec::new();
-        // The number of rows comes from a file. If it cannot be true, the rows that there are grow to what they need.
-        let _ = bytes.try_reserve_exact(rows.saturating_mul(layout.stride));
-        let columns = layout.columns.iter().map(|_| ColumnPacker::default()).collect();
-        Self { layout, first: 0, rows: 0, bytes, columns }
-    }
-
-    /// Says that the chunks to come have the columns from this one on, and begin with the first row again.
-    pub fn begin_columns(&mut self, first: usize) {
-        (self.first, self.rows) = (first, 0);
-    }
-
-    /// Adds the rows of a chunk, or some of their columns.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Internal`] if it has other columns than the layout.
-    pub fn push(&mut self, chunk: &RecordBatch) -> Result<()> {
-        let Some(stored_fields) = self.layout.part(self.first, chunk) else {
-            return Err(Error::new(ErrorKind::Internal, "a chunk has other columns than the rows that it goes to"));
-        };
-        let count = chunk.num_rows();
-        let stride = self.layout.stride;
-        let start = self.rows * stride;
-        if self.bytes.len() < start + count * stride {
-            self.bytes.resize(start + count * stride, 0);
-        }
-        let mut values = Vec::with_capacity(stored_fields.len());
-        let columns = self.columns.get_mut(self.first..).unwrap_or_default();
-        for ((packing, stored), column) in columns.iter_mut().zip(stored_fields).zip(chunk.columns()) {
-            packing.note_nulls(column.nulls(), self.rows, count);
-            match *stored {
-                PackedField::Bits => {
-                    let bits = packing.bits.get_or_insert_with(|| BooleanBufferBuilder::new(count));
-                    bits.append_buffer(column.as_boolean().values());
-                }
-                PackedField::Fixed { at, width } => {
-                    let data = column.to_data();
-                    let begin = data.offset() * width;
-                    values.push((at, width, data.buffers()[0].slice_with_length(begin, count * width)));
-                }
-                PackedField::View { at } => values.push((at, VIEW, packing.views_of(column.as_ref()))),
-            }
-        }
-        let rows_of_block = self.layout.rows_of_block();
-        for (block, rows) in self.bytes[start..start + count * stride].chunks_mut(rows_of_block * stride).enumerate() {
-            for (at, width, values) in &values {
-                let values = &values[block * rows_of_block * width..];
-                match width {
-                    1 => scatter::<1>(rows, stride, *at, values),
-                    2 => scatter::<2>(rows, stride, *at, values),
-                    4 => scatter::<4>(rows, stride, *at, values),
-                    8 => scatter::<8>(rows, stride, *at, values),
-                    16 => scatter::<16>(rows, stride, *at, values),
-                    width => {
-                        for (row, value) in rows.chunks_exact_mut(stride).zip(values.chunks_exact((*width).max(1))) {
-                            row[*at..*at + width].copy_from_slice(value);
-                        }
-                    }
-                }
-            }
-        }
-        self.rows += count;
-        Ok(())
-    }
-
-    /// All rows.
-    pub fn finish(mut self) -> PackedRows {
-        self.bytes.shrink_to_fit();
-        let beside = |mut packing: ColumnPacker| {
-            packing.end_long();
-            Beside {
-                there: packing.there.map(|mut there| there.finish()),
-                bits: packing.bits.map(|mut bits| bits.finish()),
-                buffers: packing.buffers,
-            }
-        };
-        let mut columns: Vec<Beside> = self.columns.into_iter().map(beside).collect();
-        Beside::settle_bits(&mut columns);
-        let beside = SharedValues { columns: columns.into(), first: 0 };
-        PackedRows { layout: self.layout, rows: self.rows, bytes: self.bytes, beside, own: Vec::new() }
-    }
-}
-
-/// Puts a value into each row.
-fn scatter<const W: usize>(rows: &mut [u8], stride: usize, at: usize, values: &[u8]) {
-    for (row, value) in rows.chunks_exact_mut(stride).zip(values.as_chunks::<W>().0) {
-        row[at..at + W].copy_from_slice(value);
-    }
-}
-
-impl ColumnPacker {
-    fn note_nulls(&mut self, nulls: Option<&NullBuffer>, before: usize, count: usize) {
-        match (nulls, &mut self.there) {
-            (Some(nulls), there) => {
-                let there = there.get_or_insert_with(|| {
-                    let mut there = BooleanBufferBuilder::new(before + count);
-                    there.append_n(before, true);
-                    there
-                });
-                there.append_buffer(nulls.inner());
-            }
-            (None, Some(there)) => there.append_n(count, true),
-            (None, None) => {}
-        }
-    }
-
-    /// Views of the values of a chunk.
-    fn views_of(&mut self, column: &dyn Array) -> Buffer {
-        match column.data_type() {
-            DataType::Utf8 => self.copied(column.as_bytes::<Utf8Type>()),
-            DataType::LargeUtf8 => self.copied(column.as_bytes::<LargeUtf8Type>()),
-            DataType::Binary => self.copied(column.as_bytes::<BinaryType>()),
-            DataType::LargeBinary => self.copied(column.as_bytes::<LargeBinaryType>()),
-            _ => self.renumbered(column),
-        }
-    }
-
-    /// Views of values that are copied, where they do not fit the views.
-    fn copied<T: ByteArrayType>(&mut self, column: &GenericByteArray<T>) -> Buffer {
-        let offsets = column.value_offsets();
-        let data = column.value_data();
-        let nulls = column.nulls();
-        let view = |row: usize| {
-            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-                return 0;
-            }
-            let value = &data[offsets[row].as_usize()..offsets[row + 1].as_usize()];
-            if value.len() <= INLINE as usize {
-                return make_view(value, 0, 0);
-            }
-            if self.long.len() + value.len() > u32::MAX as usize {
-                self.end_long();
-            }
-            let at = self.long.len() as u32;
-            self.long.extend_from_slice(value);
-            make_view(value, self.buffers.len() as u32, at)
-        };
-        Buffer::from_vec((0..column.len()).map(view).collect::<Vec<u128>>())
-    }
-
-    fn end_long(&mut self) {
-        if !self.long.is_empty() {
-            self.long.shrink_to_fit();
-            self.buffers.push(Buffer::from_vec(std::mem::take(&mut self.long)));
-        }
-    }
-
-    /// The views of a chunk, with the numbers that the buffers of their values have here. A null has no bytes.
-    fn renumbered(&mut self, column: &dyn Array) -> Buffer {
-        let (views, buffers) = match column.as_string_view_opt() {
-            Some(strings) => (strings.views(), strings.data_buffers()),
-            None => (column.as_binary_view().views(), column.as_binary_view().data_buffers()),
-        };
-        let mut numbers: Vec<Option<u32>> = vec![None; buffers.len()];
-        let mut of_buffer = |view: u128| {
-            let number = (view >> BUFFER) as u32 as usize;
-            // No buffer has the last number, so such a view is noticed when its value is looked up.
-            let (Some(buffer), Some(own)) = (buffers.get(number), numbers.get_mut(number)) else {
-                return view | u128::from(u32::MAX) << BUFFER;
-            };
-            let own = *own.get_or_insert_with(|| {
-                *self.known.entry((buffer.as_ptr() as usize, buffer.len())).or_insert_with(|| {
-                    self.buffers.push(buffer.clone());
-                    self.buffers.len() as u32 - 1
-                })
-            });
-            view & !(u128::from(u32::MAX) << BUFFER) | u128::from(own) << BUFFER
-        };
-        let nulls = column.nulls();
-        let view = |(row, view): (usize, &u128)| match *view {
-            _ if nulls.is_some_and(|nulls| nulls.is_null(row)) => 0,
-            view if view as u32 <= INLINE => view,
-            view => of_buffer(view),
-        };
-        Buffer::from_vec(views.iter().enumerate().map(view).collect::<Vec<u128>>())
     }
 }

@@ -6,11 +6,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanBufferBuilder, GenericByteArray, RecordBatch, make_view};
+use arrow::array::{Array, ArrayAccessor, AsArray, BooleanBufferBuilder, RecordBatch, make_view};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow::datatypes::{
-    ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
-};
+use arrow::datatypes::DataType;
 
 use super::packed::{Beside, Layout, PackedField, PackedRows, SharedValues, VIEW};
 use super::views::{BUFFER, INLINE, PLACE};
@@ -85,7 +83,7 @@ impl Placer {
         let width = layout.columns.len();
         let of =
             |start: usize| PlacedRows { bytes: vec![0; piece.min(rows - start) * layout.stride], long: Vec::new() };
-        let pieces = (0..rows).step_by(piece).map(of).collect();
+        let pieces = (0..rows.max(1)).step_by(piece).map(of).collect();
         let columns = (0..width).map(|_| PlacedNulls::default()).collect();
         Self { layout, first: 0, come: 0, rows, piece, pieces, columns }
     }
@@ -224,29 +222,23 @@ impl Placer {
     /// A view for each pick. A null has no bytes.
     fn views_of(&mut self, number: usize, column: &dyn Array, picks: &[RowPick]) -> Result<Vec<u128>> {
         match column.data_type() {
-            DataType::Utf8 => self.copied(number, column.as_bytes::<Utf8Type>(), picks),
-            DataType::LargeUtf8 => self.copied(number, column.as_bytes::<LargeUtf8Type>(), picks),
-            DataType::Binary => self.copied(number, column.as_bytes::<BinaryType>(), picks),
-            DataType::LargeBinary => self.copied(number, column.as_bytes::<LargeBinaryType>(), picks),
+            DataType::Utf8 => self.copied(number, column.as_string::<i32>(), picks),
+            DataType::LargeUtf8 => self.copied(number, column.as_string::<i64>(), picks),
+            DataType::Binary => self.copied(number, column.as_binary::<i32>(), picks),
+            DataType::LargeBinary => self.copied(number, column.as_binary::<i64>(), picks),
             _ => self.renumbered(number, column, picks),
         }
     }
 
-    fn copied<T: ByteArrayType>(
+    fn copied<A: ArrayAccessor<Item: AsRef<[u8]>>>(
         &mut self,
         number: usize,
-        column: &GenericByteArray<T>,
+        column: A,
         picks: &[RowPick],
     ) -> Result<Vec<u128>> {
-        let offsets = column.value_offsets();
-        let data = column.value_data();
-        let nulls = column.nulls();
-        let view = |&(row, due): &RowPick| {
-            let row = row as usize;
-            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-                return Ok(0);
-            }
-            self.view_of(number, due, &data[offsets[row].as_usize()..offsets[row + 1].as_usize()])
+        let view = |&(row, due): &RowPick| match column.is_null(row as usize) {
+            true => Ok(0),
+            false => self.view_of(number, due, column.value(row as usize).as_ref()),
         };
         picks.iter().map(view).collect()
     }
@@ -300,6 +292,45 @@ impl Placer {
             self.view_of(number, due, value)
         };
         picks.iter().map(view).collect()
+    }
+}
+
+/// Packs all rows of chunks, one after the other.
+#[derive(Debug)]
+pub struct Packer {
+    placer: Placer,
+    rows: u32,
+}
+
+impl Packer {
+    /// For so many rows, of which the first have come.
+    pub fn new(layout: Arc<Layout>, rows: usize) -> Self {
+        Self { placer: Placer::new(layout, rows, rows), rows: 0 }
+    }
+
+    /// Says that the chunks to come have the columns from this one on, and begin with the first row again.
+    pub fn begin_columns(&mut self, first: usize) {
+        self.placer.begin_columns(first);
+        self.rows = 0;
+    }
+
+    /// Adds the rows of a chunk, or some of their columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if it has other columns than the layout, or more rows than there are to be.
+    pub fn push(&mut self, chunk: &RecordBatch) -> Result<()> {
+        let picks: Vec<RowPick> = (0..chunk.num_rows() as u32).zip(self.rows..).collect();
+        self.rows += chunk.num_rows() as u32;
+        self.placer.put(chunk, &picks)
+    }
+
+    /// All rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there were fewer.
+    pub fn finish(self) -> Result<PackedRows> {
+        let all = (self.rows as usize == self.placer.rows).then(|| self.placer.finish().pop()).flatten();
+        all.ok_or_else(|| Error::new(ErrorKind::Internal, "fewer rows than a row group has"))
     }
 }
 

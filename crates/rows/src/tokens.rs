@@ -1,19 +1,15 @@
 //! Tokens of rows: lists of integers in one column, which may be served in parts, as may columns beside it that have an
 //! item for each token.
 
+use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, GenericListArray, Int64Array, OffsetSizeTrait, RecordBatch, StructArray,
-    downcast_integer_array,
-};
-use arrow::buffer::OffsetBuffer;
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, downcast_integer_array};
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields, Float64Type, Schema};
 
-use super::flat::ends;
-use super::nested::copy;
+use super::nested::{Lists, copy, list_array, with_below};
 use super::picks::{BatchRow, Spans};
 use super::views::compact;
 use super::{gather, record_batch, uncopied};
@@ -32,7 +28,6 @@ pub struct TokenColumn {
     name: String,
     /// The place of the column, and of the field in each struct down to the list.
     path: Vec<usize>,
-    large: bool,
 }
 
 /// A column of integers, maybe within structs.
@@ -199,9 +194,8 @@ impl TokenColumn {
         let Some((path, field)) = find(schema.fields(), name) else {
             return refused(format!("the columns that are served have no {what}"), "choose this column, too");
         };
-        let (item, large) = match field.data_type() {
-            DataType::List(item) => (item, false),
-            DataType::LargeList(item) => (item, true),
+        let item = match field.data_type() {
+            DataType::List(item) | DataType::LargeList(item) => item,
             other if is_beside => {
                 return refused(
                     format!("{what} of type {other}"),
@@ -212,7 +206,7 @@ impl TokenColumn {
                 return refused(format!("tokens of type {other}"), "tokens are lists of integers");
             }
         };
-        let found = Self { name: name.to_owned(), path, large };
+        let found = Self { name: name.to_owned(), path };
         match (is_beside, item.data_type()) {
             (false, item) if item.is_integer() => Ok(found),
             (false, item) => refused(format!("tokens of type {item}"), "tokens are integers"),
@@ -231,10 +225,7 @@ impl TokenColumn {
 
     /// The lists.
     fn lists<'a>(&self, batch: &'a RecordBatch) -> Result<TokenLists<'a>> {
-        let lists = below(batch, &self.path).and_then(|array| match self.large {
-            true => array.as_list_opt().map(TokenLists::Large),
-            false => array.as_list_opt().map(TokenLists::Small),
-        });
+        let lists = below(batch, &self.path).and_then(|array| Some(TokenLists { array, lists: Lists::of(array)? }));
         lists.ok_or_else(|| Error::new(ErrorKind::Internal, "rows without their tokens").with_column(&self.name))
     }
 
@@ -251,7 +242,7 @@ impl TokenColumn {
     }
 
     /// An item as 64 bits: an integer with its sign, or a fraction as a double.
-    fn bits(&self, values: &ArrayRef, at: usize) -> Result<u64> {
+    fn bits(&self, values: &dyn Array, at: usize) -> Result<u64> {
         let found = match values.data_type() {
             data_type if data_type.is_integer() => number(values, at).map(|number| number as u64),
             DataType::Boolean => {
@@ -303,7 +294,7 @@ impl TokenColumn {
         let values = match follows {
             true => lists.values().slice(first.unwrap_or(0), end),
             false => {
-                let copied = copy(&[lists.values().as_ref()], &[&spans], lists.values().data_type());
+                let copied = copy(&[lists.values()], &[&spans], lists.values().data_type());
                 copied.map_err(uncopied)?.pop().ok_or_else(|| self.no_row())?
             }
         };
@@ -357,7 +348,7 @@ impl Cutter<'_> {
                 spans.push(*source as usize, first..end);
                 lengths.push(end - first);
             }
-            let values: Vec<&dyn Array> = all.iter().map(|lists| lists.values().as_ref()).collect();
+            let values: Vec<&dyn Array> = all.iter().map(TokenLists::values).collect();
             let lists = all.first().ok_or_else(none)?;
             let copied = copy(&values, &[&spans], lists.values().data_type()).map_err(uncopied)?.pop();
             rows = column.with(&rows, lists.of(lengths, copied.ok_or_else(none)?)?)?;
@@ -383,8 +374,7 @@ fn below<'a>(batch: &'a RecordBatch, path: &[usize]) -> Option<&'a ArrayRef> {
 }
 
 /// An integer, unless it is null or has no 64 bits with a sign.
-fn number(array: &ArrayRef, at: usize) -> Option<i64> {
-    let array = array.as_ref();
+fn number(array: &dyn Array, at: usize) -> Option<i64> {
     if array.is_null(at) {
         return None;
     }
@@ -412,76 +402,40 @@ pub(super) fn find<'a>(fields: &'a Fields, name: &str) -> Option<(Vec<usize>, &'
 /// An array with another one in the place of what is below it there.
 fn replaced(array: &ArrayRef, below: &[usize], leaf: ArrayRef) -> Option<ArrayRef> {
     let Some((place, below)) = below.split_first() else { return Some(leaf) };
-    let (fields, mut columns, nulls) = array.as_struct_opt()?.clone().into_parts();
+    let mut columns = array.as_struct_opt()?.columns().to_vec();
     let column = columns.get_mut(*place)?;
     *column = replaced(column, below, leaf)?;
-    Some(Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len()).ok()?))
+    with_below(array, array.data_type(), &columns).ok()
 }
 
-/// Lists, by the width of their offsets.
+/// The lists of a column.
 #[derive(Debug, Clone, Copy)]
-enum TokenLists<'a> {
-    Small(&'a GenericListArray<i32>),
-    Large(&'a GenericListArray<i64>),
+struct TokenLists<'a> {
+    array: &'a ArrayRef,
+    lists: Lists<'a>,
 }
 
 impl<'a> TokenLists<'a> {
-    fn values(&self) -> &'a ArrayRef {
-        match self {
-            Self::Small(lists) => lists.values(),
-            Self::Large(lists) => lists.values(),
-        }
+    fn values(&self) -> &'a dyn Array {
+        self.lists.items
     }
 
     /// Where the items of a row are; none of a null.
     #[inline]
     fn items(&self, row: usize) -> Option<Range<usize>> {
-        match self {
-            Self::Small(lists) => items(lists, row),
-            Self::Large(lists) => items(lists, row),
-        }
+        let is_there = row < self.array.len();
+        is_there.then(|| if self.array.is_null(row) { 0..0 } else { self.lists.range(row) })
     }
 
     /// The same lists without any item.
     fn emptied(&self) -> Result<ArrayRef> {
-        match self {
-            Self::Small(lists) => emptied(lists),
-            Self::Large(lists) => emptied(lists),
-        }
+        let nulls = self.array.nulls().cloned();
+        let rows = self.array.len();
+        list_array(self.array.data_type(), rows, repeat_n(0, rows), self.values().slice(0, 0), nulls).map_err(uncopied)
     }
 
     /// Lists of this type with so many of these items each.
     fn of(&self, lengths: Vec<usize>, items: ArrayRef) -> Result<ArrayRef> {
-        match self {
-            Self::Small(lists) => self::of(lists, lengths, items),
-            Self::Large(lists) => self::of(lists, lengths, items),
-        }
+        list_array(self.array.data_type(), lengths.len(), lengths.into_iter(), items, None).map_err(uncopied)
     }
-}
-
-#[inline]
-fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>, row: usize) -> Option<Range<usize>> {
-    let first = lists.value_offsets().get(row)?.as_usize();
-    let end = lists.value_offsets().get(row + 1)?.as_usize();
-    Some(if lists.is_null(row) { first..first } else { first..end })
-}
-
-fn item_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<FieldRef> {
-    match lists.data_type() {
-        DataType::List(item) | DataType::LargeList(item) => Ok(Arc::clone(item)),
-        other => Err(Error::new(ErrorKind::Internal, format!("{other} is no list"))),
-    }
-}
-
-fn emptied<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<ArrayRef> {
-    let item = item_of(lists)?;
-    let nulls = lists.nulls().cloned();
-    let empty =
-        GenericListArray::<O>::try_new(item, OffsetBuffer::new_zeroed(lists.len()), lists.values().slice(0, 0), nulls);
-    Ok(Arc::new(empty.map_err(uncopied)?))
-}
-
-fn of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, lengths: Vec<usize>, items: ArrayRef) -> Result<ArrayRef> {
-    let offsets: OffsetBuffer<O> = ends(lengths.len(), lengths.into_iter()).map_err(uncopied)?;
-    Ok(Arc::new(GenericListArray::<O>::try_new(item_of(lists)?, offsets, items, None).map_err(uncopied)?))
 }

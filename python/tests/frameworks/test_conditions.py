@@ -225,44 +225,6 @@ def test_random_conditions_choose_the_rows_that_duckdb_chooses(tmp_path: pathlib
     assert compared > 50 and kept > 1000
 
 
-def test_bloom_filters_that_duckdb_writes_leave_out_nothing_that_duckdb_finds(tmp_path: pathlib.Path) -> None:
-    duckdb = need("duckdb")
-    connection = duckdb.connect(config={"threads": 1})
-    (tmp_path / "data").mkdir()
-    path = tmp_path / "data/a.parquet"
-    # Twenty values of each column in each row group, far from each other.
-    value = "((i % 20) * 50 + ((i // 2048) * 7) % 50)"
-    columns = {
-        "id": "i",
-        "word": f"'w' || {value}",
-        "n": f"({value} - 500)::int",
-        "x": f"{value} / 4.0::double",
-        "day": f"date '2020-01-01' + {value}::int",
-        "price": f"{value}::decimal(9, 2)",
-    }
-    query = ", ".join(f"{of} as {name}" for name, of in columns.items())
-    connection.execute(f"copy (select {query} from range(40000) t(i)) to '{path}' (row_group_size 2048)")
-    filters = connection.execute(
-        f"select distinct path_in_schema from parquet_metadata('{path}') where bloom_filter_length > 0"
-    ).fetchall()
-    assert ("word",) in filters, filters
-    rowdex.build([tmp_path / "data"], tmp_path / "i.rdx")
-    dataset = rowdex.Dataset(tmp_path / "i.rdx", threads=1)
-    chance, kept = random.Random(5), 0
-    for _ in range(60):
-        a, b = chance.randrange(1000), chance.randrange(1000)
-        day = datetime.date(2020, 1, 1) + datetime.timedelta(a)
-        text = chance.choice([
-            f"word = 'w{a}'", f"word in ('w{a}', 'w{b}')", f"word = 'w{a}' or n = {b - 500}", f"n = {a - 500}",
-            f"x = {a / 4}", f"day = '{day}'", f"price = {a}", f"word <> 'w{a}' and day = '{day}'",
-            f"word not in ('w{a}', 'w{b}')",
-        ])  # fmt: skip
-        found = connection.execute(f"select id from '{path}' where {text} order by id").fetchnumpy()
-        assert list(IdSet.where(dataset, text).ids()) == found["id"].tolist(), text
-        kept += len(found["id"])
-    assert kept > 1000
-
-
 def test_a_view_and_an_epoch_have_the_rows_of_the_condition(tmp_path: pathlib.Path) -> None:
     (tmp_path / "data").mkdir()
     pq.write_table(table(random.Random(1), 0, 500), tmp_path / "data/a.parquet", row_group_size=100)

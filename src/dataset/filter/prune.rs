@@ -1,4 +1,4 @@
-//! What of a condition is decided without reading rows: by statistics, Bloom filters and the indexes of pages.
+//! What of a condition is decided without reading rows: by statistics and the indexes of pages.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::dataset::files::{FileTable, OpenDataFile, OpenGroup};
 use crate::dataset::reader::{FileReader, length_of};
 use rowdex_base::cache::{Cache, Weighed};
 use rowdex_base::error::Result;
-use rowdex_filter::{Bounds, Lacks, Predicate, Truth};
-use rowdex_parquet::{BloomFilter, FileBytes, Home, Known, Statistics};
+use rowdex_filter::{Bounds, Predicate, Truth};
+use rowdex_parquet::{FileBytes, Home, Known, Statistics};
 
 /// Columns of a row group in a store that are shorter than this are read without asking for the index of their pages.
 const WORTH_ASKING: u64 = 1 << 20;
@@ -33,8 +33,8 @@ impl<'a> Pruner<'a> {
         Self { files, predicate, statistics: Cache::new(STATISTICS_BYTES) }
     }
 
-    /// What the condition may come to in a row group, and whether Bloom filters decided that.
-    pub(super) fn row_group(&self, group: &OpenGroup<'_>, reader: &Dataset) -> (Truth, bool) {
+    /// What the condition may come to in a row group.
+    pub(super) fn row_group(&self, group: &OpenGroup<'_>) -> Truth {
         let terms = self.predicate.terms();
         let homes: Vec<Home<'_>> =
             terms.iter().map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect();
@@ -53,63 +53,7 @@ impl<'a> Pruner<'a> {
                 bounds(&known, rows)
             })
             .collect();
-        let truth = self.predicate.truth(&bounds);
-        if is_decided(truth) {
-            return (truth, false);
-        }
-        match self.by_filters(group, reader, &homes, bounds) {
-            Some(truth) => (truth, true),
-            None => (truth, false),
-        }
-    }
-
-    /// What the condition comes to by Bloom filters, which are read as long as they may decide it.
-    fn by_filters(
-        &self,
-        group: &OpenGroup<'_>,
-        reader: &Dataset,
-        homes: &[Home<'_>],
-        mut bounds: Vec<Bounds>,
-    ) -> Option<Truth> {
-        let metadata = &group.file.metadata;
-        let place = |home: &Home<'_>| match home {
-            Home::Leaf(leaf, own) => metadata.filter_place(group.ordinal(), *leaf, own),
-            _ => None,
-        };
-        let filtered = |at: &usize| Some((*at, length_of(&[place(homes.get(*at)?)?])));
-        let filters: Vec<(usize, u64)> = self.predicate.equal().iter().filter_map(filtered).collect();
-        if filters.is_empty() {
-            return None;
-        }
-        // Nothing is gained by filters that are longer than the columns, nor by a request for little.
-        let columns = length_of(&metadata.chunks(group.ordinal(), reader.projection(), &group.partitions));
-        let mut left = if reader.is_remote() && columns < WORTH_ASKING { 0 } else { columns };
-        let state = reader.inner.state().ok()?;
-        let bytes = CountedBytes { reader: &state.reader, file: &group.file };
-        for (number, (at, length)) in filters.iter().enumerate() {
-            let mut hoped = bounds.clone();
-            for (later, _) in &filters[number..] {
-                hoped[*later].lacks = Some(Lacks::new(|_| true));
-            }
-            if !is_decided(self.predicate.truth(&hoped)) {
-                return None;
-            }
-            left = left.checked_sub(*length)?;
-            let (Some(Home::Leaf(leaf, own)), Some((_, served))) = (homes.get(*at), self.predicate.terms().get(*at))
-            else {
-                return None;
-            };
-            if let Some(filter) = BloomFilter::read(metadata, &bytes, group.ordinal(), *leaf, own) {
-                let served = served.clone();
-                let lacks = move |value: &ScalarValue| value.to_array().is_ok_and(|one| filter.lacks(&one, &served));
-                bounds[*at].lacks = Some(Lacks::new(lacks));
-            }
-            let truth = self.predicate.truth(&bounds);
-            if is_decided(truth) {
-                return Some(truth);
-            }
-        }
-        None
+        self.predicate.truth(&bounds)
     }
 
     /// What the condition may come to in the pages of a row group: the first row of each stretch of rows, and what it
@@ -188,11 +132,6 @@ impl<'a> Pruner<'a> {
     }
 }
 
-/// Whether no row is kept, or every one.
-fn is_decided(truth: Truth) -> bool {
-    truth.is_never() || truth.is_always()
-}
-
 /// The bytes of a file, counted as read.
 struct CountedBytes<'a> {
     reader: &'a FileReader,
@@ -213,6 +152,5 @@ fn bounds(known: &Known, rows: u64) -> Bounds {
         max: scalar(&known.max),
         no_null: known.nulls == Some(0),
         all_null: known.nulls.is_some_and(|nulls| nulls >= rows),
-        lacks: None,
     }
 }

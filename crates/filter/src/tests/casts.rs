@@ -50,7 +50,7 @@ fn within(batch: &RecordBatch, predicate: &Predicate, row: usize) -> Truth {
         let value = ScalarValue::try_from_array(batch.column_by_name(&path[0]).unwrap(), row).unwrap();
         let is_null = value.is_null();
         let bound = (!is_null).then_some(value);
-        Bounds { min: bound.clone(), max: bound, no_null: !is_null, all_null: is_null, lacks: None }
+        Bounds { min: bound.clone(), max: bound, no_null: !is_null, all_null: is_null }
     };
     predicate.truth(&predicate.terms().iter().map(bounds).collect::<Vec<_>>())
 }

@@ -9,8 +9,8 @@ use rowdex_base::error::Result;
 
 /// Integers of 64 bits, or of 32 if they are cut to those, from front to back.
 #[derive(Debug, Clone)]
-pub(super) struct Delta {
-    bytes: Bytes,
+pub(crate) struct Delta<B = Bytes> {
+    bytes: B,
     bits: u32,
     /// Behind what was read: the header of a block, or the packed values of a mini block.
     at: usize,
@@ -40,11 +40,11 @@ fn broken() -> rowdex_base::error::Error {
     damaged("has delta-encoded integers that do not make sense")
 }
 
-impl Delta {
+impl<B: AsRef<[u8]>> Delta<B> {
     /// The integers of a page, of which all that is written fits into `bits` bits. Not so for values of 32 bits that
     /// DuckDB writes, whose differences take up to 33: they are read with 64, and cut.
-    pub(super) fn new(bytes: Bytes, bits: u32) -> Result<Self> {
-        let mut reader = ThriftReader::new(&bytes);
+    pub(crate) fn new(bytes: B, bits: u32) -> Result<Self> {
+        let mut reader = ThriftReader::new(bytes.as_ref());
         // As the parquet crate does, which takes them for signed ones.
         let mut number = || {
             let number = reader.varint().and_then(|number| i64::try_from(number).ok());
@@ -58,7 +58,7 @@ impl Delta {
         let values_in_mini = block.checked_div(minis).ok_or_else(broken)?;
         // A difference takes no bits where all are alike, so a block of any length takes no more bytes than its widths.
         // The first value is in the header: a page of one value or none has no block.
-        let too_many = left > 1 && minis > bytes.len();
+        let too_many = left > 1 && minis > bytes.as_ref().len();
         if block == 0 || block % 128 != 0 || block % minis != 0 || values_in_mini % 32 != 0 || too_many {
             return Err(broken());
         }
@@ -79,17 +79,17 @@ impl Delta {
     }
 
     /// How many values are left, according to the page.
-    pub(super) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.left
     }
 
     /// Behind the last value, once all were read.
-    pub(super) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.at
     }
 
     /// Hands over the next `count` values.
-    pub(super) fn each(&mut self, mut count: usize, mut take: impl FnMut(&[i64])) -> Result<()> {
+    pub(crate) fn each(&mut self, mut count: usize, mut take: impl FnMut(&[i64])) -> Result<()> {
         if count > self.left {
             return Err(damaged("has fewer values than its pages declare"));
         }
@@ -111,7 +111,7 @@ impl Delta {
             let Mini { start, width, next, left } = self.mini;
             let here = count.min(left).min(BLOCK - next % BLOCK);
             let whole = start + next / BLOCK * 4 * width as usize;
-            let whole = self.bytes.get(whole..whole + 4 * width as usize).filter(|_| here == BLOCK && width <= 32);
+            let whole = self.bytes.as_ref().get(whole..whole + 4 * width as usize).filter(|_| here == BLOCK && width <= 32);
             match whole {
                 Some(whole) => {
                     unpacker(width)(whole, &mut block);
@@ -119,7 +119,7 @@ impl Delta {
                 }
                 None => {
                     let bits = (next + here).saturating_mul(width as usize);
-                    let bytes = self.bytes.get(start..).unwrap_or_default();
+                    let bytes = self.bytes.as_ref().get(start..).unwrap_or_default();
                     if bits > bytes.len().saturating_mul(8) {
                         return Err(broken());
                     }
@@ -143,20 +143,20 @@ impl Delta {
     /// Goes on to the next mini block, where so many values are left to be read of the page.
     fn next_mini(&mut self, left: usize) -> Result<()> {
         if self.next_mini == self.minis_in_block {
-            let mut reader = ThriftReader::new(self.bytes.get(self.at..).unwrap_or_default());
+            let mut reader = ThriftReader::new(self.bytes.as_ref().get(self.at..).unwrap_or_default());
             self.smallest = reader.zigzag().filter(|value| fits(*value, self.bits)).ok_or_else(broken)?;
             self.widths = self.at + reader.at();
             reader.skip(self.minis_in_block as u64).ok_or_else(broken)?;
             self.at += reader.at();
             self.next_mini = 0;
         }
-        let width = u32::from(*self.bytes.get(self.widths + self.next_mini).ok_or_else(broken)?);
+        let width = u32::from(*self.bytes.as_ref().get(self.widths + self.next_mini).ok_or_else(broken)?);
         if width > self.bits {
             return Err(broken());
         }
         self.mini = Mini { start: self.at, width, next: 0, left: self.values_in_mini.min(left) };
         let length = (self.values_in_mini / 8).saturating_mul(width as usize);
-        let here = self.bytes.len() - self.at;
+        let here = self.bytes.as_ref().len() - self.at;
         // Some writers cut the last mini block off, just behind its last value.
         if here < length && here != self.mini.left.saturating_mul(width as usize).div_ceil(8) {
             return Err(broken());

@@ -36,6 +36,7 @@ use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub(super) use self::checks::check_levels;
+pub(super) use self::delta::Delta;
 pub(super) use self::items::{count_items, has_items};
 use self::kinds::values_of;
 use self::leaf::{Flat, KeptLists, Leaf, ListColumn};

@@ -2,12 +2,16 @@
 
 use std::ops::Range;
 
-use arrow::array::types::*;
-use arrow::array::{Array, ArrowPrimitiveType, AsArray, BooleanArray, RunArray, downcast_run_array};
+use arrow::array::{Array, AsArray, RunArray, downcast_run_array};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, IntervalUnit, TimeUnit, i256};
+use arrow::datatypes::{
+    ArrowNativeType, DataType, IntervalDayTime, IntervalMonthDayNano, IntervalUnit, RunEndIndexType, i256,
+};
 
 use super::kind::by_name;
+use crate::dictionary::{ValueBytes, text_bytes};
+use crate::flat::native_values;
+use crate::nested::Lists;
 
 /// Values of a column that are written as canonical bytes.
 ///
@@ -24,13 +28,6 @@ pub(super) trait Encode {
 
     /// Writes one value at its place, which moves behind it.
     fn put(&self, at: usize, out: &mut [u8], place: &mut usize);
-
-    /// Hands out the bytes of one value piece by piece, for values that are too long to be written.
-    fn stream(&self, at: usize, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
-        out.resize(self.size(at), 0);
-        self.put(at, out, &mut 0);
-        sink(out);
-    }
 
     /// Adds the bytes that each value takes.
     fn add_sizes(&self, rows: Range<usize>, sizes: &mut [usize]) {
@@ -64,9 +61,6 @@ pub(super) trait Encode {
 
 pub(super) type Encoder<'a> = Box<dyn Encode + 'a>;
 
-/// Elements of a list that are written before they are handed out.
-const PIECE: usize = 4096;
-
 const NULL: u8 = 0;
 const THERE: u8 = 1;
 
@@ -84,13 +78,12 @@ fn head(length: usize) -> [u8; 9] {
 }
 
 /// Numbers and whatever else is of one length: `N` bytes, one of them for nulls.
-struct FixedEncoder<'a, T, F, const N: usize> {
-    values: &'a [T],
+struct FixedEncoder<'a, F, const N: usize> {
     nulls: Option<&'a NullBuffer>,
     bytes: F,
 }
 
-impl<T: Copy, F: Fn(T) -> [u8; N], const N: usize> Encode for FixedEncoder<'_, T, F, N> {
+impl<F: Fn(usize) -> [u8; N], const N: usize> Encode for FixedEncoder<'_, F, N> {
     fn width(&self) -> Option<usize> {
         Some(N)
     }
@@ -101,8 +94,8 @@ impl<T: Copy, F: Fn(T) -> [u8; N], const N: usize> Encode for FixedEncoder<'_, T
 
     #[inline]
     fn put(&self, at: usize, out: &mut [u8], place: &mut usize) {
-        let value = self.values.get(at).filter(|_| self.nulls.is_none_or(|nulls| nulls.is_valid(at)));
-        let bytes = value.map_or([NULL; N], |value| (self.bytes)(*value));
+        let is_there = self.nulls.is_none_or(|nulls| nulls.is_valid(at));
+        let bytes = if is_there { (self.bytes)(at) } else { [NULL; N] };
         if let Some(room) = out.get_mut(*place..).and_then(<[u8]>::first_chunk_mut) {
             *room = bytes;
         }
@@ -110,87 +103,44 @@ impl<T: Copy, F: Fn(T) -> [u8; N], const N: usize> Encode for FixedEncoder<'_, T
     }
 }
 
-struct BoolEncoder<'a>(&'a BooleanArray);
-
-impl Encode for BoolEncoder<'_> {
-    fn width(&self) -> Option<usize> {
-        Some(2)
-    }
-
-    fn size(&self, _: usize) -> usize {
-        2
-    }
-
-    fn put(&self, at: usize, out: &mut [u8], place: &mut usize) {
-        let bytes = if self.0.is_null(at) { [NULL; 2] } else { [THERE, self.0.value(at).into()] };
-        write(&bytes, out, place);
-    }
-}
-
-/// Values of which none is there.
-struct NullEncoder;
-
-impl Encode for NullEncoder {
-    fn width(&self) -> Option<usize> {
-        Some(1)
-    }
-
-    fn size(&self, _: usize) -> usize {
-        1
-    }
-
-    fn put(&self, _: usize, out: &mut [u8], place: &mut usize) {
-        write(&[NULL], out, place);
-    }
-}
-
 /// Strings and binary: the length, and the bytes.
-struct ByteEncoder<'a, F> {
+struct ByteEncoder<'a> {
     nulls: Option<&'a NullBuffer>,
-    value: F,
+    value: ValueBytes<'a>,
 }
 
-impl<'a, F: Fn(usize) -> &'a [u8]> ByteEncoder<'a, F> {
-    #[inline]
+impl<'a> ByteEncoder<'a> {
     fn value(&self, at: usize) -> Option<&'a [u8]> {
         self.nulls.is_none_or(|nulls| nulls.is_valid(at)).then(|| (self.value)(at))
     }
 }
 
-impl<'a, F: Fn(usize) -> &'a [u8]> Encode for ByteEncoder<'a, F> {
-    #[inline]
+impl Encode for ByteEncoder<'_> {
     fn size(&self, at: usize) -> usize {
         self.value(at).map_or(1, |value| 9 + value.len())
     }
 
-    #[inline]
     fn put(&self, at: usize, out: &mut [u8], place: &mut usize) {
         let Some(value) = self.value(at) else { return write(&[NULL], out, place) };
         write(&head(value.len()), out, place);
         write(value, out, place);
     }
-
-    fn stream(&self, at: usize, _: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
-        let Some(value) = self.value(at) else { return sink(&[NULL]) };
-        sink(&head(value.len()));
-        sink(value);
-    }
 }
 
 /// Lists and maps: the number of elements, and these.
-struct ListEncoder<'a, F> {
+struct ListEncoder<'a> {
     nulls: Option<&'a NullBuffer>,
     elements: Encoder<'a>,
-    range: F,
+    lists: Lists<'a>,
 }
 
-impl<F: Fn(usize) -> Range<usize>> ListEncoder<'_, F> {
+impl ListEncoder<'_> {
     fn range(&self, at: usize) -> Option<Range<usize>> {
-        self.nulls.is_none_or(|nulls| nulls.is_valid(at)).then(|| (self.range)(at))
+        self.nulls.is_none_or(|nulls| nulls.is_valid(at)).then(|| self.lists.range(at))
     }
 }
 
-impl<F: Fn(usize) -> Range<usize>> Encode for ListEncoder<'_, F> {
+impl Encode for ListEncoder<'_> {
     fn size(&self, at: usize) -> usize {
         self.range(at).map_or(1, |range| 9 + self.elements.size_together(range))
     }
@@ -199,20 +149,6 @@ impl<F: Fn(usize) -> Range<usize>> Encode for ListEncoder<'_, F> {
         let Some(range) = self.range(at) else { return write(&[NULL], out, place) };
         write(&head(range.len()), out, place);
         self.elements.put_together(range, out, place);
-    }
-
-    fn stream(&self, at: usize, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
-        let Some(range) = self.range(at) else { return sink(&[NULL]) };
-        sink(&head(range.len()));
-        if self.elements.width().is_none() {
-            return range.for_each(|at| self.elements.stream(at, out, sink));
-        }
-        for start in range.clone().step_by(PIECE) {
-            let piece = start..range.end.min(start + PIECE);
-            out.resize(self.elements.size_together(piece.clone()), 0);
-            self.elements.put_together(piece, out, &mut 0);
-            sink(out);
-        }
     }
 }
 
@@ -239,14 +175,6 @@ impl Encode for StructEncoder<'_> {
         }
         write(&[THERE], out, place);
         self.fields.iter().for_each(|field| field.put(at, out, place));
-    }
-
-    fn stream(&self, at: usize, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
-        if self.is_null(at) {
-            return sink(&[NULL]);
-        }
-        sink(&[THERE]);
-        self.fields.iter().for_each(|field| field.stream(at, out, sink));
     }
 }
 
@@ -278,13 +206,6 @@ impl Encode for Keyed<'_> {
             None => (0..self.width().unwrap_or(1)).for_each(|_| write(&[NULL], out, place)),
         }
     }
-
-    fn stream(&self, at: usize, out: &mut Vec<u8>, sink: &mut dyn FnMut(&[u8])) {
-        match self.key(at) {
-            Some(key) => self.values.stream(key, out, sink),
-            None => (0..self.width().unwrap_or(1)).for_each(|_| sink(&[NULL])),
-        }
-    }
 }
 
 /// What writes the values of this array.
@@ -295,32 +216,36 @@ pub(super) fn encoder(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
     use DataType as D;
     let nulls = array.nulls();
     Ok(match array.data_type() {
-        D::Null => Box::new(NullEncoder),
-        D::Boolean => Box::new(BoolEncoder(array.as_boolean())),
-        D::Int8 => numbers::<Int8Type>(array),
-        D::Int16 => numbers::<Int16Type>(array),
-        D::Int32 => numbers::<Int32Type>(array),
-        D::Int64 => numbers::<Int64Type>(array),
-        D::UInt8 => unsigned::<UInt8Type>(array),
-        D::UInt16 => unsigned::<UInt16Type>(array),
-        D::UInt32 => unsigned::<UInt32Type>(array),
-        D::UInt64 => unsigned::<UInt64Type>(array),
-        D::Float16 => fixed::<Float16Type, 3>(array, |value| there(value.to_le_bytes())),
-        D::Float32 => fixed::<Float32Type, 5>(array, |value| there(value.to_le_bytes())),
-        D::Float64 => fixed::<Float64Type, 9>(array, |value| there(value.to_le_bytes())),
-        D::Date32 => numbers::<Date32Type>(array),
-        D::Date64 => numbers::<Date64Type>(array),
-        D::Time32(_) | D::Time64(_) | D::Timestamp(..) | D::Duration(_) => times(array)?,
-        D::Interval(unit) => intervals(array, *unit),
-        D::Decimal32(..) => decimals::<Decimal32Type>(array, |value| i256::from_i128(value.into())),
-        D::Decimal64(..) => decimals::<Decimal64Type>(array, |value| i256::from_i128(value.into())),
-        D::Decimal128(..) => decimals::<Decimal128Type>(array, i256::from_i128),
-        D::Decimal256(..) => decimals::<Decimal256Type>(array, |value| value),
-        D::Utf8 | D::LargeUtf8 | D::Utf8View => strings(array),
-        D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => binary(array),
-        D::List(_) | D::LargeList(_) | D::ListView(_) | D::LargeListView(_) | D::FixedSizeList(..) | D::Map(..) => {
-            lists(array)?
+        D::Null => Box::new(FixedEncoder { nulls: None, bytes: |_| [NULL] }),
+        D::Boolean => {
+            let values = array.as_boolean().values();
+            Box::new(FixedEncoder { nulls, bytes: |at| [THERE, values.value(at).into()] })
         }
+        D::Int8 => number(array, |value: i8| i64::from(value).to_le_bytes()),
+        D::Int16 => number(array, |value: i16| i64::from(value).to_le_bytes()),
+        D::Int32 | D::Date32 | D::Time32(_) | D::Interval(IntervalUnit::YearMonth) => {
+            number(array, |value: i32| i64::from(value).to_le_bytes())
+        }
+        D::Int64 | D::Date64 | D::Time64(_) | D::Timestamp(..) | D::Duration(_) => number(array, i64::to_le_bytes),
+        D::UInt8 => number(array, |value: u8| u64::from(value).to_le_bytes()),
+        D::UInt16 => number(array, |value: u16| u64::from(value).to_le_bytes()),
+        D::UInt32 => number(array, |value: u32| u64::from(value).to_le_bytes()),
+        D::UInt64 => number(array, u64::to_le_bytes),
+        D::Float16 => fixed(array, |value: u16| there::<2, 3>(value.to_le_bytes())),
+        D::Float32 => fixed(array, |value: u32| there::<4, 5>(value.to_le_bytes())),
+        D::Float64 => number(array, u64::to_le_bytes),
+        D::Interval(IntervalUnit::DayTime) => fixed(array, |value: IntervalDayTime| {
+            let parts = [value.days.into(), value.milliseconds.into()];
+            there::<16, 17>(together(parts.map(i64::to_le_bytes)))
+        }),
+        D::Interval(IntervalUnit::MonthDayNano) => fixed(array, |value: IntervalMonthDayNano| {
+            let parts = [value.months.into(), value.days.into(), value.nanoseconds];
+            there::<24, 25>(together(parts.map(i64::to_le_bytes)))
+        }),
+        D::Decimal32(..) => decimal(array, |value: i32| i256::from_i128(value.into())),
+        D::Decimal64(..) => decimal(array, |value: i64| i256::from_i128(value.into())),
+        D::Decimal128(..) => decimal(array, i256::from_i128),
+        D::Decimal256(..) => decimal(array, |value: i256| value),
         D::Struct(fields) => {
             let columns = array.as_struct().columns();
             let places = by_name(fields).into_iter().filter_map(|at| columns.get(at));
@@ -341,7 +266,21 @@ pub(super) fn encoder(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
             array => runs(array)?,
             other => return Err(other.clone())
         ),
-        other => return Err(other.clone()),
+        other => match (Lists::of(array), text_bytes(array)) {
+            (Some(lists), _) => {
+                let elements: Encoder<'_> = match array.as_map_opt() {
+                    // Keys and values as they are, whatever they are called.
+                    Some(map) => {
+                        let fields = map.entries().columns().iter().map(|column| encoder(column));
+                        Box::new(StructEncoder { nulls: None, fields: fields.collect::<Result<_, _>>()? })
+                    }
+                    None => encoder(lists.items)?,
+                };
+                Box::new(ListEncoder { nulls, elements, lists })
+            }
+            (None, Some(value)) => Box::new(ByteEncoder { nulls, value }),
+            (None, None) => return Err(other.clone()),
+        },
     })
 }
 
@@ -352,146 +291,27 @@ fn there<const N: usize, const M: usize>(bytes: [u8; N]) -> [u8; M] {
     all
 }
 
-fn fixed<'a, T: ArrowPrimitiveType, const N: usize>(
+/// Words one behind the other.
+fn together<const W: usize, const N: usize>(words: [[u8; 8]; W]) -> [u8; N] {
+    let mut all = [0; N];
+    all.copy_from_slice(words.as_flattened());
+    all
+}
+
+fn fixed<'a, T: ArrowNativeType, const N: usize>(
     array: &'a dyn Array,
-    bytes: impl Fn(T::Native) -> [u8; N] + 'a,
+    bytes: impl Fn(T) -> [u8; N] + 'a,
 ) -> Encoder<'a> {
-    Box::new(FixedEncoder { values: array.as_primitive::<T>().values(), nulls: array.nulls(), bytes })
+    let values = native_values::<T>(array);
+    Box::new(FixedEncoder { nulls: array.nulls(), bytes: move |at| values.get(at).map_or([NULL; N], |value| bytes(*value)) })
 }
 
-fn numbers<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &dyn Array) -> Encoder<'_> {
-    fixed::<T, 9>(array, |value| there(value.into().to_le_bytes()))
+fn number<'a, T: ArrowNativeType>(array: &'a dyn Array, bytes: impl Fn(T) -> [u8; 8] + 'a) -> Encoder<'a> {
+    fixed(array, move |value: T| there::<8, 9>(bytes(value)))
 }
 
-fn unsigned<T: ArrowPrimitiveType<Native: Into<u64>>>(array: &dyn Array) -> Encoder<'_> {
-    fixed::<T, 9>(array, |value| there(value.into().to_le_bytes()))
-}
-
-fn times(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
-    use DataType as D;
-    Ok(match array.data_type() {
-        D::Time32(TimeUnit::Second) => numbers::<Time32SecondType>(array),
-        D::Time32(TimeUnit::Millisecond) => numbers::<Time32MillisecondType>(array),
-        D::Time64(TimeUnit::Microsecond) => numbers::<Time64MicrosecondType>(array),
-        D::Time64(TimeUnit::Nanosecond) => numbers::<Time64NanosecondType>(array),
-        D::Timestamp(TimeUnit::Second, _) => numbers::<TimestampSecondType>(array),
-        D::Timestamp(TimeUnit::Millisecond, _) => numbers::<TimestampMillisecondType>(array),
-        D::Timestamp(TimeUnit::Microsecond, _) => numbers::<TimestampMicrosecondType>(array),
-        D::Timestamp(TimeUnit::Nanosecond, _) => numbers::<TimestampNanosecondType>(array),
-        D::Duration(TimeUnit::Second) => numbers::<DurationSecondType>(array),
-        D::Duration(TimeUnit::Millisecond) => numbers::<DurationMillisecondType>(array),
-        D::Duration(TimeUnit::Microsecond) => numbers::<DurationMicrosecondType>(array),
-        D::Duration(TimeUnit::Nanosecond) => numbers::<DurationNanosecondType>(array),
-        other => return Err(other.clone()),
-    })
-}
-
-fn intervals(array: &dyn Array, unit: IntervalUnit) -> Encoder<'_> {
-    let int = |bytes: &mut [u8], value: i64| bytes.copy_from_slice(&value.to_le_bytes());
-    match unit {
-        IntervalUnit::YearMonth => numbers::<IntervalYearMonthType>(array),
-        IntervalUnit::DayTime => fixed::<IntervalDayTimeType, 17>(array, move |value| {
-            let mut bytes = [THERE; 17];
-            int(&mut bytes[1..9], value.days.into());
-            int(&mut bytes[9..], value.milliseconds.into());
-            bytes
-        }),
-        IntervalUnit::MonthDayNano => fixed::<IntervalMonthDayNanoType, 25>(array, move |value| {
-            let mut bytes = [THERE; 25];
-            int(&mut bytes[1..9], value.months.into());
-            int(&mut bytes[9..17], value.days.into());
-            int(&mut bytes[17..], value.nanoseconds);
-            bytes
-        }),
-    }
-}
-
-fn decimals<'a, T: ArrowPrimitiveType>(array: &'a dyn Array, wide: impl Fn(T::Native) -> i256 + 'a) -> Encoder<'a> {
-    fixed::<T, 33>(array, move |value| there(wide(value).to_le_bytes()))
-}
-
-fn strings(array: &dyn Array) -> Encoder<'_> {
-    let nulls = array.nulls();
-    match array.data_type() {
-        DataType::Utf8 => {
-            let array = array.as_string::<i32>();
-            Box::new(ByteEncoder { nulls, value: |at| array.value(at).as_bytes() })
-        }
-        DataType::LargeUtf8 => {
-            let array = array.as_string::<i64>();
-            Box::new(ByteEncoder { nulls, value: |at| array.value(at).as_bytes() })
-        }
-        _ => {
-            let array = array.as_string_view();
-            Box::new(ByteEncoder { nulls, value: |at| array.value(at).as_bytes() })
-        }
-    }
-}
-
-fn binary(array: &dyn Array) -> Encoder<'_> {
-    let nulls = array.nulls();
-    match array.data_type() {
-        DataType::Binary => {
-            let array = array.as_binary::<i32>();
-            Box::new(ByteEncoder { nulls, value: |at| array.value(at) })
-        }
-        DataType::LargeBinary => {
-            let array = array.as_binary::<i64>();
-            Box::new(ByteEncoder { nulls, value: |at| array.value(at) })
-        }
-        DataType::BinaryView => {
-            let array = array.as_binary_view();
-            Box::new(ByteEncoder { nulls, value: |at| array.value(at) })
-        }
-        _ => {
-            let array = array.as_fixed_size_binary();
-            Box::new(ByteEncoder { nulls, value: |at| array.value(at) })
-        }
-    }
-}
-
-fn lists(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
-    let nulls = array.nulls();
-    Ok(match array.data_type() {
-        DataType::List(_) => {
-            let array = array.as_list::<i32>();
-            let elements = encoder(array.values())?;
-            let offsets = array.value_offsets();
-            Box::new(ListEncoder { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
-        }
-        DataType::LargeList(_) => {
-            let array = array.as_list::<i64>();
-            let elements = encoder(array.values())?;
-            let offsets = array.value_offsets();
-            Box::new(ListEncoder { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
-        }
-        DataType::ListView(_) => {
-            let array = array.as_list_view::<i32>();
-            let elements = encoder(array.values())?;
-            let range = |at| array.value_offset(at) as usize..(array.value_offset(at) + array.value_size(at)) as usize;
-            Box::new(ListEncoder { nulls, elements, range })
-        }
-        DataType::LargeListView(_) => {
-            let array = array.as_list_view::<i64>();
-            let elements = encoder(array.values())?;
-            let range = |at| array.value_offset(at) as usize..(array.value_offset(at) + array.value_size(at)) as usize;
-            Box::new(ListEncoder { nulls, elements, range })
-        }
-        DataType::Map(..) => {
-            let array = array.as_map();
-            let offsets = array.value_offsets();
-            // Keys and values as they are, whatever they are called.
-            let fields = array.entries().columns().iter().map(|column| encoder(column)).collect::<Result<_, _>>()?;
-            let elements = Box::new(StructEncoder { nulls: None, fields });
-            Box::new(ListEncoder { nulls, elements, range: |at| offsets[at] as usize..offsets[at + 1] as usize })
-        }
-        _ => {
-            let array = array.as_fixed_size_list();
-            let elements = encoder(array.values())?;
-            let length = array.value_length() as usize;
-            Box::new(ListEncoder { nulls, elements, range: move |at| at * length..(at + 1) * length })
-        }
-    })
+fn decimal<'a, T: ArrowNativeType>(array: &'a dyn Array, wide: impl Fn(T) -> i256 + 'a) -> Encoder<'a> {
+    fixed(array, move |value: T| there::<32, 33>(wide(value).to_le_bytes()))
 }
 
 fn runs<R: RunEndIndexType>(array: &RunArray<R>) -> Result<Encoder<'_>, DataType> {

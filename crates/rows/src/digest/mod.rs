@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128_with_seed};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
 use self::encode::{Encoder, encoder};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -20,7 +20,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// What digests are of: their version, the names of the columns, and the kinds of their values.
 const VERSION: &[u8] = b"rowdex rows 1";
 
-/// Rows that are written at once, and about how many bytes of them. They stay in the core's cache.
+/// Rows that are written at once, and how many bytes of them, if one row has no more. They stay in the core's cache.
 const ROWS: usize = 512;
 const BYTES: usize = 256 << 10;
 
@@ -112,15 +112,11 @@ impl RowDigests {
         let mut count = 0;
         for size in sizes.iter_mut() {
             let next = end + *size;
-            if next > BYTES {
+            if next > BYTES && count > 0 {
                 break;
             }
             *size = end;
             (end, count) = (next, count + 1);
-        }
-        if count == 0 {
-            digests.push(streamed(encoders, rows.start, *key, bytes));
-            return rows.start + 1;
         }
         sizes.truncate(count);
         if bytes.len() < end {
@@ -136,15 +132,11 @@ impl RowDigests {
             digests.push(xxh3_128_with_seed(bytes.get(start..*end).unwrap_or_default(), *key));
             start = *end;
         }
+        if bytes.len() > BYTES {
+            *bytes = Vec::new();
+        }
         written.end
     }
-}
-
-/// The digest of a row that is too long to be written.
-fn streamed(encoders: &[Encoder<'_>], row: usize, key: u64, bytes: &mut Vec<u8>) -> u128 {
-    let mut hasher = Xxh3::with_seed(key);
-    encoders.iter().for_each(|encoder| encoder.stream(row, bytes, &mut |piece| hasher.update(piece)));
-    hasher.digest128()
 }
 
 fn no_digest(column: &str, data_type: &DataType) -> Error {
