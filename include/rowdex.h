@@ -882,9 +882,13 @@ typedef struct rowdex_loader_options {
   // With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
   uint64_t share_drift;
   // With share: what becomes of the other ranks when one dies, that is, ends without freeing or closing its loader.
-  // "continue" (NULL): they go on, unless it is the one that reads, and it may come back. "fail": they get an error
-  // that names it.
+  // "continue" (NULL): they go on, and it may come back. "fail": they get an error that names it.
   const char *share_on_death;
+  // With share: the program that reads, and arguments that come before its own: the command of this version. NULL:
+  // `rowdex`, where the system finds programs.
+  const char *const *share_program;
+  // How many share_program has.
+  size_t num_share_program;
   // How many milliseconds rowdex_loader_next, rowdex_loader_peek and rowdex_loader_advance wait for a batch before
   // they return ROWDEX_STATUS_TIMED_OUT: call again, nothing is lost. For callers whose signal handlers run between
   // calls. 0: without end, as streams always do.

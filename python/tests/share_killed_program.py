@@ -18,12 +18,6 @@ from torch.utils.data import DataLoader
 TIMEOUT = 900
 
 
-def reads(pid: int) -> bool:
-    """Whether a process reads for all."""
-    names = pathlib.Path(f"/proc/{pid}/task").glob("*/comm")
-    return any(name.read_text().startswith("rowdex-share-ac") for name in names)
-
-
 def await_steps(note: pathlib.Path, steps: int) -> None:
     """Waits until another rank has noted so many."""
     deadline = time.monotonic() + 280
@@ -52,11 +46,10 @@ def main() -> None:
             for batch in served:
                 print("step", epoch, json.dumps(batch["id"].tolist()), file=note)
                 steps += 1
-                if steps == 4 and "kill" in options:
+                if steps == options.get("kill"):
                     await_steps(pathlib.Path(options["after"]), 2)
-                    victim = next(pid for pid in workers if reads(pid) == (options["kill"] == "reader"))
-                    print("killed", victim, file=note)
-                    os.kill(victim, signal.SIGKILL)
+                    print("killed", workers[0], file=note)
+                    os.kill(workers[0], signal.SIGKILL)
                 time.sleep(options["pause"])
     except (RuntimeError, OSError, EOFError, rowdex.Error) as error:
         print("error", type(error).__name__, " ".join(str(error).split()), file=note)

@@ -75,13 +75,23 @@ class Job:
             assert time.monotonic() < deadline and self.processes[rank].poll() is None, self.errors(rank)
             time.sleep(0.01)
 
-    def await_reader(self, rank: int) -> None:
-        """Waits until a rank reads for all, which is the first that comes."""
+    def reader(self) -> int:
+        """The process that reads, once one of the ranks has started it."""
         deadline = time.monotonic() + WATCHDOG
-        tasks = pathlib.Path(f"/proc/{self.processes[rank].pid}/task")
-        while not any(name.startswith("rowdex-share-ac") for name in names_in(tasks)):
-            assert time.monotonic() < deadline and self.processes[rank].poll() is None, self.errors(rank)
+        while not (found := self.readers()):
+            assert time.monotonic() < deadline, self.errors(0)
             time.sleep(0.01)
+        return found[0]
+
+    def readers(self) -> list[int]:
+        """Those that the ranks have started and that live."""
+        ranks, found = {process.pid for process in self.processes.values()}, []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                state, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
+                if b"--socket" in (process / "cmdline").read_bytes() and int(parent) in ranks and state != "Z":
+                    found.append(int(process.name))
+        return found
 
     def errors(self, rank: int) -> str:
         return (self.folder / f"errors-{rank}").read_text() + "\n".join(self.lines(rank, "error"))
@@ -172,34 +182,38 @@ def test_two_jobs_on_a_machine_never_meet(job: Any) -> None:
         assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2, batch=batch), shared.errors(0)
 
 
-def test_when_the_reader_is_killed_every_rank_gets_an_error_that_says_so(job: Any) -> None:
-    # More steps than the ranks may be given before the reader is killed.
+def test_readers_that_are_killed_are_started_again_and_no_rank_misses_a_step(job: Any) -> None:
     shared = job(3, pause=0.002, epochs=8)
-    shared.start(0)
-    shared.await_reader(0)
-    shared.start(1)
-    shared.start(2)
-    for rank in (1, 2):
-        shared.await_steps(rank, 5)
-    pid = shared.processes[0].pid
-    shared.processes[0].kill()
-    shared.wait()
-    for rank in (1, 2):
-        (error,) = shared.lines(rank, "error")
-        assert "the reader that this machine's ranks share has ended" in error and str(pid) in error
-        assert not shared.ended(rank)
-    # They go on at their states.
-    states = [shared.lines(rank, "step")[-1].split()[-1] for rank in range(3)]
     for rank in range(3):
-        shared.start(rank, state=states[rank])
+        shared.start(rank)
+    killed = set()
+    for steps in (5, 40, 80):
+        for rank in range(3):
+            shared.await_steps(rank, steps)
+        killed.add(shared.reader())
+        os.kill(shared.reader(), signal.SIGKILL)
     shared.wait()
+    assert len(killed) == 3
     assert [shared.lines(rank, "step") for rank in range(3)] == alone(job, 3, epochs=8), shared.errors(1)
+
+
+@pytest.mark.parametrize("how", ["kill", "leave", "fail"])
+def test_the_reader_outlives_the_rank_that_has_started_it(job: Any, how: str) -> None:
+    shared = job(2, pause=0.002, epochs=4)
+    shared.start(0, **{how: 8})
+    reader = shared.reader()
+    shared.start(1)
+    shared.wait(0)
+    os.kill(reader, 0)
+    shared.wait()
+    assert shared.lines(1, "step") == alone(job, 2, epochs=4)[1], shared.errors(1)
+    assert ("as planned" in shared.errors(0)) == (how == "fail")
 
 
 def test_when_another_rank_is_killed_the_others_go_on_and_it_comes_back_at_its_state(job: Any) -> None:
     shared = job(3, pause=0.002)
     shared.start(0)
-    shared.await_reader(0)
+    shared.reader()
     shared.start(1, kill=6)
     shared.start(2)
     shared.wait(1)
@@ -213,7 +227,7 @@ def test_when_another_rank_is_killed_the_others_fail_if_they_are_told_to(job: An
     # More steps than ranks may be apart: an error comes after what was sent before.
     shared = job(3, pause=0.002, epochs=8, on_death="fail")
     shared.start(0)
-    shared.await_reader(0)
+    shared.reader()
     shared.note(2).touch()
     # Who comes when the others have ended is told nothing of it.
     shared.start(1, kill=6, after=str(shared.note(2)))
@@ -230,17 +244,6 @@ def test_when_another_rank_is_killed_the_others_fail_if_they_are_told_to(job: An
     shared.wait()
     expected = alone(job, 3, epochs=8)
     assert [shared.lines(rank, "step") for rank in (0, 2)] == [expected[0], expected[2]], shared.errors(0)
-
-
-@pytest.mark.parametrize("how", ["leave", "fail"])
-def test_when_the_rank_that_reads_ends_early_another_one_reads_on(job: Any, how: str) -> None:
-    shared = job(2, pause=0.002)
-    shared.start(0, **{how: 8})
-    shared.await_reader(0)
-    shared.start(1)
-    shared.wait()
-    assert shared.lines(1, "step") == alone(job, 2)[1], shared.errors(1)
-    assert ("as planned" in shared.errors(0)) == (how == "fail")
 
 
 @pytest.fixture(scope="session")
@@ -263,7 +266,7 @@ def test_a_rank_that_runs_out_of_files_or_memory_is_told_so_and_the_other_one_go
     options = {"index": wide, "batch": 128, "memory": 64 << 20, "output": "arrow", "drift": 2, "epochs": 3}
     shared = job(2, **options)
     shared.start(0)
-    shared.await_reader(0)
+    shared.reader()
     shared.start(1, limited=3, resource=resource)
     shared.wait()
     (error,) = shared.lines(1, "error")
@@ -274,19 +277,6 @@ def test_a_rank_that_runs_out_of_files_or_memory_is_told_so_and_the_other_one_go
     shared.start(1, state=shared.lines(1, "step")[-1].split()[-1])
     shared.wait()
     assert shared.lines(1, "step") == expected[1], shared.errors(1)
-
-
-def test_a_reader_that_runs_out_of_files_says_so_or_leaves_it_to_another_rank(job: Any) -> None:
-    shared = job(2, pause=0.002, epochs=6)
-    shared.start(0, limited=4, resource="files")
-    shared.await_reader(0)
-    shared.start(1)
-    shared.wait()
-    (error,) = shared.lines(0, "error")
-    assert "raise the number of files" in error, error
-    found, expected = shared.lines(1, "step"), alone(job, 2, epochs=6)[1]
-    assert found == expected[: len(found)]
-    assert shared.ended(1) or "raise the number of files" in shared.errors(1), shared.errors(1)
 
 
 def test_a_rank_that_is_stopped_holds_the_others_up_and_nothing_is_lost(job: Any) -> None:
@@ -304,10 +294,10 @@ def test_a_rank_that_is_stopped_holds_the_others_up_and_nothing_is_lost(job: Any
     assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2, epochs=6, batch=4), shared.errors(0)
 
 
-def test_a_forked_child_is_told_to_make_its_own_and_keeps_no_dead_reader_alive(job: Any) -> None:
+def test_a_forked_child_is_told_to_make_its_own_and_nobody_waits_for_it(job: Any) -> None:
     shared = job(2, pause=0.002)
     shared.start(0, fork=4, kill=9)
-    shared.await_reader(0)
+    shared.reader()
     shared.start(1)
     # The child has the sockets of its parent, and lives on.
     shared.wait()
@@ -317,27 +307,20 @@ def test_a_forked_child_is_told_to_make_its_own_and_keeps_no_dead_reader_alive(j
         time.sleep(0.01)
     (child,) = shared.lines(0, "child")
     assert "forked" in child and "make a loader in the forked process" in child
-    assert "has ended" in shared.errors(1)
     os.kill(int(child.split()[0]), 0)
-    states = [shared.lines(rank, "step")[-1].split()[-1] for rank in range(2)]
-    for rank in range(2):
-        shared.start(rank, state=states[rank])
+    shared.start(0, state=shared.lines(0, "step")[-1].split()[-1])
     shared.wait()
     assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2), shared.errors(1)
 
 
-@pytest.mark.parametrize("reading", [True, False])
-def test_nobody_waits_for_a_rank_that_has_closed_its_loader_because_of_its_child(job: Any, reading: bool) -> None:
+def test_nobody_waits_for_a_rank_that_has_closed_its_loader_because_of_its_child(job: Any) -> None:
     shared = job(2, pause=0.002)
-    closing, other = (0, 1) if reading else (1, 0)
-    # Who comes first reads.
-    shared.start(0, **({"fork": 4, "close": 8} if closing == 0 else {}))
-    shared.await_reader(0)
-    shared.start(1, **({"fork": 4, "close": 8} if closing == 1 else {}))
-    shared.wait(other)
-    assert shared.lines(other, "step") == alone(job, 2)[other], shared.errors(other)
-    assert shared.lines(closing, "child") and "closed" in shared.note(closing).read_text()
-    assert shared.processes[closing].poll() is None
+    shared.start(0, fork=4, close=8)
+    shared.start(1)
+    shared.wait(1)
+    assert shared.lines(1, "step") == alone(job, 2)[1], shared.errors(1)
+    assert shared.lines(0, "child") and "closed" in shared.note(0).read_text()
+    assert shared.processes[0].poll() is None
 
 
 def test_signal_handlers_run_while_a_batch_is_waited_for_and_the_loader_goes_on(index: str) -> None:
@@ -427,6 +410,11 @@ def test_arguments_that_make_no_sense_are_refused(index: str) -> None:
         rowdex.Share(ranks=0)
     with pytest.raises(ValueError, match="use 'continue' or 'fail'"):
         rowdex.Share(on_death="restart")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="give the words of a command line"):
+        rowdex.Share(program="rowdex")
+    share = rowdex.Share(job=f"test {uuid.uuid4()}", ranks=1, program=["/no/such/program"])
+    with pytest.raises(rowdex.Error, match="cannot start the reader that ranks share, /no/such/program serve"):
+        next(iter(rowdex.Loader(dataset, batch_size=8, rank=0, num_replicas=1, share=share)))
     with pytest.raises(ValueError, match="a name of a Share with a NUL"):
         rowdex.Share(name="a\0b")
     refused(rowdex.Error, "no launcher has named the job.*give `job` of the share", share=rowdex.Share(ranks=2))
@@ -470,11 +458,7 @@ def test_one_rank_alone_has_a_state_and_stats_as_without(index: str) -> None:
         shared.set_epoch(5)
         one.set_epoch(5)
         assert list(shared) == list(one)
-    deadline = time.monotonic() + WATCHDOG
-    # A thread that was waited for is in the list for a moment.
-    while any(thread.startswith("rowdex-share") for thread in names_in(pathlib.Path("/proc/self/task"))):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert not any(thread.startswith("rowdex-share") for thread in names_in(pathlib.Path("/proc/self/task")))
 
 
 def names_in(tasks: pathlib.Path) -> list[str]:

@@ -47,6 +47,10 @@ use crate::command::failure::Failure;
 /// Runs what the arguments say, the first of which is what the program was called as. Returns the exit status.
 pub(crate) fn main(arguments: &[OsString]) -> u8 {
     let status = match parsed(arguments) {
+        #[cfg(target_os = "linux")]
+        _ if arguments.iter().skip(1).eq(["serve", "--socket"]) => {
+            serve::at_socket().map_or_else(Failure::report, |()| 0)
+        }
         Ok((cli, given)) => {
             let given = given.subcommand().map_or(&given, |(_, given)| given);
             let program = arguments.first().map_or("rowdex".into(), |program| program.to_string_lossy());

@@ -14,6 +14,14 @@ use crate::command::output;
 use crate::command::sampling::{BatchArg, DealingArgs};
 use crate::command::signals;
 
+#[cfg(target_os = "linux")]
+/// The reader of ranks that have started it: they have said all else at its socket, which is stdin.
+pub(crate) fn at_socket() -> Result<(), Failure> {
+    let socket = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
+    let socket = socket.map_err(|error| rowdex::Error::io("cannot take over a socket", error))?;
+    Ok(rowdex::loader::Server::run(socket)?)
+}
+
 /// How often to look whether the program is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -28,8 +36,8 @@ and in each rank, started with torchrun:
 
 Start it before the ranks: it says on stdout when they may come. What decides which rows are served must
 be the same there, or they are refused with the option to give. Memory and threads are its own, and
-loaders leave them out. Ctrl-C and SIGTERM end it; the ranks then go on, and one of them reads
-(docs/share.md).")]
+loaders leave them out. Ctrl-C and SIGTERM end it; the ranks then start a reader as they do without this,
+and go on (docs/share.md).")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -132,7 +140,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         complain(fault);
     }
     if left > 0 {
-        complain(format!("ended while {} used it; one of them reads now", output::counted(left as u64, "loader")));
+        let left = output::counted(left as u64, "loader");
+        complain(format!("ended while {left} used it, which have a reader of their own now"));
     }
     output::print(&format!(
         "served {}, {} decoded, {} held at most\n",

@@ -1,8 +1,10 @@
 //! Options for opening a dataset.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::{Dataset, DatasetSettings, OpenDataset, Staleness, Unshared};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -31,6 +33,59 @@ pub struct DatasetBuilder {
     staleness: Staleness,
     max_decoded_bytes: u64,
     tier: Option<DiskTier>,
+}
+
+/// What another process opens the same dataset with.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody shares a reader there"))]
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SavedDataset {
+    index: PathBuf,
+    /// Of the index, if that is in no file.
+    bytes: Option<Vec<u8>>,
+    columns: Option<Vec<String>>,
+    root: Option<PathBuf>,
+    store: StoreOptions,
+    staleness: Staleness,
+    max_decoded_bytes: u64,
+    tier: Option<DiskTier>,
+}
+
+impl SavedDataset {
+    pub(crate) fn open(self) -> Result<Dataset> {
+        let index = match self.bytes {
+            Some(bytes) => Index::from_bytes(bytes)?,
+            None => Index::open_with(&self.index, &self.store)?,
+        };
+        let mut builder = DatasetBuilder::new(index)
+            .with_cache_bytes(0)
+            .with_store_options(self.store)
+            .with_staleness(self.staleness)
+            .with_max_decoded_bytes(self.max_decoded_bytes);
+        (builder.columns, builder.root, builder.tier) = (self.columns, self.root, self.tier);
+        builder.open()
+    }
+}
+
+impl Dataset {
+    /// The dataset as data; an error if it has a source of the caller's.
+    pub(crate) fn saved(&self) -> Result<SavedDataset> {
+        let settings = &self.inner.settings;
+        if settings.place.is_empty() {
+            let message = "a dataset with a source of your own, which another process cannot read";
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let index = settings.index.path();
+        Ok(SavedDataset {
+            index: index.map(absolute).unwrap_or_default(),
+            bytes: if index.is_none() { Some(settings.index.bytes()?.to_vec()) } else { None },
+            columns: settings.columns.clone(),
+            root: settings.root.as_deref().map(absolute),
+            store: settings.store.clone(),
+            staleness: settings.staleness,
+            max_decoded_bytes: settings.max_decoded_bytes,
+            tier: settings.tier.clone(),
+        })
+    }
 }
 
 impl DatasetBuilder {
@@ -168,6 +223,7 @@ impl DatasetBuilder {
                     "what is kept is of the files that were indexed: compare them (`stat`), or do without the tier",
                 ));
         }
+        let root = self.root.clone();
         let (source, place, local_root) = match self.source {
             Some(source) => (source, String::new(), None),
             None => {
@@ -195,9 +251,19 @@ impl DatasetBuilder {
             tier: self.tier,
             place,
             local_root,
+            columns: self.columns,
+            root,
         };
         let state = PerProcess::new(Unshared::new(&settings));
         Ok(Dataset { inner: Arc::new(OpenDataset { settings, decoded_bytes: Once::new(), state }) })
+    }
+}
+
+/// The same path for a process that may be in another folder.
+fn absolute(path: &Path) -> PathBuf {
+    match Place::of(path) {
+        Ok(Place::Local(path)) => std::path::absolute(&path).unwrap_or(path),
+        _ => path.to_owned(),
     }
 }
 

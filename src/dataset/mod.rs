@@ -50,6 +50,7 @@ use held::HeldGroups;
 use reader::{FileReader, RowGroupRead, RowGroupReader};
 
 pub use builder::DatasetBuilder;
+pub(crate) use builder::SavedDataset;
 pub use column::{Class, Column, Labels};
 #[cfg(feature = "filter")]
 pub use filter::{Filter, FilterProgress, FilterReport};
@@ -96,6 +97,9 @@ struct DatasetSettings {
     place: String,
     /// The same, if that is a local folder.
     local_root: Option<PathBuf>,
+    /// The columns and the root that were asked for, if any were.
+    columns: Option<Vec<String>>,
+    root: Option<PathBuf>,
 }
 
 /// What must not be shared with a forked child.

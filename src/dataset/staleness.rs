@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::FileEntry;
 use rowdex_io::source::FileStat;
@@ -14,7 +16,7 @@ use rowdex_io::source::FileStat;
 /// size and its footer are those that were indexed. A footer holds the places and sizes of all data and usually their
 /// statistics, so it changes with nearly any of it. `docs/staleness.md` says what each level costs, and what it does
 /// not notice.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Staleness {
     /// Compares nothing, neither when a file is opened nor when it is read. Row counts are still compared when a
     /// footer is parsed.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
+use serde::{Deserialize, Serialize};
 
 use super::packs::Packs;
 use super::part::Part;
@@ -76,7 +77,7 @@ impl Batch {
 }
 
 /// What a loader did since it was started, or started again. Times are as on a clock, added up over the threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoaderStats {
     /// Row groups decoded, whole or in part, or taken from a disk tier, which

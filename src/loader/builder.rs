@@ -8,7 +8,7 @@ use super::lookahead::Lookahead;
 use super::packing::{ServedPacks, column_of};
 use super::predict::{self, Prediction};
 use super::recovery::Fault;
-use super::share::{Server, Share};
+use super::share::{Seat, Server, Share};
 use super::units::Units;
 use super::{Loader, Options};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -178,38 +178,39 @@ impl LoaderBuilder {
     /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
     /// says which job this is and how many ranks are on this machine, or because this is not Linux.
     pub fn build(self) -> Result<Loader> {
-        self.made(false)
+        let units = self.units()?;
+        let mut options = self.options.clone();
+        if let Some(share) = &self.share {
+            let mut group = share.resolve(self.dataset.fingerprint(), &units, &self.samplers, &options)?;
+            group.loader = Some(Box::new(self.clone()));
+            options.group = Some(Arc::new(group));
+        }
+        Loader::new(units, self.samplers, options)
     }
 
-    /// Serves the loaders of this machine's ranks that [share](Self::share) a reader: here is that reader, in a process
-    /// that is none of them. It takes the place where they meet at once, and so before any of them does.
+    /// Reads for the loaders of this machine's ranks that [share](Self::share) a reader, in the place of the process that
+    /// these would start: in a process of its own, for orders and sources that no other program has. It takes the place
+    /// where the ranks meet at once, and so before any of them does.
     ///
     /// The sampler is that of any rank. Each loader goes on from its own state and to its own last epoch, which are
     /// not those of this one. Whatever else decides what is served must be the same in all loaders; memory, threads,
     /// [`read_ahead`](Self::read_ahead), [`read_concurrency`](Self::read_concurrency) and the options of [`Share`] are
-    /// the server's, which loaders leave out or give alike. Each rank may have as many
-    /// [workers](DistributedSampler::worker) as it likes. See `docs/share.md`.
+    /// the server's, which loaders leave out or give alike. See `docs/share.md`.
     ///
     /// # Errors
     ///
     /// Those of [`build`](Self::build); `InvalidArgument` without `share`, and `AlreadyExists` if somebody reads for
     /// these ranks already.
     pub fn serve(self) -> Result<Server> {
-        match self.made(true)?.seat() {
-            Some(seat) => Server::start(seat),
-            None => Err(Error::new(ErrorKind::InvalidArgument, "a server without a job to serve")
-                .with_hint("say which ranks it is for: share(Share::machine().job(\"name\").ranks(8))")),
-        }
+        Server::start(self.seat()?)
     }
 
-    fn made(self, is_server: bool) -> Result<Loader> {
-        let units = self.units()?;
-        let mut options = self.options;
-        if let Some(share) = self.share {
-            let group = share.resolve(is_server, self.dataset.fingerprint(), &units, &self.samplers, &options)?;
-            options.group = Some(Arc::new(group));
-        }
-        Loader::new(units, self.samplers, options)
+    /// What a reader needs for such loaders.
+    pub(super) fn seat(self) -> Result<Seat> {
+        self.build()?.seat().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, "a server without a job to serve")
+                .with_hint("say which ranks it is for: share(Share::machine().job(\"name\").ranks(8))")
+        })
     }
 
     /// What is read at once: small row groups together, unless the order takes them one by one.

@@ -74,6 +74,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
+use serde::{Deserialize, Serialize};
 
 pub use self::advice::{Advice, Means};
 pub use self::batch::{Batch, LoaderStats};
@@ -142,7 +143,7 @@ enum Over {
 
 /// The next batch, counted over the ranks and steps of its epoch from the epoch's first step on. Batch 0 of an epoch
 /// that was resumed is the first that is left of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct NextBatch {
     epoch: u64,
     batch: u64,

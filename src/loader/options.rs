@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::recovery::Fault;
 use super::share;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Options {
     pub(super) memory: u64,
     pub(super) threads: usize,
@@ -20,11 +22,12 @@ pub(super) struct Options {
     pub(super) tokens: Option<String>,
     /// Columns beside it that were named, with an item for each token.
     pub(super) with_columns: Vec<String>,
+    #[serde(skip)]
     pub(super) group: Option<Arc<share::Group>>,
 }
 
 /// Which options were chosen.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Given {
     pub(super) memory: bool,
     pub(super) threads: bool,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use serde::{Deserialize, Serialize};
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::{Algorithm, Pack, Piece};
@@ -78,7 +79,7 @@ impl Packs {
 }
 
 /// A piece behind which its row goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unended {
     /// Which of the pieces of the batch, from 0.
     pub place: usize,

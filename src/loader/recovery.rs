@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
+use serde::{Deserialize, Serialize};
 
 use super::carousel::DueRows;
 use super::extract::{Extracted, Serving, from_file, from_held, wanted};
@@ -36,7 +37,7 @@ use rowdex_rows::{self as rows, BatchRow, Held, PIECES};
 /// damaged, its values do not fit the dataset's schema, or it takes more memory than is allowed.
 ///
 /// Any other error, such as a defect of this library or a wrong argument, always ends the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Fault {
     /// The step that needs one of its rows is an error, and the last one.
@@ -62,7 +63,7 @@ pub struct LostGroup {
 }
 
 /// A row of a batch that stands in for one that could not be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Substituted {
     /// The place in the batch, from 0.

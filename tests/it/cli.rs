@@ -21,6 +21,8 @@ mod select;
 #[cfg(target_os = "linux")]
 mod serve;
 mod shards;
+#[cfg(target_os = "linux")]
+mod share;
 mod state;
 mod tier;
 mod trace;

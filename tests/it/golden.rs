@@ -189,6 +189,7 @@ fn shared(index: Index) -> String {
     let order: Arc<dyn Order> = Arc::new(Global::new(500, 7).unwrap());
     let serve = |sampler: DistributedSampler| {
         let share = Share::machine().job(format!("golden-{}", std::process::id())).name("golden").ranks(RANKS);
+        let share = share.program([env!("CARGO_BIN_EXE_rowdex")]);
         let loader = Loader::builder(&dataset, sampler).epochs(2).share(share).build().unwrap();
         loader.map(Result::unwrap).collect::<Vec<Batch>>()
     };

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::remedy::{Hint, Remedy};
 
 /// A `Result` whose error is [`Error`].
@@ -12,7 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What sort of failure an [`Error`] is, for callers that branch on it.
 ///
 /// New kinds may be added, so a `match` needs a `_` arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The operating system or the store failed a read, a write or a request.
@@ -83,14 +85,16 @@ impl ErrorKind {
 ///
 /// `Display` prints all of it on one line; [`std::error::Error::source`] gives the cause. An error is cheap to clone,
 /// because every thread that waited for the same row group gets the same one.
-#[derive(Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error, Serialize, Deserialize)]
 #[error("{}", Sentence(.inner, Remedy::in_rust))]
 pub struct Error {
     inner: Box<ErrorDetails>,
+    /// Of this process alone.
+    #[serde(skip)]
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct ErrorDetails {
     kind: ErrorKind,
     message: Cow<'static, str>,

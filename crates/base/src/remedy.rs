@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 /// Something that a user can ask for to get past an error: an option of the command line, a call of a builder in Rust,
 /// a field of a struct in C, a keyword argument in Python.
 ///
 /// New ones may be added, so a `match` needs a `_` arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Remedy {
     /// Replacing a file that is there.
@@ -66,7 +68,7 @@ impl Remedy {
 /// What to do about an error: a sentence, in which each `{}` stands for a remedy if there are any.
 ///
 /// A text with remedies is written in a source, so it has no other braces.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hint {
     form: Cow<'static, str>,
     remedies: Vec<Remedy>,

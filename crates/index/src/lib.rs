@@ -320,6 +320,12 @@ impl Index {
         self.inner.path.as_deref()
     }
 
+    /// All of the index, for a process that cannot open it.
+    #[doc(hidden)]
+    pub fn bytes(&self) -> Result<Bytes> {
+        self.inner.bytes.read(0..self.inner.bytes.len())
+    }
+
     /// Reads and checks every byte again, the stored footers among them.
     ///
     /// # Errors

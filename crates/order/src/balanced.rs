@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::feistel::Feistel;
 use super::fingerprint::fingerprint;
 use super::philox::Philox;
 use super::quotas::Quotas;
-use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule, keyed};
+use super::saved::SavedOrder;
+use super::source_schedule::{Scheduled, SourceSchedule, ScheduleWindows, keyed};
 use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -24,8 +26,9 @@ const TAG: &[u8; 16] = b"rowdex class v1\0";
 /// where it stopped: rows of a small class repeat evenly, and of a large class all rows get their turn.
 ///
 /// A position costs about 0.2 µs. All epochs together hold 8 bytes a row, and an epoch nothing.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Balanced {
+    #[serde(with = "crate::saved::shared")]
     classes: Arc<ClassSchedule>,
     seed: u64,
     hash: u64,
@@ -143,9 +146,14 @@ impl Order for Balanced {
     fn outline(&self) -> Outline {
         Outline::drawn(OrderKind::Balanced, self.seed, self.len())
     }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Balanced(self.clone()))
+    }
 }
 
 /// Who is in which class, and which position is whose.
+#[derive(Serialize, Deserialize)]
 struct ClassSchedule {
     members: ClassMembers,
     schedule: SourceSchedule,
@@ -162,6 +170,7 @@ impl fmt::Debug for ClassSchedule {
 }
 
 /// The rows of every class.
+#[derive(Serialize, Deserialize)]
 struct ClassMembers {
     /// The classes that have rows, ascending.
     codes: Vec<u32>,

@@ -4,11 +4,13 @@ mod windows;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use self::windows::WindowShuffles;
 use super::fingerprint::fingerprint;
-use super::permutation::{Permutation, PermutationKey};
+use super::permutation::{PermutationKey, Permutation};
+use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -28,15 +30,16 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///   through a window. Asking for single [rows](EpochOrder::row) or [positions](EpochOrder::position) here and there
 ///   costs the shuffle of a whole window each time, unless that is kept: 3 ns for each of its rows up to 2^16, and
 ///   about 100 ns in all beyond.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Blocks {
+    #[serde(with = "crate::saved::shared")]
     groups: Arc<GroupStarts>,
     k: u64,
     seed: u64,
 }
 
 /// The row groups that have rows.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct GroupStarts {
     /// The first row of each, and how many rows there are.
     starts: Box<[u64]>,
@@ -142,6 +145,10 @@ impl Order for Blocks {
 
     fn follows_row_groups(&self) -> bool {
         self.k < self.groups.count()
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Blocks(self.clone()))
     }
 }
 

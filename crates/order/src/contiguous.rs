@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
+use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Outline, Uses, reachable};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -25,8 +28,9 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// resumed with the `S` that the run had, on any number of ranks.
 ///
 /// One position costs what it costs inside, and so does its inverse.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Contiguous {
+    #[serde(with = "crate::saved::order")]
     orders: Arc<dyn Order>,
     shards: u32,
 }
@@ -143,6 +147,10 @@ impl Order for Contiguous {
 
     fn follows_row_groups(&self) -> bool {
         self.orders.follows_row_groups()
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Contiguous(self.clone()))
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
-use super::permutation::{Permutation, PermutationKey};
+use super::permutation::{PermutationKey, Permutation};
+use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::Result;
 
@@ -12,7 +15,7 @@ use rowdex_base::error::Result;
 /// Up to 2^16 rows it is a Fisher-Yates shuffle, held as a table. Beyond, it is a keyed bijection computed anew for
 /// each position: 88 bytes whatever the length, nothing to prepare, and the inverse costs what the forward direction
 /// costs. `docs/orders.md` has the exact algorithm, its sources and measurements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Global {
     len: u64,
     seed: u64,
@@ -60,6 +63,10 @@ impl Order for Global {
 
     fn outline(&self) -> Outline {
         Outline::new(OrderKind::Named(OrderSpec::Global)).seeded(self.seed)
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Global(*self))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::iter::FusedIterator;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::check_len;
@@ -18,21 +19,21 @@ const BLOCK_WORDS: usize = 16;
 /// Held as sorted runs, 16 bytes each, or as a bitmap with ranks, 1.0625 bits for each of the rows, whichever is
 /// smaller. So "all but these few" costs next to nothing, and no set costs more than the bitmap. Every method for one
 /// row is O(log of the runs, or of the rows).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdSet {
     rows: u64,
     len: u64,
     container: IdContainer,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum IdContainer {
     Runs(Vec<IdRun>),
     Bitmap { words: Vec<u64>, ranks: Vec<u64> },
 }
 
 /// A maximal run of members; its length is `end` less the `end` of the run before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct IdRun {
     start: u64,
     /// Members up to and including this run.

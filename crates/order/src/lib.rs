@@ -57,6 +57,7 @@ mod recipe;
 mod resized;
 mod rotated;
 pub mod sampler;
+mod saved;
 mod sequential;
 mod source_schedule;
 mod split;
@@ -83,6 +84,8 @@ pub use self::pack::{Algorithm, Cost, Empty, Overflow, Pack, PackCounts, PackSum
 pub use self::recipe::Recipe;
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;
+#[doc(hidden)]
+pub use self::saved::{SavedOrder, SavedSampler};
 pub use self::sequential::Sequential;
 pub use self::split::{Sample, Side, Split};
 pub use self::subset::Subset;
@@ -224,6 +227,12 @@ pub trait Order: Debug + Send + Sync {
     /// row group alone, rather than with the small ones beside it in the file.
     fn follows_row_groups(&self) -> bool {
         false
+    }
+
+    /// The orders as data, from which another process makes them again. `None` unless an order of this crate says more.
+    #[doc(hidden)]
+    fn saved(&self) -> Option<SavedOrder> {
+        None
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
 use super::quotas::Quotas;
-use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule};
+use super::saved::SavedOrder;
+use super::source_schedule::{Scheduled, SourceSchedule, ScheduleWindows};
 use super::{EpochOrder, MAX_LEN, Order, OrderKind, Outline, Resized, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -37,15 +40,17 @@ impl MixedPart {
 ///
 /// A position costs what one of its dataset does and about 0.1 µs. An epoch holds the inner epochs that it touches, see
 /// [`Resized`], and finds positions as well as that does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mixed {
+    #[serde(with = "crate::saved::list")]
     parts: Arc<[MixedSource]>,
+    #[serde(with = "crate::saved::shared")]
     schedule: Arc<SourceSchedule>,
     rows: u64,
     seed: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct MixedSource {
     /// Epochs of as many positions as the mixture has of this dataset; `None` where it has none.
     orders: Option<Resized>,
@@ -138,6 +143,10 @@ impl Order for Mixed {
 
     fn follows_row_groups(&self) -> bool {
         self.parts.iter().any(|part| part.orders.as_ref().is_some_and(|orders| orders.follows_row_groups()))
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Mixed(self.clone()))
     }
 }
 

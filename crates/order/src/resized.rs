@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
+use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -17,8 +20,9 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// [`EpochOrder::position`] is exact where the inner orders serve no row twice. Of a row that one of them serves twice
 /// it may not find the position that this epoch has.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Resized {
+    #[serde(with = "crate::saved::order")]
     inner: Arc<dyn Order>,
     size: u64,
 }
@@ -108,6 +112,10 @@ impl Order for Resized {
 
     fn follows_row_groups(&self) -> bool {
         self.inner.follows_row_groups()
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Resized(self.clone()))
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
+use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Uses, reachable};
 use rowdex_base::error::Result;
 
@@ -20,8 +23,9 @@ const CANDIDATES: u64 = 64;
 /// A [`DistributedSampler`](crate::sampler::DistributedSampler) does this by itself to orders that are [the same in
 /// every epoch](Order::is_same_every_epoch) where rows are dropped or repeated, see
 /// [`with_rotation`](crate::sampler::DistributedSampler::with_rotation). `docs/orders.md` has the exact step.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Rotated {
+    #[serde(with = "crate::saved::order")]
     orders: Arc<dyn Order>,
     step: u64,
 }
@@ -69,6 +73,10 @@ impl Order for Rotated {
 
     fn follows_row_groups(&self) -> bool {
         self.orders.follows_row_groups()
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Rotated(self.clone()))
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
+use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::Result;
 
 /// Rows 0, 1, 2, … in every epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sequential {
     len: u64,
 }
@@ -53,6 +56,10 @@ impl Order for Sequential {
 
     fn is_same_every_epoch(&self) -> bool {
         true
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Sequential(*self))
     }
 }
 

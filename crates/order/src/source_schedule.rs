@@ -6,6 +6,8 @@
 //! all counts are exact. Then the positions of every window are permuted among its places, so that neither the pattern
 //! nor the stride of a rank through it shows.
 
+use serde::{Deserialize, Serialize};
+
 use super::feistel::Feistel;
 use super::philox::Philox;
 use super::reachable;
@@ -18,7 +20,7 @@ const WINDOW_BITS: u32 = 12;
 const SOURCE_BITS: u32 = 3;
 
 /// How many positions each source has in an epoch, and where.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SourceSchedule {
     /// The counts of the sources before, and that of all at the end.
     starts: Vec<u64>,

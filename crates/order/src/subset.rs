@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
 use super::id_set::IdSet;
+use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Outline, Uses};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -13,9 +16,11 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// row that is left. So whatever they promise, they promise over the rows that are left: a global shuffle is a global
 /// shuffle of those, and all ranks have equally many of them. A position costs what the inner one does and O(log) of
 /// the set.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Subset {
+    #[serde(with = "crate::saved::order")]
     inner: Arc<dyn Order>,
+    #[serde(with = "crate::saved::shared")]
     kept: Arc<IdSet>,
     kept_hash: u64,
 }
@@ -77,6 +82,10 @@ impl Order for Subset {
 
     fn follows_row_groups(&self) -> bool {
         self.inner.follows_row_groups()
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Subset(self.clone()))
     }
 }
 

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::fingerprint::fingerprint;
 use super::philox::{Philox, below};
 use super::quotas::Quotas;
+use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, Outline, Uses, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -25,8 +27,9 @@ const TAG: &[u8; 16] = b"rowdex draws v1\0";
 ///
 /// Rows of weight 0 are never served. Weights count by their proportions only. The first call of
 /// [`EpochOrder::position`] on an order lists its positions: O(positions) time, 8 bytes a row.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Weighted {
+    #[serde(with = "crate::saved::shared")]
     weights: Arc<WeightTotals>,
     len: u64,
     seed: u64,
@@ -97,6 +100,10 @@ impl Order for Weighted {
     fn outline(&self) -> Outline {
         Outline::drawn(OrderKind::Weighted { replacement: self.replacement }, self.seed, self.len)
     }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        Some(SavedOrder::Weighted(self.clone()))
+    }
 }
 
 impl fmt::Debug for Weighted {
@@ -111,6 +118,7 @@ impl fmt::Debug for Weighted {
 }
 
 /// The running totals of the shares, and where to look in them.
+#[derive(Serialize, Deserialize)]
 struct WeightTotals {
     /// The shares of all rows up to and including this one.
     totals: Vec<u64>,

@@ -1,12 +1,14 @@
 //! Where the tokens of packs go.
 
+use serde::{Deserialize, Serialize};
+
 use rowdex_base::error::{Error, ErrorKind};
 
 /// The label of tokens that nothing is to be predicted after, as PyTorch's `cross_entropy` has it.
 pub const NO_LABEL: i64 = -100;
 
 /// What comes behind a piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Then {
     /// The row ends.
     End,

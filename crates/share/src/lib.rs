@@ -9,11 +9,9 @@ mod pool;
 #[cfg(test)]
 mod pool_model;
 mod socket;
-mod wire;
 
 pub use file::{put, read};
 pub use job::{address, job_of_launcher};
+pub use memory::sealed;
 pub use pool::Pool;
-pub use socket::{Connection, Listener, Met, Received, Signal, meet};
-pub(crate) use wire::MOST_MESSAGE;
-pub use wire::{Reader, Writer};
+pub use socket::{Connection, Listener, MOST_MESSAGE, Met, Received, Signal, meet};

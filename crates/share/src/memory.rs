@@ -1,8 +1,10 @@
 //! Memory files: made, written and sealed.
 
+use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
+use rowdex_base::error::Result;
 use rowdex_io::fs;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, pwritev, retry_on_intr};
@@ -12,6 +14,17 @@ const MOST_PIECES: usize = 1024;
 
 pub(super) fn make(name: &str) -> std::io::Result<OwnedFd> {
     fs::with_room(|| Ok(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
+}
+
+/// A file of these bytes, which never changes again.
+///
+/// # Errors
+/// `Io` if the system has no more memory or descriptors.
+pub fn sealed(name: &str, bytes: &[u8]) -> Result<File> {
+    let failed = |error| fs::error("cannot make a memory file", error);
+    let file = make(name).map_err(failed)?;
+    write(&file, &[bytes]).and_then(|()| seal(&file)).map_err(|error| failed(error.into()))?;
+    Ok(File::from(file))
 }
 
 /// Writes the pieces one behind the other to a file that is empty.
@@ -48,8 +61,6 @@ pub(super) fn seal(file: &OwnedFd) -> rustix::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use super::*;
     use rowdex_io::fs::mmap::map_sealed;
 

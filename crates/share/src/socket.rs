@@ -14,18 +14,20 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::sockopt::{set_socket_send_buffer_size, socket_peercred, socket_send_buffer_size};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recvmsg, send, sendmsg, shutdown, socket_with,
+    getsockname, listen, recvmsg, sendmsg, shutdown, socket_with,
 };
 use rustix::process::{PidfdFlags, getuid, pidfd_open};
 
-use super::MOST_MESSAGE;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_io::fs;
+
+/// The most bytes of a message. What is larger travels in a memory file.
+pub const MOST_MESSAGE: usize = 64 << 10;
 
 /// Connections that may wait to be accepted: those of all workers of a machine may come at once.
 const BACKLOG: i32 = 4096;
@@ -150,7 +152,9 @@ impl Drop for Connection {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        if !self.is_handed_over {
+            let _ = shutdown(&self.socket, Shutdown::Both);
+        }
     }
 }
 
@@ -176,31 +180,6 @@ impl Connection {
     /// The process at the other end.
     pub fn peer(&self) -> i32 {
         self.peer.id
-    }
-
-    /// Whether the process at the other end lives on, although its end of the connection is closed. Waits so long for
-    /// it to end, or until the signal is set: a process closes its files before it has ended. If the system cannot
-    /// tell, it does not live.
-    pub fn is_outlived(&self, most: Duration, stop: &Signal) -> bool {
-        match &self.peer.process {
-            Process::Watched(process) => {
-                let files = [(process.as_fd(), PollFlags::IN), (stop.0.as_fd(), PollFlags::IN)];
-                wait(&files, Some(most)).is_ok_and(|ready| !matches!(ready[..], [true, ..]))
-            }
-            Process::Ended | Process::Unknown => false,
-        }
-    }
-
-    /// Sends what is the last message, without waiting. There is room for it even if the other end has too many to
-    /// read, which others wait for. Says whether it was sent.
-    pub fn send_last(&self, message: &[u8]) -> bool {
-        // The system doubles what it is given, and what it says was doubled before: at least where the limit of a
-        // buffer is not below its default, this one has room again.
-        if let Ok(size) = socket_send_buffer_size(&self.socket) {
-            let _ = set_socket_send_buffer_size(&self.socket, size);
-        }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        retry_on_intr(|| send(&self.socket, message, flags)).is_ok()
     }
 
     /// Sends a message, with a file if one is given. Waits while the other end has too many to read, until the signal
@@ -243,7 +222,8 @@ impl Connection {
                 Ok(read) if read.bytes == 0 => return Ok(Received::Gone),
                 Ok(read) => {
                     if read.flags.contains(ReturnFlags::TRUNC) {
-                        return Err(super::wire::garbled());
+                        let message = "another process of this machine sent what is no message of rowdex";
+                        return Err(Error::new(ErrorKind::Internal, message));
                     }
                     if read.flags.contains(ReturnFlags::CTRUNC) {
                         return Err(fs::error("cannot take over a batch", Errno::MFILE.into()));
@@ -300,15 +280,37 @@ enum Waited {
 pub struct Listener {
     socket: OwnedFd,
     address: SocketAddrUnix,
+    is_handed_over: bool,
 }
 
 impl Listener {
-    /// Waits for the next process of this user that connects; `None` once the signal is set.
-    pub fn accept(&self, stop: &Signal) -> Result<Option<Connection>> {
+    /// The socket, for the process that is to listen: [`of`](Self::of) takes it over there.
+    ///
+    /// # Errors
+    /// `Io` if the system has no more descriptors.
+    pub fn hand_over(mut self) -> Result<OwnedFd> {
+        self.is_handed_over = true;
+        self.socket.try_clone().map_err(|error| fs::error("cannot hand over a socket", error))
+    }
+
+    /// A socket that another process has made. Whoever connects from now on sees this process at its end.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no socket that listens.
+    pub fn of(socket: OwnedFd) -> Result<Self> {
+        let address = getsockname(&socket).and_then(SocketAddrUnix::try_from);
+        let address = address.and_then(|address| listen(&socket, BACKLOG).map(|()| address)).map_err(|error| {
+            Error::new(ErrorKind::InvalidArgument, format!("no socket at which the loaders of a job meet: {error}"))
+        })?;
+        Ok(Self { socket, address, is_handed_over: false })
+    }
+
+    /// Waits for the next process of this user that connects; `None` once the signal is set, or after so long.
+    pub fn accept(&self, stop: &Signal, most: Option<Duration>) -> Result<Option<Connection>> {
         loop {
             let files = [(self.socket.as_fd(), PollFlags::IN), (stop.0.as_fd(), PollFlags::IN)];
-            let ready = wait(&files, None).map_err(|error| failed("cannot wait for other ranks", error))?;
-            if matches!(ready[..], [_, true]) {
+            let ready = wait(&files, most).map_err(|error| failed("cannot wait for other ranks", error))?;
+            if !matches!(ready[..], [true, false]) {
                 return Ok(None);
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -369,7 +371,7 @@ pub fn meet(address: &str, signal: &Signal) -> Result<Option<Met>> {
                 // After the address was taken: of two who come at once, one at least sees the other.
                 refuse_others(address, namespace)?;
                 listen(&socket, BACKLOG).map_err(|error| failed("cannot wait for other ranks", error))?;
-                return Ok(Some(Met::First(Listener { socket, address: name })));
+                return Ok(Some(Met::First(Listener { socket, address: name, is_handed_over: false })));
             }
             Err(Errno::ADDRINUSE) => {}
             Err(error) => return Err(failed("cannot make an address for the loaders of this machine", error)),
@@ -474,7 +476,7 @@ mod tests {
         let stop = Signal::new().unwrap();
         let Some(Met::First(listener)) = meet(address, &stop).unwrap() else { panic!("somebody is there") };
         let Some(Met::Joined(one)) = meet(address, &stop).unwrap() else { panic!("nobody is there") };
-        let other = listener.accept(&stop).unwrap().unwrap();
+        let other = listener.accept(&stop, None).unwrap().unwrap();
         (listener, one, other)
     }
 
@@ -519,7 +521,7 @@ mod tests {
             std::thread::sleep(2 * TAKING);
             assert!(!met.is_finished(), "it went elsewhere");
             for _ in 0..=waiting.len() {
-                assert!(listener.accept(&stop).unwrap().is_some());
+                assert!(listener.accept(&stop, None).unwrap().is_some());
             }
             assert!(matches!(met.join().unwrap(), Some(Met::Joined(_))));
         });
@@ -542,26 +544,6 @@ mod tests {
         assert_eq!(text, "rows");
         assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(6, None)));
         assert_eq!(&buffer[..6], b"second");
-    }
-
-    #[test]
-    fn there_is_room_for_a_last_message_to_whoever_has_too_many_to_read() {
-        let (_listener, one, other) = pair(&address("last"));
-        let stop = Signal::new().unwrap();
-        stop.set();
-        let mut sent = 0;
-        while one.send(b"a batch", None, &stop).unwrap() {
-            sent += 1;
-        }
-        assert!(one.send_last(b"bye"), "after {sent} messages");
-        drop(one);
-        let (stop, mut buffer) = (Signal::new().unwrap(), Vec::new());
-        for _ in 0..sent {
-            assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(7, None)));
-        }
-        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Message(3, None)));
-        assert!(matches!(other.receive(&mut buffer, &stop, None).unwrap(), Received::Gone));
-        assert!(other.is_outlived(Duration::from_millis(1), &stop), "this process has only closed its end");
     }
 
     #[test]

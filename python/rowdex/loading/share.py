@@ -13,9 +13,10 @@ import os
 import socket
 import sys
 import weakref
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..native.library import no_nul
+from ..native.library import library, no_nul
 
 _numbers = itertools.count()
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -37,9 +38,10 @@ class Share:
         drift: How many steps a rank may be ahead of another one, about, before it waits. Default: 32, fewer of large
             batches.
         on_death: What becomes of the other ranks when one dies, that is, ends without closing its loader or leaving
-            Python. ``"continue"``: they go on, unless it is the one that reads for them, and it may come back.
-            ``"fail"``: they raise an error that names its process. Default: what ``rowdex serve`` was told, or
-            ``"continue"``.
+            Python. ``"continue"``: they go on, and it may come back. ``"fail"``: they raise an error that names its
+            process. Default: what ``rowdex serve`` was told, or ``"continue"``.
+        program: The program that reads, as a command line: the command ``rowdex`` of this version. Default: that of
+            this package, ``[sys.executable, "-m", "rowdex"]``, if it has one, else ``rowdex`` on the path.
     """
 
     name: str | None = None
@@ -47,6 +49,7 @@ class Share:
     ranks: int | None = None
     drift: int | None = None
     on_death: Literal["continue", "fail"] | None = None
+    program: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         for argument, value in (("ranks", self.ranks), ("drift", self.drift)):
@@ -54,6 +57,8 @@ class Share:
                 raise ValueError(f"{argument} of a Share is {value}: use 1 or more")
         if self.on_death not in (None, "continue", "fail"):
             raise ValueError(f"on_death={self.on_death!r} of a Share: use 'continue' or 'fail'")
+        if isinstance(self.program, str) or self.program is not None and not self.program:
+            raise TypeError(f"program={self.program!r} of a Share: give the words of a command line, as [\"rowdex\"]")
         for argument, text in (("name", self.name), ("job", self.job)):
             no_nul((text or "").encode(), f"{argument} of a Share")
 
@@ -107,6 +112,8 @@ def among_workers(job: str, name: str) -> dict[str, Any]:
 
 
 def _library_options(share: Share) -> dict[str, Any]:
+    has_command = sys.executable and hasattr(library, "rowdex_command")
+    program = share.program or ([sys.executable, "-m", "rowdex"] if has_command else [])
     return {
         "share": b"machine",
         "share_name": (share.name or "").encode(),
@@ -114,11 +121,12 @@ def _library_options(share: Share) -> dict[str, Any]:
         "share_ranks": share.ranks or 0,
         "share_drift": share.drift or 0,
         "share_on_death": None if share.on_death is None else share.on_death.encode(),
+        "share_program": [os.fsencode(word) for word in program],
     }
 
 
 def close_at_exit(loader: Any) -> None:
-    """Lets the other ranks know when this process ends, which may read for them, so that they go on."""
+    """Lets the reader know when this process ends, so that this is not taken for a death."""
     _open.add(loader)
     if multiprocessing.parent_process() is not None and os.getpid() not in _told:
         # What was registered with atexit does not run in all of these.

@@ -73,6 +73,9 @@ _MAX_WAIT = 100
 
 def loader_options(**fields: Any) -> native.LoaderOptions:
     """How a loader works whose batches :func:`call` waits for."""
+    if program := fields.pop("share_program", None):
+        # Only now, as arrays of C strings are of one process.
+        fields |= {"share_program": texts(program), "num_share_program": len(program)}
     return native.LoaderOptions(max_wait=_MAX_WAIT, **fields)
 
 

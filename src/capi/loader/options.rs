@@ -56,9 +56,13 @@ pub struct rowdex_loader_options {
     /// With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
     pub share_drift: u64,
     /// With share: what becomes of the other ranks when one dies, that is, ends without freeing or closing its loader.
-    /// "continue" (NULL): they go on, unless it is the one that reads, and it may come back. "fail": they get an error
-    /// that names it.
+    /// "continue" (NULL): they go on, and it may come back. "fail": they get an error that names it.
     pub share_on_death: *const c_char,
+    /// With share: the program that reads, and arguments that come before its own: the command of this version. NULL:
+    /// `rowdex`, where the system finds programs.
+    pub share_program: *const *const c_char,
+    /// How many share_program has.
+    pub num_share_program: usize,
     /// How many milliseconds rowdex_loader_next, rowdex_loader_peek and rowdex_loader_advance wait for a batch before
     /// they return ROWDEX_STATUS_TIMED_OUT: call again, nothing is lost. For callers whose signal handlers run between
     /// calls. 0: without end, as streams always do.
@@ -186,7 +190,9 @@ unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
     if let Some(drift) = drift {
         share = share.drift(usize::try_from(drift).unwrap_or(usize::MAX));
     }
-    Ok(Some(share))
+    // SAFETY: as above.
+    let program = unsafe { handle::texts(options.share_program, options.num_share_program, "options.share_program") }?;
+    Ok(Some(share.program(program)))
 }
 
 fn fault(policy: Option<&str>, seed: u64) -> Result<Fault> {

@@ -193,6 +193,12 @@ pub(super) mod sealed {
 
         /// Which rows these are: the fingerprints of the indexes, and what they call the columns of the files.
         fn fingerprint(&self) -> u64;
+
+        /// The datasets that the rows are of.
+        fn datasets(&self) -> &[Dataset];
+
+        /// Whether these are served as one.
+        fn is_mixed(&self) -> bool;
     }
 
     impl RowGroups for Dataset {
@@ -202,6 +208,14 @@ pub(super) mod sealed {
 
         fn fingerprint(&self) -> u64 {
             served(self.index())
+        }
+
+        fn datasets(&self) -> &[Dataset] {
+            std::slice::from_ref(self)
+        }
+
+        fn is_mixed(&self) -> bool {
+            false
         }
     }
 
@@ -213,6 +227,14 @@ pub(super) mod sealed {
         fn fingerprint(&self) -> u64 {
             let all = self.datasets().iter().flat_map(|dataset| served(dataset.index()).to_le_bytes());
             xxh3_64(&all.collect::<Vec<_>>())
+        }
+
+        fn datasets(&self) -> &[Dataset] {
+            self.datasets()
+        }
+
+        fn is_mixed(&self) -> bool {
+            true
         }
     }
 

@@ -1,35 +1,40 @@
 //! One reader for all ranks of a machine.
 //!
-//! The loaders of a machine's ranks meet at an address of the job. The first to come runs the carousel for all of
-//! them, with the memory and the threads of the machine; each gets the batches that it would have read itself. See
-//! `docs/share.md`.
+//! The loaders of a machine's ranks meet at an address of the job. Whoever finds nobody there starts `rowdex serve`, a
+//! process that runs the carousel for all of them, with the memory and the threads of the machine; each gets the
+//! batches that it would have read itself. See `docs/share.md`.
 
-#[cfg(target_os = "linux")]
-mod begun;
 #[cfg(target_os = "linux")]
 mod client;
 mod facts;
+#[cfg(target_os = "linux")]
+mod job;
 #[cfg(target_os = "linux")]
 mod lanes;
 #[cfg(target_os = "linux")]
 mod message;
 #[cfg(target_os = "linux")]
 mod reader;
+#[cfg_attr(not(target_os = "linux"), path = "no_server.rs")]
 mod server;
+#[cfg(target_os = "linux")]
+mod start;
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::datatypes::Schema;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::facts::{Fact, WORKERS};
+use self::facts::Fact;
 pub use self::server::Server;
 use super::deliver::Deliver;
 use super::recovery::Faults;
 use super::units::Units;
-use super::{NextBatch, Options};
+use super::{LoaderBuilder, NextBatch, Options};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, Launch, Shard};
 
@@ -56,7 +61,7 @@ const WAIT: Duration = Duration::from_secs(5);
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use]
 pub struct Share {
     job: Option<String>,
@@ -65,6 +70,9 @@ pub struct Share {
     drift: Option<usize>,
     fails: Option<bool>,
     wait: Duration,
+    /// That reads, and its first arguments. It is of no use to the reader itself.
+    #[serde(skip)]
+    program: Vec<OsString>,
 }
 
 impl Share {
@@ -76,7 +84,7 @@ impl Share {
         static MADE: AtomicU64 = AtomicU64::new(0);
         // As in Python, so that a process in another language may serve.
         let name = format!("loader {}", MADE.fetch_add(1, Ordering::Relaxed));
-        Self { job: None, name, ranks: None, drift: None, fails: None, wait: WAIT }
+        Self { job: None, name, ranks: None, drift: None, fails: None, wait: WAIT, program: Vec::new() }
     }
 
     /// Which of the job's loaders this is: the same on all ranks. A process that has several, such as one for training
@@ -109,8 +117,7 @@ impl Share {
     /// Whether a rank that dies ends the others, too: they get an error that names its process, after the batches that
     /// were sent to them before. Default: no, they go on, and it may come back.
     ///
-    /// A rank dies when its process ends without dropping or closing the loader. The others cannot go on if it is the
-    /// one that reads.
+    /// A rank dies when its process ends without dropping or closing the loader. A reader that dies is started again.
     pub fn fail_on_death(mut self, fail: bool) -> Self {
         self.fails = Some(fail);
         self
@@ -124,10 +131,16 @@ impl Share {
         self
     }
 
+    /// The program that reads, and arguments that come before its own: the command `rowdex` of this version. Default:
+    /// `rowdex`, where the system finds programs.
+    pub fn program(mut self, program: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.program = program.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// What the loaders agree on, with what this process knows of its job.
     pub(super) fn resolve(
         &self,
-        is_server: bool,
         dataset: u64,
         units: &Units,
         samplers: &[DistributedSampler],
@@ -140,17 +153,14 @@ impl Share {
         };
         let sampler_is_whole = sampler.part_of().is_none();
         // Workers are told apart when they meet.
-        let (workers, sampler) = match sampler.part_of() {
-            Some(part) => (part.workers.to_string(), &part.rank),
-            None => ("none".to_owned(), sampler),
-        };
+        let sampler = sampler.part_of().map_or(sampler, |part| &part.rank);
         let drift = self.drift.unwrap_or(DRIFT);
         if drift == 0 {
             return Err(invalid("ranks that may drift 0 steps apart").with_hint("use 1 or more"));
         }
         let shard = sampler.shard();
         let ranks = self.ranks_here(shard)?;
-        let is_alone = shard.world_size() == 1 && sampler_is_whole && !is_server;
+        let is_alone = shard.world_size() == 1 && sampler_is_whole;
         let address = self.address(is_alone)?;
         let number =
             |number: Option<usize>| number.map_or_else(|| "the default".to_owned(), |number| number.to_string());
@@ -168,7 +178,6 @@ impl Share {
             ("cost of packs", cost_of_packs(sampler), said),
             ("on_fault", format!("{:?}", options.fault), said),
             ("number of ranks on this machine", ranks.to_string(), said),
-            (WORKERS, workers, said),
             ("memory", options.memory.to_string(), given.memory),
             ("threads", options.threads.to_string(), given.threads),
             ("read_ahead", number(options.read_ahead), options.read_ahead.is_some()),
@@ -182,9 +191,9 @@ impl Share {
             ranks,
             drift: drift as u64,
             fails,
-            is_server,
             wait: self.wait,
             facts,
+            loader: None,
             process: AtomicU64::new(0),
         })
     }
@@ -277,16 +286,40 @@ pub(super) struct Group {
     /// Whether a rank that dies ends the others.
     fails: bool,
     wait: Duration,
-    /// Whether the reader is none of the ranks.
-    is_server: bool,
     /// What must be the same on all ranks.
     facts: Vec<Fact>,
+    /// What the reader is told to serve if this process starts it.
+    pub(super) loader: Option<Box<LoaderBuilder>>,
     /// The process that has used it; 0 before anyone has.
     process: AtomicU64,
 }
 
 #[cfg(target_os = "linux")]
 impl Group {
+    /// What the reader is told that this process starts, unless it is a thread of it.
+    fn job(&self) -> Result<Option<std::fs::File>> {
+        let Some(loader) = self.loader.as_deref() else { return Ok(None) };
+        let Some(share) = &loader.share else { return Ok(None) };
+        if self.reads_here() {
+            return Ok(None);
+        }
+        // All that the launcher has said: nobody needs to find the reader by its name.
+        let share = Share { job: Some(String::new()), ranks: Some(self.ranks), ..share.clone() };
+        let job = job::Job::of(loader, share)?;
+        rowdex_share::sealed("rowdex-share-job", &job).map(Some)
+    }
+
+    /// The program that reads, and its first arguments.
+    fn program(&self) -> &[OsString] {
+        let share = self.loader.as_ref().and_then(|loader| loader.share.as_ref());
+        share.map_or(&[], |share| share.program.as_slice())
+    }
+
+    /// Whether a thread of this process reads: in tests of this library, which has no command there.
+    fn reads_here(&self) -> bool {
+        cfg!(test) && self.program().is_empty()
+    }
+
     /// How many loaders are to be expected, of a rank's sampler or of one of its workers': a worker without a step asks
     /// for none.
     fn consumers(&self, sampler: &DistributedSampler) -> usize {

@@ -1,36 +1,39 @@
-//! A reader for the ranks of a machine that is none of them.
+//! A reader for the ranks of a machine.
 
-#[cfg(target_os = "linux")]
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Seat;
-#[cfg(target_os = "linux")]
-use super::reader::{Meeting, Reader};
+use super::job::Job;
+use super::message::{Answer, Request};
+use super::reader::{First, PATIENCE, Reader};
 use crate::loader::LoaderStats;
-use rowdex_base::error::Result;
-#[cfg(target_os = "linux")]
-use rowdex_base::error::{Error, ErrorKind};
-#[cfg(target_os = "linux")]
-use rowdex_share::{Met, Signal, meet};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_share::{Listener, Met, Received, Signal, meet};
 
-/// Reads for the loaders of a machine's ranks, as the first of them does otherwise, until it is dropped. From
-/// [`LoaderBuilder::serve`](crate::loader::LoaderBuilder::serve).
+/// How the command is told that it was started by a rank.
+pub(super) const SOCKET: &str = "--socket";
+
+/// A reader that ranks have started ends when no loader has been there for so long.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// Reads for the loaders of a machine's ranks until it is dropped, in the place of a reader that these would start.
+/// From [`LoaderBuilder::serve`](crate::loader::LoaderBuilder::serve).
 ///
-/// When it is dropped, the loaders that are there meet again, and one of them reads on. When its process is killed,
-/// they get an error that says so.
+/// When it is dropped, or its process is killed, the loaders that are there start a reader, and go on.
 #[derive(Debug)]
 pub struct Server {
     reader: Reader,
-    #[cfg(target_os = "linux")]
     wait: Duration,
 }
 
 impl Server {
-    #[cfg(target_os = "linux")]
     pub(in crate::loader) fn start(seat: Seat) -> Result<Self> {
         let wait = seat.group.wait;
         match meet(&seat.group.address, &Signal::new()?)? {
-            Some(Met::First(listener)) => Ok(Self { reader: Reader::start(seat, listener, Meeting::Served)?, wait }),
+            Some(Met::First(listener)) => Ok(Self { reader: Reader::start(seat, listener, Vec::new())?, wait }),
             Some(Met::Joined(other)) => {
                 let message = format!("process {} reads for this job already", other.peer());
                 Err(Error::new(ErrorKind::AlreadyExists, message)
@@ -40,9 +43,44 @@ impl Server {
         }
     }
 
-    #[cfg(not(target_os = "linux"))]
-    pub(in crate::loader) fn start(_: Seat) -> Result<Self> {
-        Err(super::invalid("ranks share a reader on Linux only"))
+    /// Reads for the ranks that meet at this socket, as the one says that has made it, until they have left.
+    #[doc(hidden)]
+    pub fn run(socket: OwnedFd) -> Result<()> {
+        let (listener, stop) = (Listener::of(socket)?, Signal::new()?);
+        let mut first = Vec::new();
+        let job = loop {
+            let Some(connection) = listener.accept(&stop, Some(PATIENCE))? else {
+                return Err(Error::new(ErrorKind::Io, "no rank has said what to read"));
+            };
+            let (connection, mut message) = (Arc::new(connection), Vec::new());
+            let Ok(Received::Message(length, file)) = connection.receive(&mut message, &stop, Some(PATIENCE)) else {
+                continue;
+            };
+            message.truncate(length);
+            let known = Request::parse(&message).map(|_| file);
+            first.push(First { connection, message });
+            match known {
+                Ok(None) => {}
+                Ok(Some(job)) => break Ok(job),
+                Err(error) => break Err(error),
+            }
+        };
+        let seat = job.and_then(|mut job| {
+            let mut bytes = Vec::new();
+            job.read_to_end(&mut bytes).map_err(|error| Error::io("cannot read what to serve", error))?;
+            Job::seat(&bytes)
+        });
+        let seat = seat.inspect_err(|error| {
+            let refused = Answer::Failed(error.clone()).to_bytes();
+            for First { connection, .. } in &first {
+                let _ = connection.send(&refused, None, &stop);
+            }
+        })?;
+        let reader = Reader::start(seat, listener, first)?;
+        while !reader.is_over(IDLE) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// How many loaders are connected: one for each rank, or for each of its workers.
@@ -53,38 +91,11 @@ impl Server {
     /// Whether loaders were there and all have left, the last one for as long as the reader
     /// [waits](crate::loader::Share::wait) for those that have not come. More may come nevertheless.
     pub fn is_deserted(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        return self.reader.deserted().is_some_and(|since| since >= self.wait);
-        #[cfg(not(target_os = "linux"))]
-        match self.reader {}
+        self.reader.was_used() && self.reader.is_over(self.wait)
     }
 
     /// What was done for all loaders.
     pub fn stats(&self) -> LoaderStats {
         self.reader.stats()
-    }
-}
-
-/// There is none.
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-enum Reader {}
-
-#[cfg(not(target_os = "linux"))]
-impl Reader {
-    fn connected(&self) -> usize {
-        match *self {}
-    }
-
-    fn stats(&self) -> LoaderStats {
-        match *self {}
-    }
-}
-
-/// Callers drop it to end it, as where there is one.
-#[cfg(not(target_os = "linux"))]
-impl Drop for Reader {
-    fn drop(&mut self) {
-        match *self {}
     }
 }

@@ -188,13 +188,13 @@ fn ranks_that_share_a_reader_have_what_lies_beside_their_tokens() {
     in_time(|| {
         let (_dir, dataset) = with_masks();
         let pack = Pack::of(16);
-        let share = share(1);
-        let builder = || Loader::builder(&dataset, sampler_of(pack)).tokens("tokens").epochs(1).share(share.clone());
-        let loader = builder().with_columns(["weights"]).build().unwrap();
+        let of = |share| Loader::builder(&dataset, sampler_of(pack)).tokens("tokens").epochs(1).share(share);
+        let loader = of(share(1)).with_columns(["weights"]).build().unwrap();
         let served = all(vec![loader], |_, loader| loader.map(|batch| check_masked(&batch.unwrap(), &pack)).count());
         assert!(served[0] > 5);
-        let _server = builder().serve().unwrap();
-        let other = builder().with_columns(["weights"]).build().unwrap();
+        let share = share(1);
+        let _server = of(share.clone()).serve().unwrap();
+        let other = of(share).with_columns(["weights"]).build().unwrap();
         let error = all(vec![other], |_, mut loader| loader.next().unwrap().unwrap_err()).remove(0);
         assert!(error.to_string().contains("tokens,weights"), "{error}");
     });

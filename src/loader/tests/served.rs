@@ -1,7 +1,7 @@
 //! Ranks of a machine with a server, which is none of them. It is in this process here, and in one of its own in
 //! `tests/it/cli/serve.rs` and `python/tests/test_serve.py`.
 
-use super::share::{all, in_time, joining, serve, share};
+use super::share::{all, in_time, joining, nothing_is_left, serve, share};
 use super::*;
 use crate::loader::options::Given;
 use crate::loader::share::{Server, Share};
@@ -9,7 +9,7 @@ use rowdex_order::sampler::ReplicaLayout;
 
 fn serving(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Result<Server> {
     let samplers = vec![sampler.clone()];
-    let group = share.resolve(true, 1, &each(fake), &samplers, options).unwrap();
+    let group = share.resolve(1, &each(fake), &samplers, options).unwrap();
     let options = Options { group: Some(Arc::new(group)), ..options.clone() };
     Server::start(Loader::new(each(fake), samplers, options).unwrap().seat().unwrap())
 }
@@ -70,7 +70,7 @@ fn serve_one_job_after_another(cut: Cut) {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(server);
-    assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+    nothing_is_left(&fake);
 }
 
 #[test]
@@ -100,47 +100,46 @@ fn what_was_lost_for_one_job_is_read_again_for_the_next_one() {
 }
 
 #[test]
-fn a_server_refuses_what_differs_and_says_which_option_to_give() {
+fn a_server_refuses_what_differs() {
     in_time(|| {
         let fake = Arc::new(Fake::new(&[40; 4]));
         let orders = orders(true, 160);
         let share = share(2).wait(Duration::from_millis(1));
         let own = || sampler(&orders, 1, 2, 4, Tail::Wrap);
         let _server = serving(&fake, &own(), &options(1 << 20, 3, 0), &share).unwrap();
-        let refused_by = |share: &Share, sampler: DistributedSampler, options: Options, words: [&str; 2]| {
+        let refused_by = |share: &Share, sampler: DistributedSampler, options: Options, word: &str| {
             let error = joining(&fake, &sampler, &options, share).try_next().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-            let hint = error.hint().unwrap();
             let text = error.to_string();
-            assert!(text.contains("cannot share a reader with `rowdex serve`") && text.contains(words[0]), "{text}");
-            assert!(hint.contains(words[1]), "{hint}");
+            assert!(text.contains("cannot share the reader") && text.contains(word), "{text}");
+            assert!(error.hint().unwrap().contains("rowdex serve"), "{error}");
         };
-        let refused = |sampler, options: Options, words| refused_by(&share, sampler, options, words);
+        let refused = |sampler, options: Options, word: &str| refused_by(&share, sampler, options, word);
         let mine = |batch, tail| sampler(&orders, 1, 2, batch, tail);
-        refused(mine(5, Tail::Wrap), plain(1), ["its batch size is 5, and not 4", "--batch-size 5"]);
-        refused(mine(4, Tail::Uneven), plain(1), ["its tail is Uneven", "--tail uneven"]);
-        refused(sampler(&orders, 1, 4, 4, Tail::Wrap), plain(1), ["world size is 4", "--world-size 4"]);
-        refused(own().with_drop_last_batch(true), plain(1), ["drop_last_batch is true", "--drop-last-batch"]);
+        refused(mine(5, Tail::Wrap), plain(1), "its batch size is 5, and not 4");
+        refused(mine(4, Tail::Uneven), plain(1), "its tail is Uneven");
+        refused(sampler(&orders, 1, 4, 4, Tail::Wrap), plain(1), "world size is 4");
+        refused(own().with_drop_last_batch(true), plain(1), "drop_last_batch is true");
         let other: Arc<dyn Order> = Arc::new(Global::new(160, 8).unwrap());
-        refused(sampler(&other, 1, 2, 4, Tail::Wrap), plain(1), ["its order is global", "--seed"]);
+        refused(sampler(&other, 1, 2, 4, Tail::Wrap), plain(1), "its order is global");
         let replicas = Shard::new(1, 2).unwrap().with_replicas(2, ReplicaLayout::Strided).unwrap();
         let replicas = DistributedSampler::new(Arc::clone(&orders), replicas, 4).unwrap();
-        refused(replicas, plain(1), ["its replicas is 2", "--replication 2,strided"]);
+        refused(replicas, plain(1), "its replicas is 2");
         let fault = Fault::Substitute { seed: 61 };
-        refused(own(), Options { fault, ..plain(1) }, ["on_fault is Substitute", "substitute:61"]);
-        refused_by(&share.clone().ranks(1), own(), plain(1), ["number of ranks on this machine is 1", "--ranks 1"]);
+        refused(own(), Options { fault, ..plain(1) }, "on_fault is Substitute");
+        refused_by(&share.clone().ranks(1), own(), plain(1), "number of ranks on this machine is 1");
         // Its own, where they were chosen.
         let given = |memory, threads| Given { memory, threads };
         let memory = Options { memory: 7, given: given(true, false), ..plain(1) };
-        refused(own(), memory, ["its memory is 7, and not 1048576", "--memory 7"]);
+        refused(own(), memory, "its memory is 7, and not 1048576");
         let threads = Options { threads: 5, given: given(false, true), ..plain(1) };
-        refused(own(), threads, ["its threads is 5, and not 3", "--threads 5"]);
-        refused(own(), Options { read_ahead: Some(9), ..plain(1) }, ["read_ahead is 9", "leave it out"]);
+        refused(own(), threads, "its threads is 5, and not 3");
+        refused(own(), Options { read_ahead: Some(9), ..plain(1) }, "read_ahead is 9");
         let reads = Options { read_concurrency: Some(9), ..plain(1) };
-        refused(own(), reads, ["read_concurrency is 9", "leave it out"]);
-        refused_by(&share.clone().drift(9), own(), plain(1), ["drift is 9", "--drift 9"]);
+        refused(own(), reads, "read_concurrency is 9");
+        refused_by(&share.clone().drift(9), own(), plain(1), "drift is 9");
         let fails = share.clone().fail_on_death(true);
-        refused_by(&fails, own(), plain(1), ["death of a rank is true", "--on-death fail"]);
+        refused_by(&fails, own(), plain(1), "death of a rank is true");
         let same = Options { memory: 1 << 20, threads: 3, given: given(true, true), ..plain(1) };
         assert!(joining(&fake, &own(), &same, &share).next().unwrap().is_ok());
     });
@@ -161,13 +160,12 @@ fn packs_that_are_dealt_by_another_cost_are_refused() {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
             let told = format!("its cost of packs is {}, and not {}", told(other), told(own));
             assert!(error.to_string().contains(&told), "{error}");
-            assert!(error.hint().unwrap().contains("by the same cost"), "{error:?}");
         }
     });
 }
 
 #[test]
-fn one_of_the_ranks_reads_on_when_their_server_ends() {
+fn ranks_start_a_reader_when_their_server_ends() {
     in_time(|| {
         let fake = Arc::new(Fake::new(&[40; 10]));
         let orders = orders(true, 400);
@@ -185,7 +183,7 @@ fn one_of_the_ranks_reads_on_when_their_server_ends() {
             }
             assert_eq!(serve(&mut loader, &samplers[rank], 2).unwrap().len(), 70);
         });
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        nothing_is_left(&fake);
     });
 }
 

@@ -1,12 +1,14 @@
-//! Ranks of a machine that share one reader. They are threads here, and processes in `python/tests/test_share.py`.
+//! Ranks of a machine that share one reader. All are threads here, and processes in `tests/it/share.rs` and
+//! `python/tests/test_share.py`.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
 use super::*;
+use crate::loader::options::Given;
 use crate::loader::share::Share;
 use rowdex_order::sampler::ReplicaLayout;
-use rowdex_share::{Connection, Listener, Met, Received, Signal, Writer, meet};
+use rowdex_share::{Connection, Listener, Met, Received, Signal, meet};
 
 /// Fails if it is not done in time.
 pub(super) fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -34,8 +36,17 @@ pub(super) fn share(ranks: u32) -> Share {
 
 pub(super) fn joining(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Loader {
     let samplers = vec![sampler.clone()];
-    let group = share.resolve(false, 1, &each(fake), &samplers, options).unwrap();
+    let group = share.resolve(1, &each(fake), &samplers, options).unwrap();
     Loader::new(each(fake), samplers, Options { group: Some(Arc::new(group)), ..options.clone() }).unwrap()
+}
+
+/// The reader ends soon after the last loader.
+pub(super) fn nothing_is_left(fake: &Arc<Fake>) {
+    let began = std::time::Instant::now();
+    while Arc::strong_count(fake) > 1 {
+        assert!(began.elapsed() < Duration::from_secs(20), "something is left");
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// What is served until the end, or until an error: batches are compared with what the order says.
@@ -97,7 +108,7 @@ fn every_rank_gets_what_it_would_have_read_itself() {
             count += served.iter().map(Vec::len).sum::<usize>();
         }
         assert!(count > 1000, "{count} batches");
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        nothing_is_left(&fake);
     });
 }
 
@@ -248,7 +259,7 @@ fn a_rank_that_leaves_holds_up_nobody_and_goes_on_at_its_state_when_it_comes_bac
             });
         }
         drop(loaders);
-        assert_eq!(Arc::strong_count(&fake), 1);
+        nothing_is_left(&fake);
     });
 }
 
@@ -325,7 +336,7 @@ fn a_rank_that_goes_back_goes_on_reading_and_waits_for_nobody_who_is_there() {
                 barrier.wait();
             }
         });
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        nothing_is_left(&fake);
     });
 }
 
@@ -381,7 +392,7 @@ fn ranks_that_go_anywhere_at_any_time_get_the_batches_of_each_place() {
                     }
                 }
             });
-            assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+            nothing_is_left(&fake);
         }
     });
 }
@@ -428,7 +439,7 @@ fn workers_that_go_anywhere_get_the_batches_of_each_place_though_each_has_anothe
                     }
                 }
             });
-            assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+            nothing_is_left(&fake);
         }
     });
 }
@@ -510,7 +521,7 @@ fn the_workers_of_all_ranks_share_one_reader() {
                     scope.spawn(move || assert_eq!(in_turns(workers, sampler, 1..2), sampler.steps_left()));
                 }
             });
-            assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+            nothing_is_left(&fake);
         }
     });
 }
@@ -587,13 +598,9 @@ fn ranks_that_differ_are_refused_by_name() {
             assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
         };
         let own = || sampler(&orders, 1, 2, 4, Tail::Wrap);
-        refused(
-            &fake,
-            own(),
-            &Options { memory: 7, ..options.clone() },
-            &["rank 1", "rank 0", "memory is 7", "1048576"],
-        );
-        refused(&fake, own(), &Options { threads: 3, ..options.clone() }, &["threads is 3"]);
+        let given = Given { memory: true, threads: true };
+        refused(&fake, own(), &Options { memory: 7, given, ..options.clone() }, &["rank 1", "memory is 7", "1048576"]);
+        refused(&fake, own(), &Options { threads: 3, given, ..options.clone() }, &["threads is 3"]);
         refused(&fake, sampler(&orders, 1, 2, 5, Tail::Wrap), &options, &["batch size is 5, and not 4"]);
         refused(&fake, sampler(&orders, 1, 2, 4, Tail::Drop), &options, &["tail is Drop"]);
         refused(&fake, sampler(&orders, 1, 4, 4, Tail::Wrap), &options, &["world size is 4"]);
@@ -612,7 +619,7 @@ fn what_cannot_be_shared_is_refused_when_it_is_made() {
     let ranks: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
     let options = options(1 << 20, 1, 1);
     let refused = |share: Share, samplers: &[DistributedSampler], word: &str| {
-        let error = share.resolve(false, 1, &each(&fake), samplers, &options).unwrap_err();
+        let error = share.resolve(1, &each(&fake), samplers, &options).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains(word) && error.hint().is_some(), "{error}");
     };
@@ -653,7 +660,7 @@ fn a_rank_that_waits_is_ended_by_another_thread() {
             control.close();
             assert_eq!(waiting.join().unwrap(), ErrorKind::Closed);
         }
-        assert_eq!(Arc::strong_count(&fake), 1);
+        nothing_is_left(&fake);
     });
 }
 
@@ -729,7 +736,7 @@ fn the_last_batches_are_handed_out_after_the_one_that_reads_is_done() {
                 thread::sleep(Duration::from_millis(rank as u64 * 5));
             }
         });
-        assert_eq!(Arc::strong_count(&fake), 1);
+        nothing_is_left(&fake);
     });
 }
 
@@ -775,7 +782,7 @@ fn an_order_that_panics_before_an_engine_is_started_is_an_error_for_all_ranks() 
             assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
             assert!(error.to_string().contains("reading for several ranks panicked"), "{error}");
         }
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        nothing_is_left(&fake);
     });
 }
 
@@ -806,7 +813,7 @@ fn an_order_that_panics_where_a_rank_says_its_place_is_an_error_for_that_rank() 
         let error = errors[1].as_ref().unwrap();
         assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
         assert!(error.to_string().contains("finding a rank's place panicked"), "{error}");
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        nothing_is_left(&fake);
     });
 }
 
@@ -819,11 +826,11 @@ fn answered() -> (Share, Listener) {
     (Share::machine().job(job).name("test").ranks(1), listener)
 }
 
-/// The first byte of a message.
-const HELLO: u8 = 1;
-const WELCOME: u8 = 3;
-const END: u8 = 7;
-const WAITING: u8 = 9;
+/// The first bytes of messages: the numbers of requests and answers.
+const HELLO: u8 = 0;
+const WAITING: u8 = 2;
+const WELCOME: u8 = 0;
+const END: u8 = 4;
 
 /// What sort of message came; nothing if none did.
 fn heard(connection: &Connection, most: Option<Duration>) -> Option<u8> {
@@ -835,14 +842,8 @@ fn heard(connection: &Connection, most: Option<Duration>) -> Option<u8> {
     }
 }
 
-/// Says it, as the reader of rank 0, to a rank that has said so many times where it is.
-fn say(connection: &Connection, what: u8, visit: u64) {
-    let mut message = Writer::tagged(what);
-    if what == WELCOME {
-        message.number(0);
-    }
-    message.number(visit);
-    assert!(connection.send(&message.into_bytes(), None, &Signal::new().unwrap()).unwrap());
+fn say(connection: &Connection, what: u8) {
+    assert!(connection.send(&[what], None, &Signal::new().unwrap()).unwrap());
 }
 
 #[test]
@@ -863,7 +864,7 @@ fn a_rank_that_waits_for_a_batch_or_for_a_reader_ends_when_the_call_is_to_stop()
             assert_eq!(waiting.join().unwrap(), ErrorKind::Closed);
         }
         drop(listener);
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        nothing_is_left(&fake);
     });
 }
 
@@ -892,75 +893,14 @@ fn a_rank_waits_no_longer_for_a_reader_than_for_a_batch_and_says_once_where_it_i
         for _ in 0..3 {
             assert_eq!(loader.try_next().unwrap_err().kind(), ErrorKind::TimedOut, "nobody answers");
         }
-        let connection = listener.accept(&Signal::new().unwrap()).unwrap().unwrap();
+        let connection = listener.accept(&Signal::new().unwrap(), None).unwrap().unwrap();
         let said = std::iter::from_fn(|| heard(&connection, Some(Duration::ZERO)));
         assert_eq!(said.collect::<Vec<_>>(), [HELLO, WAITING]);
-        say(&connection, WELCOME, 1);
-        say(&connection, END, 1);
+        say(&connection, WELCOME);
+        say(&connection, END);
         let end = std::iter::repeat_with(|| loader.try_next())
             .find(|next| !matches!(next, Err(error) if error.kind() == ErrorKind::TimedOut));
         assert!(end.unwrap().unwrap().is_none(), "it is still the place that it named first");
-    });
-}
-
-#[test]
-fn a_reader_that_ends_without_a_word_but_whose_process_lives_is_followed_by_another_one() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 4]));
-        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
-        let (share, listener) = answered();
-        let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
-        let served = thread::spawn(move || serve(&mut loader, &sampler, 1).unwrap().len());
-        let connection = listener.accept(&Signal::new().unwrap()).unwrap().unwrap();
-        assert_eq!(heard(&connection, None), Some(HELLO));
-        say(&connection, WELCOME, 1);
-        drop(listener);
-        drop(connection);
-        assert_eq!(served.join().unwrap(), 40);
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
-    });
-}
-
-#[test]
-fn a_reader_that_ends_without_a_word_again_and_again_is_an_error() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 4]));
-        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
-        let (share, listener) = answered();
-        let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
-        let refused = thread::spawn(move || loader.try_next().unwrap_err());
-        for visit in 1..3 {
-            let connection = listener.accept(&Signal::new().unwrap()).unwrap().unwrap();
-            assert_eq!(heard(&connection, None), Some(HELLO));
-            say(&connection, WELCOME, visit);
-        }
-        let error = refused.join().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Io);
-        assert!(error.to_string().contains("rank 0") && error.hint().is_some(), "{error}");
-    });
-}
-
-#[test]
-fn a_rank_with_more_to_read_than_fits_its_socket_reads_on_when_the_reader_is_closed() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[1000; 12]));
-        let orders = orders(true, fake.len());
-        let share = share(2).drift(1 << 20).wait(Duration::from_millis(50));
-        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 1, Tail::Wrap)).collect();
-        let options = options(64 << 20, 1, 3);
-        let most = Options { max_wait: Some(Duration::from_secs(2)), ..options.clone() };
-        let mut reads = joining(&fake, &samplers[0], &most, &share);
-        reads.try_next().unwrap().unwrap();
-        let mut paused = joining(&fake, &samplers[1], &options, &share);
-        let first = paused.try_next().unwrap().unwrap();
-        assert_eq!(first.row_ids, samplers[1].plan(0).unwrap().batch(0).unwrap().rows);
-        // The window has room for all, and the socket has not.
-        let held_up = std::iter::from_fn(|| reads.try_next().transpose()).find_map(Result::err);
-        assert_eq!(held_up.unwrap().kind(), ErrorKind::TimedOut);
-        drop(reads);
-        assert_eq!(serve(&mut paused, &samplers[1], 3).unwrap().len(), 3 * 6000 - 1);
-        drop(paused);
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
     });
 }
 
@@ -989,7 +929,7 @@ fn the_place_behind_the_last_step_of_an_epoch_is_the_first_of_the_next_one() {
                 }
             }
         }
-        assert_eq!(Arc::strong_count(&fake), 1, "nothing is left");
+        nothing_is_left(&fake);
     });
 }
 
@@ -1001,6 +941,43 @@ fn packs(rows: u64) -> (tempfile::TempDir, Dataset, Arc<Packed>) {
     let (dir, dataset) = one_file([("tokens", Arc::new(tokens) as ArrayRef)], 25, WriterProperties::builder());
     let packed = Packed::new(orders(true, rows), Arc::new(lengths), Pack { block: 10, ..Pack::of(16) }).unwrap();
     (dir, dataset, Arc::new(packed))
+}
+
+#[test]
+fn a_rank_goes_on_with_another_reader_at_the_same_step_when_one_is_gone() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
+        let (share, listener) = answered();
+        let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
+        let served = thread::spawn(move || serve(&mut loader, &sampler, 1).unwrap().len());
+        let connection = listener.accept(&Signal::new().unwrap(), None).unwrap().unwrap();
+        assert_eq!(heard(&connection, None), Some(HELLO));
+        say(&connection, WELCOME);
+        drop(listener);
+        drop(connection);
+        assert_eq!(served.join().unwrap(), 40);
+        nothing_is_left(&fake);
+    });
+}
+
+#[test]
+fn readers_that_end_one_after_another_without_a_batch_are_an_error() {
+    in_time(|| {
+        let fake = Arc::new(Fake::new(&[40; 4]));
+        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
+        let (share, listener) = answered();
+        let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
+        let refused = thread::spawn(move || loader.try_next().unwrap_err());
+        for _ in 0..3 {
+            let connection = listener.accept(&Signal::new().unwrap(), None).unwrap().unwrap();
+            assert_eq!(heard(&connection, None), Some(HELLO));
+            say(&connection, WELCOME);
+        }
+        let error = refused.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("3 readers") && error.hint().is_some(), "{error}");
+    });
 }
 
 #[test]

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Options for object stores. The defaults are what `rowdex` uses.
 ///
 /// What a store needs to know (credentials, region, endpoint) comes from the environment, under the names that the
 /// `object_store` crate and the stores' own tools use: `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`,
 /// `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME` and so on. [`with_config`](Self::with_config) goes
 /// before the environment.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct StoreOptions {
     #[doc(hidden)]
     pub concurrency: usize,

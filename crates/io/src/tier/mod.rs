@@ -21,6 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use lru::LruCache;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::entry::EntryDraft;
@@ -36,7 +37,7 @@ use rowdex_base::once::Once;
 ///
 /// `docs/disk-tier.md` says what it promises. The folder may be deleted at any time. Only its owner should be able to
 /// write to it: what is in it is served as data.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskTier {
     folder: PathBuf,
     bytes: u64,

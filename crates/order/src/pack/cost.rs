@@ -3,13 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// What a pack costs: `linear · L + quadratic · Σ l²`, for pieces of `l` tokens that are `L` together. A model of 7
 /// billion parameters has about 24,576 to 1.
 ///
 /// Written and parsed as `24576-1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cost {
     /// Of a token.
     pub linear: u64,

@@ -17,6 +17,8 @@ pub use self::sums::PackSums;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How rows are put together to packs.
@@ -25,7 +27,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// [`extra`](Self::extra) ones, and what is missing to a multiple of [`multiple`](Self::multiple); a pack holds pieces
 /// that take no more than [`capacity`](Self::capacity) together. Which pieces share a pack is a pure function of the
 /// order of the epoch and the lengths: *packs v1*, which `docs/sequences.md` specifies and which never changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pack {
     /// Tokens of a pack: at most [`MAX_UNITS`](Self::MAX_UNITS) times [`multiple`](Self::multiple), 4,194,304 of 1.
     pub capacity: u64,
@@ -48,7 +50,7 @@ pub struct Pack {
 
 /// What becomes of rows that are longer than a pack can hold. Written and parsed as `split`, `truncate`, `drop` and
 /// `error`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Overflow {
     /// They become several pieces, of which all but the last fill a pack.
     #[default]
@@ -62,7 +64,7 @@ pub enum Overflow {
 }
 
 /// How pieces are put into packs. Written and parsed as `bfd`, `concat`, `budget`, `padded` and `buckets`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Algorithm {
     /// Best-fit decreasing: longest pieces first, each into the fullest pack that it fits into. Hardly any place is
     /// left empty, and no row is cut that fits a pack.
@@ -80,7 +82,7 @@ pub enum Algorithm {
 }
 
 /// What becomes of rows without tokens. Written and parsed as `skip` and `keep`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Empty {
     /// They are left out.
     #[default]
@@ -90,7 +92,7 @@ pub enum Empty {
 }
 
 /// Tokens of a row that are served together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Piece {
     /// The row.
     pub row: u64,

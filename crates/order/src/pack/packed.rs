@@ -8,6 +8,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use super::block::{PackBlock, Seeds};
 use super::sums::{Looked, PackSource, PackSums};
 use super::{Pack, PackCounts, Piece};
+use crate::saved::SavedOrder;
 use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
 
 /// How many packed blocks an epoch keeps: what is served follows each other, and a batch may begin in one block and end
@@ -216,6 +217,11 @@ impl Order for Packed {
 
     fn follows_row_groups(&self) -> bool {
         self.orders.follows_row_groups()
+    }
+
+    fn saved(&self) -> Option<SavedOrder> {
+        let (orders, lengths) = (Arc::clone(&self.orders), Arc::clone(&self.lengths));
+        Some(SavedOrder::Packed { orders, lengths, pack: self.pack, threads: self.threads })
     }
 }
 

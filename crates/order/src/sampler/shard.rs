@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::MAX_LEN;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -10,7 +12,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// Written and parsed as `wrap`, `drop`, `uneven`, `error` and `even`. In a plan of packs, what is said of samples and
 /// rows is true of packs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Tail {
     /// Every shard gets `ceil(n / S)` samples; the positions beyond the last row wrap around to the first ones and are
     /// marked as pads. What `torch.utils.data.DistributedSampler` does with `drop_last=False`.
@@ -65,7 +67,7 @@ impl FromStr for Tail {
 /// Which ranks form a replica group, that is, see the same shard.
 ///
 /// Written and parsed as `consecutive` and `strided`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum ReplicaLayout {
     /// Ranks `0..k` share shard 0, ranks `k..2k` shard 1, and so on: the shard is `rank / k`.
     #[default]
@@ -106,7 +108,7 @@ impl FromStr for ReplicaLayout {
 /// is decided after shuffling, so sharding never weakens the shuffle. Without replicas every rank is a shard.
 ///
 /// Every method is O(1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shard {
     rank: u32,
     world_size: u32,

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Inner, Meeting};
+use super::Inner;
 use crate::loader::LoaderStats;
 use crate::loader::deliver::Watched;
 use crate::loader::recovery::Faults;
@@ -22,8 +22,6 @@ const STRAGGLERS: Duration = Duration::from_millis(200);
 pub(super) struct Roster {
     pub(super) stop: bool,
     pub(super) members: BTreeMap<u64, Member>,
-    /// Those that go to another place, and have not said where.
-    pub(super) away: BTreeMap<u64, Member>,
     pub(super) joined: u64,
     /// Connections, whether they are of ranks that have joined or not.
     pub(super) connected: usize,
@@ -87,7 +85,6 @@ impl Roster {
 pub(super) struct Member {
     pub(super) rank: u32,
     pub(super) worker: u64,
-    pub(super) visit: u64,
     pub(super) connection: Arc<Connection>,
     pub(super) lane: Lane,
     /// Batches that were sent and not taken, and their bytes.
@@ -151,18 +148,11 @@ impl Inner {
     /// How long to wait after the last rank has come.
     fn patience(&self, roster: &Roster) -> Duration {
         let most = self.seat.group.wait;
-        let here = roster.members.len() + roster.away.len();
-        match self.meeting {
-            Meeting::First(ranks) if !roster.gathering.begun && here < ranks => return most,
-            Meeting::Again(ranks) if !roster.gathering.begun && here < ranks => return most.min(STRAGGLERS),
-            Meeting::Served if !roster.gathering.begun => {
-                let members = roster.members.values().chain(roster.away.values());
-                let ranks = members.map(|member| self.seat.group.consumers(&member.lane.sampler)).max();
-                if here < ranks.unwrap_or(0) {
-                    return most;
-                }
-            }
-            _ => {}
+        let few = most.min(STRAGGLERS);
+        let ranks = roster.members.values().map(|member| self.seat.group.consumers(&member.lane.sampler)).max();
+        if roster.members.len() < ranks.unwrap_or(0) {
+            // Whoever was there, and is on the way to another place, has left.
+            return if roster.gathering.begun { few } else { most };
         }
         let steps = roster.steps();
         let places = || roster.members.values().map(|member| member.counted(steps));
@@ -172,10 +162,7 @@ impl Inner {
         let workers = roster.members.values().map(|member| workers(&member.lane.sampler)).max().unwrap_or(1);
         let drift = self.seat.group.drift.saturating_mul(workers);
         let are_on_their_way = spread > drift && !roster.members.values().all(|member| member.waits);
-        match are_on_their_way || !roster.away.is_empty() {
-            true => most.min(STRAGGLERS),
-            false => Duration::ZERO,
-        }
+        if are_on_their_way { few } else { Duration::ZERO }
     }
 }
 

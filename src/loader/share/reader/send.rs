@@ -57,7 +57,6 @@ enum Room {
 /// A rank that is sent something, and the row groups that it does not know yet to be lost.
 struct Told {
     id: u64,
-    visit: u64,
     connection: Arc<Connection>,
     lost: Vec<LostGroup>,
 }
@@ -214,14 +213,13 @@ impl Inner {
         let placed = put(records, &describe(batches), pool, round.windows.saturating_sub(waiting))?;
         let (members, stats) = self.note_sent(of, count, placed.length, NextBatch::after(last), stats);
         let (stream, length) = (placed.stream, placed.length);
-        let answer = Answer::Batches(Parcel { stream, length, rows: rows as u64, batches: count, stats });
-        for Told { id, visit, connection, lost } in members {
+        let answer = Answer::Batches(Parcel { stream, length, rows: rows as u64, batches: count, stats }).to_bytes();
+        for Told { id, connection, lost } in members {
             let told = lost.into_iter().try_for_each(|lost| {
-                let message = Answer::Lost(lost.row_group, lost.error).to_bytes(visit);
+                let message = Answer::Lost(lost.row_group, lost.error).to_bytes();
                 connection.send(&message, None, &self.stop).map(|_| ())
             });
-            let message = answer.to_bytes(visit);
-            match told.and_then(|()| connection.send(&message, Some(placed.file.as_fd()), &self.stop)) {
+            match told.and_then(|()| connection.send(&answer, Some(placed.file.as_fd()), &self.stop)) {
                 Ok(true) => {}
                 Ok(false) => self.leave(&connection),
                 Err(error) => self.fail(&[id], &error),
@@ -272,7 +270,7 @@ impl Inner {
             (member.lane.epoch, member.lane.next) = (next.epoch, next.batch);
             let news = lost.iter().filter(|lost| member.lost.insert(lost.row_group)).cloned().collect();
             let connection = Arc::clone(&member.connection);
-            members.push(Told { id: *id, visit: member.visit, connection, lost: news });
+            members.push(Told { id: *id, connection, lost: news });
         }
         let steps = roster.steps();
         let taken = || roster.members.values().map(|member| member.taken(steps));
@@ -307,7 +305,7 @@ impl Inner {
         drop(roster);
         for member in left {
             // If it is not there any more, nobody wants to know.
-            let _ = member.connection.send(&answer.to_bytes(member.visit), None, &self.stop);
+            let _ = member.connection.send(&answer.to_bytes(), None, &self.stop);
         }
     }
 }

@@ -1,0 +1,212 @@
+//! Orders and samplers as data, for another process of this version.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::sampler::{DistributedSampler, Shard};
+use crate::{
+    Balanced, Blocks, Contiguous, Cost, Explicit, Global, Lengths, Measure, Mixed, Order, Pack, Packed, Resized,
+    Rotated, Sequential, Subset, Torch, Weighted,
+};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// The orders of this crate.
+#[expect(missing_docs, reason = "each is the order of its name")]
+#[derive(Debug, Serialize, Deserialize)]
+pub enum SavedOrder {
+    Sequential(Sequential),
+    Global(Global),
+    Blocks(Blocks),
+    Explicit {
+        ids: Vec<u64>,
+        rows: u64,
+    },
+    Torch {
+        len: u64,
+        seed: u64,
+    },
+    Weighted(Weighted),
+    Balanced(Balanced),
+    Mixed(Mixed),
+    Resized(Resized),
+    Contiguous(Contiguous),
+    Rotated(Rotated),
+    Subset(Subset),
+    Packed {
+        #[serde(with = "order")]
+        orders: Arc<dyn Order>,
+        #[serde(with = "lengths")]
+        lengths: Arc<dyn Lengths>,
+        pack: Pack,
+        threads: usize,
+    },
+}
+
+impl SavedOrder {
+    fn orders(self) -> Result<Arc<dyn Order>> {
+        Ok(match self {
+            Self::Sequential(order) => Arc::new(order),
+            Self::Global(order) => Arc::new(order),
+            Self::Blocks(order) => Arc::new(order),
+            Self::Explicit { ids, rows } => Arc::new(Explicit::new(ids, rows)?),
+            Self::Torch { len, seed } => Arc::new(Torch::new(len, seed)?),
+            Self::Weighted(order) => Arc::new(order),
+            Self::Balanced(order) => Arc::new(order),
+            Self::Mixed(order) => Arc::new(order),
+            Self::Resized(order) => Arc::new(order),
+            Self::Contiguous(order) => Arc::new(order),
+            Self::Rotated(order) => Arc::new(order),
+            Self::Subset(order) => Arc::new(order),
+            Self::Packed { orders, lengths, pack, threads } => {
+                Arc::new(Packed::new(orders, lengths, pack)?.with_threads(threads))
+            }
+        })
+    }
+}
+
+/// The sampler of some rank, at the beginning of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SavedSampler {
+    order: SavedOrder,
+    shard: Shard,
+    batch_size: u64,
+    cost: Option<Cost>,
+    drop_last_batch: bool,
+}
+
+impl SavedSampler {
+    /// What the sampler, or that of the rank that it is a worker's of, is made of.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an order that is not of this crate.
+    pub fn of(sampler: &DistributedSampler) -> Result<Self> {
+        let sampler = sampler.part_of().map_or(sampler, |part| &part.rank);
+        let order = sampler.given().saved().ok_or_else(|| {
+            let message =
+                format!("an order of your own ({}), which another process cannot make", sampler.given().name());
+            Error::new(ErrorKind::InvalidArgument, message)
+        })?;
+        Ok(Self {
+            order,
+            shard: sampler.shard(),
+            batch_size: sampler.batch_size(),
+            cost: sampler.state().run.and_then(|run| run.cost),
+            drop_last_batch: sampler.drops_last_batch(),
+        })
+    }
+
+    /// The sampler.
+    ///
+    /// # Errors
+    ///
+    /// As [`DistributedSampler::new`] and [`DistributedSampler::of_packs`].
+    pub fn sampler(self) -> Result<DistributedSampler> {
+        let Self { order, shard, batch_size, cost, drop_last_batch } = self;
+        let batch_size = batch_size as usize;
+        let sampler = match order {
+            SavedOrder::Packed { orders, lengths, pack, threads } => {
+                let packed = Packed::new(orders, lengths, pack)?.with_threads(threads);
+                DistributedSampler::of_packs(Arc::new(packed), shard, batch_size, cost)
+            }
+            order => DistributedSampler::new(order.orders()?, shard, batch_size),
+        };
+        Ok(sampler?.with_drop_last_batch(drop_last_batch))
+    }
+}
+
+/// Lengths as another process has them, with the fingerprint that they have here.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedLengths {
+    lengths: Vec<u64>,
+    items: Option<String>,
+    numbers: Option<String>,
+    fingerprint: u64,
+}
+
+impl Lengths for SavedLengths {
+    fn len(&self) -> u64 {
+        Lengths::len(&self.lengths)
+    }
+
+    fn length(&self, row: u64) -> Result<u64> {
+        self.lengths.length(row)
+    }
+
+    fn measure(&self) -> Option<Measure<'_>> {
+        self.items.as_deref().map(Measure::Items).or_else(|| self.numbers.as_deref().map(Measure::Numbers))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+pub(crate) mod order {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+
+    use super::SavedOrder;
+    use crate::Order;
+
+    pub(crate) fn serialize<S: Serializer>(order: &Arc<dyn Order>, to: S) -> Result<S::Ok, S::Error> {
+        order.saved().ok_or_else(|| ser::Error::custom("an order of another crate"))?.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Order>, D::Error> {
+        SavedOrder::deserialize(from)?.orders().map_err(de::Error::custom)
+    }
+}
+
+mod lengths {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
+
+    use super::SavedLengths;
+    use crate::{Lengths, Measure};
+
+    pub(super) fn serialize<S: Serializer>(lengths: &Arc<dyn Lengths>, to: S) -> Result<S::Ok, S::Error> {
+        let mut all = vec![0; lengths.len() as usize];
+        let rows: Vec<u64> = (0..lengths.len()).collect();
+        lengths.fill(&rows, &mut all).map_err(ser::Error::custom)?;
+        let column = |wanted: fn(Measure<'_>) -> Option<&str>| lengths.measure().and_then(wanted).map(str::to_owned);
+        let items = column(|measure| if let Measure::Items(column) = measure { Some(column) } else { None });
+        let numbers = column(|measure| if let Measure::Numbers(column) = measure { Some(column) } else { None });
+        SavedLengths { lengths: all, items, numbers, fingerprint: lengths.fingerprint() }.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Lengths>, D::Error> {
+        Ok(Arc::new(SavedLengths::deserialize(from)?))
+    }
+}
+
+pub(crate) mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(value: &Arc<T>, to: S) -> Result<S::Ok, S::Error> {
+        T::serialize(value, to)
+    }
+
+    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Arc<T>, D::Error> {
+        T::deserialize(from).map(Arc::new)
+    }
+}
+
+pub(crate) mod list {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(values: &Arc<[T]>, to: S) -> Result<S::Ok, S::Error> {
+        values.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Arc<[T]>, D::Error> {
+        Vec::deserialize(from).map(Arc::from)
+    }
+}
