@@ -10,7 +10,6 @@ use super::{Dataset, MapDataset};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::MAX_LEN;
 use rowdex_parquet::finish;
-use rowdex_rows::{compact, uncopied};
 
 /// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before.
 ///
@@ -99,11 +98,6 @@ impl MixedDataset {
         Some((dataset, row - self.starts.get(dataset)?))
     }
 
-    /// The row id of a dataset's first row.
-    pub(crate) fn first_row(&self, dataset: usize) -> u64 {
-        self.starts.get(dataset).copied().unwrap_or_else(|| self.len())
-    }
-
     /// One row, as [`Dataset::get`] gives it.
     ///
     /// # Errors
@@ -139,17 +133,6 @@ impl MixedDataset {
         }
     }
 
-    /// The types that all datasets decode to, given those of each, or else those served.
-    pub(crate) fn common_schema(&self, decoded: impl Iterator<Item = SchemaRef>) -> SchemaRef {
-        let decoded: Vec<SchemaRef> = decoded.collect();
-        common_schema(decoded.iter()).unwrap_or_else(|_| self.schema.clone())
-    }
-
-    /// Brings rows to the types served, in memory of their own.
-    pub(crate) fn output_types(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        compact(finish(batch, &self.schema)?).map_err(uncopied)
-    }
-
     fn out_of_range(&self, row: u64) -> Error {
         let len = self.len();
         Error::new(ErrorKind::OutOfRange, format!("row id {row} of {} datasets of {len} rows", self.datasets.len()))
@@ -176,7 +159,7 @@ impl MapDataset for MixedDataset {
 }
 
 /// The first schema, with fields nullable that are in any. The others must have the same names and types.
-fn common_schema<'a>(mut schemas: impl Iterator<Item = &'a SchemaRef>) -> Result<SchemaRef> {
+pub(crate) fn common_schema<'a>(mut schemas: impl Iterator<Item = &'a SchemaRef>) -> Result<SchemaRef> {
     let first = schemas.next();
     let first = first.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "a mixture of no datasets"))?;
     let mut fields: Vec<Field> = first.fields().iter().map(|field| field.as_ref().clone()).collect();

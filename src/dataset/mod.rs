@@ -56,6 +56,7 @@ pub use column::{Class, Column, Labels};
 pub use filter::{Filter, FilterProgress, FilterReport};
 pub use map::MapDataset;
 pub use mixed::MixedDataset;
+pub(crate) use mixed::common_schema;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use reader::Slots;
 pub use rowdex_base::cache::Counters;

@@ -60,12 +60,12 @@ impl Making {
         self.range.batches.is_empty()
     }
 
-    /// Makes the next batches, at most so many, whose rows `near` finds.
-    pub(crate) fn assemble(&mut self, units: &Units, near: RowFinder, most: u64) -> Assembled {
+    /// Makes the next batches, at most so many.
+    pub(crate) fn assemble(&mut self, units: &Units, most: u64) -> Assembled {
         let BatchRange { batches: all, .. } = &self.range;
         let now = all.start..all.end.min(all.start.saturating_add(most.max(1)));
         let mut batches = Vec::with_capacity((now.end - now.start) as usize);
-        let filled = fill(units, near, now.clone(), self, &mut batches);
+        let filled = fill(units, now.clone(), self, &mut batches);
         // A batch may share the memory of rows that are still held, or of views' values.
         let records = batches.iter().map(|batch: &Batch| &batch.records);
         let elsewhere = units.elsewhere();
@@ -103,7 +103,6 @@ const LOST: Cursor = Cursor { piece: 0, row: 0, end: 0 };
 
 /// Where every row of a segment is, batch by batch.
 struct RowPlaces<'a> {
-    units: &'a Units,
     near: RowFinder,
     pieces: &'a [Held],
     errors: &'a [(u32, Error)],
@@ -137,7 +136,7 @@ impl<'a> RowPlaces<'a> {
             {
                 (row, other, *replaced) = (*replacing, Some(std::slice::from_ref(replacing)), rest);
             }
-            let (unit, _) = self.near.locate(row, self.units).ok_or_else(|| lost(row))?;
+            let (unit, _) = self.near.locate(row).ok_or_else(|| lost(row))?;
             let cursor = self.cursors.get_mut(unit as usize).ok_or_else(|| lost(row))?;
             let piece = self.pieces.get(cursor.piece as usize).filter(|_| cursor.piece < cursor.end);
             let Some(piece) = piece else {
@@ -190,7 +189,7 @@ struct BatchDraft {
 }
 
 /// Makes these batches of the segment. Returns how many rows they have.
-fn fill(units: &Units, near: RowFinder, now: Range<u64>, making: &mut Making, batches: &mut Vec<Batch>) -> Result<u64> {
+fn fill(units: &Units, now: Range<u64>, making: &mut Making, batches: &mut Vec<Batch>) -> Result<u64> {
     let Making { range, claimed, cursors } = making;
     if cursors.is_empty() {
         // Units that are packed and units that are not may be due at once while the plan learns what rows take.
@@ -198,7 +197,7 @@ fn fill(units: &Units, near: RowFinder, now: Range<u64>, making: &mut Making, ba
         *cursors = beginnings(units, claimed);
     }
     let Claimed { pieces, errors, .. } = &*claimed;
-    let mut located = RowPlaces { units, near, pieces, errors, cursors, places: Vec::new() };
+    let mut located = RowPlaces { near: units.finder(), pieces, errors, cursors, places: Vec::new() };
     let mut drafts: Vec<BatchDraft> = Vec::with_capacity((now.end - now.start) as usize);
     let mut stretches: Vec<(usize, Stretch)> = Vec::new();
     let mut error = None;
@@ -210,7 +209,7 @@ fn fill(units: &Units, near: RowFinder, now: Range<u64>, making: &mut Making, ba
         match located.add(&rows.rows, &mut replaced) {
             Ok(labels) => {
                 let (substituted, packs) = match units.packing() {
-                    Some(packing) => (Vec::new(), Some(packing.packs(&mut rows, &labels))),
+                    Some(packing) => (Vec::new(), Some(packing.packs(&mut rows, &labels)?)),
                     None => (substitute(&mut rows.rows, &labels), None),
                 };
                 drafts.push(BatchDraft { batch, rank, rows, substituted, packs });
@@ -259,7 +258,7 @@ fn whole(units: &Units, held: &[Held], places: &[BatchRow], stretches: &[Stretch
             columns.iter().zip(form.served.fields()).all(|(array, wanted)| array.data_type() == wanted.data_type());
         let schema = if finished { &form.served } else { &form.decoded };
         let records = record_batch(schema, columns, stretch.places.len()).map_err(uncopied)?;
-        Ok(Arc::new(if finished { records } else { units.output(&records)? }))
+        Ok(Arc::new(if finished { records } else { units.groups().output(&records, &form.served)? }))
     };
     columns.into_iter().zip(stretches).map(whole).collect()
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::groups::{Groups, RowForm, sealed};
+use arrow::datatypes::SchemaRef;
+
+use super::groups::dataset::DatasetGroups;
+use super::groups::{Groups, RowForm, fingerprint};
 use super::lookahead::Lookahead;
 use super::packing::{ServedPacks, column_of};
 use super::predict::{self, Prediction};
@@ -11,6 +14,7 @@ use super::recovery::Fault;
 use super::share::{Seat, Server, Share};
 use super::units::Units;
 use super::{Loader, Options};
+use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::DistributedSampler;
 use rowdex_rows::token_columns;
@@ -18,7 +22,8 @@ use rowdex_rows::token_columns;
 /// Options of a [`Loader`], from [`Loader::builder`].
 #[derive(Debug, Clone)]
 pub struct LoaderBuilder {
-    pub(super) dataset: Arc<dyn sealed::RowGroups>,
+    pub(super) datasets: Vec<Dataset>,
+    pub(super) served: SchemaRef,
     pub(super) groups: Arc<dyn Groups>,
     pub(super) samplers: Vec<DistributedSampler>,
     pub(super) share: Option<Share>,
@@ -93,7 +98,7 @@ impl LoaderBuilder {
     /// soon, or copy what is to be kept; what waiting batches keep is counted by the values that they show.
     #[must_use]
     pub fn with_views(mut self, views: bool) -> Self {
-        self.groups = self.dataset.row_groups(views).0;
+        self.groups = Arc::new(DatasetGroups::new(&self.datasets, &self.served, views));
         self
     }
 
@@ -181,7 +186,7 @@ impl LoaderBuilder {
         let units = self.units()?;
         let mut options = self.options.clone();
         if let Some(share) = &self.share {
-            let mut group = share.resolve(self.dataset.fingerprint(), &units, &self.samplers, &options)?;
+            let mut group = share.resolve(fingerprint(&self.datasets), &units, &self.samplers, &options)?;
             group.loader = Some(Box::new(self.clone()));
             options.group = Some(Arc::new(group));
         }
@@ -225,7 +230,7 @@ impl LoaderBuilder {
         let with = &self.options.with_columns;
         let columns = tokens.map(|name| token_columns(&groups.form().decoded, name, with)).unwrap_or_default();
         let units = match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
-            true => Units::each(groups),
+            true => Units::new(groups, None),
             false => Units::joined(groups, self.options.memory),
         };
         let units = units.with_lists(&columns);

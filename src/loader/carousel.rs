@@ -58,22 +58,29 @@ impl DueRows {
     }
 
     /// Takes the next rows. Says how many bytes are freed once they are dropped, and how many rows are missing.
-    fn claim(&mut self, mut rows: usize, claimed: &mut Vec<Held>) -> (u64, usize) {
+    fn claim(&mut self, rows: usize, claimed: &mut Vec<Held>) -> (u64, usize) {
         let mut freed = 0;
         self.left = self.left.saturating_sub(rows);
-        while rows > 0 {
-            let Some(piece) = self.pieces.front_mut() else { break };
-            if rows < piece.num_rows() {
-                claimed.push(piece.split_front(rows));
-                rows = 0;
-            } else if let Some(piece) = self.pieces.pop_front() {
-                rows -= piece.num_rows();
-                freed += piece.bytes();
-                claimed.push(piece);
-            }
-        }
-        (freed, rows)
+        let missing = take_rows(&mut self.pieces, rows, |piece| {
+            freed += piece.bytes();
+            claimed.push(piece);
+        });
+        (freed, missing)
     }
+}
+
+/// Takes the first rows off, so many, and gives each piece that has some. Returns how many rows are missing.
+pub(crate) fn take_rows(pieces: &mut VecDeque<Held>, mut rows: usize, mut give: impl FnMut(Held)) -> usize {
+    while rows > 0 {
+        let next = match pieces.front_mut() {
+            Some(first) if rows < first.num_rows() => Some(first.split_front(rows)),
+            _ => pieces.pop_front(),
+        };
+        let Some(next) = next else { break };
+        rows -= next.num_rows();
+        give(next);
+    }
+    rows
 }
 
 /// The pieces that have the rows of one unit.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use super::carousel::DueRows;
+use super::carousel::{DueRows, take_rows};
 use super::extract::Extracted;
 use super::packing::{ServedPacks, columns};
 use super::pieces::{PieceList, TokenRange};
@@ -15,7 +15,7 @@ use super::slot_list::SlotList;
 use super::units::Units;
 use crate::dataset::Prefetch;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_rows::{Held, Part};
+use rowdex_rows::{BatchRow, Held, Part};
 
 /// Parts with about so many tokens are let go of together.
 const TOKENS_TOGETHER: u64 = 16 << 10;
@@ -105,7 +105,7 @@ impl PieceCutter<'_> {
         let (held, mut error) = rows.into_parts();
         let held = Vec::from(held);
         let found: usize = held.iter().map(Held::num_rows).sum();
-        let first = self.units.unit(self.unit).first_row;
+        let first = self.units.first_row(self.unit);
         let rows: Vec<u64> = self.got.slots.iter().take(found).map(|slot| first + u64::from(*slot)).collect();
         let mut changed = self.packing.changed(&rows, &held)?;
         let mut served = self.got.places.iter().take_while(|place| **place < found).count();
@@ -156,91 +156,69 @@ impl PieceCutter<'_> {
         Ok(whole)
     }
 
-    /// The parts that are due among the first rows, so many, with what comes behind each.
+    /// The parts that are due among the first pieces, so many, with what comes behind each.
     fn parts(&self, held: &[Held], served: usize) -> Result<Vec<Held>> {
         let cuts: Vec<(usize, TokenRange)> = self.due.parts().take_while(|(at, _)| *at < served).collect();
         let Some(tokens) = self.packing.tokens().filter(|_| !cuts.is_empty()) else { return Ok(Vec::new()) };
         let batches = held.iter().map(columns).collect::<Result<Vec<_>>>()?;
         let cutter = tokens.cutter(&batches)?;
-        let ends: Vec<usize> = held
-            .iter()
-            .scan(0, |end, held| {
-                *end += held.num_rows();
-                Some(*end)
-            })
-            .collect();
-        let part = |at: usize, tokens: TokenRange| {
-            let place = *self.got.places.get(at)?;
-            let number = ends.partition_point(|end| *end <= place);
-            let own = held.get(number)?;
-            let row = own.place(place - (ends.get(number)? - own.num_rows()));
-            Some(Part { place: (number as u32, row), offset: tokens.offset, length: tokens.length })
+        let places = (0..).zip(held).flat_map(|(number, held)| {
+            let rows = 0..held.num_rows();
+            rows.map(move |row| (number, held.place(row)))
+        });
+        let places: Vec<BatchRow> = places.collect();
+        let part = |(at, cut): &(usize, TokenRange)| {
+            let place = *places.get(*self.got.places.get(*at)?)?;
+            Some(Part { place, offset: cut.offset, length: cut.length })
         };
-        let first = self.units.unit(self.unit).first_row;
-        let mut pieces = Vec::new();
-        let mut parts = Vec::new();
-        let mut marked = Vec::new();
-        let mut sum = 0;
-        let last = cuts.len() - 1;
-        for (number, (at, cut)) in cuts.into_iter().enumerate() {
-            let part = part(at, cut).ok_or_else(|| Error::new(ErrorKind::Internal, "a part of no row"))?;
-            let slot = self.got.places.get(at).and_then(|place| self.got.slots.get(*place)).copied();
-            marked.push((first + u64::from(slot.unwrap_or_default()), cut));
-            parts.push(part);
-            sum += cut.length;
-            if sum >= TOKENS_TOGETHER || number == last {
-                let (batch, behind) = cutter.cut(&parts)?;
-                let marks =
-                    marked.drain(..).zip(behind).map(|((row, cut), behind)| self.packing.mark(row, cut, behind));
-                let marks = marks.collect::<Result<Vec<_>>>()?.concat();
-                pieces.push(Held::columns(batch, &self.units.elsewhere()).with_labels(&marks, self.packing.columns()));
-                parts.clear();
-                sum = 0;
+        let parts: Option<Vec<Part>> = cuts.iter().map(part).collect();
+        let parts = parts.ok_or_else(|| Error::new(ErrorKind::Internal, "a part of no row"))?;
+        let mut tokens = 0;
+        let together = parts.chunk_by(|before, _| {
+            tokens += before.length;
+            tokens < TOKENS_TOGETHER || {
+                tokens = 0;
+                false
             }
-        }
-        Ok(pieces)
+        });
+        let columns = self.packing.columns();
+        together
+            .map(|parts| {
+                let (batch, behind) = cutter.cut(parts)?;
+                // Nothing is asked of those behind which their row ends.
+                let behind = behind.into_iter().flat_map(|items| items.unwrap_or_else(|| vec![0; columns]));
+                let behind: Vec<u64> = behind.collect();
+                Ok(Held::columns(batch, &self.units.elsewhere()).with_labels(&behind, columns))
+            })
+            .collect()
     }
 
     /// The first due rows, so many, in the order in which they are due.
-    fn in_order(&self, whole: VecDeque<Held>, parts: VecDeque<Held>, served: usize) -> Result<VecDeque<Held>> {
-        let mut whole = Front(whole);
-        let mut parts = Front(parts);
+    fn in_order(&self, mut whole: VecDeque<Held>, mut parts: VecDeque<Held>, served: usize) -> Result<VecDeque<Held>> {
         let mut ordered = VecDeque::new();
         let mut at = 0;
         let mut cuts = self.due.parts().map(|(at, _)| at).take_while(|at| *at < served).peekable();
         while let Some(first) = cuts.next() {
-            whole.give(first - at, &mut ordered)?;
+            move_rows(&mut whole, first - at, &mut ordered)?;
             at = first + 1;
             while cuts.next_if_eq(&at).is_some() {
                 at += 1;
             }
-            parts.give(at - first, &mut ordered)?;
+            move_rows(&mut parts, at - first, &mut ordered)?;
             if self.got.whole.is_none() {
                 // Instead of the rows that they are parts of.
-                whole.give(at - first, &mut VecDeque::new())?;
+                move_rows(&mut whole, at - first, &mut VecDeque::new())?;
             }
         }
-        whole.give(served - at, &mut ordered)?;
+        move_rows(&mut whole, served - at, &mut ordered)?;
         Ok(ordered)
     }
 }
 
-/// Rows that are taken off from the first on.
-struct Front(VecDeque<Held>);
-
-impl Front {
-    fn give(&mut self, mut rows: usize, to: &mut VecDeque<Held>) -> Result<()> {
-        while rows > 0 {
-            let Some(first) = self.0.front_mut() else {
-                return Err(Error::new(ErrorKind::Internal, "fewer rows than were due of a row group"));
-            };
-            let next = match rows < first.num_rows() {
-                true => Some(first.split_front(rows)),
-                false => self.0.pop_front(),
-            };
-            rows -= next.as_ref().map_or(0, Held::num_rows);
-            to.extend(next);
-        }
-        Ok(())
+/// Moves the first rows, so many.
+fn move_rows(from: &mut VecDeque<Held>, rows: usize, to: &mut VecDeque<Held>) -> Result<()> {
+    match take_rows(from, rows, |held| to.push_back(held)) {
+        0 => Ok(()),
+        _ => Err(Error::new(ErrorKind::Internal, "fewer rows than were due of a row group")),
     }
 }

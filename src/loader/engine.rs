@@ -19,11 +19,10 @@ use super::control::{closed, timed_out};
 use super::deliver::{Deliver, Watched};
 use super::driver::Driver;
 use super::lookahead::Lookahead;
-use super::plan::Plan;
+use super::plan::{Measurement, Plan};
 use super::recovery::Faults;
-use super::row_table::{RowFinder, RowTable};
 pub(crate) use super::schedule::Settings;
-use super::schedule::{Extraction, Measurement, Read, Schedule, Task};
+use super::schedule::{Extraction, Read, Schedule, Task};
 use super::units::Units;
 use super::walk::{BatchRange, Walk};
 use crate::dataset::Prefetch;
@@ -67,8 +66,6 @@ struct EngineCore {
     units: Arc<Units>,
     faults: Arc<Faults>,
     batch_rows: u64,
-    /// Finds the unit of a row.
-    table: Option<Arc<RowTable>>,
     /// How rows are packed, if their columns can be.
     layout: Option<Arc<Layout>>,
     /// For what is read and decompressed, while it is decoded.
@@ -146,8 +143,7 @@ impl Engine {
         let small = (IDLE * settings.threads.max(1) as u64).min(settings.memory / IDLE_PART);
         let most_idle = MOST_IDLE.min(plan.largest().max(small)) as usize;
         let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
-        let table = RowTable::of(&units).map(Arc::new);
-        let driver = Driver::new(plan, walk, RowFinder::with(table.clone())).with_packing(units.packing());
+        let driver = Driver::new(plan, walk, units.finder()).with_packing(units.packing());
         let progress = EngineProgress {
             schedule: Schedule::new(settings.clone(), lookahead),
             driver: Some(Box::new(driver)),
@@ -164,7 +160,6 @@ impl Engine {
             me: Weak::clone(me),
             inline: settings.threads == 0,
             layout: units.layout(),
-            table,
             units,
             faults,
             batch_rows: settings.batch_rows,
@@ -360,7 +355,7 @@ impl EngineCore {
 
     fn run(&self, work: Work) {
         match work {
-            Work::Plan(driver, measured) => self.plan(driver, &measured),
+            Work::Plan(driver, measured) => self.plan(driver, measured),
             Work::Read(read) => self.start_read(read),
             Work::Extract(extraction, whole, prefetch) => {
                 // This one was read ahead until now, so there is room for another, which need not wait for this.

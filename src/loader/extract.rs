@@ -1,6 +1,5 @@
 //! From a unit to the rows of it that are due, by the way that costs least.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,7 +69,6 @@ impl RouteFacts {
             columns: form.decoded.fields().len(),
             held: None,
             stays: false,
-            has_lost: false,
             due,
             breaks: due,
             read: facts.size.rows as usize,
@@ -126,24 +124,19 @@ pub(crate) fn from_held(
     Ok(Extracted { stays: stays.then_some(whole), picking: began.elapsed(), ..Extracted::of_rows(rows) })
 }
 
-/// Reads a unit and gets the rows at these slots out of it, in the order given. None of them is `lost`.
+/// Reads a unit and gets the rows at these slots out of it, in the order given.
 pub(crate) fn from_file(
     serving: Serving<'_>,
     unit: u32,
-    slots: Vec<u32>,
+    mut places: Vec<u32>,
     stays: bool,
-    lost: &[Range<u32>],
     prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
     let units = serving.units;
-    let mut places = slots;
-    // A unit that stays without rows that are lost has its own slots all the same.
-    let slots = if stays && !lost.is_empty() { places.clone() } else { Vec::new() };
-    let wanted = wanted(units, unit, &mut places, stays, lost);
+    let wanted = if stays { None } else { wanted(units, unit, &mut places) };
     let facts = RouteFacts::of(units, unit, places.len());
     let facts = RouteFacts {
         stays,
-        has_lost: !lost.is_empty(),
         packs: serving.layout.is_some(),
         breaks: breaks(&places),
         read: wanted.as_ref().map_or(facts.read, Vec::len),
@@ -153,23 +146,15 @@ pub(crate) fn from_file(
     let columns = columns_at_once(route, &facts).filter(|_| serving.packs_columns_apart(unit));
     let chunk = ChunkShape { rows: chunk_rows(route, &facts.of_columns(columns), serving.batch_rows), columns };
     let read = some(wanted.as_deref());
-    let extracted = match (route, serving.layout) {
-        (Route::DecodeDue, _) => return decode_due(serving, unit, &facts, chunk, wanted, places, prefetch),
-        (Route::StayBesideLost, _) => {
-            let whole = read_beside_lost(units, unit, wanted.as_deref(), prefetch)?;
-            let staged_bytes = whole.bytes();
-            keep(serving, unit, whole, slots, staged_bytes)?
+    let extracted = match route {
+        Route::DecodeDue => return decode_due(serving, unit, &facts, chunk, wanted, places, prefetch),
+        Route::StayPacked | Route::StayInColumns => {
+            let layout = serving.layout.filter(|_| route == Route::StayPacked);
+            let (whole, staged_bytes) = read_to_stay(units, unit, prefetch, layout, chunk)?;
+            let decoded_bytes = Some(whole.bytes());
+            Extracted { decoded_bytes, staged_bytes, ..from_held(serving, unit, whole, places, true)? }
         }
-        (Route::StayPacked, Some(layout)) => {
-            let (whole, staged_bytes) = read_packed(units, unit, prefetch, Arc::clone(layout), chunk)?;
-            keep(serving, unit, whole, places, staged_bytes)?
-        }
-        (Route::StayPacked | Route::StayInColumns, _) => {
-            let whole = Held::columns(read_to_stay(units, unit, prefetch)?, &units.elsewhere());
-            let staged_bytes = whole.bytes();
-            keep(serving, unit, whole, places, staged_bytes)?
-        }
-        (route, _) => {
+        route => {
             let began = Instant::now();
             let due = places.len();
             let picker = Picker::new(way(route, serving), &places, facts.read, chunk.rows).beside(units.elsewhere());
@@ -191,55 +176,42 @@ fn way(route: Route, serving: Serving<'_>) -> Way {
     }
 }
 
-/// What to read for the rows at these slots, by rising slots; `None` for all of the unit. `lost` cannot be read.
+/// What to read for the rows at these slots, by rising slots; `None` for all of the unit.
 ///
-/// Row groups that none of them is in are left out, unless all of the unit `stays`. Of the others all rows are read, if
-/// more than every sixteenth is due. `slots` then say where the rows are among those that are read.
-pub(crate) fn wanted(
-    units: &Units,
-    unit: u32,
-    slots: &mut [u32],
-    stays: bool,
-    lost: &[Range<u32>],
-) -> Option<Vec<u32>> {
-    if !stays && is_sparse(slots.len(), units.size(unit).rows) {
+/// Row groups that none of them is in are left out. Of the others all rows are read, if more than every sixteenth is
+/// due. `slots` then say where the rows are among those that are read.
+pub(crate) fn wanted(units: &Units, unit: u32, slots: &mut [u32]) -> Option<Vec<u32>> {
+    if is_sparse(slots.len(), units.size(unit).rows) {
         return Some(distinct(slots));
     }
     let row_groups = units.row_groups(unit);
-    if row_groups.len() < 2 && lost.is_empty() {
+    if row_groups.len() < 2 {
         return None;
     }
-    let first = row_groups.start;
-    let mut due = vec![stays; row_groups.len()];
-    if !stays {
-        let mut left = row_groups.clone().filter(|row_group| !units.slots_of(*row_group).is_empty()).count();
-        for slot in &*slots {
-            let is_due = &mut due[(units.row_group_of(unit, *slot) - first) as usize];
-            left -= usize::from(!std::mem::replace(is_due, true));
-            // Most of the slots are looked up for nothing once all row groups are due.
-            if left == 0 && lost.is_empty() {
-                return None;
-            }
+    let number = |slot: u32| (units.row_group_of(unit, slot) - row_groups.start) as usize;
+    let mut due = vec![false; row_groups.len()];
+    let mut left = row_groups.clone().filter(|row_group| !units.slots_of(*row_group).is_empty()).count();
+    for slot in &*slots {
+        left -= usize::from(!std::mem::replace(&mut due[number(*slot)], true));
+        // Most of the slots are looked up for nothing once all row groups are due.
+        if left == 0 {
+            return None;
         }
     }
-    // The slots that are read, and how many slots before each of them are not.
+    // The slots that are read, and how many slots before each row group are not.
     let mut read = Vec::new();
     let mut skipped = 0;
-    let mut skips = Vec::with_capacity(row_groups.len());
-    for row_group in row_groups {
+    let mut skips = Vec::with_capacity(due.len());
+    for (row_group, is_due) in row_groups.clone().zip(due) {
         let own = units.slots_of(row_group);
-        let reads = due[(row_group - first) as usize] && !lost.contains(&own);
         skips.push(skipped);
-        if reads || own.is_empty() {
+        if is_due {
             read.extend(own);
         } else {
             skipped += own.len() as u32;
         }
     }
-    if skipped == 0 {
-        return None;
-    }
-    slots.iter_mut().for_each(|slot| *slot -= skips[(units.row_group_of(unit, *slot) - first) as usize]);
+    slots.iter_mut().for_each(|slot| *slot -= skips[number(*slot)]);
     Some(read)
 }
 
@@ -281,56 +253,27 @@ fn decode_due(
     Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, places_bytes, ..extracted })
 }
 
-/// The rows at these slots of a unit that was just decoded, and stays.
-fn keep(serving: Serving<'_>, unit: u32, whole: Held, slots: Vec<u32>, staged_bytes: u64) -> Result<Extracted> {
-    let decoded_bytes = Some(whole.bytes());
-    Ok(Extracted { decoded_bytes, staged_bytes, ..from_held(serving, unit, whole, slots, true)? })
-}
-
-/// Reads the rows of a unit that are not lost. Each of the others has some row in its place, never due.
-fn read_beside_lost(units: &Units, unit: u32, sound: Option<&[u32]>, prefetch: Option<Prefetch>) -> Result<Held> {
-    let batch = units.read_whole(unit, some(sound), prefetch)?;
-    let Some(sound) = sound else { return Ok(Held::columns(batch, &units.elsewhere())) };
-    let mut at = 0;
-    let filled = (0..units.size(unit).rows as u32).map(|slot| match sound.get(at as usize) == Some(&slot) {
-        true => {
-            at += 1;
-            at - 1
-        }
-        false => 0,
-    });
-    Ok(Held::columns(rows::take(&batch, &filled.collect::<Vec<_>>())?, &units.elsewhere()))
-}
-
-/// Reads a unit into memory of just its size. It is decoded all at once, straight to where it stays, and columns are
-/// copied in which a decoder left much room.
-fn read_to_stay(units: &Units, unit: u32, prefetch: Option<Prefetch>) -> Result<RecordBatch> {
-    let form = units.form();
-    let mut chunks = Collected::in_chunks(ChunkShape { rows: usize::MAX, columns: None });
-    units.read(unit, Slots::All, prefetch, &mut chunks)?;
-    match <[RecordBatch; 1]>::try_from(chunks.chunks) {
-        Ok([only]) if form.chunks_are_own && bytes_of(&only) <= bytes_of_part(&only) / 16 * 17 => Ok(only),
-        Ok(only) => rows::join_exactly(&form.decoded, only.into()),
-        Err(chunks) => rows::join_exactly(&form.decoded, chunks),
-    }
-}
-
-/// Reads a unit and packs it chunk by chunk, unless it would take much more memory so. Also tells how many bytes it
-/// took at most.
-fn read_packed(
+/// Reads a unit into memory of just its size, packed chunk by chunk if there is a layout and it takes no more memory
+/// so. Otherwise columns are copied in which a decoder left much room. Also tells how many bytes it took at most.
+fn read_to_stay(
     units: &Units,
     unit: u32,
     prefetch: Option<Prefetch>,
-    layout: Arc<Layout>,
+    layout: Option<&Arc<Layout>>,
     chunk: ChunkShape,
 ) -> Result<(Held, u64)> {
+    let form = units.form();
     let rows = units.size(unit).rows as usize;
-    let mut chunks = Collected { packs: Some((layout, rows)), ..Collected::in_chunks(chunk) };
+    let packs = layout.map(|layout| (Arc::clone(layout), rows));
+    let mut chunks = Collected { packs, ..Collected::in_chunks(chunk) };
     units.read(unit, Slots::All, prefetch, &mut chunks)?;
     let Collected { packer, chunks, largest, .. } = chunks;
-    let whole = match packer {
-        Some(packer) => Held::packed(packer.finish()?),
-        None => Held::columns(rows::join_exactly(&units.form().decoded, chunks)?, &units.elsewhere()),
+    let whole = match (packer, chunks.as_slice()) {
+        (Some(packer), _) => Held::packed(packer.finish()?),
+        (None, [only]) if form.chunks_are_own && bytes_of(only) <= bytes_of_part(only) / 16 * 17 => {
+            Held::columns(only.clone(), &units.elsewhere())
+        }
+        _ => Held::columns(rows::join_exactly(&form.decoded, chunks)?, &units.elsewhere()),
     };
     let staged_bytes = whole.bytes() + largest;
     Ok((whole, staged_bytes))

@@ -8,54 +8,52 @@ use super::walk::{BatchRange, Batches, Each, Walk};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::BatchPlan;
 
-/// Prefetched row ids by their position, from the first that may still be asked for.
-#[derive(Debug, Default)]
+/// Row ids in the order in which they will be asked for, of which the first are taken off.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct PrefetchedIds {
-    /// Each with the position of its first id; none is empty.
-    pieces: VecDeque<(u64, Arc<Vec<u64>>)>,
-    end: u64,
+    pieces: VecDeque<Arc<Vec<u64>>>,
+    /// Taken of the first piece.
+    taken: usize,
+    /// How many are left.
+    len: usize,
 }
 
 impl PrefetchedIds {
-    /// The position after the last.
-    pub(crate) fn end(&self) -> u64 {
-        self.end
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn push(&mut self, piece: Arc<Vec<u64>>) {
-        if !piece.is_empty() {
-            let start = self.end;
-            self.end += piece.len() as u64;
-            self.pieces.push_back((start, piece));
+        self.len += piece.len();
+        self.pieces.push_back(piece);
+    }
+
+    /// Takes so many off, which `each` is given piece by piece.
+    pub(crate) fn take(&mut self, mut count: usize, mut each: impl FnMut(&[u64])) {
+        while let Some(first) = self.pieces.front() {
+            let rest = first.get(self.taken..).unwrap_or_default();
+            if count < rest.len() {
+                each(&rest[..count]);
+                self.taken += count;
+                self.len -= count;
+                return;
+            }
+            each(rest);
+            count -= rest.len();
+            self.len -= rest.len();
+            self.taken = 0;
+            self.pieces.pop_front();
         }
     }
 
-    /// Lets go of what is before a position, a piece at a time.
-    pub(crate) fn forget_before(&mut self, position: u64) {
-        while self.pieces.pop_front_if(|(start, piece)| *start + piece.len() as u64 <= position).is_some() {}
-    }
-
-    /// The pieces from a position on, and where in each to begin.
-    pub(crate) fn pieces_from(&self, position: u64) -> impl Iterator<Item = (&Arc<Vec<u64>>, usize)> {
-        let first = self.pieces.partition_point(|(start, piece)| *start + piece.len() as u64 <= position);
-        let rest = self.pieces.range(first..);
-        rest.map(move |(start, piece)| (piece, position.saturating_sub(*start) as usize))
-    }
-
-    /// The ids from one position up to another, as far as they are there.
-    pub(crate) fn range(&self, from: u64, to: u64) -> impl Iterator<Item = &[u64]> {
-        let mut left = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
-        self.pieces_from(from).map_while(move |(piece, first)| {
-            let ids = piece.get(first..)?;
-            let ids = ids.get(..left).unwrap_or(ids);
-            left -= ids.len();
-            (!ids.is_empty()).then_some(ids)
-        })
-    }
-
-    /// Whether just these ids are at a position.
-    pub(crate) fn has_at(&self, position: u64, mut rows: &[u64]) -> bool {
-        for ids in self.range(position, position.saturating_add(rows.len() as u64)) {
+    /// Whether just these are the first.
+    pub(crate) fn begin_with(&self, mut rows: &[u64]) -> bool {
+        let mut taken = self.taken;
+        for piece in &self.pieces {
+            let ids = piece.get(std::mem::take(&mut taken)..).unwrap_or_default();
+            if rows.len() <= ids.len() {
+                return ids.starts_with(rows);
+            }
             match rows.strip_prefix(ids) {
                 Some(rest) => rows = rest,
                 None => return false,
@@ -65,43 +63,32 @@ impl PrefetchedIds {
     }
 }
 
-/// A piece of prefetched row ids, and where in it to begin.
-pub(crate) type IdChunk = (Arc<Vec<u64>>, usize);
-
 /// Walks over what was prefetched so far.
 #[derive(Debug)]
 pub(crate) struct PrefetchedWalk {
-    /// What is walked over, and what comes behind it.
-    piece: IdChunk,
-    pieces: Receiver<IdChunk>,
+    ids: PrefetchedIds,
+    /// What comes behind these.
+    pieces: Receiver<Arc<Vec<u64>>>,
     /// Rows of a batch.
     portion: usize,
 }
 
 impl PrefetchedWalk {
-    /// A walk in portions of so many rows, and where to send what it walks over.
-    pub(crate) fn new(portion: usize) -> (Sender<IdChunk>, Self) {
-        let (prefetch, pieces) = channel();
-        (prefetch, Self { piece: IdChunk::default(), pieces, portion })
-    }
-
-    fn take(&mut self, count: usize) -> Vec<u64> {
-        let mut ids = Vec::new();
-        while ids.len() < count && self.has_more() {
-            let (piece, first) = &mut self.piece;
-            let rest = piece.get(*first..).unwrap_or_default();
-            let taken = rest.get(..count - ids.len()).unwrap_or(rest);
-            ids.extend_from_slice(taken);
-            *first += taken.len();
-        }
-        ids
+    /// A walk over these in portions of so many rows, and where to send what comes behind them.
+    pub(crate) fn new(ids: PrefetchedIds, portion: usize) -> (Sender<Arc<Vec<u64>>>, Self) {
+        let (more, pieces) = channel();
+        (more, Self { ids, pieces, portion })
     }
 }
 
 impl Walk for PrefetchedWalk {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let rows = usize::try_from(target).unwrap_or(usize::MAX).max(1);
-        let rows = self.take(rows.div_ceil(self.portion).saturating_mul(self.portion));
+        let most = rows.div_ceil(self.portion).saturating_mul(self.portion);
+        let mut rows = Vec::new();
+        while rows.len() < most && self.has_more() {
+            self.ids.take(most - rows.len(), |ids| rows.extend_from_slice(ids));
+        }
         if rows.is_empty() {
             return Ok(None);
         }
@@ -116,9 +103,9 @@ impl Walk for PrefetchedWalk {
     }
 
     fn has_more(&mut self) -> bool {
-        while self.piece.1 >= self.piece.0.len() {
+        while self.ids.len() == 0 {
             let Ok(next) = self.pieces.try_recv() else { return false };
-            self.piece = next;
+            self.ids.push(next);
         }
         true
     }
@@ -155,32 +142,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_found_by_position_across_pieces_until_they_are_forgotten() {
+    fn ids_are_taken_across_pieces() {
         let mut ids = PrefetchedIds::default();
         for piece in [vec![5, 6, 7], vec![], vec![8], vec![9, 5]] {
             ids.push(Arc::new(piece));
         }
-        assert_eq!(ids.end(), 6);
-        let all = |ids: &PrefetchedIds, from, to| ids.range(from, to).flatten().copied().collect::<Vec<_>>();
-        assert_eq!(all(&ids, 0, 9), [5, 6, 7, 8, 9, 5]);
-        assert_eq!(all(&ids, 1, 1), [0; 0]);
-        assert_eq!(all(&ids, 2, 5), [7, 8, 9]);
-        assert!(ids.has_at(2, &[7, 8, 9]) && ids.has_at(6, &[]));
-        assert!(!ids.has_at(2, &[7, 8, 8]) && !ids.has_at(5, &[5, 5]) && !ids.has_at(9, &[5]));
-        ids.forget_before(2);
-        assert_eq!(all(&ids, 0, 6).len(), 6);
-        ids.forget_before(4);
-        assert_eq!(all(&ids, 4, 9), [9, 5]);
-        assert!(ids.has_at(4, &[9, 5]));
-        ids.forget_before(6);
+        let taken = |ids: &mut PrefetchedIds, count| {
+            let mut rows = Vec::new();
+            ids.take(count, |piece| rows.extend_from_slice(piece));
+            rows
+        };
+        assert!(ids.begin_with(&[5, 6, 7, 8, 9, 5]) && ids.begin_with(&[]) && !ids.begin_with(&[5, 6, 7, 8, 9, 5, 1]));
+        assert_eq!(taken(&mut ids, 2), [5, 6]);
+        assert!(ids.begin_with(&[7, 8, 9]) && !ids.begin_with(&[7, 8, 8]) && !ids.begin_with(&[5]));
+        assert_eq!(taken(&mut ids, 3), [7, 8, 9]);
+        assert_eq!((ids.len(), taken(&mut ids, 9)), (1, vec![5]));
         ids.push(Arc::new(vec![1]));
-        assert!(ids.has_at(6, &[1]));
+        assert!(ids.begin_with(&[1]));
     }
 
     #[test]
     fn a_walk_goes_on_when_more_is_prefetched() {
-        let (prefetch, mut walk) = PrefetchedWalk::new(4);
-        prefetch.send((Arc::new((0..10).collect()), 1)).unwrap();
+        let mut ids = PrefetchedIds::default();
+        ids.push(Arc::new((0..10).collect()));
+        ids.take(1, |_| {});
+        let (more, mut walk) = PrefetchedWalk::new(ids, 4);
         let mut seen = Vec::new();
         let mut range = |walk: &mut PrefetchedWalk, target| {
             walk.next_range(target, &mut |batch| {
@@ -191,9 +177,9 @@ mod tests {
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..2);
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
         assert!(range(&mut walk, 5).unwrap().is_none() && !walk.has_more());
-        prefetch.send((Arc::new(Vec::new()), 0)).unwrap();
+        more.send(Arc::new(Vec::new())).unwrap();
         assert!(!walk.has_more());
-        prefetch.send((Arc::new(vec![20, 21]), 0)).unwrap();
+        more.send(Arc::new(vec![20, 21])).unwrap();
         assert!(walk.has_more());
         assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
         assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21]);

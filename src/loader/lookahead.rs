@@ -63,7 +63,7 @@ impl Lookahead {
     /// For row groups of a store, within `memory`; none for others. `read_concurrency` chooses how many, and then it
     /// does not adapt.
     pub(crate) fn new(units: &Units, memory: u64, threads: usize, read_concurrency: Option<usize>) -> Self {
-        let costs = || units.sizes().into_iter().map(|size| size.cost);
+        let costs = || units.sizes().iter().map(|size| size.cost);
         let largest = units.form().is_remote.then(|| costs().max().unwrap_or(0));
         Self::of(largest, memory, threads, read_concurrency)
     }

@@ -86,6 +86,7 @@ use self::deliver::{Deliver, Owned};
 use self::engine::{Engine, Settings};
 pub use self::epoch::Epoch;
 pub use self::groups::Loadable;
+use self::groups::dataset::DatasetGroups;
 use self::options::Options;
 pub use self::packs::{Packs, Unended};
 #[cfg(feature = "capi")]
@@ -163,10 +164,12 @@ impl NextBatch {
 impl Loader {
     /// Options for serving `sampler`'s batches of rows of `dataset`, which may be several as one.
     pub fn builder(dataset: &impl Loadable, sampler: DistributedSampler) -> LoaderBuilder {
-        let groups = dataset.row_groups(false).0;
+        let datasets = dataset.datasets().to_vec();
+        let served = dataset.served().clone();
         LoaderBuilder {
-            dataset: Arc::new(dataset.clone()),
-            groups,
+            groups: Arc::new(DatasetGroups::new(&datasets, &served, false)),
+            datasets,
+            served,
             samplers: vec![sampler],
             share: None,
             options: Options::default(),

@@ -35,11 +35,6 @@ enum LengthSource {
     Not,
 }
 
-/// What a part is marked with behind which its row ends.
-const ENDS: i64 = i64::MIN;
-/// And one behind which tokens follow that are not served. No token is either.
-const CUT_SHORT: i64 = i64::MIN + 1;
-
 impl ServedPacks {
     /// What is known of the packs of a sampler, if it has some, of which these columns have the tokens and what lies
     /// beside them, if any do.
@@ -88,9 +83,9 @@ impl ServedPacks {
     }
 
     /// Units in pieces that are due, rather than in rows.
-    pub(crate) fn sizes(&self, sizes: Vec<UnitSize>) -> Vec<UnitSize> {
+    pub(crate) fn sizes(&self, sizes: &[UnitSize]) -> Vec<UnitSize> {
         let rows = |rows: u64| (rows as f64 * self.pieces_per_row).ceil() as u64;
-        sizes.into_iter().map(|size| UnitSize { rows: rows(size.rows), ..size }).collect()
+        sizes.iter().map(|size| UnitSize { rows: rows(size.rows), ..*size }).collect()
     }
 
     /// About how many pieces a batch of so many packs has.
@@ -166,40 +161,29 @@ impl ServedPacks {
         })
     }
 
-    /// What a part is marked with, behind which items follow in its row, one of each column, or do not.
-    pub(crate) fn mark(&self, row: u64, tokens: TokenRange, behind: Option<Vec<u64>>) -> Result<Vec<u64>> {
-        let Some(mut mark) = behind else { return Ok(vec![ENDS as u64; self.columns()]) };
-        let length = self.lengths.length(row)?;
-        let served = if self.pack.overflow == Overflow::Truncate { length.min(self.pack.longest()) } else { length };
-        if let Some(token) = mark.first_mut() {
-            *token = match tokens.offset.saturating_add(tokens.length) < served {
-                true => (*token as i64).max(CUT_SHORT + 1) as u64,
-                false => CUT_SHORT as u64,
-            };
-        }
-        Ok(mark)
-    }
-
     /// How many columns have an item for each token, the tokens themselves among them.
     pub(crate) fn columns(&self) -> usize {
         self.tokens().map_or(0, |tokens| 1 + tokens.beside().len())
     }
 
-    /// The packs of a batch. `marks` are those of parts, by the place among the pieces.
-    pub(crate) fn packs(&self, plan: &mut BatchPlan, marks: &[(usize, &[u64])]) -> Packs {
+    /// The packs of a batch. `behind` is what comes behind each piece that is a part, by its place, one item of each
+    /// column.
+    pub(crate) fn packs(&self, plan: &mut BatchPlan, behind: &[(usize, &[u64])]) -> Result<Packs> {
         let mut unended = Vec::new();
-        let mut behind = Vec::new();
-        for (place, mark) in marks {
-            let [token, beside @ ..] = mark else { continue };
-            let then = match *token as i64 {
-                ENDS => continue,
-                CUT_SHORT => Then::Nothing,
-                token => Then::Token(token),
-            };
-            unended.push(Unended { place: *place, then });
-            behind.extend_from_slice(beside);
+        let mut items = Vec::new();
+        for (place, behind) in behind {
+            let (Some(piece), [token, beside @ ..]) = (plan.pieces.get(*place), *behind) else { continue };
+            let end = piece.offset.saturating_add(piece.length);
+            let length = self.lengths.length(piece.row)?;
+            let served =
+                if self.pack.overflow == Overflow::Truncate { length.min(self.pack.longest()) } else { length };
+            if end < length {
+                let then = if end < served { Then::Token(*token as i64) } else { Then::Nothing };
+                unended.push(Unended { place: *place, then });
+                items.extend_from_slice(beside);
+            }
         }
-        self.packs_of(std::mem::take(&mut plan.pieces), std::mem::take(&mut plan.packs), unended, behind)
+        Ok(self.packs_of(std::mem::take(&mut plan.pieces), std::mem::take(&mut plan.packs), unended, items))
     }
 
     /// The packs of these pieces, of which those that do not end their rows have so much behind them beside the token.

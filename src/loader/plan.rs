@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use self::ahead::{Stair, UpcomingSegments};
 use self::listing::Listing;
 pub(crate) use self::listing::fixed;
-pub(crate) use self::told::{Extract, Neighbours, Outlook, PieceRuns, PlanAnswer};
+pub(crate) use self::told::{Extract, Measurement, Neighbours, Outlook, PieceRuns, PlanAnswer};
 use self::tuning::{Budget, Estimates, LARGE, Totals, Tuned};
 use super::groups::UnitSize;
 use super::pieces::PieceList;
@@ -244,38 +244,35 @@ impl Plan {
         self.ahead.ended = false;
     }
 
-    /// Says what rows that were estimated at `estimate` bytes really take where they are kept.
-    pub(crate) fn measure_kept(&mut self, estimate: u64, real: u64) {
-        if self.estimates.kept.measure(estimate, real, self.budget.memory) {
-            self.tune();
-        }
-    }
-
-    /// Says what a unit, or rows of it, that was estimated at `estimate` bytes really takes when it is decoded.
-    pub(crate) fn measure_decoded(&mut self, estimate: u64, real: u64) {
+    /// Takes note of what was measured.
+    pub(crate) fn note(&mut self, measured: Measurement) {
+        let Budget { memory, .. } = &mut self.budget;
         let Estimates { kept, decoded, .. } = &mut self.estimates;
-        if decoded.measure(estimate, real, self.budget.memory) {
-            // Until rows were kept, the unit that they are in is the best guess at their size.
-            if kept.estimated == 0.0 {
-                kept.value = decoded.value;
+        let has_changed = match measured {
+            Measurement::Kept(estimate, real) => kept.measure(estimate, real, *memory),
+            Measurement::Decoded(estimate, real) => {
+                let has_changed = decoded.measure(estimate, real, *memory);
+                // Until rows were kept, the unit that they are in is the best guess at their size.
+                if has_changed && kept.estimated == 0.0 {
+                    kept.value = decoded.value;
+                }
+                has_changed
             }
+            Measurement::Memory(bytes) => {
+                *memory = bytes as f64;
+                true
+            }
+            Measurement::Shared(bytes) => {
+                *memory = (*memory - bytes as f64).max(*memory / 8.0);
+                true
+            }
+        };
+        if has_changed {
             self.tune();
         }
     }
 
-    /// Holds about so many bytes from now on.
-    pub(crate) fn set_memory(&mut self, bytes: u64) {
-        self.budget.memory = bytes as f64;
-        self.tune();
-    }
-
-    /// Holds so many bytes less, because something is kept of all units.
-    pub(crate) fn take_off(&mut self, bytes: u64) {
-        self.budget.memory = (self.budget.memory - bytes as f64).max(self.budget.memory / 8.0);
-        self.tune();
-    }
-
-    /// The same of those that do not stay decoded.
+    /// Holds so many bytes less, which are kept of units that do not stay decoded.
     pub(crate) fn set_aside(&mut self, bytes: u64) {
         if bytes > 0 && !self.keeps_all() {
             self.budget.memory -= (bytes as f64).min(self.budget.memory / 2.0);

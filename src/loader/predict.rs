@@ -8,7 +8,7 @@ use super::groups::{FetchCost, Reads, UnitSize};
 use super::plan::{Extract, Outlook, Plan, fixed};
 use super::recovery::out_of_range;
 use super::route::{Route, RouteFacts, route};
-use super::row_table::RowFinder;
+use super::row_table::{RowFinder, RowTable};
 use super::schedule::excess;
 use super::units::Units;
 use super::walk::Epochs;
@@ -113,7 +113,7 @@ fn simulate(
         plan
     };
     if scale == 1 {
-        return run.of(plan(&**first.orders()), samplers, |row| units.locate(row));
+        return run.of(plan(&**first.orders()), samplers, units.finder());
     }
     let fewer = sizes.iter().map(|size| size.rows).sum();
     let orders: Arc<dyn Order> = match name {
@@ -127,18 +127,8 @@ fn simulate(
         DistributedSampler::new(Arc::clone(&orders), shard.with_tail(tail), batch as usize)
     };
     let samplers = samplers.iter().map(sampler).collect::<Result<Vec<_>>>()?.into();
-    let mut ends = Vec::with_capacity(sizes.len());
-    let mut end = 0;
-    for size in &sizes {
-        end += size.rows;
-        ends.push(end);
-    }
-    let locate = |row: u64| {
-        let unit = ends.partition_point(|end| *end <= row);
-        let start = ends.get(unit)? - sizes.get(unit)?.rows;
-        Some((unit as u32, (row - start) as u32))
-    };
-    run.of(plan(&*orders), &samplers, locate)
+    let table = RowTable::new(sizes.iter().map(|size| size.rows));
+    run.of(plan(&*orders), &samplers, RowFinder::new(Arc::new(table)))
 }
 
 fn scaled(size: &UnitSize, scale: u64) -> UnitSize {
@@ -154,48 +144,27 @@ struct Simulation<'a> {
     threads: usize,
 }
 
-/// What it took so far.
-#[derive(Debug, Clone, Copy, Default)]
-struct FetchTotal {
-    decodes: u64,
-    bytes: u64,
-    requests: f64,
-}
-
-impl FetchTotal {
-    fn add(&mut self, fetch: FetchCost) {
-        self.decodes += fetch.row_groups;
-        self.bytes = self.bytes.saturating_add(fetch.bytes);
-        self.requests += fetch.requests;
-    }
-}
-
 /// Decodes, bytes and requests of each of these epochs, from what it took up to the beginning of each.
-fn an_epoch(epochs: &[FetchTotal], first: usize, end: usize) -> (f64, u64, u64) {
+fn an_epoch(epochs: &[FetchCost], first: usize, end: usize) -> (f64, u64, u64) {
     let (Some(before), Some(after)) = (epochs.get(first), epochs.get(end)) else { return (0.0, 0, 0) };
     let count = end.saturating_sub(first).max(1) as u64;
-    let decodes = (after.decodes - before.decodes) as f64 / count as f64;
+    let decodes = (after.row_groups - before.row_groups) as f64 / count as f64;
     (decodes, (after.bytes - before.bytes) / count, ((after.requests - before.requests) / count as f64) as u64)
 }
 
 impl Simulation<'_> {
-    fn of(
-        &self,
-        plan: Plan,
-        samplers: &Arc<[DistributedSampler]>,
-        locate: impl Fn(u64) -> Option<(u32, u32)>,
-    ) -> Result<Prediction> {
+    fn of(&self, plan: Plan, samplers: &Arc<[DistributedSampler]>, near: RowFinder) -> Result<Prediction> {
         /// Long enough to come to rest even where a horizon ranges several epochs.
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-        let mut driver = Driver::new(plan, Box::new(walk), RowFinder::default()).with_packing(self.units.packing());
-        let resolve = |_: &mut RowFinder, row| match locate(row) {
+        let mut driver = Driver::new(plan, Box::new(walk), near).with_packing(self.units.packing());
+        let resolve = |near: &mut RowFinder, row| match near.locate(row) {
             Some(place) => Ok((row, place)),
             None => Err(out_of_range(row)),
         };
-        let mut cost = FetchTotal::default();
-        let mut epochs = vec![FetchTotal::default()];
+        let mut cost = FetchCost::default();
+        let mut epochs = vec![FetchCost::default()];
         let mut positioned = HashSet::new();
         let mut met = HashSet::new();
         loop {
@@ -204,7 +173,7 @@ impl Simulation<'_> {
                 Planned::Extract(extract) if extract.decode => {
                     let unit = extract.unit;
                     let fetch = self.read(extract, &mut met);
-                    cost.add(fetch);
+                    cost = cost.plus(fetch);
                     if fetch.positions > 0 && positioned.insert(unit) {
                         cost.requests += fetch.positions as f64;
                     }

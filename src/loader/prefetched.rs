@@ -7,11 +7,12 @@ use std::sync::mpsc::Sender;
 
 use arrow::array::RecordBatch;
 
+use super::assemble::Assembled;
 use super::control::Control;
 use super::deliver::{Deliver, Owned};
 use super::engine::{Engine, Settings};
 use super::groups::dataset::DatasetGroups;
-use super::id_feed::{IdChunk, PrefetchedIds, PrefetchedWalk};
+use super::id_feed::{PrefetchedIds, PrefetchedWalk};
 use super::recovery::Faults;
 use super::units::Units;
 use super::{LoaderStats, Options};
@@ -75,7 +76,10 @@ impl PrefetchedBuilder {
     /// The handle, with nothing prefetched. Reads nothing and starts no thread.
     pub fn build(self) -> Prefetched {
         let Self { dataset, options } = self;
-        let units = Units::joined(Arc::new(DatasetGroups::new(dataset.clone(), false)), options.memory);
+        let units = Units::joined(
+            Arc::new(DatasetGroups::new(std::slice::from_ref(&dataset), dataset.schema(), false)),
+            options.memory,
+        );
         Prefetched {
             units: Arc::new(units.sharing_dictionaries(options.memory)),
             dataset,
@@ -86,7 +90,6 @@ impl PrefetchedBuilder {
             engine: None,
             control: Control::default(),
             window: VecDeque::new(),
-            head: 0,
             pulled: 0,
             stats: PrefetchedStats::default(),
         }
@@ -126,16 +129,15 @@ pub struct Prefetched {
     options: Options,
     /// Rows of the first call that followed: rows are put together in such portions.
     portion: Option<usize>,
+    /// Those that were not taken.
     ids: PrefetchedIds,
     /// To the walk of the engine.
-    prefetch: Option<Sender<IdChunk>>,
+    prefetch: Option<Sender<Arc<Vec<u64>>>>,
     engine: Option<Owned<Engine>>,
     control: Control,
-    /// What was got from the engine and not taken: the positions from `head` up to `pulled`.
+    /// What was got from the engine of the first of them, and how many rows that is.
     window: VecDeque<WindowRows>,
-    /// The position that comes next.
-    head: u64,
-    pulled: u64,
+    pulled: usize,
     stats: PrefetchedStats,
 }
 
@@ -164,7 +166,7 @@ impl Prefetched {
         let rows = rows.into();
         let len = self.dataset.len();
         if let Some(at) = rows.iter().position(|row| *row >= len) {
-            let place = self.ids.end() + at as u64;
+            let place = self.stats.prefetched + at as u64;
             let row = rows.get(at).copied().unwrap_or_default();
             let message = format!("row id {row}, prefetched at place {place}, of a dataset of {len} rows");
             return Err(Error::new(ErrorKind::OutOfRange, message).with_row_ids(len));
@@ -175,7 +177,7 @@ impl Prefetched {
         self.leave_parent();
         if let (Some(engine), Some(prefetch)) = (self.engine(), &self.prefetch) {
             // Without a walk behind it, the engine is over, and says so itself.
-            let _ = prefetch.send((rows, 0));
+            let _ = prefetch.send(rows);
             engine.go_on();
         }
         Ok(())
@@ -185,14 +187,13 @@ impl Prefetched {
     pub fn clear(&mut self) {
         self.engine = None;
         self.window.clear();
-        self.head = self.ids.end();
-        self.pulled = self.head;
-        self.ids.forget_before(self.head);
+        self.pulled = 0;
+        self.ids = PrefetchedIds::default();
     }
 
     /// How many prefetched rows were not taken yet.
     pub fn waiting(&self) -> u64 {
-        self.ids.end() - self.head
+        self.ids.len() as u64
     }
 
     /// The rows in the order asked, as one batch: what [`Dataset::take`] gives, whether they were prefetched or not.
@@ -203,17 +204,17 @@ impl Prefetched {
     /// asks for it. And `Io` if a thread cannot be started.
     pub fn take(&mut self, rows: &[u64]) -> Result<RecordBatch> {
         self.control.check()?;
-        if rows.is_empty() || !self.ids.has_at(self.head, rows) {
+        if rows.is_empty() || !self.ids.begin_with(rows) {
             self.stats.fell_back += rows.len() as u64;
             return self.dataset.take(rows);
         }
         self.leave_parent();
         self.portion.get_or_insert(rows.len());
-        self.pull(self.head + rows.len() as u64)?;
-        self.head += rows.len() as u64;
+        self.pull(rows.len())?;
+        self.ids.take(rows.len(), |_| {});
+        self.pulled -= rows.len();
         let taken = self.gather(rows);
         self.window.retain(|held| held.taken < held.rows);
-        self.ids.forget_before(self.head);
         taken
     }
 
@@ -227,41 +228,38 @@ impl Prefetched {
         PrefetchedStats { loader: self.engine().map(Deliver::stats).unwrap_or_default(), ..self.stats }
     }
 
-    /// Gets everything before a position from the engine.
-    fn pull(&mut self, to: u64) -> Result<()> {
-        while self.pulled < to {
+    /// Gets so many rows from the engine.
+    fn pull(&mut self, rows: usize) -> Result<()> {
+        while self.pulled < rows {
             if self.engine.is_none() {
                 let engine = self.start()?;
                 self.control.watch(engine.watched())?;
                 self.engine = Some(Owned::new(engine));
             }
             let next = self.engine().map_or(Ok(None), |engine| engine.next(None))?;
-            let Some(assembled) = next else {
+            let Some(Assembled { batches, rows, .. }) = next else {
                 return Err(Error::new(ErrorKind::Internal, "prefetched rows are missing"));
             };
-            let end = self.pulled + assembled.rows;
-            for batch in assembled.batches {
-                self.hold(batch.row_ids.len(), Some(batch.records));
+            let mut left = rows as usize;
+            self.pulled += left;
+            let held = batches.into_iter().map(|batch| (batch.row_ids.len(), Some(batch.records)));
+            self.window.extend(held.map(|(rows, batch)| {
+                left = left.saturating_sub(rows);
+                WindowRows { batch, rows, taken: 0 }
+            }));
+            if left > 0 {
+                // After an error, the rest of the segment.
+                self.window.push_back(WindowRows { batch: None, rows: left, taken: 0 });
             }
-            // After an error, the rest of the segment.
-            self.hold(end.saturating_sub(self.pulled) as usize, None);
         }
         Ok(())
     }
 
-    fn hold(&mut self, rows: usize, batch: Option<RecordBatch>) {
-        if rows > 0 {
-            self.window.push_back(WindowRows { batch, rows, taken: 0 });
-            self.pulled += rows as u64;
-        }
-    }
-
     fn start(&mut self) -> Result<Engine> {
         let portion = self.portion.unwrap_or(1);
-        let (prefetch, walk) = PrefetchedWalk::new(portion);
-        for (piece, first) in self.ids.pieces_from(self.pulled) {
-            let _ = prefetch.send((Arc::clone(piece), first));
-        }
+        let mut ids = self.ids.clone();
+        ids.take(self.pulled, |_| {});
+        let (prefetch, walk) = PrefetchedWalk::new(ids, portion);
         self.prefetch = Some(prefetch);
         let settings = Settings {
             memory: self.options.memory,

@@ -13,7 +13,7 @@
 //! walked over before the loss was noticed have their substitutes all over the dataset, which were not looked ahead
 //! for, so each unit that has some is decoded for them. That happens about once for each lost row group.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -137,7 +137,7 @@ impl Faults {
 
     /// The row to serve for `row`, and its place: itself, unless it is known to be lost.
     pub(crate) fn resolve(&self, row: u64, near: &mut RowFinder, units: &Units) -> Result<ResolvedRow> {
-        let (unit, slot) = near.locate(row, units).ok_or_else(|| out_of_range(row))?;
+        let (unit, slot) = near.locate(row).ok_or_else(|| out_of_range(row))?;
         match &self.circle {
             Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error_at(unit, slot, units) {
                 Some(error) => self.next(row, circle.as_ref(), units).ok_or_else(|| nothing_left(error)),
@@ -219,20 +219,18 @@ impl<'a> Recovery<'a> {
         prefetch: Option<Prefetch>,
     ) -> Result<Extracted> {
         let serving = self.serving;
-        let is_held = held.is_some();
         let slots = due.to_vec();
-        let row_groups = serving.units.row_groups(unit);
-        let is_joined = row_groups.len() > 1;
         let lost = self.faults.lost_slots(unit, serving.units);
         // What is known to be lost is not tried again.
         if is_lost(&slots, &lost) {
             return self.replace(unit, &slots, stays);
         }
-        let extracted = caught(row_groups.start, || match held {
-            Some(whole) => from_held(serving, unit, whole, slots, stays),
-            None => from_file(serving, unit, slots, stays, &lost, prefetch),
-        });
-        match extracted {
+        let first = serving.units.row_groups(unit).start;
+        if let Some(whole) = held {
+            return caught(first, || from_held(serving, unit, whole, slots, stays));
+        }
+        // What cannot stay whole does not stay.
+        match caught(first, || from_file(serving, unit, slots, stays && lost.is_empty(), prefetch)) {
             Ok(extracted) => {
                 self.decodes += extracted.decodes;
                 Ok(extracted)
@@ -241,152 +239,128 @@ impl<'a> Recovery<'a> {
                 self.lose(unit, error)?;
                 self.replace(unit, &due.to_vec(), stays)
             }
-            Err(error) if is_joined && !is_held => self.salvage(unit, &due.to_vec(), error),
-            Err(error) => {
-                self.decodes += u64::from(!is_held);
-                Err(error)
-            }
+            Err(error) => self.salvage(unit, due.to_vec(), error),
         }
     }
 
     /// Notes which row groups of a unit cannot be read, because reading it came to this error. Returns whether there
     /// are any; an error is one that no row is to be replaced for.
     fn lose(&mut self, unit: u32, error: Error) -> Result<bool> {
+        let broken = self.broken(unit, error);
+        let found = !broken.is_empty();
+        for (row_group, error) in broken {
+            self.faults.lose(row_group, error, self.serving.units)?;
+        }
+        Ok(found)
+    }
+
+    /// The row groups of a unit that cannot be read, each with its error, because reading the unit came to this one.
+    fn broken(&mut self, unit: u32, error: Error) -> Vec<(u32, Error)> {
         let units = self.serving.units;
         let row_groups = units.row_groups(unit);
         if row_groups.len() == 1 {
             self.decodes += 1;
-            return self.faults.lose(row_groups.start, error, units).map(|()| true);
+            return vec![(row_groups.start, error)];
         }
-        let mut lost = false;
+        let mut broken = Vec::new();
         for row_group in row_groups.filter(|row_group| !units.slots_of(*row_group).is_empty()) {
-            if let Err(error) = self.read_alone(row_group) {
-                self.faults.lose(row_group, error, units)?;
-                lost = true;
+            self.decodes += 1;
+            if let Err(error) = caught(row_group, || units.read_alone(row_group)) {
+                broken.push((row_group, error));
             }
         }
-        Ok(lost)
-    }
-
-    fn read_alone(&mut self, row_group: u32) -> Result<RecordBatch> {
-        self.decodes += 1;
-        caught(row_group, || self.serving.units.read_alone(row_group))
+        broken
     }
 
     /// The rows at these slots of a unit that cannot be read as a whole, up to the first that cannot be had, and then
     /// the error; or `error`, if each row group can be read.
-    fn salvage(&mut self, unit: u32, slots: &[u32], error: Error) -> Result<Extracted> {
+    fn salvage(&mut self, unit: u32, mut slots: Vec<u32>, error: Error) -> Result<Extracted> {
         let units = self.serving.units;
-        let mut parts: HashMap<u32, u32> = HashMap::new();
-        let mut batches = Vec::new();
-        let mut places: Vec<BatchRow> = Vec::with_capacity(slots.len());
-        let mut failed = None;
-        for slot in slots {
-            let row_group = units.row_group_of(unit, *slot);
-            if let std::collections::hash_map::Entry::Vacant(part) = parts.entry(row_group) {
-                match self.read_alone(row_group) {
-                    Ok(batch) => {
-                        part.insert(batches.len() as u32);
-                        batches.push(batch);
-                    }
-                    Err(error) => {
-                        failed = Some(error);
-                        break;
-                    }
-                }
-            }
-            places.push((parts[&row_group], slot - units.slots_of(row_group).start));
-        }
-        let missing = slots.len() - places.len();
-        let rows = match (places.is_empty(), failed) {
-            (true, Some(failed)) => DueRows::failed(failed, missing),
-            // Row groups of which nothing is due may be the ones that cannot be read.
-            (true, None) => return Err(error),
-            (false, failed) => {
-                let rows = DueRows::of(Held::merged(&batches, &places, false, &units.elsewhere())?);
-                match failed {
-                    Some(failed) => rows.before(failed, missing),
-                    None => rows,
-                }
-            }
+        let broken = self.broken(unit, error.clone());
+        let why = |slot: &u32| broken.iter().find(|(row_group, _)| units.slots_of(*row_group).contains(slot));
+        let found = slots.iter().enumerate().find_map(|(place, slot)| Some((place, &why(slot)?.1)));
+        let (sound, fault) = match found {
+            Some((place, fault)) => (place, Some(fault.clone())),
+            None if broken.is_empty() => return Err(error),
+            None => (slots.len(), None),
         };
-        Ok(Extracted::of_rows(rows))
+        let missing = slots.len() - sound;
+        slots.truncate(sound);
+        let mut rows = DueRows::default();
+        if sound > 0 {
+            let first = units.row_groups(unit).start;
+            let extracted = caught(first, || from_file(self.serving, unit, slots, false, None))?;
+            self.decodes += extracted.decodes;
+            rows = extracted.rows;
+        }
+        Ok(Extracted::of_rows(match fault {
+            Some(fault) => rows.before(fault, missing),
+            None => rows,
+        }))
     }
 
     /// Stand-ins for these slots of a unit, one for each.
     fn replace(&mut self, unit: u32, slots: &[u32], stays: bool) -> Result<Extracted> {
         let units = self.serving.units;
-        let first = units.unit(unit).first_row;
-        let mut found = StandIns::default();
-        let rows = loop {
-            let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), &mut RowFinder::default(), units);
+        let first = units.first_row(unit);
+        let mut near = units.finder();
+        let (ids, batch) = loop {
+            let resolve = |slot: &u32| self.faults.resolve(first + u64::from(*slot), &mut near, units);
             let rows = slots.iter().map(resolve).collect::<Result<Vec<ResolvedRow>>>()?;
-            if self.fetch(&rows, &mut found)? {
-                break rows;
+            if let Some(batch) = self.fetch(&rows)? {
+                break (rows.iter().map(|(row, _)| *row).collect::<Vec<u64>>(), batch);
             }
         };
-        let ids: Vec<u64> = rows.iter().map(|(row, _)| *row).collect();
-        let places: Vec<BatchRow> =
-            rows.iter().map(|(_, place)| found.at.get(place).copied().unwrap_or_default()).collect();
-        let batch = rows::gather(&found.parts.iter().collect::<Vec<_>>(), &places, &units.form().decoded)?;
         let all: Vec<u32> = (0..batch.num_rows() as u32).collect();
         let pieces = Held::copied(&batch, &all, if stays { 1 } else { PIECES }, &units.elsewhere())?;
         Ok(Extracted::of_rows(DueRows::of(pieces).with_ids(&ids)))
     }
 
-    /// Gets what was not found yet. `false` if a row among them turns out to be lost, too.
-    pub(super) fn fetch(&mut self, rows: &[ResolvedRow], found: &mut StandIns) -> Result<bool> {
+    /// These rows, in the order given; none if one of them turns out to be lost, too.
+    pub(super) fn fetch(&mut self, rows: &[ResolvedRow]) -> Result<Option<RecordBatch>> {
+        let units = self.serving.units;
         let mut due: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (_, (unit, slot)) in rows.iter().filter(|(_, place)| !found.at.contains_key(place)) {
-            due.entry(*unit).or_default().push(*slot);
+        let mut places: Vec<BatchRow> = Vec::with_capacity(rows.len());
+        for (_, (unit, slot)) in rows {
+            let slots = due.entry(*unit).or_default();
+            places.push((*unit, slots.len() as u32));
+            slots.push(*slot);
         }
-        let mut complete = true;
-        for (unit, mut slots) in due {
-            slots.sort_unstable();
-            slots.dedup();
-            let lost = self.faults.lost_slots(unit, self.serving.units);
+        let mut parts = Vec::with_capacity(due.len());
+        let mut is_complete = true;
+        for (unit, slots) in &due {
             // Another thread may have found that some are lost since they were chosen.
-            if is_lost(&slots, &lost) {
-                complete = false;
+            if is_lost(slots, &self.faults.lost_slots(*unit, units)) {
+                is_complete = false;
                 continue;
             }
-            match self.read(unit, &slots, &lost) {
-                Ok(batch) => {
-                    let part = found.parts.len() as u32;
-                    found.at.extend((0..).zip(&slots).map(|(row, slot)| ((unit, *slot), (part, row))));
-                    found.parts.push(batch);
-                }
-                Err(error) if self.lose(unit, error.clone())? => complete = false,
+            match self.read(*unit, slots) {
+                Ok(batch) => parts.push(batch),
+                Err(error) if self.lose(*unit, error.clone())? => is_complete = false,
                 Err(error) => return Err(error),
             }
         }
-        Ok(complete)
+        if !is_complete {
+            return Ok(None);
+        }
+        let numbers: BTreeMap<u32, u32> = due.into_keys().zip(0..).collect();
+        places.iter_mut().for_each(|(unit, _)| *unit = numbers.get(unit).copied().unwrap_or_default());
+        rows::gather(&parts.iter().collect::<Vec<_>>(), &places, &units.form().decoded).map(Some)
     }
 
-    /// Rows of a unit, of which none are among those that are `lost`.
-    fn read(&mut self, unit: u32, slots: &[u32], lost: &[Range<u32>]) -> Result<RecordBatch> {
+    /// Rows of a unit, none of which is lost.
+    fn read(&mut self, unit: u32, slots: &[u32]) -> Result<RecordBatch> {
         let units = self.serving.units;
         if let Some(whole) = (self.whole)(unit) {
             return whole.take(slots, &units.form().decoded);
         }
         let mut slots = slots.to_vec();
-        let wanted = wanted(units, unit, &mut slots, false, lost);
+        let wanted = wanted(units, unit, &mut slots);
         let read = some(wanted.as_deref());
         self.decodes += units.decodes(unit, read);
         let batch = caught(units.row_groups(unit).start, || units.read_whole(unit, read, None))?;
-        if batch.num_rows() == slots.len() {
-            return Ok(batch);
-        }
         Held::columns(batch, &units.elsewhere()).take(&slots, &units.form().decoded)
     }
-}
-
-/// Rows that stand in for others.
-#[derive(Debug, Default)]
-pub(super) struct StandIns {
-    parts: Vec<RecordBatch>,
-    /// Which part has a unit's slot, and where.
-    at: HashMap<(u32, u32), BatchRow>,
 }
 
 fn is_lost(slots: &[u32], lost: &[Range<u32>]) -> bool {

@@ -11,8 +11,6 @@ pub(crate) struct RouteFacts {
     pub(crate) held: Option<HeldAs>,
     /// Whether it stays in memory afterwards.
     pub(crate) stays: bool,
-    /// Whether some of its row groups cannot be read.
-    pub(crate) has_lost: bool,
     /// How many rows are due.
     pub(crate) due: usize,
     /// How many of these do not lie behind the one that is due before.
@@ -60,8 +58,6 @@ pub(crate) enum Route {
     StayPacked,
     /// It stays: decoded at once, to buffers of just its size.
     StayInColumns,
-    /// It stays without the rows that are lost.
-    StayBesideLost,
     /// It is there and stays: due rows are pointed at.
     Point,
     /// It is there and stays: due rows are copied, and their views show its values.
@@ -90,7 +86,6 @@ pub(crate) fn route(facts: &RouteFacts) -> Route {
         // Narrow values are found faster in a unit at a time than in all of them for each batch: their pages and their
         // tables are in the core's caches then, which pays for the copy.
         (true, Some(HeldAs::Columns)) => Route::Copy,
-        (true, None) if facts.has_lost => Route::StayBesideLost,
         (true, None) if facts.is_packed() => Route::StayPacked,
         (true, None) => Route::StayInColumns,
         (false, Some(HeldAs::Packed)) => Route::Repack,
@@ -127,7 +122,6 @@ impl RouteFacts {
         let few = is_sparse(self.due, self.size.rows);
         let most = (self.due as u64).saturating_mul(8) > self.size.rows.saturating_mul(7);
         match self.alone {
-            _ if self.has_lost => false,
             DecodesAlone::No => false,
             DecodesAlone::Decoded => !few && !most,
             DecodesAlone::Read => few || !most,
@@ -210,8 +204,8 @@ mod tests {
         let size = UnitSize { rows: 100_000, bytes: 2_000_000, cost: 2_000_000 };
         let (values, alone) = (ChunkValues::Kept, DecodesAlone::No);
         let (due, breaks, read) = (20_000, 20_000, 100_000);
-        let (held, stays, has_lost) = (None, false, false);
-        RouteFacts { size, columns: 4, held, stays, has_lost, due, breaks, read, values, alone, packs: true }
+        let (held, stays) = (None, false);
+        RouteFacts { size, columns: 4, held, stays, due, breaks, read, values, alone, packs: true }
     }
 
     fn wide(facts: RouteFacts) -> RouteFacts {
@@ -237,7 +231,6 @@ mod tests {
             ("rows in runs of more than eight", RouteFacts { breaks: 2499, ..stays }, Route::StayInColumns),
             ("rows in runs of eight", RouteFacts { breaks: 2500, ..stays }, Route::StayPacked),
             ("one row", RouteFacts { due: 1, breaks: 0, ..stays }, Route::StayPacked),
-            ("lost rows", RouteFacts { has_lost: true, ..stays }, Route::StayBesideLost),
             // It is there and stays.
             ("packed", packed, Route::Point),
             ("long values", wide(in_columns), Route::Point),
@@ -269,7 +262,6 @@ mod tests {
             ("more", RouteFacts { due: 87_501, ..alone }, Route::Pick),
             ("a sixteenth, read alone", RouteFacts { due: 6250, ..read }, Route::DecodeDue),
             ("more than seven eighths, read alone", RouteFacts { due: 87_501, ..read }, Route::Pick),
-            ("lost rows", RouteFacts { has_lost: true, ..alone }, Route::Pick),
             ("it was there", RouteFacts { held: Some(HeldAs::Columns), ..alone }, Route::Pick),
             ("it stays", RouteFacts { stays: true, ..alone }, Route::StayInColumns),
         ];

@@ -1,13 +1,10 @@
 //! Which unit a row is in, for orders that ask for one row after the other from anywhere.
 //!
-//! An index finds a row group in an array of all that it knows of row groups, behind units and datasets that each
-//! translate what they are asked. Here is one array of where units begin, small enough to stay in the core's cache,
-//! and a guide: for every run of so many rows, the units that it meets. With as many runs as units there is about one
-//! unit to look at.
+//! An index finds a row group in an array of all that it knows of row groups. Here is one array of where units begin,
+//! small enough to stay in the core's cache, and a guide: for every run of so many rows, the units that it meets. With
+//! as many runs as units there is about one unit to look at.
 
 use std::sync::Arc;
-
-use super::units::Units;
 
 /// Where the units begin.
 #[derive(Debug)]
@@ -20,22 +17,14 @@ pub(crate) struct RowTable {
 }
 
 impl RowTable {
-    /// `None` where the rows of a unit do not follow those of the unit before.
-    pub(crate) fn of(units: &Units) -> Option<Self> {
-        let count = units.count();
-        let mut starts = Vec::with_capacity(count as usize + 1);
+    /// Units of so many rows each, one after the other.
+    pub(crate) fn new(rows: impl Iterator<Item = u64>) -> Self {
         let mut end = 0_u64;
-        for number in 0..count {
-            let unit = units.unit(number);
-            let rows = unit.size.rows;
-            if rows > 0 && unit.first_row != end {
-                return None;
-            }
-            starts.push(end);
-            end = end.checked_add(rows)?;
-        }
-        starts.push(end);
-        Some(Self::from_starts(starts))
+        let ends = rows.map(|rows| {
+            end = end.saturating_add(rows);
+            end
+        });
+        Self::from_starts(std::iter::once(0).chain(ends).collect())
     }
 
     fn from_starts(starts: Vec<u64>) -> Self {
@@ -55,6 +44,11 @@ impl RowTable {
         Self { starts, guide, shift }
     }
 
+    /// The first row of a unit.
+    pub(crate) fn first_row(&self, unit: u32) -> u64 {
+        self.starts.get(unit as usize).copied().unwrap_or_default()
+    }
+
     /// The unit of a row and the row's slot in it; `None` if there is no such row.
     pub(crate) fn locate(&self, row: u64) -> Option<(u32, u32)> {
         if row >= *self.starts.last()? {
@@ -70,9 +64,9 @@ impl RowTable {
 }
 
 /// Where the last row was. Rows that follow each other are found in a step, however many units there are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RowFinder {
-    table: Option<Arc<RowTable>>,
+    table: Arc<RowTable>,
     unit: u32,
     first: u64,
     rows: u64,
@@ -81,29 +75,25 @@ pub(crate) struct RowFinder {
 }
 
 impl RowFinder {
-    /// Finds units by the table, if there is one.
-    pub(crate) fn with(table: Option<Arc<RowTable>>) -> Self {
-        Self { table, ..Self::default() }
+    pub(crate) fn new(table: Arc<RowTable>) -> Self {
+        Self { table, unit: 0, first: 0, rows: 0, next: 0 }
     }
 
-    /// As [`Units::locate`].
-    pub(crate) fn locate(&mut self, row: u64, units: &Units) -> Option<(u32, u32)> {
+    /// As [`RowTable::locate`].
+    pub(crate) fn locate(&mut self, row: u64) -> Option<(u32, u32)> {
         let slot = row.wrapping_sub(self.first);
         if slot < self.rows {
             return Some((self.unit, slot as u32));
         }
         let follows = row == self.next;
         self.next = row.wrapping_add(1);
-        let (unit, slot) = match &self.table {
-            Some(table) => table.locate(row)?,
-            None => units.locate(row)?,
-        };
+        let (unit, slot) = self.table.locate(row)?;
         // A shuffled order never pays for what only others use.
         self.rows = 0;
         if follows {
             let first = row - u64::from(slot);
-            (self.unit, self.first, self.rows) = (unit, first, units.size(unit).rows);
-            self.next = first.saturating_add(self.rows);
+            self.next = self.table.first_row(unit + 1);
+            (self.unit, self.first, self.rows) = (unit, first, self.next - first);
         }
         Some((unit, slot))
     }

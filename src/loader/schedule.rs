@@ -12,9 +12,9 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub(crate) use self::told::{Extraction, ExtractionOutcome, Measurement, Read, Settings, Task};
+pub(crate) use self::told::{Extraction, ExtractionOutcome, Read, Settings, Task};
 use super::lookahead::{Lookahead, ReadTiming};
-use super::plan::{Extract, Outlook, PICKED, SWING};
+use super::plan::{Extract, Measurement, Outlook, PICKED, SWING};
 use rowdex_io::source::Link;
 
 /// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may

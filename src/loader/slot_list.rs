@@ -22,9 +22,6 @@ pub(crate) struct SlotList {
     width: u8,
     /// Where single slots are added.
     tail: Vec<u8>,
-    /// The last slot that was added there, and how many of those at its end follow each other.
-    last: u32,
-    streak: u32,
     parts: VecDeque<SlotPart>,
     /// Slots taken of the first part.
     taken: usize,
@@ -81,20 +78,6 @@ impl SlotList {
     fn push_one(&mut self, slot: u32) {
         let width = usize::from(self.width);
         self.rows += 1;
-        self.streak = if self.streak > 0 && Some(slot) == self.last.checked_add(1) { self.streak + 1 } else { 1 };
-        self.last = slot;
-        if self.streak == RUN && self.tail.len() >= (RUN as usize - 1) * width {
-            self.tail.truncate(self.tail.len() - (RUN as usize - 1) * width);
-            self.rows -= RUN as usize;
-            self.push_run(slot - (RUN - 1), RUN);
-            return;
-        }
-        if let (true, Some(SlotPart::Run { start, rows })) = (self.tail.is_empty(), self.parts.back_mut())
-            && start.checked_add(*rows) == Some(slot)
-        {
-            *rows += 1;
-            return;
-        }
         if self.tail.len() + WORD > self.tail.capacity() {
             self.end_tail();
             let room = (self.rows / 8).clamp(LEAST, MOST);
@@ -106,7 +89,6 @@ impl SlotList {
 
     fn push_run(&mut self, start: u32, rows: u32) {
         self.end_tail();
-        self.streak = 0;
         self.rows += rows as usize;
         match self.parts.back_mut() {
             Some(SlotPart::Run { start: first, rows: before }) if first.checked_add(*before) == Some(start) => {
@@ -117,7 +99,6 @@ impl SlotList {
     }
 
     fn end_tail(&mut self) {
-        self.streak = 0;
         if !self.tail.is_empty() {
             self.bytes += self.tail.capacity();
             self.parts.push_back(SlotPart::Each(std::mem::take(&mut self.tail)));

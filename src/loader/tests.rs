@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use self::plans::Cut;
 use super::extract::Serving;
 use super::groups::{FetchCost, Groups, Reads, RowForm, Unit, UnitSize};
-use super::recovery::{Recovery, StandIns};
+use super::recovery::Recovery;
 use super::*;
 use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
@@ -103,6 +103,11 @@ impl Fake {
         self.starts[self.starts.len() - 1]
     }
 
+    /// The group of a row.
+    fn group(&self, row: u64) -> u32 {
+        self.starts.partition_point(|start| *start <= row) as u32 - 1
+    }
+
     fn row_bytes(&self) -> u64 {
         ROW_BYTES + self.padding as u64
     }
@@ -126,25 +131,16 @@ impl Groups for Fake {
     }
 
     fn unit(&self, row_group: u32) -> Unit {
-        let first_row = self.starts[row_group as usize];
-        let rows = self.starts[row_group as usize + 1] - first_row;
+        let rows = self.starts[row_group as usize + 1] - self.starts[row_group as usize];
         let bytes = (rows as f64 * self.row_bytes() as f64 * self.lie) as u64;
         let size = UnitSize { rows, bytes, cost: bytes };
-        Unit { size, first_row, decodes_due: false, reads_columns_apart: false }
+        Unit { size, ..Unit::default() }
     }
 
     fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost {
         let rows = self.unit(row_group).size.rows;
         let bytes = if let Reads::Some(rows, _) = reads { rows } else { rows };
         FetchCost { bytes, row_groups: 1, ..FetchCost::default() }
-    }
-
-    fn locate(&self, row: u64) -> Option<(u32, u32)> {
-        if row >= self.len() {
-            return None;
-        }
-        let group = self.starts.partition_point(|start| *start <= row) - 1;
-        Some((group as u32, (row - self.starts[group]) as u32))
     }
 
     fn form(&self) -> RowForm {
@@ -191,11 +187,11 @@ impl Groups for Fake {
         }
     }
 
-    fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    fn output(&self, batch: &RecordBatch, served: &SchemaRef) -> Result<RecordBatch> {
         if batch.num_rows() > self.served.1 {
             return Err(Error::new(ErrorKind::TooLarge, "more bytes than offsets reach"));
         }
-        row_group::finish(batch, &schema(self.served.0.clone()))
+        row_group::finish(batch, served)
     }
 }
 
@@ -307,12 +303,18 @@ proptest! {
 
 /// Its groups, with those joined that have at most so many rows together.
 fn units_of(fake: &Arc<Fake>, joined: Option<u64>) -> Arc<Units> {
-    Arc::new(Units::joined_up_to(fake.clone(), joined.map_or(0, |rows| rows * fake.row_bytes())))
+    Arc::new(Units::new(fake.clone(), joined.map(|rows| rows * fake.row_bytes())))
+}
+
+/// The row groups of a dataset, those joined that have at most so many bytes together.
+fn units_of_dataset(dataset: &Dataset, views: bool, most: Option<u64>) -> Arc<Units> {
+    let groups = DatasetGroups::new(std::slice::from_ref(dataset), dataset.schema(), views);
+    Arc::new(Units::new(Arc::new(groups), most))
 }
 
 /// Its groups, each as a unit.
 fn each(fake: &Arc<Fake>) -> Arc<Units> {
-    Arc::new(Units::each(fake.clone()))
+    Arc::new(Units::new(fake.clone(), None))
 }
 
 fn loader(fake: &Arc<Fake>, orders: &Arc<dyn Order>, cut: impl Into<Cut>, options: Options) -> Loader {
@@ -673,7 +675,7 @@ fn few_epochs_of_a_tiny_dataset_are_prepared_before_they_are_due() {
 /// read.
 fn substitute(fake: &Fake, seed: u64, row: u64) -> u64 {
     let circle = Global::new(fake.len(), seed).unwrap().epoch(u64::MAX).unwrap();
-    let lost = |row: u64| fake.failing.contains(&fake.locate(row).unwrap().0);
+    let lost = |row: u64| fake.failing.contains(&fake.group(row));
     let start = circle.position(row).unwrap();
     (start..).map(|q| circle.row(q % fake.len()).unwrap()).find(|row| !lost(*row)).unwrap()
 }
@@ -717,7 +719,7 @@ proptest! {
                     assert_values(&batch);
                     let places = (0..rows.len()).filter(|place| rows[*place] != expected.rows[*place]);
                     let told: Vec<_> = places.map(|place| Substituted { place, lost: expected.rows[place] }).collect();
-                    groups.extend(told.iter().map(|told| fake.locate(told.lost).unwrap().0));
+                    groups.extend(told.iter().map(|told| fake.group(told.lost)));
                     replaced += told.len() as u64;
                     prop_assert_eq!(batch.substituted, told);
                 }
@@ -1195,9 +1197,10 @@ fn rows_that_are_lost_after_they_were_chosen_as_substitutes_are_chosen_anew() {
     faults.lose(2, Error::new(ErrorKind::InvalidParquet, "damaged"), &units).unwrap();
     let whole = |_| None;
     let serving = Serving { units: &units, batch_rows: 1, layout: None };
-    let (mut recovery, mut found) = (Recovery::new(serving, &faults, &whole), StandIns::default());
-    assert!(!recovery.fetch(&chosen, &mut found).unwrap());
+    let mut recovery = Recovery::new(serving, &faults, &whole);
+    assert!(recovery.fetch(&chosen).unwrap().is_none());
     assert_eq!(recovery.decodes, 0);
-    let others: Vec<_> = (0..10).map(|row| (row, units.locate(row).unwrap())).collect();
-    assert!(recovery.fetch(&others, &mut found).unwrap());
+    let others: Vec<_> = (0..10).rev().map(|row| (row, units.locate(row).unwrap())).collect();
+    let fetched = recovery.fetch(&others).unwrap().unwrap();
+    assert!(fetched.column(0).as_primitive::<UInt64Type>().values().iter().copied().eq((0..10).rev()));
 }

@@ -14,10 +14,11 @@ use arrow::datatypes::SchemaRef;
 use super::groups::{FetchCost, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use super::packing::ServedPacks;
 use super::route::has_long_values;
+use super::row_table::{RowFinder, RowTable};
 use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::DistributedSampler;
-use rowdex_parquet::{RowSink, WholeBatch, finish};
+use rowdex_parquet::{RowSink, WholeBatch};
 use rowdex_rows::{self as rows, Cutting, Dictionaries, Elsewhere, Layout, Sharing};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
@@ -37,33 +38,55 @@ pub(crate) struct Units {
     lists: bool,
     /// Those that several units have, if columns have some.
     dictionaries: Option<Dictionaries>,
-    /// `None` if each row group is a unit.
-    joined: Option<JoinedGroups>,
+    /// The first row group of each unit, and the number of all row groups.
+    starts: Vec<u32>,
+    /// The slots of each row group in its unit.
+    slots: Vec<Range<u32>>,
+    sizes: Vec<UnitSize>,
+    table: Arc<RowTable>,
     /// If pieces of rows are served.
     packing: Option<Arc<ServedPacks>>,
 }
 
-/// Which row groups were joined.
-#[derive(Debug, Default)]
-struct JoinedGroups {
-    /// The first row group of each unit, and the number of all row groups.
-    starts: Vec<u32>,
-    /// The unit of each row group.
-    unit_of: Vec<u32>,
-    /// The slots of each row group in its unit.
-    slots: Vec<Range<u32>>,
-    sizes: Vec<UnitSize>,
-}
-
 impl Units {
-    /// Each row group as a unit.
-    pub(crate) fn each(groups: Arc<dyn Groups>) -> Self {
-        Self { form: groups.form(), groups, lists: false, dictionaries: None, joined: None, packing: None }
-    }
-
     /// Joins small row groups for a loader with so much memory.
     pub(crate) fn joined(groups: Arc<dyn Groups>, memory: u64) -> Self {
-        Self::joined_up_to(groups, UNIT_BYTES.min(memory / PART_OF_MEMORY))
+        Self::new(groups, Some(UNIT_BYTES.min(memory / PART_OF_MEMORY)))
+    }
+
+    /// Joins row groups to units of at most so many decoded bytes; `None`: each is a unit.
+    pub(crate) fn new(groups: Arc<dyn Groups>, most: Option<u64>) -> Self {
+        let mut starts = Vec::new();
+        let mut slots = Vec::new();
+        let mut sizes: Vec<UnitSize> = Vec::new();
+        for row_group in 0..groups.count() {
+            let own = groups.unit(row_group).size;
+            let fits = |unit: &&mut UnitSize| {
+                most.is_some_and(|most| unit.bytes.max(unit.cost).saturating_add(own.bytes.max(own.cost)) <= most)
+                    && unit.rows.saturating_add(own.rows) <= UNIT_ROWS
+                    && groups.follows(row_group)
+            };
+            let before = match sizes.last_mut().filter(fits) {
+                Some(unit) => {
+                    let before = unit.rows;
+                    unit.rows += own.rows;
+                    unit.bytes += own.bytes;
+                    unit.cost += own.cost;
+                    before
+                }
+                None => {
+                    starts.push(row_group);
+                    sizes.push(own);
+                    0
+                }
+            };
+            let slot = |row: u64| u32::try_from(row).unwrap_or(u32::MAX);
+            slots.push(slot(before)..slot(before + own.rows));
+        }
+        starts.push(groups.count());
+        let table = Arc::new(RowTable::new(sizes.iter().map(|size| size.rows)));
+        let form = groups.form();
+        Self { groups, form, lists: false, dictionaries: None, starts, slots, sizes, table, packing: None }
     }
 
     /// The same of which dictionaries are shared, for a loader with so much memory.
@@ -103,38 +126,9 @@ impl Units {
         self.packing.as_ref()
     }
 
-    /// Joins row groups to units of at most so many decoded bytes.
-    pub(super) fn joined_up_to(groups: Arc<dyn Groups>, most: u64) -> Self {
-        let mut joined = JoinedGroups::default();
-        for row_group in 0..groups.count() {
-            let own = groups.unit(row_group).size;
-            let fits = |unit: &&mut UnitSize| {
-                unit.bytes.max(unit.cost).saturating_add(own.bytes.max(own.cost)) <= most
-                    && unit.rows.saturating_add(own.rows) <= UNIT_ROWS
-            };
-            match joined.sizes.last_mut().filter(|_| groups.follows(row_group)).filter(fits) {
-                Some(unit) => {
-                    joined.slots.push(unit.rows as u32..(unit.rows + own.rows) as u32);
-                    unit.rows += own.rows;
-                    unit.bytes += own.bytes;
-                    unit.cost += own.cost;
-                }
-                None => {
-                    joined.starts.push(row_group);
-                    joined.slots.push(slots_of(own));
-                    joined.sizes.push(own);
-                }
-            }
-            joined.unit_of.push(joined.starts.len() as u32 - 1);
-        }
-        joined.starts.push(groups.count());
-        let is_joined = joined.sizes.len() < joined.slots.len();
-        Self { joined: is_joined.then_some(joined), ..Self::each(groups) }
-    }
-
     /// How many units there are.
     pub(crate) fn count(&self) -> u32 {
-        self.joined.as_ref().map_or_else(|| self.groups.count(), |joined| joined.sizes.len() as u32)
+        self.sizes.len() as u32
     }
 
     /// The row groups that they are made of.
@@ -154,7 +148,7 @@ impl Units {
 
     /// How rows that wait are cut into pieces, as most of them are.
     pub(crate) fn cutting(&self) -> Cutting {
-        let all = self.sizes().into_iter().fold(UnitSize::default(), |sum, size| UnitSize {
+        let all = self.sizes.iter().fold(UnitSize::default(), |sum, size| UnitSize {
             rows: sum.rows.saturating_add(size.rows),
             bytes: sum.bytes.saturating_add(size.bytes),
             cost: 0,
@@ -166,47 +160,35 @@ impl Units {
         }
     }
 
-    /// Brings rows to the types that are served.
-    pub(crate) fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        match self.lists && !self.form.shares_values {
-            true => rows::compact(finish(batch, &self.form.served)?).map_err(rows::uncopied),
-            false => self.groups.output(batch),
-        }
-    }
-
-    /// What is known of a unit.
+    /// What is known of a unit. Rows of joined row groups are not decoded alone.
     pub(crate) fn unit(&self, unit: u32) -> Unit {
-        let Some(joined) = &self.joined else { return self.groups.unit(unit) };
         let row_groups = self.row_groups(unit);
-        let first = self.groups.unit(row_groups.start);
-        let size = joined.sizes.get(unit as usize).copied().unwrap_or_default();
-        let is_alone = row_groups.len() == 1;
-        Unit {
-            size,
-            first_row: first.first_row,
-            decodes_due: first.decodes_due && is_alone,
-            reads_columns_apart: first.reads_columns_apart && is_alone,
+        match row_groups.len() {
+            1 => self.groups.unit(row_groups.start),
+            _ => Unit { size: self.size(unit), ..Unit::default() },
         }
     }
 
     /// How large a unit is.
     pub(crate) fn size(&self, unit: u32) -> UnitSize {
-        match &self.joined {
-            Some(joined) => joined.sizes.get(unit as usize).copied().unwrap_or_default(),
-            None => self.groups.unit(unit).size,
-        }
+        self.sizes.get(unit as usize).copied().unwrap_or_default()
+    }
+
+    /// The row id of a unit's first slot; those of the others follow.
+    pub(crate) fn first_row(&self, unit: u32) -> u64 {
+        self.table.first_row(unit)
     }
 
     /// How large each unit is.
-    pub(crate) fn sizes(&self) -> Vec<UnitSize> {
-        (0..self.count()).map(|unit| self.size(unit)).collect()
+    pub(crate) fn sizes(&self) -> &[UnitSize] {
+        &self.sizes
     }
 
     /// The same, counted in what may be due: rows, or pieces of them.
     pub(crate) fn due_sizes(&self) -> Vec<UnitSize> {
         match &self.packing {
-            Some(packing) => packing.sizes(self.sizes()),
-            None => self.sizes(),
+            Some(packing) => packing.sizes(&self.sizes),
+            None => self.sizes.clone(),
         }
     }
 
@@ -218,17 +200,13 @@ impl Units {
 
     /// The row groups of a unit.
     pub(crate) fn row_groups(&self, unit: u32) -> Range<u32> {
-        let Some(joined) = &self.joined else { return unit..unit + 1 };
-        let start = |unit: usize| joined.starts.get(unit).copied().unwrap_or_default();
+        let start = |unit: usize| self.starts.get(unit).copied().unwrap_or_default();
         start(unit as usize)..start(unit as usize + 1)
     }
 
     /// The slots that the rows of a row group have in their unit.
     pub(crate) fn slots_of(&self, row_group: u32) -> Range<u32> {
-        match &self.joined {
-            Some(joined) => joined.slots.get(row_group as usize).cloned().unwrap_or_default(),
-            None => slots_of(self.groups.unit(row_group).size),
-        }
+        self.slots.get(row_group as usize).cloned().unwrap_or_default()
     }
 
     /// The row group that a slot of a unit is of.
@@ -255,10 +233,12 @@ impl Units {
 
     /// The unit of a row id, and the row's slot in it; `None` if there is no such row.
     pub(crate) fn locate(&self, row: u64) -> Option<(u32, u32)> {
-        let (row_group, slot) = self.groups.locate(row)?;
-        let Some(joined) = &self.joined else { return Some((row_group, slot)) };
-        let first = joined.slots.get(row_group as usize)?.start;
-        Some((*joined.unit_of.get(row_group as usize)?, first + slot))
+        self.table.locate(row)
+    }
+
+    /// The same for one row after the other.
+    pub(crate) fn finder(&self) -> RowFinder {
+        RowFinder::new(Arc::clone(&self.table))
     }
 
     /// About what is read to decode rows of a unit.
@@ -298,9 +278,10 @@ impl Units {
         if row_groups.len() == 1 {
             return self.groups.read(row_groups.start, slots, prefetch, sink);
         }
-        match self.parts(unit, slots).as_slice() {
+        let parts = self.parts(unit, slots);
+        match parts.as_slice() {
             [RunPart { row_group, slots }] => self.groups.read(*row_group, some(slots.as_deref()), prefetch, sink),
-            parts => self.groups.read_run(parts, prefetch, sink),
+            _ => self.groups.read_run(parts, prefetch, sink),
         }
     }
 
@@ -405,8 +386,4 @@ impl RowSink for UnitSink<'_> {
 /// These slots, or all.
 pub(crate) fn some(slots: Option<&[u32]>) -> Slots<'_> {
     slots.map_or(Slots::All, Slots::Some)
-}
-
-fn slots_of(size: UnitSize) -> Range<u32> {
-    0..u32::try_from(size.rows).unwrap_or(u32::MAX)
 }

@@ -12,9 +12,9 @@ use crate::loader::carousel::DueRows;
 use crate::loader::cutting;
 use crate::loader::driver::{Driver, Planned};
 use crate::loader::extract::{self, Serving};
+use crate::loader::plan::Measurement;
 use crate::loader::recovery::{Recovery, caught, panicked};
-use crate::loader::row_table::RowFinder;
-use crate::loader::schedule::{Extraction, ExtractionOutcome, Measurement, Read};
+use crate::loader::schedule::{Extraction, ExtractionOutcome, Read};
 use crate::loader::units::some;
 use rowdex_base::{buffers, crew};
 use rowdex_rows::Held;
@@ -54,17 +54,10 @@ impl EngineCore {
         self.signals.work.notify_all();
     }
 
-    pub(super) fn plan(&self, mut driver: Box<Driver>, measured: &[Measurement]) {
+    pub(super) fn plan(&self, mut driver: Box<Driver>, measured: Vec<Measurement>) {
         let began = Instant::now();
         let planned = catch_unwind(AssertUnwindSafe(|| {
-            for measured in measured {
-                match *measured {
-                    Measurement::Kept(estimate, real) => driver.plan.measure_kept(estimate, real),
-                    Measurement::Decoded(estimate, real) => driver.plan.measure_decoded(estimate, real),
-                    Measurement::Memory(bytes) => driver.plan.set_memory(bytes),
-                    Measurement::Shared(bytes) => driver.plan.take_off(bytes),
-                }
-            }
+            measured.into_iter().for_each(|measured| driver.plan.note(measured));
             driver.advance(|near, row| self.faults.resolve(row, near, &self.units))
         }));
         let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
@@ -144,12 +137,7 @@ impl EngineCore {
         let began = Instant::now();
         // What the batches before took tells how many there is room for; the first segments have few.
         let most = self.most_made.checked_div(self.made.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
-        let make = || {
-            buffers::making_batches(&self.batches, || {
-                let near = RowFinder::with(self.table.clone());
-                making.assemble(&self.units, near, most)
-            })
-        };
+        let make = || buffers::making_batches(&self.batches, || making.assemble(&self.units, most));
         let assembled = catch_unwind(AssertUnwindSafe(make));
         let assembled = assembled.unwrap_or_else(|_| making.fail(panicked("assembling batches")));
         if let Some(bytes) = assembled.bytes.checked_div(assembled.batches.len() as u64) {

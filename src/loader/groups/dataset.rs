@@ -1,26 +1,36 @@
-//! The row groups of a dataset.
+//! The row groups of a dataset, or of several, those of one after those of the other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Fields, Schema};
+use arrow::datatypes::{Fields, Schema, SchemaRef};
 
 use super::{FetchCost, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
-use crate::dataset::{Dataset, Prefetch, RunPart, Slots};
-use rowdex_base::error::{Error, Result};
+use crate::dataset::{Dataset, Prefetch, RunPart, Slots, common_schema};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_index::RowGroupEntry;
 use rowdex_io::source::Link;
-use rowdex_parquet::{Likeness, ReadCost, RowSink};
+use rowdex_parquet::{Likeness, ReadCost, RowSink, finish};
 use rowdex_projection::{Projection, view_of};
 
-/// The row groups of a dataset.
+/// The row groups of some datasets.
 #[derive(Debug)]
 pub(crate) struct DatasetGroups {
+    parts: Vec<LoadedDataset>,
+    count: u32,
+    form: RowForm,
+}
+
+/// One of the datasets, as it is decoded.
+#[derive(Debug)]
+struct LoadedDataset {
+    /// Its number among them, and its first row group among those of all.
+    number: usize,
+    first_group: u32,
     dataset: Dataset,
     projection: Projection,
-    views: bool,
     /// The part of a row's bytes that the chosen columns have.
     chosen: f64,
     /// With fewer bytes a row, finding values takes longer than decoding all and picking.
@@ -36,14 +46,60 @@ pub(crate) struct DatasetGroups {
 const LONG_ROW: u64 = 4 << 10;
 
 impl DatasetGroups {
-    /// With `views`, strings and binary are served as such.
-    pub(crate) fn new(dataset: Dataset, views: bool) -> Self {
-        let projection = dataset.projection().clone();
-        let projection = if views { projection.serving_views() } else { projection };
-        Self::decoding(dataset, projection, views)
+    /// Of these datasets, whose columns are served by this schema; with `views`, strings and binary as such.
+    pub(crate) fn new(datasets: &[Dataset], served: &SchemaRef, views: bool) -> Self {
+        let projection = |dataset: &Dataset| match views {
+            true => dataset.projection().clone().serving_views(),
+            false => dataset.projection().clone(),
+        };
+        Self::decoding(datasets.iter().map(|dataset| (dataset.clone(), projection(dataset))), served, views)
     }
 
-    fn decoding(dataset: Dataset, projection: Projection, views: bool) -> Self {
+    fn decoding(datasets: impl Iterator<Item = (Dataset, Projection)>, served: &SchemaRef, views: bool) -> Self {
+        let mut parts: Vec<LoadedDataset> = Vec::new();
+        let mut first_group = 0_u32;
+        for (number, (dataset, projection)) in datasets.enumerate() {
+            // No overflow: several datasets have fewer than 2^32 row groups together.
+            let end = first_group.saturating_add(dataset.index().num_row_groups());
+            parts.push(LoadedDataset::new(dataset, projection, number, first_group));
+            first_group = end;
+        }
+        let decoded = common_schema(parts.iter().map(|part| part.projection.internal()));
+        let decoded = decoded.unwrap_or_else(|_| served.clone());
+        let form = RowForm {
+            served: if views { decoded.clone() } else { served.clone() },
+            decoded,
+            shares_values: views,
+            chunks_are_own: !parts.iter().any(|part| part.dataset.has_disk_tier()),
+            is_remote: parts.iter().any(|part| part.dataset.is_remote()),
+        };
+        Self { parts, count: first_group, form }
+    }
+
+    /// The dataset that a row group is of, and the row group's number there.
+    fn part(&self, row_group: u32) -> Option<(&LoadedDataset, u32)> {
+        let number = self.parts.partition_point(|part| part.first_group <= row_group).checked_sub(1)?;
+        let part = self.parts.get(number)?;
+        Some((part, row_group - part.first_group))
+    }
+
+    /// Reads rows of a dataset, which are brought to the types that all datasets have in common.
+    fn read_of(
+        &self,
+        part: &LoadedDataset,
+        sink: &mut dyn RowSink,
+        read: impl FnOnce(&mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        if self.parts.len() == 1 {
+            return read(sink);
+        }
+        read(&mut Finishing { schema: &self.form.decoded, first: 0, sink })
+            .map_err(|error| error.within_dataset(part.number))
+    }
+}
+
+impl LoadedDataset {
+    fn new(dataset: Dataset, projection: Projection, number: usize, first_group: u32) -> Self {
         /// Bytes of a value.
         const LONG: u64 = 64;
         let all: f64 = dataset.index().row_groups().map(|entry| served(&entry)).sum();
@@ -52,9 +108,17 @@ impl DatasetGroups {
         let nested = projection.internal().fields().iter().filter(|field| field.data_type().is_nested());
         let nested = Schema::new(nested.cloned().collect::<Fields>());
         let has_strings_below = nested.flattened_fields().iter().any(|field| view_of(field.data_type()).is_some());
-        let costs = Once::new();
-        let requests = Mutex::default();
-        Self { dataset, projection, views, chosen, long, has_strings_below, costs, requests }
+        Self {
+            number,
+            first_group,
+            dataset,
+            projection,
+            chosen,
+            long,
+            has_strings_below,
+            costs: Once::new(),
+            requests: Mutex::default(),
+        }
     }
 
     fn cost(&self, row_group: u32) -> Option<&ReadCost> {
@@ -83,126 +147,170 @@ fn served(entry: &RowGroupEntry<'_>) -> f64 {
 
 impl Groups for DatasetGroups {
     fn count(&self) -> u32 {
-        self.dataset.index().num_row_groups()
+        self.count
     }
 
     fn unit(&self, row_group: u32) -> Unit {
-        let Some(entry) = self.dataset.index().row_group(row_group) else { return Unit::default() };
+        let found = self.part(row_group).and_then(|(part, own)| Some((part, part.dataset.index().row_group(own)?)));
+        let Some((part, entry)) = found else { return Unit::default() };
         let size = UnitSize {
             rows: entry.rows(),
-            bytes: (served(&entry) * self.chosen) as u64,
-            cost: (entry.decoded_bytes() as f64 * self.chosen) as u64,
+            bytes: (served(&entry) * part.chosen) as u64,
+            cost: (entry.decoded_bytes() as f64 * part.chosen) as u64,
         };
-        let is_long = size.bytes / size.rows.max(1) >= self.long;
-        let is_decoded_here = !self.dataset.has_disk_tier() && entry.selection().is_none();
+        let is_long = size.bytes / size.rows.max(1) >= part.long;
+        let is_decoded_here = !part.dataset.has_disk_tier() && entry.selection().is_none();
         Unit {
             size,
-            first_row: entry.first_row(),
             decodes_due: is_long && is_decoded_here,
-            reads_columns_apart: is_decoded_here && !self.dataset.is_remote(),
+            reads_columns_apart: is_decoded_here && !part.dataset.is_remote(),
         }
     }
 
     fn follows(&self, row_group: u32) -> bool {
-        let file = |number: u32| Some(self.dataset.index().row_group(number)?.file());
+        let Some((part, own)) = self.part(row_group) else { return false };
+        let file = |number: u32| Some(part.dataset.index().row_group(number)?.file());
         let is_unknown =
-            |number: u32| self.has_strings_below && self.cost(number).is_some_and(|cost| cost.decodes_to_unknown);
+            |number: u32| part.has_strings_below && part.cost(number).is_some_and(|cost| cost.decodes_to_unknown);
         // Row groups of a store are asked for one by one.
-        !self.dataset.is_remote()
-            && row_group
+        !part.dataset.is_remote()
+            && own
                 .checked_sub(1)
-                .is_some_and(|before| file(before) == file(row_group) && !is_unknown(before) && !is_unknown(row_group))
+                .is_some_and(|before| file(before) == file(own) && !is_unknown(before) && !is_unknown(own))
     }
 
     fn long_values(&self, row_group: u32) -> LongValues {
         let Unit { size, decodes_due, .. } = self.unit(row_group);
-        if !decodes_due || size.bytes / size.rows.max(1) < LONG_ROW || self.dataset.is_remote() {
+        let part = self.part(row_group).filter(|(part, _)| !part.dataset.is_remote());
+        let Some((part, own)) = part.filter(|_| decodes_due && size.bytes / size.rows.max(1) >= LONG_ROW) else {
             return LongValues::default();
-        }
+        };
         let known = |cost: &ReadCost| LongValues { are_read_alone: cost.is_read_alone(), places_bytes: cost.places };
-        self.cost(row_group).map(known).unwrap_or_default()
-    }
-
-    fn locate(&self, row: u64) -> Option<(u32, u32)> {
-        let location = self.dataset.index().locate(row)?;
-        Some((location.row_group, u32::try_from(location.slot).ok()?))
+        part.cost(own).map(known).unwrap_or_default()
     }
 
     fn located(&self, error: Error, row_group: u32) -> Error {
-        self.dataset.located(error, row_group)
+        match self.part(row_group) {
+            Some((part, own)) if self.parts.len() == 1 => part.dataset.located(error, own),
+            Some((part, own)) => part.dataset.located(error, own).within_dataset(part.number),
+            None => error,
+        }
     }
 
     fn form(&self) -> RowForm {
-        let decoded = self.projection.internal().clone();
-        RowForm {
-            served: if self.views { decoded.clone() } else { self.dataset.schema().clone() },
-            decoded,
-            shares_values: self.views,
-            chunks_are_own: !self.dataset.has_disk_tier(),
-            is_remote: self.dataset.is_remote(),
-        }
-    }
-
-    fn output(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        if self.views {
-            return Ok(batch.clone());
-        }
-        self.dataset.output_types(batch)
+        self.form.clone()
     }
 
     fn in_order(&self) -> Option<Arc<dyn Groups>> {
-        let projection = self.dataset.projection_in_order();
+        let [part] = &self.parts[..] else { return None };
+        let projection = part.dataset.projection_in_order();
         // Entries of the disk tier are of the other types.
-        if self.views || self.dataset.has_disk_tier() || projection.internal() == self.projection.internal() {
+        let gains = projection.internal() != part.projection.internal();
+        if self.form.shares_values || !self.form.chunks_are_own || !gains {
             return None;
         }
-        Some(Arc::new(Self::decoding(self.dataset.clone(), projection.clone(), false)))
+        let decoded = std::iter::once((part.dataset.clone(), projection.clone()));
+        Some(Arc::new(Self::decoding(decoded, &self.form.served, false)))
     }
 
     fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost {
-        let Some(cost) = self.cost(row_group) else { return FetchCost::default() };
+        let Some((part, own)) = self.part(row_group) else { return FetchCost::default() };
+        let Some(cost) = part.cost(own) else { return FetchCost::default() };
         // Rows that the index leaves out are taken to lie anywhere.
-        let entry = self.dataset.index().row_group(row_group);
+        let entry = part.dataset.index().row_group(own);
         let (served, all) = entry.map_or((0, 0), |entry| (entry.rows(), entry.source_rows()));
         let (rows, runs) = if let Reads::Some(rows, runs) = reads { (rows, runs) } else { (served, served) };
-        let bytes = cost.of_rows(rows, runs);
-        if !self.dataset.is_remote() {
-            let bytes = match reads {
-                Reads::Due(rows) if self.unit(row_group).decodes_due => cost.of_due(rows),
-                _ => bytes,
-            };
-            return FetchCost { bytes, row_groups: 1, ..FetchCost::default() };
-        }
-        if rows == all {
-            return FetchCost { bytes, requests: self.dataset.requests(&[cost], None), positions: 0, row_groups: 1 };
-        }
-        FetchCost { bytes, requests: self.requests(cost, rows, runs), positions: 1, row_groups: 1 }
+        let bytes = match reads {
+            Reads::Due(rows) if !part.dataset.is_remote() && self.unit(row_group).decodes_due => cost.of_due(rows),
+            _ => cost.of_rows(rows, runs),
+        };
+        let (requests, positions) = match part.dataset.is_remote() {
+            false => (0.0, 0),
+            true if rows == all => (part.dataset.requests(&[cost], None), 0),
+            true => (part.requests(cost, rows, runs), 1),
+        };
+        FetchCost { bytes, requests, positions, row_groups: 1 }
     }
 
     fn fetch_run(&self, row_groups: &[u32]) -> FetchCost {
-        let costs: Vec<&ReadCost> = row_groups.iter().filter_map(|row_group| self.cost(*row_group)).collect();
+        let first = row_groups.first().and_then(|first| self.part(*first));
+        let Some((part, _)) = first else { return FetchCost::default() };
+        let own = |row_group: &u32| part.cost(row_group.checked_sub(part.first_group)?);
+        let costs: Vec<&ReadCost> = row_groups.iter().filter_map(own).collect();
         let bytes = costs.iter().map(|cost| cost.bytes).fold(0, u64::saturating_add);
-        let requests = self.dataset.requests(&costs, None);
+        let requests = part.dataset.requests(&costs, None);
         FetchCost { bytes, requests, positions: 0, row_groups: row_groups.len() as u64 }
     }
 
     fn opening_requests(&self) -> u64 {
-        self.dataset.opening_requests()
+        self.parts.iter().map(|part| part.dataset.opening_requests()).sum()
     }
 
     fn read(&self, row_group: u32, slots: Slots<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
-        self.dataset.read(row_group, slots, &self.projection, prefetch, sink)
+        let Some((part, own)) = self.part(row_group) else {
+            return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")));
+        };
+        self.read_of(part, sink, |sink| part.dataset.read(own, slots, &part.projection, prefetch, sink))
     }
 
-    fn read_run(&self, parts: &[RunPart], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
-        self.dataset.read_run(parts, &self.projection, prefetch, sink)
+    fn read_run(&self, mut run: Vec<RunPart>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+        let Some((part, _)) = run.first().and_then(|first| self.part(first.row_group)) else {
+            return Err(Error::new(ErrorKind::Internal, "a run of no row groups"));
+        };
+        run.iter_mut().for_each(|read| read.row_group -= part.first_group);
+        self.read_of(part, sink, |sink| part.dataset.read_run(&run, &part.projection, prefetch, sink))
     }
 
     fn prefetch(&self, row_group: u32, slots: Slots<'_>) -> Option<Prefetch> {
-        self.dataset.read_ahead(row_group, slots)
+        let (part, own) = self.part(row_group)?;
+        part.dataset.read_ahead(own, slots)
     }
 
     fn link(&self) -> Option<Link> {
-        self.dataset.link()
+        // They share the machine's link, whatever part of it each has at the time.
+        self.parts.iter().filter_map(|part| part.dataset.link()).reduce(|a, b| Link {
+            latency: a.latency.max(b.latency),
+            bytes_per_second: a.bytes_per_second + b.bytes_per_second,
+        })
+    }
+}
+
+/// Brings rows to the types that all datasets have in common.
+struct Finishing<'a> {
+    schema: &'a SchemaRef,
+    /// The first column of the next chunk.
+    first: usize,
+    sink: &'a mut dyn RowSink,
+}
+
+impl RowSink for Finishing<'_> {
+    fn chunk_rows(&self) -> usize {
+        self.sink.chunk_rows()
+    }
+
+    fn columns_at_once(&self) -> Option<usize> {
+        self.sink.columns_at_once()
+    }
+
+    fn begin_columns(&mut self, first: usize) -> Result<()> {
+        self.first = first;
+        self.sink.begin_columns(first)
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        let all = self.schema.fields();
+        if chunk.num_columns() == all.len() {
+            return self.sink.take(finish(&chunk, self.schema)?);
+        }
+        let part = all.iter().skip(self.first).take(chunk.num_columns()).cloned();
+        self.sink.take(finish(&chunk, &Arc::new(Schema::new(part.collect::<Fields>())))?)
+    }
+
+    fn values_are_own(&mut self) {
+        self.sink.values_are_own();
+    }
+
+    fn places_are_kept(&mut self, bytes: u64) {
+        self.sink.places_are_kept(bytes);
     }
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use self::dataset::DatasetGroups;
-use self::mixed::MixedGroups;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
 use crate::dataset::{Dataset, JoinedChunks, MixedDataset, Prefetch, RunPart, Slots};
 use rowdex_base::error::{Error, Result};
 use rowdex_index::Index;
 use rowdex_io::source::Link;
-use rowdex_parquet::RowSink;
+use rowdex_parquet::{RowSink, finish};
+use rowdex_rows::{compact, uncopied};
 
 pub(super) mod dataset;
-mod mixed;
 
 /// How large a unit is.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,8 +31,6 @@ pub(crate) struct UnitSize {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Unit {
     pub(crate) size: UnitSize,
-    /// The row id of the first slot; those of the other slots follow.
-    pub(crate) first_row: u64,
     /// Whether rows are decoded faster if the others are not, where many of them are wanted.
     pub(crate) decodes_due: bool,
     /// Whether all its rows are read for some columns before others: a near file is asked for each of them then.
@@ -85,7 +83,19 @@ pub(crate) struct FetchCost {
     pub(crate) row_groups: u64,
 }
 
-/// Row groups that can be decoded one by one. [`Units`](super::units::Units) makes of them what the loader works with.
+impl FetchCost {
+    /// What both cost.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            requests: self.requests + other.requests,
+            positions: self.positions + other.positions,
+            row_groups: self.row_groups + other.row_groups,
+        }
+    }
+}
+
+/// Row groups that can be decoded one by one, whose rows follow each other. [`Units`](super::units::Units) makes of them what the loader works with.
 ///
 /// The loader sees a dataset only through this, so that it can be tested on sources that are slow, count, or fail.
 pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
@@ -106,9 +116,6 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         LongValues::default()
     }
 
-    /// The row group of a row id, and the row's slot in it; `None` if there is no such row.
-    fn locate(&self, row: u64) -> Option<(u32, u32)>;
-
     /// Says where an error of a row group happened.
     fn located(&self, error: Error, row_group: u32) -> Error {
         let _ = row_group;
@@ -118,8 +125,10 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// In which form rows come, always the same.
     fn form(&self) -> RowForm;
 
-    /// Brings rows to the types that are served.
-    fn output(&self, batch: &RecordBatch) -> Result<RecordBatch>;
+    /// Brings rows to the types that are served, in memory of their own.
+    fn output(&self, batch: &RecordBatch, served: &SchemaRef) -> Result<RecordBatch> {
+        compact(finish(batch, served)?).map_err(uncopied)
+    }
 
     /// The same, for a loader that serves all rows as they lie, if there is something to gain: values that others keep
     /// as views are decoded to where batches show them.
@@ -133,12 +142,7 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     /// What is read to decode all rows of these row groups together.
     fn fetch_run(&self, row_groups: &[u32]) -> FetchCost {
         let each = row_groups.iter().map(|row_group| self.fetch(*row_group, Reads::All));
-        each.fold(FetchCost::default(), |all, one| FetchCost {
-            bytes: all.bytes.saturating_add(one.bytes),
-            requests: all.requests + one.requests,
-            positions: all.positions + one.positions,
-            row_groups: all.row_groups + one.row_groups,
-        })
+        each.fold(FetchCost::default(), FetchCost::plus)
     }
 
     /// Requests for all files together, before anything is read of their row groups.
@@ -151,11 +155,11 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     fn read(&self, row_group: u32, slots: Slots<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()>;
 
     /// As [`read`](Self::read), of several row groups one after the other.
-    fn read_run(&self, parts: &[RunPart], prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+    fn read_run(&self, run: Vec<RunPart>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
         drop(prefetch);
         let mut joined = JoinedChunks::new(sink);
-        for RunPart { row_group, slots } in parts {
-            self.read(*row_group, slots.as_deref().map_or(Slots::All, Slots::Some), None, &mut joined)?;
+        for RunPart { row_group, slots } in run {
+            self.read(row_group, slots.as_deref().map_or(Slots::All, Slots::Some), None, &mut joined)?;
         }
         joined.finish()
     }
@@ -173,72 +177,44 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 }
 
 /// What a [`Loader`](super::Loader) can serve: a [`Dataset`], or several as a [`MixedDataset`].
-pub trait Loadable: sealed::RowGroups + Clone + 'static {}
+pub trait Loadable: sealed::Datasets {}
 
 impl Loadable for Dataset {}
 impl Loadable for MixedDataset {}
 
 pub(super) mod sealed {
-    use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+    use super::{Dataset, MixedDataset, SchemaRef};
 
-    use super::{Arc, Dataset, DatasetGroups, Groups, Index, MixedDataset, MixedGroups};
-
-    /// The row groups of a dataset, which are nobody's business but the loader's.
-    #[derive(Debug)]
-    pub struct OpenedGroups(pub(in crate::loader) Arc<dyn Groups>);
-
-    pub trait RowGroups: std::fmt::Debug + Send + Sync {
-        /// With `views`, strings and binary are served as such.
-        fn row_groups(&self, views: bool) -> OpenedGroups;
-
-        /// Which rows these are: the fingerprints of the indexes, and what they call the columns of the files.
-        fn fingerprint(&self) -> u64;
-
-        /// The datasets that the rows are of.
+    pub trait Datasets {
         fn datasets(&self) -> &[Dataset];
 
-        /// Whether these are served as one.
-        fn is_mixed(&self) -> bool;
+        fn served(&self) -> &SchemaRef;
     }
 
-    impl RowGroups for Dataset {
-        fn row_groups(&self, views: bool) -> OpenedGroups {
-            OpenedGroups(Arc::new(DatasetGroups::new(self.clone(), views)))
-        }
-
-        fn fingerprint(&self) -> u64 {
-            served(self.index())
-        }
-
+    impl Datasets for Dataset {
         fn datasets(&self) -> &[Dataset] {
             std::slice::from_ref(self)
         }
 
-        fn is_mixed(&self) -> bool {
-            false
+        fn served(&self) -> &SchemaRef {
+            self.schema()
         }
     }
 
-    impl RowGroups for MixedDataset {
-        fn row_groups(&self, views: bool) -> OpenedGroups {
-            OpenedGroups(Arc::new(MixedGroups::new(self.clone(), views)))
-        }
-
-        fn fingerprint(&self) -> u64 {
-            let all = self.datasets().iter().flat_map(|dataset| served(dataset.index()).to_le_bytes());
-            xxh3_64(&all.collect::<Vec<_>>())
-        }
-
+    impl Datasets for MixedDataset {
         fn datasets(&self) -> &[Dataset] {
             self.datasets()
         }
 
-        fn is_mixed(&self) -> bool {
-            true
+        fn served(&self) -> &SchemaRef {
+            self.schema()
         }
     }
+}
 
-    /// The fingerprint of an index. By another name the values of a column are others, so renames are part of it here.
+/// Which rows these datasets have: the fingerprints of the indexes, and what they call the columns of the files.
+pub(super) fn fingerprint(datasets: &[Dataset]) -> u64 {
+    /// By another name the values of a column are others, so renames are part of it here.
     fn served(index: &Index) -> u64 {
         match index.renames().len() {
             0 => index.fingerprint(),
@@ -246,5 +222,9 @@ pub(super) mod sealed {
                 xxh3_64_with_seed(format!("{:?}", index.renames().collect::<Vec<_>>()).as_bytes(), index.fingerprint())
             }
         }
+    }
+    match datasets {
+        [only] => served(only.index()),
+        all => xxh3_64(&all.iter().flat_map(|dataset| served(dataset.index()).to_le_bytes()).collect::<Vec<_>>()),
     }
 }

@@ -32,6 +32,19 @@ pub(crate) struct Outlook {
     pub(crate) largest: u64,
 }
 
+/// What the plan is to know.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Measurement {
+    /// Bytes of rows that are kept, estimated and real.
+    Kept(u64, u64),
+    /// Bytes of a row group as it is decoded, estimated and real.
+    Decoded(u64, u64),
+    /// What the rows that are held may take from now on.
+    Memory(u64),
+    /// So much more of it is for dictionaries that units share.
+    Shared(u64),
+}
+
 /// Rows of one unit to get and keep.
 #[derive(Debug, Default)]
 pub(crate) struct Extract {
@@ -44,8 +57,7 @@ pub(crate) struct Extract {
     pub(crate) decode: bool,
     /// How many rows the unit has.
     pub(crate) of_rows: u64,
-    /// How many bytes the rows take by the sizes that the plan was given, for
-    /// [`Plan::measure_kept`](super::Plan::measure_kept).
+    /// How many bytes the rows take by the sizes that the plan was given, for [`Measurement::Kept`].
     pub(crate) estimate: u64,
     /// About how many bytes the rows really take.
     pub(crate) bytes: u64,

@@ -9,7 +9,7 @@ use super::*;
 use crate::loader::driver::{Driver, Planned};
 use crate::loader::groups::UnitSize;
 use crate::loader::plan::Plan;
-use crate::loader::row_table::RowFinder;
+use crate::loader::row_table::{RowFinder, RowTable};
 use crate::loader::walk::Epochs;
 use rowdex_order::sampler::{DistributedSampler, Shard};
 use rowdex_order::{Global, Order, Sequential};
@@ -185,12 +185,7 @@ impl World {
 
     fn plan(&mut self) {
         let mut driver = self.driver.take().unwrap();
-        let ends = &self.ends;
-        let step = driver.advance(|_, row| {
-            let unit = ends.partition_point(|end| *end <= row);
-            let start = if unit == 0 { 0 } else { ends[unit - 1] };
-            Ok((row, (unit as u32, (row - start) as u32)))
-        });
+        let step = driver.advance(|near, row| Ok((row, near.locate(row).unwrap())));
         let outlook = driver.plan.outlook();
         match step {
             Planned::Walked => {}
@@ -314,8 +309,8 @@ impl Made<'_> {
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), batch).unwrap();
         let mut plan = Plan::new(&units, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
         plan.set_aside((0..sizes.len()).map(|unit| places(sizes, unit)).sum());
-        let driver =
-            Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), RowFinder::default());
+        let near = RowFinder::new(Arc::new(RowTable::new(sizes.iter().copied())));
+        let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), near);
         World {
             schedule: Schedule::new(settings, lookahead),
             driver: Some(driver),

@@ -1,7 +1,7 @@
 //! What a schedule is told, and what it says.
 
 use crate::loader::lookahead::ReadTiming;
-use crate::loader::plan::Extract;
+use crate::loader::plan::{Extract, Measurement};
 
 /// What an engine is made for.
 #[derive(Debug, Clone)]
@@ -29,19 +29,6 @@ pub(crate) enum Task {
     /// Assemble the segment of this number: the oldest that was planned and not begun, or one of which batches are
     /// left. [`Schedule::assembled`](super::Schedule::assembled) comes of it.
     Assemble(u64),
-}
-
-/// What the plan is to know.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Measurement {
-    /// Bytes of rows that are kept, estimated and real.
-    Kept(u64, u64),
-    /// Bytes of a row group as it is decoded, estimated and real.
-    Decoded(u64, u64),
-    /// What the rows that are held may take from now on.
-    Memory(u64),
-    /// So much more of it is for dictionaries that units share.
-    Shared(u64),
 }
 
 /// A read to start ahead of the extraction of the same number.

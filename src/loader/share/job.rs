@@ -12,7 +12,6 @@ use rowdex_order::SavedSampler;
 #[derive(Serialize, Deserialize)]
 pub(super) struct Job {
     datasets: Vec<SavedDataset>,
-    is_mixed: bool,
     views: bool,
     sampler: SavedSampler,
     options: Options,
@@ -28,10 +27,8 @@ impl Job {
                 "start the reader with `LoaderBuilder::serve`, in a process of its own that has it, before the ranks",
             )
         };
-        let datasets = builder.dataset.datasets();
         let job = Self {
-            is_mixed: builder.dataset.is_mixed(),
-            datasets: datasets.iter().map(Dataset::saved).collect::<Result<_>>().map_err(own)?,
+            datasets: builder.datasets.iter().map(Dataset::saved).collect::<Result<_>>().map_err(own)?,
             views: builder.groups.form().shares_values,
             sampler: SavedSampler::of(sampler).map_err(own)?,
             options: builder.options.clone(),
@@ -47,12 +44,12 @@ impl Job {
 
     /// What the reader needs for it.
     pub(super) fn seat(job: &[u8]) -> Result<Seat> {
-        let Self { datasets, is_mixed, views, sampler, options, share } =
+        let Self { datasets, views, sampler, options, share } =
             postcard::from_bytes(job).map_err(|_| garbled())?;
         let mut datasets = datasets.into_iter().map(SavedDataset::open).collect::<Result<Vec<_>>>()?;
         let sampler = sampler.sampler()?;
         let builder = match datasets.pop() {
-            Some(dataset) if !is_mixed => Loader::builder(&dataset, sampler),
+            Some(dataset) if datasets.is_empty() => Loader::builder(&dataset, sampler),
             last => Loader::builder(&MixedDataset::new(datasets.into_iter().chain(last))?, sampler),
         };
         let builder = LoaderBuilder { options, ..builder.with_views(views).share(share) };

@@ -3,7 +3,6 @@
 use arrow::array::BinaryArray;
 
 use super::*;
-use crate::loader::groups::dataset::DatasetGroups;
 
 const GROUPS: u64 = 4;
 const GROUP_ROWS: u64 = 64;
@@ -65,12 +64,12 @@ fn a_few_rows_of_a_row_group_keep_none_of_its_other_values() {
 #[test]
 fn places_are_planned_for_unless_all_row_groups_stay() {
     let (_dir, dataset) = images();
-    let units = Units::each(Arc::new(DatasetGroups::new(dataset.clone(), false)));
+    let units = units_of_dataset(&dataset, false, None);
     let places = units.places_bytes();
     assert_eq!(places, ROWS * PLACE);
     let sizes = units.sizes();
     let all: u64 = sizes.iter().map(|size| size.bytes).sum();
-    let plan = |memory: u64| plan::Plan::new(&sizes, memory, 8, 1);
+    let plan = |memory: u64| plan::Plan::new(sizes, memory, 8, 1);
     for (memory, less) in [(all / 4, places), (all * 3, 0)] {
         let (mut with, without) = (plan(memory), plan(memory - less));
         with.set_aside(places);
@@ -81,6 +80,6 @@ fn places_are_planned_for_unless_all_row_groups_stay() {
 #[test]
 fn nothing_is_kept_of_short_or_compressed_values() {
     let (_dir, dataset) = files();
-    let units = Units::each(Arc::new(DatasetGroups::new(dataset, false)));
+    let units = units_of_dataset(&dataset, false, None);
     assert_eq!(units.places_bytes(), 0);
 }

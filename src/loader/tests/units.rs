@@ -9,7 +9,6 @@ use bytes::Bytes;
 
 use super::*;
 use crate::dataset::MixedDataset;
-use crate::loader::groups::dataset::DatasetGroups;
 use rowdex_io::source::{FileStat, LocalSource, Source};
 
 const GROUPS: u64 = 60;
@@ -46,11 +45,6 @@ fn small() -> (tempfile::TempDir, Dataset) {
     (dir, dataset)
 }
 
-fn joined(dataset: &Dataset, views: bool, most: u64) -> Arc<Units> {
-    let groups = Arc::new(DatasetGroups::new(dataset.clone(), views));
-    Arc::new(Units::joined_up_to(groups, most))
-}
-
 #[test]
 fn batches_of_units_are_what_the_dataset_takes() {
     let (_dir, dataset) = small();
@@ -58,7 +52,7 @@ fn batches_of_units_are_what_the_dataset_takes() {
     for (most, units) in [(all / 30, 20..60), (all, 2..3)] {
         for (name, orders) in sorts(dataset.len()) {
             for (memory, threads, views) in [(all / 5, 2, false), (all / 2, 0, true), (all * 2, 2, false)] {
-                let groups = joined(&dataset, views, most);
+                let groups = units_of_dataset(&dataset, views, Some(most));
                 assert!(units.contains(&groups.count()), "{} units", groups.count());
                 let samplers = vec![sampler(&orders, 0, 1, 30, Tail::Wrap)];
                 let mut loader = Loader::new(groups, samplers.clone(), options(memory, threads, 1)).unwrap();
@@ -82,7 +76,7 @@ fn a_unit_counts_the_row_groups_that_are_decoded_of_it() {
     for (global, memory, passes) in [(true, all * 2, 1), (false, all / 5, 1), (true, all / 4, 6)] {
         let fresh = Dataset::builder(dataset.index().clone()).with_cache_bytes(0).open().unwrap();
         let samplers = vec![sampler(&orders(global, fresh.len()), 0, 1, 16, Tail::Wrap)];
-        let groups = joined(&fresh, false, all / 60);
+        let groups = units_of_dataset(&fresh, false, Some(all / 60));
         let mut loader = Loader::new(groups, samplers, options(memory, 0, 1)).unwrap();
         while loader.try_next().unwrap().is_some() {
             assert_eq!(loader.stats().decodes, fresh.counters().decodes);
@@ -162,7 +156,7 @@ fn the_bytes_of_a_unit_are_read_together() {
     let counted = Dataset::builder(dataset.index().clone()).with_source(source.clone()).open().unwrap();
     let samplers = vec![sampler(&orders(true, counted.len()), 0, 1, 16, Tail::Wrap)];
     let all = counted.decoded_bytes();
-    let groups = joined(&counted, false, all / 10);
+    let groups = units_of_dataset(&counted, false, Some(all / 10));
     let units = u64::from(groups.count());
     let loader = Loader::new(groups, samplers, options(all * 2, 0, 2)).unwrap();
     assert_eq!(loader.filter(Result::is_ok).count(), 300);
@@ -203,7 +197,7 @@ fn a_damaged_row_group_of_a_unit_is_named_and_lost_alone() {
             let bad = (GROUPS + 33) * GROUP_ROWS..(GROUPS + 34) * GROUP_ROWS;
             let orders = orders(true, len);
             let samplers = vec![sampler(&orders, 0, 1, 1, Tail::Wrap)];
-            let groups = || joined(&dataset, false, dataset.decoded_bytes() / 12);
+            let groups = || units_of_dataset(&dataset, false, Some(dataset.decoded_bytes() / 12));
             assert!(groups().count() <= 26);
 
             let mut loader = Loader::new(groups(), samplers.clone(), options(memory, threads, 1)).unwrap();
@@ -237,12 +231,12 @@ fn units_end_where_a_file_or_a_dataset_does() {
     let (_dir, dataset) = small();
     let (_other, other) = small();
     let mixed = MixedDataset::new([dataset.clone(), other]).unwrap();
-    let groups = groups::sealed::RowGroups::row_groups(&mixed, false).0;
-    let units = Units::joined_up_to(groups, u64::MAX);
+    let groups = DatasetGroups::new(mixed.datasets(), mixed.schema(), false);
+    let units = Units::new(Arc::new(groups), Some(u64::MAX));
     assert_eq!((units.count(), u64::from(units.groups().count())), (4, 4 * GROUPS));
     let rows = GROUPS * GROUP_ROWS;
     for unit in 0..4 {
-        assert_eq!(units.unit(unit).first_row, u64::from(unit) * rows);
+        assert_eq!(units.first_row(unit), u64::from(unit) * rows);
         assert_eq!(units.locate(u64::from(unit) * rows + 777), Some((unit, 777)));
         assert_eq!(units.row_group_of(unit, 777), unit * GROUPS as u32 + 777 / GROUP_ROWS as u32);
         let batch = units.read_whole(unit, Slots::Some(&[5, 777]), None).unwrap();
@@ -251,7 +245,7 @@ fn units_end_where_a_file_or_a_dataset_does() {
     }
     assert_eq!(units.locate(4 * rows), None);
     // Row groups that are large enough, or memory that is too small, change nothing.
-    assert_eq!(joined(&dataset, false, 0).count(), dataset.index().num_row_groups());
+    assert_eq!(units_of_dataset(&dataset, false, Some(0)).count(), dataset.index().num_row_groups());
 }
 
 #[test]
@@ -262,20 +256,19 @@ fn row_groups_are_not_joined_where_strings_in_structs_repeat_that_are_copied_whe
         let column: ArrayRef = Arc::new(StructArray::from(vec![(field, Arc::new(words) as ArrayRef)]));
         let (_dir, dataset) = one_file([("s", column)], 500, WriterProperties::builder());
         assert!(dataset.decoded_bytes() < 5000 * 100, "the footers know nothing of values that repeat");
-        assert_eq!(joined(&dataset, false, 1 << 20).count(), units, "of {length} bytes");
+        assert_eq!(units_of_dataset(&dataset, false, Some(1 << 20)).count(), units, "of {length} bytes");
     }
 }
 
 #[test]
 fn rows_under_other_names_are_other_rows_to_ranks_that_share_a_reader() {
-    use groups::sealed::RowGroups;
     let (dir, dataset) = small();
     let renamed = dir.path().join("renamed.rdx");
     IndexBuilder::new([dir.path()]).with_renames([("text", "words")]).build(&renamed).unwrap();
     let renamed = Dataset::open(renamed).unwrap();
     assert_eq!(dataset.index().fingerprint(), renamed.index().fingerprint());
-    assert_eq!(RowGroups::fingerprint(&dataset), dataset.index().fingerprint());
-    assert_ne!(RowGroups::fingerprint(&dataset), RowGroups::fingerprint(&renamed));
-    let mixed = |with: &Dataset| MixedDataset::new([with.clone(), dataset.clone()]);
-    assert_eq!(RowGroups::fingerprint(&mixed(&dataset).unwrap()), RowGroups::fingerprint(&mixed(&dataset).unwrap()));
+    let of = |datasets: &[&Dataset]| groups::fingerprint(&datasets.iter().copied().cloned().collect::<Vec<_>>());
+    assert_eq!(of(&[&dataset]), dataset.index().fingerprint());
+    assert_ne!(of(&[&dataset]), of(&[&renamed]));
+    assert_ne!(of(&[&dataset, &dataset]), of(&[&renamed, &dataset]));
 }
