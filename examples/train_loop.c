@@ -44,9 +44,10 @@ int main(int argc, char **argv) {
   check(rowdex_dataset_open(index, &open, &dataset, &error), error);
 
   /* All rows shuffled among all rows, with the same seed on every rank; this rank's share of them. */
-  rowdex_order_options order = {.struct_size = sizeof order, .index = index, .order = "global", .seed = 42};
+  const rowdex_index *indexes[] = {index};
+  rowdex_operands rows = {.struct_size = sizeof rows, .indexes = indexes, .num_indexes = 1};
   rowdex_order *orders = NULL;
-  check(rowdex_order_new(&order, &orders, &error), error);
+  check(rowdex_order_new("{\"order\": \"global\", \"seed\": 42}", &rows, &orders, &error), error);
   rowdex_sampler_options share = {
       .struct_size = sizeof share, .rank = 1, .world_size = WORLD_SIZE, .batch_size = BATCH_SIZE};
   rowdex_sampler *sampler = NULL;

@@ -439,73 +439,30 @@ typedef struct rowdex_counters {
   uint64_t tier_timeouts;
 } rowdex_counters;
 
-// Row ids from start up to end, which is not one of them.
-typedef struct rowdex_range {
-  // The first.
-  uint64_t start;
-  // The one after the last.
-  uint64_t end;
-} rowdex_range;
+// An array of numbers: row ids are uint64_t, weights double, labels uint32_t.
+typedef struct rowdex_numbers {
+  // The first one; NULL if there are none.
+  const void *values;
+  // How many.
+  size_t len;
+} rowdex_numbers;
 
-// Which rows are in a set. What is 0 or NULL has its default.
-//
-// The rows are those of one of these: `ids`, `ranges`, `list_file`, `list`, `view`, `filter`, `split_side` or `set`.
-// Then only those of `of` are left, those of `or_set` are added, and `complement` takes all others. All sets are out
-// of equally many rows. A field that the chosen one has no use for is refused by name.
-//
-// The struct and all that it points to may go once the set is made.
-typedef struct rowdex_id_set_options {
-  // sizeof(rowdex_id_set_options)
+// What a description refers to, because it is large or open: by its number in these arrays, from 0. All of it may go
+// when the call is over.
+typedef struct rowdex_operands {
+  // sizeof(rowdex_operands)
   size_t struct_size;
-  // Out of how many rows the set is: for `ids`, for `ranges`, and for a split by row id.
-  uint64_t rows;
-  // These row ids, in any order; repeats count once.
-  const uint64_t *ids;
-  size_t num_ids;
-  // The row ids of these ranges, which may come in any order, overlap and be empty.
-  const struct rowdex_range *ranges;
-  size_t num_ranges;
-  // The index whose rows are listed, or that a view is of.
-  const struct rowdex_index *index;
-  // The rows that a file lists.
-  //
-  // Text has a row id, a range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line.
-  // CSV and Parquet have a column row_id; or a column of files (file, filename, file_path, path) beside one of rows
-  // within the file (row_in_file, file_row_number, row_index), or beside row_group and row.
-  const char *list_file;
-  // The rows that a stream lists, with the columns of a list in Parquet: what any engine that speaks Arrow hands
-  // over, read a batch at a time. The stream is moved from, and released whatever else is wrong.
-  struct ArrowArrayStream *list;
-  // The rows of the index that a view of the same files serves, too.
-  const struct rowdex_index *view;
-  // The dataset whose values `filter` and `split_by` read: those of the columns that they name, which need not be
-  // among those served.
+  const struct rowdex_index *const *indexes;
+  size_t num_indexes;
+  const struct rowdex_numbers *numbers;
+  size_t num_numbers;
+  const struct rowdex_id_set *const *sets;
+  size_t num_sets;
+  // The dataset whose values are read: those of the columns that are named, which need not be among those served.
   const struct rowdex_dataset *dataset;
-  // The rows that meet this condition in SQL. Its columns are read and decoded once, where the footers do not
-  // decide. A library that was built without the feature `filter` refuses.
-  const char *filter;
-  // One side of a split by a hash, "train" or "validation".
-  //
-  // A row keeps its side when files are appended. The sizes are those of as many coin tosses.
-  const char *split_side;
-  // Splits by the values of this column, so that rows with equal values are on one side. NULL: by row id.
-  //
-  // It is decoded in every row group that has one of the rows, on the dataset's threads and past its cache.
-  // Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
-  const char *split_by;
-  // The fraction of the rows, or of the keys, that is for validation, from 0 to 1.
-  double split_fraction;
-  // Another split for another seed.
-  uint64_t split_seed;
-  // The rows of another set.
-  const struct rowdex_id_set *set;
-  // Only rows of this set. What others have in a column does not matter. NULL: all.
-  const struct rowdex_id_set *of;
-  // The rows of this set, too. NULL: none.
-  const struct rowdex_id_set *or_set;
-  // 1 takes all rows that are not among these, and no others.
-  uint64_t complement;
-} rowdex_id_set_options;
+  // A list of rows. It is moved from, and released whatever happens.
+  struct ArrowArrayStream *stream;
+} rowdex_operands;
 
 // What is known of a set.
 typedef struct rowdex_id_set_info {
@@ -520,94 +477,6 @@ typedef struct rowdex_id_set_info {
   // Listed rows that are in the files and that the index does not serve.
   uint64_t unserved;
 } rowdex_id_set_info;
-
-// Where weights are. What is 0 or NULL has its default.
-//
-// They are those of a column of a `dataset`; or those that a list has for the rows of an `index`, as an engine worked
-// them out: a `list_file` or a `list`. A field that the chosen one has no use for is refused by name.
-typedef struct rowdex_weights_options {
-  // sizeof(rowdex_weights_options)
-  size_t struct_size;
-  // The column that has the weights: numbers that are finite and not negative.
-  const char *column;
-  // The dataset that the column is of; the column need not be among those served. It is decoded in every row group
-  // that has one of the rows, on the dataset's threads and past its cache.
-  const struct rowdex_dataset *dataset;
-  // The index whose rows are listed.
-  const struct rowdex_index *index;
-  // A table, or a folder of tables, as for the list_file of a rowdex_id_set_options. Every row that is asked for
-  // needs one weight; rows that the index does not serve are passed over.
-  const char *list_file;
-  // The same as an Arrow stream, which is moved from and released whatever happens.
-  struct ArrowArrayStream *list;
-  // The rows that are asked for. NULL: all.
-  const struct rowdex_id_set *of;
-} rowdex_weights_options;
-
-// Which rows come in which order, in epochs of which size. What is 0 or NULL has its default.
-//
-// The steps are taken in this sequence, whichever are wanted: the order, of all rows or of those kept; epochs of
-// `size`; pieces for `shards`; `rotated`. Another sequence takes one struct around another (`inner`). What the order
-// cannot honour is refused.
-//
-// The struct and all that it points to may go once the orders are made.
-typedef struct rowdex_order_options {
-  // sizeof(rowdex_order_options)
-  size_t struct_size;
-  // The rows are those of this index.
-  const struct rowdex_index *index;
-  // Or those of several indexes one after the other, as in rowdex_dataset_mixed.
-  const struct rowdex_index *const *indexes;
-  size_t num_indexes;
-  // Or there is no index, and row groups have so many rows each; for a bare number of rows that is one.
-  const uint64_t *group_rows;
-  size_t num_groups;
-  // The order by name: "global" (NULL), "sequential", "torch" or "blocks(8)". Or one of the following, and no name.
-  const char *order;
-  // These row ids in this order, in every epoch. Rows may repeat and be left out. The list is copied.
-  const uint64_t *row_ids;
-  size_t num_row_ids;
-  // The row ids in this file: little-endian 64-bit integers and nothing else. The file is mapped, so that all
-  // processes of a machine share it, and read once to check it. It must not be changed while the orders are used;
-  // replace it by renaming another to its place.
-  const char *order_file;
-  // Rows drawn by weight: a finite number that is not negative for each row, or for each row that is kept. 16 bytes
-  // a row for all epochs.
-  const double *weights;
-  size_t num_weights;
-  // Classes equally often or by proportion: the class of each row, or of each row that is kept. 8 bytes a row for
-  // all epochs.
-  const uint32_t *labels;
-  size_t num_labels;
-  // Several datasets by proportion: an order for each, without rows. Dataset `i`, from 0 on, has the seed of the
-  // mixture plus `i + 1` plus its own.
-  const struct rowdex_order_options *const *parts;
-  size_t num_parts;
-  // Another order, without rows. The seeds are added. Under `kept` it takes the rows that are kept for one row
-  // group.
-  const struct rowdex_order_options *inner;
-  // How often each class or dataset comes, which counts against the others. Classes without proportions come equally
-  // often.
-  const double *proportions;
-  size_t num_proportions;
-  // Only these rows are served.
-  const struct rowdex_id_set *kept;
-  // How many positions an epoch has. Weights, classes and mixtures draw so many (by default as many as there are
-  // rows; without replacement, as have a weight above 0). Of other orders, a pass over the rows goes on where the
-  // epoch before ended.
-  uint64_t size;
-  // The same on all ranks.
-  uint64_t seed;
-  // Deals each of so many shards one consecutive piece. The sampler option partition does this for the shards that
-  // the sampler has.
-  uint32_t shards;
-  // 1 begins elsewhere each epoch. The sampler option rotation does this where it is needed.
-  uint32_t rotated;
-  // 1 refuses a list or file that does not have every row exactly once.
-  uint32_t permutation;
-  // 1 draws no row twice in an epoch.
-  uint32_t without_replacement;
-} rowdex_order_options;
 
 // The rank that a launcher gave this process.
 typedef struct rowdex_launch {
@@ -624,40 +493,6 @@ typedef struct rowdex_launch {
   // Whose variables these are: "torchrun", "Open MPI", "PMI" or "Slurm". The text is valid for ever.
   struct rowdex_str launcher;
 } rowdex_launch;
-
-// How rows are packed by their lengths. What is 0 or NULL has its default; lengths and capacity have none, but for the
-// capacity of "buckets".
-typedef struct rowdex_pack_options {
-  // sizeof(rowdex_pack_options)
-  size_t struct_size;
-  // The name of the lengths, which rowdex_index_note_lengths or a build noted in the index that the orders are of.
-  const char *lengths;
-  // Tokens of a pack. Of "buckets" the most of a row; 0 there is no limit.
-  uint64_t capacity;
-  // Rows that are longer than a pack can hold: "split" (NULL) into pieces, "truncate", "drop" or "error". Batches
-  // within a budget, and "buckets", are of whole rows: there NULL is "error", and "split" is refused.
-  const char *overflow;
-  // How pieces are put into packs: "bfd" (NULL), best-fit decreasing; "concat", row after row; or, for batches of
-  // whole rows of like lengths with at most `capacity` tokens, "budget", or "padded", which counts the padding to
-  // the longest row. "buckets" are batches of as many rows with like lengths: each row is a pack, and every row
-  // comes.
-  const char *algorithm;
-  // Tokens that each piece takes beside its own.
-  uint64_t extra;
-  // What a piece takes is rounded up to a multiple of this. 0: 1.
-  uint64_t multiple;
-  // The most pieces of a pack. 0: any number.
-  uint32_t max_pieces;
-  // 1 deals the packs of a step by what they cost: `cost_linear` times the tokens, and `cost_quadratic` times the
-  // sum of the squares of the lengths of the pieces.
-  uint32_t has_cost;
-  uint64_t cost_linear;
-  uint64_t cost_quadratic;
-  // How many positions of the order are packed together. 0: 131072. Of "buckets", sorted together: 16384.
-  uint64_t block;
-  // Rows without tokens: "skip" (NULL) or "keep" as pieces without tokens. "buckets" keep them.
-  const char *empty;
-} rowdex_pack_options;
 
 // Who gets which rows when. Rank, world size and batch size have no defaults.
 typedef struct rowdex_sampler_options {
@@ -684,8 +519,22 @@ typedef struct rowdex_sampler_options {
   // Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
   // dropped or repeated, which would be the same ones otherwise, "always" or "never".
   const char *rotation;
-  // Batches of packs. NULL: of rows.
-  const struct rowdex_pack_options *pack;
+  // Batches of packs, as JSON: {"lengths": "tokens", "capacity": 8192}. NULL: of rows. What is left out has its
+  // default, but for these two.
+  //
+  // lengths: their name, by which they are noted in the index that the orders are of. capacity: tokens of a pack; of
+  // "buckets" the most of a row, and it may be left out. algorithm: how pieces are put into packs: "bfd" (the
+  // default), best-fit decreasing; "concat", row after row; or, for batches of whole rows of like lengths with at
+  // most capacity tokens, "budget", or "padded", which counts the padding to the longest row. "buckets" are batches
+  // of as many rows with like lengths: each row is a pack, and every row comes. overflow: rows that are longer than
+  // a pack can hold: "split" (the default) into pieces, "truncate", "drop" or "error". Batches within a budget, and
+  // "buckets", are of whole rows: there "error" is the default, and "split" is refused. extra: tokens that each
+  // piece takes beside its own. multiple: what a piece takes is rounded up to a multiple of this. max_pieces: the
+  // most of a pack. cost: [linear, quadratic] deals the packs of a step by what they cost: linear times the tokens,
+  // and quadratic times the sum of the squares of the lengths of the pieces. block: how many positions of the order
+  // are packed together, 131072 by default; of "buckets", sorted together, 16384. empty: rows without tokens: "skip"
+  // (the default) or "keep" as pieces without tokens. "buckets" keep them.
+  const char *pack;
 } rowdex_sampler_options;
 
 // What is known of the current epoch.
@@ -903,106 +752,6 @@ typedef struct rowdex_loader_options {
   size_t num_with_columns;
 } rowdex_loader_options;
 
-// What an epoch of packs comes to on all ranks together; all 0 where rows are served.
-typedef struct rowdex_pack_forecast {
-  // Steps of every rank.
-  uint64_t steps;
-  // Packs that all ranks are served, those that come twice and opened ones included.
-  uint64_t packs;
-  // Packs that opening others made, so that steps are equal.
-  uint64_t opened;
-  // Pieces of rows, each counted once.
-  uint64_t pieces;
-  // How many a pack has, on average.
-  double pieces_a_pack;
-  // The part of all places that has tokens.
-  double fill;
-  // Tokens that all ranks are served, those that come twice counted twice.
-  uint64_t tokens;
-  // Tokens that are lost because their rows are longer than a pack, and cut or left out.
-  uint64_t tokens_truncated;
-  uint64_t tokens_dropped;
-  // Tokens that the tail leaves out, and serves twice.
-  uint64_t tokens_left_out;
-  uint64_t tokens_repeated;
-  // Rows that are several pieces, are cut, are left out, and have no tokens.
-  uint64_t rows_split;
-  uint64_t rows_truncated;
-  uint64_t rows_dropped;
-  uint64_t rows_empty;
-  // What the rank with the most work has at a step, by the cost of the sampler, as a multiple of the mean: on
-  // average over the steps that were looked at.
-  double cost_imbalance;
-  uint64_t steps_looked_at;
-  // How long planning the epoch took: hardly any time where its plan was kept.
-  double seconds_to_plan;
-} rowdex_pack_forecast;
-
-// What a loader will do.
-typedef struct rowdex_prediction {
-  // sizeof(rowdex_prediction), set by the caller.
-  size_t struct_size;
-  // Decodes of each row group in the first epoch, in which no row is held at the beginning, on average.
-  double first_passes;
-  // Decodes of each row group in every later epoch, on average.
-  double passes;
-  // Row groups decoded in every later epoch.
-  double decodes;
-  // Row groups decoded before the first batch is there.
-  uint64_t first_batch_decodes;
-  // The most bytes held.
-  uint64_t peak_bytes;
-  // Row groups decoded in the first epoch.
-  double first_decodes;
-  // Bytes read in the first epoch.
-  uint64_t first_bytes_read;
-  // Bytes read in every later epoch.
-  uint64_t bytes_read;
-  // Requests to a store in the first epoch; 0 for local files.
-  uint64_t first_requests;
-  // Requests to a store in every later epoch.
-  uint64_t requests;
-  // Units that row groups are read, decoded and held in: one for each, or for several small ones of a file.
-  uint64_t units;
-  // How many of peak_bytes are not rows: what is known of row groups, and of the rows that are looked ahead at.
-  uint64_t bookkeeping_bytes;
-  // The least memory that a loader takes.
-  uint64_t least_memory;
-  // What the packs of the sampler come to.
-  struct rowdex_pack_forecast packs;
-} rowdex_prediction;
-
-// What would let a loader decode less. Of each way: what it takes, 0 if it would not save a tenth of the passes, and
-// the passes and the bytes read in every epoch after the first.
-typedef struct rowdex_advice {
-  // sizeof(rowdex_advice), set by the caller.
-  size_t struct_size;
-  // So many bytes of memory in the options of the loader.
-  uint64_t memory;
-  // Passes with that memory.
-  double memory_passes;
-  // Bytes read with that memory.
-  uint64_t memory_bytes_read;
-  // The order "blocks" with this k.
-  uint64_t blocks;
-  // Passes with that order.
-  double blocks_passes;
-  // Bytes read with that order.
-  uint64_t blocks_bytes_read;
-  // 1: writing the rows anew in a random order (`rowdex rewrite`), and then the order "sequential".
-  uint64_t rewrite;
-  // Passes over what was written so.
-  double rewrite_passes;
-  // Bytes read of what was written so.
-  uint64_t rewrite_bytes_read;
-  // One loader shared by so many ranks of a machine, with the memory of all of them.
-  uint64_t share;
-  // Passes of that loader for each of the ranks.
-  double share_passes;
-  // Bytes that that loader reads for each of the ranks.
-  uint64_t share_bytes_read;
-} rowdex_advice;
-
 // Where a loader stands.
 typedef struct rowdex_loader_info {
   // sizeof(rowdex_loader_info), set by the caller.
@@ -1113,7 +862,7 @@ void rowdex_free(void *handle);
 // files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths relative to this
 // directory, which must contain all files; the deepest one that does by default. schema: "strict" (the same columns
 // and types in every file) or "union" (missing columns are null, types are widened). rows: serves only the rows that
-// this file lists, as the list_file of a rowdex_id_set_options; none may be listed twice. threads: that read footers,
+// this file lists, as the list of rowdex_id_set_new; none may be listed twice. threads: that read footers,
 // one for each available core by default. overwrite: true replaces an existing file. update: true updates the index at
 // output, if there is one: its unchanged leading files keep their row ids. footers: false does not store footers, so
 // everyone who opens the index reads them again. partitions: false does not turn folders named key=value into columns.
@@ -1229,7 +978,7 @@ rowdex_status rowdex_dataset_open(const struct rowdex_index *index,
 // Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be
 // freed afterwards.
 //
-// Each keeps its own cache, threads and options. The `indexes` of a rowdex_order_options number rows in the same way.
+// Each keeps its own cache, threads and options. The indexes of rowdex_order_new number rows in the same way.
 // Rows and loaders work as with any dataset; what is about one index or one cache is an error that says so.
 rowdex_status rowdex_dataset_mixed(const struct rowdex_dataset *const *datasets,
                                    size_t num_datasets,
@@ -1286,7 +1035,28 @@ rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
                                       struct rowdex_error **error);
 
 // A set of rows as it is described.
-rowdex_status rowdex_id_set_new(const struct rowdex_id_set_options *options,
+//
+// The description is JSON, {"where": "lang = 'en'"}. The rows are those of one of these: row_ids: an array of row ids,
+// in any order; repeats count once. ranges: an array of starts and ends of ranges, in turn, which may come in any
+// order, overlap and be empty; the end is not in the range. list: a file of the rows of index 0. Text has a row id, a
+// range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line. CSV and Parquet have a
+// column row_id; or a column of files (file, filename, file_path, path) beside one of rows within the file
+// (row_in_file, file_row_number, row_index), or beside row_group and row. stream: true takes the stream of the
+// operands, with the columns of a list in Parquet: what any engine that speaks Arrow hands over, read a batch at a
+// time. view: the rows of index 0 that this index, a view of the same files, serves, too. where: the rows of the
+// dataset that meet this condition in SQL. Its columns are read and decoded once, where the footers do not decide; a
+// library that was built without the feature `filter` refuses. split: {"side": "train", "validation_fraction": 0.1,
+// "seed": 0} is one side of a split by a hash, "train" or "validation". A row keeps its side when files are appended,
+// and the sizes are those of as many coin tosses. With "by" it is by the values of this column of the dataset, so that
+// rows with equal values are on one side: integers, dates, booleans, strings and binary, and dictionaries of them; a
+// null is an error. The column is decoded in every row group that has one of the rows, on the dataset's threads and
+// past its cache. set: another set.
+//
+// Then only those of the set `of` are left, those of the set `union` are added, and complement, if it is true, takes
+// all others. All sets are out of equally many rows. rows: out of how many the set is, for row_ids, for ranges, and
+// for a split by row id.
+rowdex_status rowdex_id_set_new(const char *description,
+                                const struct rowdex_operands *operands,
                                 struct rowdex_id_set **set,
                                 struct rowdex_error **error);
 
@@ -1314,7 +1084,7 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
 // The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for
 // an update. Every choice leaves rows out; only union adds rows, to what the others leave:
 //
-// rows: keeps only the rows that this file lists, as the list_file of a rowdex_id_set_options. skip: leaves out those
+// rows: keeps only the rows that this file lists, as the list of rowdex_id_set_new. skip: leaves out those
 // that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is
 // recorded of them. intersect: keeps only rows that these indexes of the same files serve, too; exclude: leaves out
 // the rows that these serve; union: adds the rows that these serve. sample: {"fraction": 0.01, "seed": 7} keeps a
@@ -1343,7 +1113,7 @@ rowdex_status rowdex_select(const struct rowdex_index *base,
 // The classes of the rows: equal values of a column are one class. 4 bytes a row.
 //
 // An Arrow array that the caller releases, as its type, which may be NULL: a dictionary, whose codes (32 bits, in the
-// second buffer) are what the labels of a rowdex_order_options are, and whose values are the classes as large texts,
+// second buffer) are what the labels of an order are, and whose values are the classes as large texts,
 // ascending, bytes in hexadecimal.
 //
 // `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
@@ -1372,15 +1142,48 @@ rowdex_status rowdex_dataset_counts(const struct rowdex_dataset *dataset,
                                     struct ArrowSchema *schema,
                                     struct rowdex_error **error);
 
-// The weights of rows, as the weights of a rowdex_order_options take them. `num_weights` must be just as many as there
-// are rows.
-rowdex_status rowdex_weights(const struct rowdex_weights_options *options,
+// The weights of rows, as the weights of an order take them: those of a column of the dataset in `operands`, or those
+// that a list has for the rows of its index, as an engine worked them out: a file or a folder of them, `list`, or the
+// stream. Its set, if it has one, has the rows that are asked for. `num_weights` must be just as many as there are
+// rows.
+//
+// The column has numbers that are finite and not negative. Of a dataset it need not be among those served; it is
+// decoded in every row group that has one of the rows, on the dataset's threads and past its cache. A list is as that
+// of rowdex_id_set_new: every row that is asked for needs one weight; rows that the index does not serve are passed
+// over. `list` may be NULL.
+rowdex_status rowdex_weights(const char *column,
+                             const char *list,
+                             const struct rowdex_operands *operands,
                              double *weights,
                              size_t num_weights,
                              struct rowdex_error **error);
 
-// Orders as they are described.
-rowdex_status rowdex_order_new(const struct rowdex_order_options *options,
+// Orders as they are described, over the rows of the index in `operands`, or of several indexes one after the other,
+// as in rowdex_dataset_mixed. Without an index the description says how many rows there are.
+//
+// The description is JSON, {"order": "blocks(8)", "seed": 42}, and what is left out has its default. The order is by
+// one of these: order: a name, "global" (the default), "sequential", "torch" or "blocks(8)". row_ids: an array of row
+// ids, in this order in every epoch; rows may repeat and be left out. file: a file of row ids: little-endian 64-bit
+// integers and nothing else. It is mapped, so that all processes of a machine share it, and read once to check it; it
+// must not be changed while the orders are used. weights: an array of weights, for each row or for each row that is
+// kept, finite and not negative, by which rows are drawn; 16 bytes a row for all epochs. labels: an array of the
+// classes of the rows, or of the rows that are kept, which come equally often or by proportions; 8 bytes a row for all
+// epochs. parts: several datasets by proportions: a description for each, without rows; dataset `i`, from 0 on, has
+// the seed of the mixture plus `i + 1` plus its own. inner: another description, without rows, whose seed is added;
+// under kept it takes the rows that are kept for one row group.
+//
+// The steps are taken in this sequence, whichever are wanted; another sequence takes one description around another.
+// kept: a set; only its rows are served. size: how many positions an epoch has. Weights, classes and mixtures draw so
+// many (by default as many as there are rows; without replacement, as have a weight above 0); of other orders, a pass
+// over the rows goes on where the epoch before ended. shards: deals each of so many shards one consecutive piece.
+// rotated: true begins elsewhere each epoch.
+//
+// Beside these: rows, or row_groups (how many rows each has), where there is no index. seed: the same on all ranks.
+// proportions: how often each class or dataset comes, which counts against the others. permutation: true refuses a
+// list or file that does not have every row exactly once. replacement: false draws no row twice in an epoch. What the
+// order cannot honour is refused.
+rowdex_status rowdex_order_new(const char *description,
+                               const struct rowdex_operands *operands,
                                struct rowdex_order **orders,
                                struct rowdex_error **error);
 
@@ -1629,16 +1432,31 @@ rowdex_status rowdex_loader_stream(struct rowdex_loader *loader,
                                    struct ArrowArrayStream *stream,
                                    struct rowdex_error **error);
 
-// What a loader with these arguments will do, and what would let it decode less, from the index alone. One of
-// `prediction` and `advice` may be NULL, and is not worked out then.
+// What a loader with these arguments will do, from the index alone, or, if `advice` is 1, what would let it decode
+// less. The report is JSON that the caller frees. It takes a fraction of a second, with packs as long as planning an
+// epoch and packing some of its blocks; advice takes some times as long.
 //
-// A prediction takes a fraction of a second, with packs as long as planning an epoch and packing some of its blocks;
-// advice takes some times as long. All of the advice is 0 where an epoch takes fewer than two passes.
+// A prediction: first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
+// row is held at the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row
+// group on average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded
+// before the first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows.
+// units: what row groups are read, decoded and held in: one for each, or for several small ones of a file.
+// least_memory: the least that a loader takes. packs: null where rows are served, or what an epoch of packs comes to
+// on all ranks together: steps, packs (those that come twice and opened ones included), opened (so that steps are
+// equal), pieces (each counted once), pieces_a_pack, fill (the part of all places that has tokens), tokens,
+// tokens_truncated, tokens_dropped, tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated,
+// rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
+// on average over steps_looked_at), seconds_to_plan.
+//
+// Advice is a list of ways that save a tenth of the passes or more, empty where an epoch takes fewer than two: means
+// is "memory" (value: bytes of memory in the options of the loader), "blocks" (the order of this k), "rewrite"
+// (writing the rows anew in a random order, and then the order "sequential") or "share" (one loader shared by so many
+// ranks of a machine, with the memory of all of them), with passes and bytes_read in every epoch after the first.
 rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
                                     const struct rowdex_sampler *sampler,
                                     const struct rowdex_loader_options *options,
-                                    struct rowdex_prediction *prediction,
-                                    struct rowdex_advice *advice,
+                                    uint32_t advice,
+                                    char **report,
                                     struct rowdex_error **error);
 
 // Where a loader stands.

@@ -17,6 +17,7 @@ from .native import values as _values
 from .native.imports import arrow, frames, loaded
 from .native.library import (
     Handle,
+    Operands,
     PerProcess,
     RowSet,
     call,
@@ -470,9 +471,9 @@ class Dataset:
         Raises:
             ArgumentError: for a row without a value, or one that is negative, infinite or not a number.
         """
-        kept, name = optional_set(of), text_bytes(column, "column name")
-        pointer, rows = self._pointer, len(self) if of is None else len(of)
-        return waiting(self._remote, lambda: weights(rows, column=name, dataset=pointer, of=kept))
+        kept, operands = optional_set(of), Operands(dataset=self._pointer)
+        rows = len(self) if of is None else len(of)
+        return waiting(self._remote, lambda: weights(rows, column, operands, kept))
 
     def _row_ids(self, rows: Any) -> array.array[int]:
         return row_ids(rows, len(self))

@@ -9,32 +9,26 @@ import uuid
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal
 
-from . import native
 from .dataset import Dataset
 from .index import Index, Path
 from .native.capsule import stream_of
 from .native.library import (
     Handle,
+    Operands,
     PerProcess,
     RowSet,
-    addresses,
     call,
     library,
     local_list,
     optional_set,
-    path_bytes,
     seed_number,
     set_info,
-    text_bytes,
     waiting,
     whole,
 )
 from .native.numbers import Numbers
 
 Side = Literal["train", "validation"]
-
-_NOTHING = (ctypes.c_uint64 * 1)()
-_NO_RANGES = (native.Range * 1)()
 
 
 class IdSet(RowSet):
@@ -140,45 +134,33 @@ class IdSet(RowSet):
 
     def _open(self) -> Handle:
         kind, *arguments = self._recipe
-
-        def made(**fields: Any) -> Handle:
-            # Of the datasets that some are read of.
-            remote = any(getattr(argument, "_remote", False) for argument in arguments)
-            return waiting(remote, lambda: new_set(**fields))
-
-        if kind == "ids":
+        operands, fields = Operands(), dict[str, Any]()
+        if kind in ("ids", "ranges"):
             rows, numbers = arguments
-            address, length = numbers.values.buffer_info()
-            # Without any it is a list, too.
-            address = address if length else ctypes.addressof(_NOTHING)
-            return made(rows=rows, ids=address, num_ids=length)
-        if kind == "ranges":
-            rows, numbers = arguments
-            ranges = (native.Range * (len(numbers.values) // 2)).from_buffer(numbers.values)
-            return made(rows=rows, ranges=ranges or _NO_RANGES, num_ranges=len(ranges))
-        if kind == "listed":
-            index, path = arguments
-            return made(index=index._handle.get(), list_file=path_bytes(path))
-        if kind == "split":
+            fields = {"rows": rows, "row_ids" if kind == "ids" else "ranges": operands.numbers(numbers.values)}
+        elif kind == "listed":
+            operands, fields = Operands([arguments[0]._handle.get()]), {"list": arguments[1]}
+        elif kind == "view":
+            operands, fields = Operands(index._handle.get() for index in arguments), {"view": 1}
+        elif kind == "split":
             rows, side, fraction, seed = arguments
-            return made(rows=rows, split_side=text_bytes(side, "side"), split_fraction=fraction, split_seed=seed)
-        if kind == "split by":
+            fields = {"rows": rows, "split": {"side": side, "validation_fraction": fraction, "seed": seed}}
+        elif kind == "split by":
             dataset, column, of, side, fraction, seed = arguments
-            return made(
-                dataset=dataset._pointer, split_by=text_bytes(column, "column name"), of=optional_set(of),
-                split_side=text_bytes(side, "side"), split_fraction=fraction, split_seed=seed,
-            )  # fmt: skip
-        if kind == "where":
+            operands = Operands(dataset=dataset._pointer)
+            split = {"side": side, "validation_fraction": fraction, "seed": seed, "by": column}
+            fields = {"split": split, "of": operands.set(optional_set(of))}
+        elif kind == "where":
             dataset, condition, of, _ = arguments
-            return made(dataset=dataset._pointer, filter=text_bytes(condition, "condition"), of=optional_set(of))
-        if kind == "view":
-            index, view = arguments
-            return made(index=index._handle.get(), view=view._handle.get())
-        if kind == "union":
-            return made(set=arguments[0]._pointer, or_set=arguments[1]._pointer)
-        if kind == "complement":
-            return made(set=arguments[0]._pointer, complement=1)
-        return made(set=arguments[0]._pointer, of=arguments[1]._pointer)
+            operands = Operands(dataset=dataset._pointer)
+            fields = {"where": condition, "of": operands.set(optional_set(of))}
+        else:
+            one, *other = (operands.set(argument._pointer) for argument in arguments)
+            fields = {"set": one, "complement": True} if kind == "complement" else {"set": one}
+            fields |= {"union" if kind == "union" else "of": number for number in other}
+        # Of the datasets that some are read of.
+        remote = any(getattr(argument, "_remote", False) for argument in arguments)
+        return waiting(remote, lambda: operands.make(library.id_set_new, fields))
 
     @property
     def _pointer(self) -> Handle:
@@ -265,17 +247,23 @@ def _set_again(*recipe: Any) -> IdSet:
     return made
 
 
-def new_set(**fields: Any) -> Handle:
-    """A ``rowdex_id_set`` as the fields of its options describe it."""
-    # The handles are in ``fields`` until the set is made.
-    options = native.IdSetOptions(**addresses(fields))
-    return Handle(library.id_set_new, ctypes.byref(options))
-
-
 def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
     """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
     owner, struct = stream_of(stream)
-    found = new_set(index=index, list=ctypes.pointer(struct))
+    operands = Operands([] if index is None else [index], stream=ctypes.pointer(struct))
+    found = operands.make(library.id_set_new, {"stream": True})
     del owner
     info = set_info(found)
     return found, (info.repeated, info.unserved)
+
+
+def complement(one: Handle) -> Handle:
+    """The rows that are not in a set."""
+    operands = Operands()
+    return operands.make(library.id_set_new, {"set": operands.set(one), "complement": True})
+
+
+def intersection(one: Handle, other: Handle) -> Handle:
+    """The rows that are in both sets."""
+    operands = Operands()
+    return operands.make(library.id_set_new, {"set": operands.set(one), "of": operands.set(other)})

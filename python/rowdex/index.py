@@ -17,6 +17,7 @@ from .errors import OutOfRangeError, StaleError
 from .native.capsule import stream_of
 from .native.library import (
     Handle,
+    Operands,
     PerProcess,
     RowSet,
     call,
@@ -203,12 +204,12 @@ class Index:
         Raises:
             ArgumentError: for a row without a weight, or with two; OutOfRangeError: for a row that is not there.
         """
-        asked = {"column": text_bytes(column, "column name"), "index": self._handle.get(), "of": optional_set(of)}
+        kept, handle = optional_set(of), self._handle.get()
         total = len(self) if of is None else len(of)
         if not hasattr(rows, "__arrow_c_stream__"):
-            return weights(total, list_file=path_bytes(rows), **asked)
+            return weights(total, column, Operands([handle]), kept, path_bytes(rows))
         owner, stream = stream_of(rows)
-        found = weights(total, list=ctypes.pointer(stream), **asked)
+        found = weights(total, column, Operands([handle], stream=ctypes.pointer(stream)), kept)
         del owner
         return found
 

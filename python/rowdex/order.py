@@ -14,18 +14,14 @@ travel to other processes of the machine in a temporary file. ``docs/orders.md``
 
 from __future__ import annotations
 
-import array
-import ctypes
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
-from . import native
 from .dataset import Dataset, Labels
 from .id_set import IdSet
 from .index import Path
-from .native.library import Handle, library, local_list, no_nul, path_bytes
+from .native.library import Handle, Operands, library, local_list
 from .native.numbers import Numbers
 
 
@@ -38,50 +34,13 @@ class Context(NamedTuple):
     seed: int
 
 
-class Options:
-    """A ``rowdex_order_options``, and all that it points to."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.struct = native.OrderOptions(**fields)
-        self._kept: list[Any] = []
-
-    def array(self, field: str, count: str, values: array.array[Any]) -> Options:
-        """Points to numbers. A list without any is a list, too."""
-        address, length = values.buffer_info()
-        return self.point(field, address if length else ctypes.addressof(_NOTHING), values, count, length)
-
-    def point(self, field: str, pointer: Any, owner: Any, count: str | None = None, length: int = 0) -> Options:
-        """Points to what the owner has, which therefore must live as long."""
-        setattr(self.struct, field, pointer)
-        if count is not None:
-            setattr(self.struct, count, length)
-        self._kept.append(owner)
-        return self
-
-    def inside(self, options: Options) -> Options:
-        """Takes another order in the place of a name."""
-        return self.point("inner", ctypes.pointer(options.struct), options)
-
-    def over(self, context: Context) -> Options:
-        """Says of which rows these orders are."""
-        self.struct.seed = context.seed
-        parts = () if context.dataset is None else context.dataset._parts
-        if not parts:
-            return self.array("group_rows", "num_groups", array.array("Q", [context.rows]))
-        handles = [part.index._handle.get() for part in parts]
-        pointers = (ctypes.c_void_p * len(handles))(*(handle.address for handle in handles))
-        return self.point("indexes", pointers, handles, "num_indexes", len(handles))
-
-
-_NOTHING = (ctypes.c_uint64 * 1)()
-
-
 class Orders:
     """Which row comes at which position, in every epoch."""
 
     _parts: tuple[Any, ...]
 
-    def _options(self) -> Options:
+    def _described(self, operands: Operands) -> dict[str, Any]:
+        """What a description has of them."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -108,15 +67,15 @@ def _again(kind: type[Any], parts: tuple[Any, ...]) -> Any:
 
 def open_order(order: Order, context: Context) -> Handle:
     """A ``rowdex_order`` handle."""
-    options = _options(order).over(context)
-    return Handle(library.order_new, ctypes.byref(options.struct))
+    parts = () if context.dataset is None else context.dataset._parts
+    operands = Operands(part.index._handle.get() for part in parts)
+    fields = _described(order, operands) | {"seed": context.seed, "rows": None if parts else context.rows}
+    return operands.make(library.order_new, fields)
 
 
-def _options(order: Order) -> Options:
+def _described(order: Order, operands: Operands) -> dict[str, Any]:
     order = _checked(order)
-    if isinstance(order, Orders):
-        return order._options()
-    return Options(order=no_nul(order.encode(), "order"))
+    return order._described(operands) if isinstance(order, Orders) else {"order": order}
 
 
 def _checked(order: Order) -> Order:
@@ -151,14 +110,13 @@ class Explicit(Orders):
             permutation,
         )
 
-    def _options(self) -> Options:
+    def _described(self, operands: Operands) -> dict[str, Any]:
         ids, file, permutation = self._parts
         if ids is not None and ids._values is None and sys.byteorder == "little":
             # From another process: share its file.
             file = ids._path
-        if file is not None:
-            return Options(order_file=path_bytes(file), permutation=permutation)
-        return Options(permutation=permutation).array("row_ids", "num_row_ids", ids.values)
+        listed = {"file": file} if file is not None else {"row_ids": operands.numbers(ids.values)}
+        return {**listed, "permutation": permutation}
 
 
 class Weighted(Orders):
@@ -174,11 +132,9 @@ class Weighted(Orders):
     def __init__(self, weights: Any, size: int | None = None, *, replacement: bool = True) -> None:
         self._parts = (Numbers("d", weights), _size(size), replacement)
 
-    def _options(self) -> Options:
+    def _described(self, operands: Operands) -> dict[str, Any]:
         weights, size, replacement = self._parts
-        return Options(size=size or 0, without_replacement=not replacement).array(
-            "weights", "num_weights", weights.values
-        )
+        return {"weights": operands.numbers(weights.values), "size": size, "replacement": replacement}
 
 
 class Balanced(Orders):
@@ -218,12 +174,9 @@ class Balanced(Orders):
             None if proportions is None else tuple(map(float, proportions)),
         )
 
-    def _options(self) -> Options:
+    def _described(self, operands: Operands) -> dict[str, Any]:
         labels, size, proportions = self._parts
-        options = Options(size=size or 0).array("labels", "num_labels", labels.values)
-        if proportions is not None:
-            options.array("proportions", "num_proportions", array.array("d", proportions))
-        return options
+        return {"labels": operands.numbers(labels.values), "size": size, "proportions": proportions}
 
 
 class Mixed(Orders):
@@ -244,14 +197,10 @@ class Mixed(Orders):
             raise ValueError(f"{len(proportions)} proportions and {len(each)} orders")
         self._parts = (tuple(map(float, proportions)), _size(size), tuple(map(_checked, each)))
 
-    def _options(self) -> Options:
+    def _described(self, operands: Operands) -> dict[str, Any]:
         proportions, size, orders = self._parts
-        parts = [_options(order) for order in orders]
-        pointers = (ctypes.POINTER(native.OrderOptions) * max(1, len(parts)))(
-            *(ctypes.pointer(part.struct) for part in parts)
-        )
-        options = Options(size=size or 0).array("proportions", "num_proportions", array.array("d", proportions))
-        return options.point("parts", pointers, parts, "num_parts", len(parts))
+        parts = [_described(order, operands) for order in orders]
+        return {"parts": parts, "size": size, "proportions": proportions}
 
 
 class Resized(Orders):
@@ -260,9 +209,9 @@ class Resized(Orders):
     def __init__(self, order: Order, size: int) -> None:
         self._parts = (_checked(order), _size(size))
 
-    def _options(self) -> Options:
+    def _described(self, operands: Operands) -> dict[str, Any]:
         order, size = self._parts
-        return Options(size=size).inside(_options(order))
+        return {"inner": _described(order, operands), "size": size}
 
 
 class Subset(Orders):
@@ -279,11 +228,10 @@ class Subset(Orders):
             raise TypeError("kept: use an IdSet")
         self._parts = (_checked(order), kept)
 
-    def _options(self) -> Options:
+    def _described(self, operands: Operands) -> dict[str, Any]:
         order, kept = self._parts
-        options = _options(order) if isinstance(order, str) else Options().inside(_options(order))
-        handle = kept._pointer
-        return options.point("kept", handle.address, handle)
+        base = _described(order, operands)
+        return {**(base if isinstance(order, str) else {"inner": base}), "kept": operands.set(kept._pointer)}
 
 
 class Contiguous(Orders):
@@ -296,9 +244,9 @@ class Contiguous(Orders):
             raise ValueError(f"shards is {shards}: use 1 or more")
         self._parts = (_checked(order), shards)
 
-    def _options(self) -> Options:
+    def _described(self, operands: Operands) -> dict[str, Any]:
         order, shards = self._parts
-        return Options(shards=shards).inside(_options(order))
+        return {"inner": _described(order, operands), "shards": shards}
 
 
 class Rotated(Orders):
@@ -307,8 +255,8 @@ class Rotated(Orders):
     def __init__(self, order: Order) -> None:
         self._parts = (_checked(order),)
 
-    def _options(self) -> Options:
-        return Options(rotated=1).inside(_options(self._parts[0]))
+    def _described(self, operands: Operands) -> dict[str, Any]:
+        return {"inner": _described(self._parts[0], operands), "rotated": True}
 
 
 __all__ = [

@@ -6,13 +6,11 @@ The lengths are noted in the index: ``rowdex.build(..., lengths=["tokens"])`` or
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Union
 
-from . import native
-from .native.library import text_bytes, token, whole
+from .native.library import token, whole
 from .schema import column_list
 
 _MOST = {"max_pieces": 2**32, "max_rows": 2**32}
@@ -74,8 +72,8 @@ class Pack:
             raise ValueError(f"layout={self.layout!r}: use 'flat' or 'rows'")
         _check_added(self)
 
-    def _options(self) -> native.PackOptions:
-        return _options_of(self, self.algorithm, self.max_pieces, self.cost)
+    def _described(self) -> dict[str, Any]:
+        return _fields(self) | {"algorithm": self.algorithm, "max_pieces": self.max_pieces}
 
 
 @dataclass(frozen=True)
@@ -112,8 +110,8 @@ class Budget:
     def __post_init__(self) -> None:
         _check(self)
 
-    def _options(self) -> native.PackOptions:
-        return _options_of(self, "padded" if self.padded else "budget", self.max_rows, self.cost)
+    def _described(self) -> dict[str, Any]:
+        return _fields(self) | {"algorithm": "padded" if self.padded else "budget", "max_pieces": self.max_rows}
 
 
 @dataclass(frozen=True)
@@ -157,16 +155,8 @@ class Buckets:
             raise ValueError(f"overflow={self.overflow!r}: use 'truncate' or 'error': each row is served once")
         _check_added(self)
 
-    def _options(self) -> native.PackOptions:
-        return native.PackOptions(
-            lengths=text_bytes(self.lengths, "lengths"),
-            capacity=self.capacity or 0,
-            overflow=self.overflow.encode(),
-            algorithm=b"buckets",
-            extra=self.extra,
-            multiple=self.multiple,
-            block=self.within,
-        )
+    def _described(self) -> dict[str, Any]:
+        return _fields(self) | {"algorithm": "buckets", "block": self.within}
 
 
 Packing = Union[Pack, Budget, Buckets]
@@ -217,26 +207,7 @@ def _check_cost(cost: Any) -> None:
             raise ValueError(f"cost={cost!r}: use two whole numbers from 0 on")
 
 
-def _options_of(
-    packing: Any, algorithm: str, max_pieces: int | None, cost: tuple[int, int] | None
-) -> native.PackOptions:
-    linear, quadratic = cost or (0, 0)
-    return native.PackOptions(
-        lengths=text_bytes(packing.lengths, "lengths"),
-        capacity=packing.capacity,
-        overflow=text_bytes(packing.overflow, "overflow"),
-        algorithm=algorithm.encode(),
-        extra=packing.extra,
-        multiple=packing.multiple,
-        max_pieces=max_pieces or 0,
-        has_cost=cost is not None,
-        cost_linear=linear,
-        cost_quadratic=quadratic,
-        block=packing.block,
-        empty=text_bytes(packing.empty, "empty"),
-    )
-
-
-def pointer(packing: Packing | None) -> Any:
-    """What a ``rowdex_sampler_options`` has of it."""
-    return None if packing is None else ctypes.pointer(packing._options())
+def _fields(packing: Any) -> dict[str, Any]:
+    """What a description has of all of them."""
+    names = ("lengths", "capacity", "overflow", "extra", "multiple", "block", "empty", "cost")
+    return {name: getattr(packing, name) for name in names if hasattr(packing, name)}

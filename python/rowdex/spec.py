@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from . import native
 from .dataset import Dataset
-from .native.library import Handle, call, library, no_nul, seed_number, text_bytes, whole
+from .native.library import Handle, call, described, library, no_nul, seed_number, text_bytes, whole
 from .order import Context, Order, open_order
-from .packing import Packing, pointer
+from .packing import Packing
 
 STEPS_ARE_NO_ROWS = (
     "a rowdex.torch.BatchSampler hands out steps, and no row ids: write DataLoader(dataset, batch_sampler=…) with "
@@ -120,7 +120,7 @@ class SamplerSpec(NamedTuple):
             drop_last_batch=self.drop_last_batch,
             partition=text_bytes(self.partition, "partition"),
             rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],
-            pack=pointer(self.pack),
+            pack=None if self.pack is None else described(**self.pack._described()),
         )
         return Handle(library.sampler_new, orders, ctypes.byref(options))
 

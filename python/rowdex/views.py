@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Union, overload
 
 from .dataset import Class, Dataset
-from .id_set import IdSet, Side, listed, new_set
+from .id_set import IdSet, Side, complement, intersection, listed
 from .index import Index, Path
 from .native.library import Handle, described, is_remote, library, reported, seed_number, waiting
 from .progress import Progress, told
@@ -155,9 +155,9 @@ def _lists(
                 f"{name} is a {type(chosen).__name__}: give a table, a file that lists rows, or for row ids "
                 "rowdex.order.IdSet(len(base), ids)"
             )
-        kept.append(found if name == "rows" else new_set(set=found, complement=1))
+        kept.append(found if name == "rows" else complement(found))
     if len(kept) == 2:
-        kept = [new_set(set=kept[0], of=kept[1])]
+        kept = [intersection(*kept)]
     return kept, files, counts[0], counts[1]
 
 

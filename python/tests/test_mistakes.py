@@ -192,7 +192,6 @@ def test_an_index_never_takes_the_place_of_data(folder: pathlib.Path, tmp_path: 
         (lambda dataset: dataset.labels(5), "column name"),
         (lambda dataset: dataset.weights(None), "column name"),
         (lambda dataset: dataset.verify(1), "level"),
-        (lambda dataset: rowdex.order.IdSet.where(dataset, ["id > 3"]), "condition"),
         (lambda dataset: rowdex.DistributedSampler(dataset, tail=3), "tail"),
         (lambda dataset: rowdex.Dataset(dataset.index, staleness=1), "staleness"),
     ],

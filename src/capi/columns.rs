@@ -15,7 +15,7 @@ use super::arrow::{export_array, export_batch};
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
-use super::id_set::rowdex_id_set;
+use super::operands::rowdex_id_set;
 use crate::dataset::{Class, Column};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -30,7 +30,7 @@ pub(super) unsafe fn column_of<'a>(
     // SAFETY: the caller's promise.
     let column = dataset.column(unsafe { handle::text(column, "column") }?);
     Ok(match of {
-        Some(of) => column.of(&of.0),
+        Some(of) => column.of(&of.rows),
         None => column,
     })
 }
@@ -38,7 +38,7 @@ pub(super) unsafe fn column_of<'a>(
 /// The classes of the rows: equal values of a column are one class. 4 bytes a row.
 ///
 /// An Arrow array that the caller releases, as its type, which may be NULL: a dictionary, whose codes (32 bits, in the
-/// second buffer) are what the labels of a rowdex_order_options are, and whose values are the classes as large texts,
+/// second buffer) are what the labels of an order are, and whose values are the classes as large texts,
 /// ascending, bytes in hexadecimal.
 ///
 /// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every

@@ -138,7 +138,7 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
 /// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be
 /// freed afterwards.
 ///
-/// Each keeps its own cache, threads and options. The `indexes` of a rowdex_order_options number rows in the same way.
+/// Each keeps its own cache, threads and options. The indexes of rowdex_order_new number rows in the same way.
 /// Rows and loaders work as with any dataset; what is about one index or one cache is an error that says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_mixed(

@@ -28,6 +28,7 @@ mod index;
 mod launch;
 mod lengths;
 mod loader;
+mod operands;
 mod option;
 mod orders;
 mod packs;

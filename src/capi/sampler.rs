@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, Versioned, out_param, require};
 use super::orders::rowdex_order;
-use super::packs::{pack_spec, rowdex_pack_options, rowdex_pieces};
+use super::packs::rowdex_pieces;
+use crate::describe::PackDescription;
 use ::rowdex_order::Partition;
 use ::rowdex_order::sampler::{
     DistributedSampler, EpochPlan, PackSpec, ReplicaLayout, SamplerOptions, Shard, State, Tail,
@@ -51,8 +52,22 @@ pub struct rowdex_sampler_options {
     /// Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
     /// dropped or repeated, which would be the same ones otherwise, "always" or "never".
     pub rotation: *const c_char,
-    /// Batches of packs. NULL: of rows.
-    pub pack: *const rowdex_pack_options,
+    /// Batches of packs, as JSON: {"lengths": "tokens", "capacity": 8192}. NULL: of rows. What is left out has its
+    /// default, but for these two.
+    ///
+    /// lengths: their name, by which they are noted in the index that the orders are of. capacity: tokens of a pack; of
+    /// "buckets" the most of a row, and it may be left out. algorithm: how pieces are put into packs: "bfd" (the
+    /// default), best-fit decreasing; "concat", row after row; or, for batches of whole rows of like lengths with at
+    /// most capacity tokens, "budget", or "padded", which counts the padding to the longest row. "buckets" are batches
+    /// of as many rows with like lengths: each row is a pack, and every row comes. overflow: rows that are longer than
+    /// a pack can hold: "split" (the default) into pieces, "truncate", "drop" or "error". Batches within a budget, and
+    /// "buckets", are of whole rows: there "error" is the default, and "split" is refused. extra: tokens that each
+    /// piece takes beside its own. multiple: what a piece takes is rounded up to a multiple of this. max_pieces: the
+    /// most of a pack. cost: [linear, quadratic] deals the packs of a step by what they cost: linear times the tokens,
+    /// and quadratic times the sum of the squares of the lengths of the pieces. block: how many positions of the order
+    /// are packed together, 131072 by default; of "buckets", sorted together, 16384. empty: rows without tokens: "skip"
+    /// (the default) or "keep" as pieces without tokens. "buckets" keep them.
+    pub pack: *const c_char,
 }
 
 // SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
@@ -77,7 +92,9 @@ pub unsafe extern "C" fn rowdex_sampler_new(
         // SAFETY: as above.
         let layout = unsafe { handle::optional_text(options.replica_layout, "options.replica_layout") }?;
         // SAFETY: as above.
-        let pack = unsafe { pack_spec(options.pack, "options.pack") }?;
+        let pack = (!options.pack.is_null())
+            .then(|| unsafe { handle::described::<PackDescription>(options.pack, "pack") }?.spec())
+            .transpose()?;
         let usual = pack.as_ref().map_or(Tail::default(), PackSpec::default_tail);
         let tail = tail.map_or(Ok(usual), str::parse)?;
         let layout = layout.map_or(Ok(ReplicaLayout::default()), str::parse)?;

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle;
-use super::id_set::rowdex_id_set;
 use super::index::rowdex_index;
+use super::operands::rowdex_id_set;
 use super::progress::{Progress, rowdex_progress};
 use crate::describe::SelectDescription;
 use crate::select::Select;
@@ -20,7 +20,7 @@ use crate::select::Select;
 /// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for
 /// an update. Every choice leaves rows out; only union adds rows, to what the others leave:
 ///
-/// rows: keeps only the rows that this file lists, as the list_file of a rowdex_id_set_options. skip: leaves out those
+/// rows: keeps only the rows that this file lists, as the list of rowdex_id_set_new. skip: leaves out those
 /// that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is
 /// recorded of them. intersect: keeps only rows that these indexes of the same files serve, too; exclude: leaves out
 /// the rows that these serve; union: adds the rows that these serve. sample: {"fraction": 0.01, "seed": 7} keeps a
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn rowdex_select(
     call(error, || {
         // SAFETY: the conventions of the header.
         let described: SelectDescription = unsafe { handle::described(description, "select") }?;
-        let kept = kept.map(|kept| (*kept.0).clone());
+        let kept = kept.map(|kept| (*kept.rows).clone());
         let select = described.select(base.map(|base| base.0.clone()), kept)?;
         let select = watched(select, Progress::new(progress, progress_userdata));
         let output = described.output();

@@ -3,8 +3,11 @@
 //! Each is checked here alone. A field that is not known, or that has a value of another kind, is refused by name.
 
 mod build;
+mod order;
+mod pack;
 mod rewrite;
 mod select;
+mod set;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -13,14 +16,29 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, Visitor};
 
 pub(crate) use self::build::{BuildDescription, LengthsDescription};
+pub(crate) use self::order::OrderDescription;
+pub(crate) use self::pack::PackDescription;
 pub(crate) use self::rewrite::RewriteDescription;
 pub(crate) use self::select::SelectDescription;
+pub(crate) use self::set::{ChosenRows, SetDescription};
 pub(crate) use self::store::StoreDescription;
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::Index;
+use rowdex_order::IdSet;
+
+/// What a description refers to by numbers, because it is large or open.
+pub(crate) trait Operands<'a> {
+    fn indexes(&self) -> &[Index];
+    fn row_ids(&self, number: usize) -> Result<&'a [u64]>;
+    fn weights(&self, number: usize) -> Result<&'a [f64]>;
+    fn labels(&self, number: usize) -> Result<&'a [u32]>;
+    fn set(&self, number: usize) -> Result<&'a Arc<IdSet>>;
+}
 
 /// The value that a text describes. `what` is what errors call it.
 pub(crate) fn read<T: DeserializeOwned>(what: &str, text: &[u8]) -> Result<T> {

@@ -89,3 +89,134 @@ fn a_step_of_a_rewrite_says_which_task_it_does() {
         assert!(task(fields).contains(said), "{}", task(fields));
     }
 }
+
+/// Operands of Rust.
+#[derive(Default)]
+struct Numbers {
+    row_ids: Vec<Vec<u64>>,
+    weights: Vec<Vec<f64>>,
+    labels: Vec<Vec<u32>>,
+    sets: Vec<Arc<IdSet>>,
+}
+
+impl<'a> Operands<'a> for &'a Numbers {
+    fn indexes(&self) -> &[Index] {
+        &[]
+    }
+
+    fn row_ids(&self, number: usize) -> Result<&'a [u64]> {
+        Ok(&self.row_ids[number])
+    }
+
+    fn weights(&self, number: usize) -> Result<&'a [f64]> {
+        Ok(&self.weights[number])
+    }
+
+    fn labels(&self, number: usize) -> Result<&'a [u32]> {
+        Ok(&self.labels[number])
+    }
+
+    fn set(&self, number: usize) -> Result<&'a Arc<IdSet>> {
+        Ok(&self.sets[number])
+    }
+}
+
+/// The name and the length of an order that is described over ten rows, or what is said of it.
+fn order(fields: &str, given: &Numbers) -> String {
+    let text = format!(r#"{{"rows": 10, {fields}}}"#);
+    let orders = read::<OrderDescription>("order", text.as_bytes()).and_then(|described| described.orders(&given));
+    orders.map_or_else(|error| error.to_string(), |orders| format!("{} of {}", orders.name(), orders.len()))
+}
+
+#[test]
+fn every_order_is_described() {
+    let given = Numbers {
+        row_ids: vec![vec![3, 1]],
+        weights: vec![vec![1.0; 10]],
+        labels: vec![vec![0; 10]],
+        sets: vec![Arc::new(IdSet::from_ids(10, [2, 5, 7]).unwrap())],
+    };
+    for (fields, said) in [
+        (r#""seed": 1"#, "global of 10"),
+        (r#""order": "torch", "size": 7"#, "resized of 7"),
+        (r#""order": "global", "kept": 0"#, "subset of 3"),
+        (r#""row_ids": 0"#, "explicit of 2"),
+        (r#""weights": 0, "size": 50"#, "weighted of 50"),
+        (r#""weights": 0, "replacement": false"#, "weighted of 10"),
+        (r#""labels": 0, "proportions": [2]"#, "balanced of 10"),
+        (r#""inner": {"order": "sequential"}, "shards": 2"#, "contiguous of 10"),
+        (r#""order": "sequential", "rotated": true"#, "rotated of 10"),
+        (r#""row_ids": 0, "permutation": true"#, "row id 0 is missing"),
+        (r#""row_groups": [5, 5]"#, "indexes, `rows` and `row_groups` exclude each other"),
+        (r#""row_ids": 0, "order": "global""#, "exclude each other"),
+        (r#""inner": {"rows": 3}"#, "within another one has rows of its own"),
+        (r#""inner": {"sizes": 3}"#, "order: unknown field `sizes`"),
+        (r#""parts": [{"seed": -1}]"#, "order: `parts[0].seed`: invalid value: integer `-1`, expected u64"),
+    ] {
+        assert!(order(fields, &given).contains(said), "{fields}: {}", order(fields, &given));
+    }
+    let none = read::<OrderDescription>("order", b"{}").unwrap().orders(&&given).err().unwrap();
+    assert!(none.to_string().contains("no rows to order"), "{none}");
+}
+
+#[test]
+fn a_set_is_described_in_one_way() {
+    let given = Numbers {
+        row_ids: vec![vec![3, 1, 3], vec![0, 2, 8, 9], vec![1]],
+        sets: vec![Arc::new(IdSet::from_ids(10, [1, 2]).unwrap())],
+        ..Numbers::default()
+    };
+    let set = |fields: &str| {
+        let stream = None::<Vec<std::result::Result<arrow::array::RecordBatch, arrow::error::ArrowError>>>;
+        let chosen = read::<SetDescription>("set", format!("{{{fields}}}").as_bytes())
+            .and_then(|described| described.rows(&&given, None, stream));
+        chosen.map_or_else(
+            |error| error.to_string(),
+            |chosen| {
+                let ids: Vec<u64> = (0..chosen.rows.len()).filter_map(|place| chosen.rows.select(place)).collect();
+                format!("{ids:?}")
+            },
+        )
+    };
+    for (fields, said) in [
+        (r#""row_ids": 0, "rows": 10"#, "[1, 3]"),
+        (r#""ranges": 1, "rows": 10"#, "[0, 1, 8]"),
+        (r#""ranges": 1, "rows": 10, "of": 0"#, "[1]"),
+        (r#""row_ids": 0, "rows": 10, "union": 0, "complement": true"#, "[0, 4, 5, 6, 7, 8, 9]"),
+        (r#""set": 0"#, "[1, 2]"),
+        (r#""ranges": 2, "rows": 10"#, "a start without an end"),
+        (r#""row_ids": 0"#, "`rows` is missing"),
+        (r#""set": 0, "rows": 10"#, "`rows` says nothing"),
+        (r#""set": 0, "row_ids": 0"#, "not just one of"),
+        (r#""complement": true"#, "not just one of"),
+        (r#""stream": true"#, "there is no stream"),
+        (r#""where": "a > 1""#, "there is no dataset"),
+        (r#""split": {"side": "train", "by": "a"}"#, "there is no dataset"),
+        (r#""split": {"side": "test"}, "rows": 10"#, "no side of a split"),
+    ] {
+        assert!(set(fields).contains(said), "{fields}: {}", set(fields));
+    }
+}
+
+#[test]
+fn packs_are_described() {
+    let pack = |fields: &str| {
+        let text = format!(r#"{{"lengths": "tokens", {fields}}}"#);
+        let spec = read::<PackDescription>("pack", text.as_bytes()).and_then(|described| described.spec());
+        spec.map_or_else(|error| error.to_string(), |spec| spec.to_string())
+    };
+    for (fields, said) in [
+        (r#""capacity": 128"#, "tokens:128"),
+        (
+            r#""capacity": 128, "extra": 2, "cost": [3, 1], "overflow": "drop""#,
+            "tokens:128,overflow=drop,extra=2,cost=3",
+        ),
+        (r#""algorithm": "buckets", "block": 64"#, "tokens:buckets"),
+        (r#""algorithm": "concat""#, "`capacity` is missing"),
+        (r#""capacity": 128, "cost": [3]"#, "pack: `cost`: invalid length 1"),
+        (r#""capacity": 128, "max_pieces": 4294967296"#, "pack: `max_pieces`: invalid value"),
+        (r#""capacity": 0"#, "capacity"),
+    ] {
+        assert!(pack(fields).contains(said), "{fields}: {}", pack(fields));
+    }
+}

@@ -21,6 +21,7 @@ use rowdex_order::{Global, Order, Sequential};
 ///
 /// A pass is as many decodes as there are row groups with rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[cfg_attr(feature = "capi", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Prediction {
     /// Passes of the first epoch, in which no row is held at the beginning.

@@ -110,32 +110,195 @@ static inline rowdex_dataset *open_dataset(const char *folder, const char *colum
   return dataset;
 }
 
+/* A description, and what it refers to by numbers. */
+typedef struct {
+  char json[8192];
+  size_t len;
+  rowdex_numbers numbers[16];
+  const rowdex_index *indexes[8];
+  const rowdex_id_set *sets[8];
+  rowdex_operands operands;
+} described;
+
+static inline void say(described *to, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int more = vsnprintf(to->json + to->len, sizeof to->json - to->len, format, arguments);
+  va_end(arguments);
+  CHECK(more >= 0 && (to->len += (size_t)more) < sizeof to->json);
+}
+
+static inline size_t say_numbers(described *to, const void *values, size_t len) {
+  CHECK(to->operands.num_numbers < 16);
+  to->numbers[to->operands.num_numbers].values = values;
+  to->numbers[to->operands.num_numbers].len = len;
+  return to->operands.num_numbers++;
+}
+
+static inline size_t say_set(described *to, const rowdex_id_set *set) {
+  CHECK(to->operands.num_sets < 8);
+  to->sets[to->operands.num_sets] = set;
+  return to->operands.num_sets++;
+}
+
+static inline void say_index(described *to, const rowdex_index *index) {
+  CHECK(to->operands.num_indexes < 8);
+  to->indexes[to->operands.num_indexes++] = index;
+}
+
+/* What the description refers to, as the library takes it. */
+static inline const rowdex_operands *operands_of(described *to) {
+  to->operands.struct_size = sizeof to->operands;
+  to->operands.numbers = to->numbers;
+  to->operands.indexes = to->indexes;
+  to->operands.sets = to->sets;
+  return &to->operands;
+}
+
+/* An order, of which 0 and NULL are left out. */
+typedef struct order_spec {
+  const rowdex_index *index;
+  const rowdex_index *const *indexes;
+  size_t num_indexes;
+  const uint64_t *group_rows;
+  size_t num_groups;
+  const char *order;
+  const uint64_t *row_ids;
+  size_t num_row_ids;
+  const char *order_file;
+  const double *weights;
+  size_t num_weights;
+  const uint32_t *labels;
+  size_t num_labels;
+  const struct order_spec *const *parts;
+  size_t num_parts;
+  const struct order_spec *inner;
+  const double *proportions;
+  size_t num_proportions;
+  const rowdex_id_set *kept;
+  uint64_t size, seed;
+  uint32_t shards, rotated, permutation, without_replacement;
+} order_spec;
+
+static inline void say_order(described *to, const order_spec *of) {
+  say(to, "{\"seed\": %llu", (unsigned long long)of->seed);
+  if (of->index != NULL) say_index(to, of->index);
+  for (size_t i = 0; i < of->num_indexes; i++) say_index(to, of->indexes[i]);
+  for (size_t i = 0; i < of->num_groups; i++) {
+    say(to, "%s%llu", i == 0 ? ", \"row_groups\": [" : ", ", (unsigned long long)of->group_rows[i]);
+  }
+  if (of->num_groups > 0) say(to, "]");
+  if (of->order != NULL) say(to, ", \"order\": \"%s\"", of->order);
+  if (of->row_ids != NULL) say(to, ", \"row_ids\": %zu", say_numbers(to, of->row_ids, of->num_row_ids));
+  if (of->order_file != NULL) say(to, ", \"file\": \"%s\"", of->order_file);
+  if (of->weights != NULL) say(to, ", \"weights\": %zu", say_numbers(to, of->weights, of->num_weights));
+  if (of->labels != NULL) say(to, ", \"labels\": %zu", say_numbers(to, of->labels, of->num_labels));
+  if (of->inner != NULL) {
+    say(to, ", \"inner\": ");
+    say_order(to, of->inner);
+  }
+  for (size_t i = 0; i < of->num_parts; i++) {
+    say(to, i == 0 ? ", \"parts\": [" : ", ");
+    say_order(to, of->parts[i]);
+  }
+  if (of->num_parts > 0) say(to, "]");
+  for (size_t i = 0; i < of->num_proportions; i++) {
+    say(to, "%s%.17g", i == 0 ? ", \"proportions\": [" : ", ", of->proportions[i]);
+  }
+  if (of->num_proportions > 0) say(to, "]");
+  if (of->kept != NULL) say(to, ", \"kept\": %zu", say_set(to, of->kept));
+  if (of->size > 0) say(to, ", \"size\": %llu", (unsigned long long)of->size);
+  if (of->shards > 0) say(to, ", \"shards\": %u", of->shards);
+  if (of->rotated) say(to, ", \"rotated\": true");
+  if (of->permutation) say(to, ", \"permutation\": true");
+  if (of->without_replacement) say(to, ", \"replacement\": false");
+  say(to, "}");
+}
+
+static inline rowdex_status order_of(const order_spec *of, rowdex_order **orders, rowdex_error **error) {
+  described to;
+  memset(&to, 0, sizeof to);
+  say_order(&to, of);
+  return rowdex_order_new(to.json, operands_of(&to), orders, error);
+}
+
+/* Row ids from start up to end, which is not one of them. */
+typedef struct {
+  uint64_t start, end;
+} range_of_rows;
+
+/* A set, of which 0 and NULL are left out. */
+typedef struct {
+  uint64_t rows;
+  const uint64_t *ids;
+  size_t num_ids;
+  const range_of_rows *ranges;
+  size_t num_ranges;
+  const rowdex_index *index;
+  const char *list_file;
+  struct ArrowArrayStream *list;
+  const rowdex_index *view;
+  const rowdex_dataset *dataset;
+  const char *filter, *split_side, *split_by;
+  double split_fraction;
+  uint64_t split_seed;
+  const rowdex_id_set *set, *of, *or_set;
+  uint64_t complement;
+} set_spec;
+
+static inline rowdex_status id_set_of(const set_spec *of, rowdex_id_set **set, rowdex_error **error) {
+  described to;
+  memset(&to, 0, sizeof to);
+  say(&to, "{\"complement\": %s", of->complement ? "true" : "false");
+  if (of->rows > 0) say(&to, ", \"rows\": %llu", (unsigned long long)of->rows);
+  if (of->ids != NULL) say(&to, ", \"row_ids\": %zu", say_numbers(&to, of->ids, of->num_ids));
+  if (of->ranges != NULL) say(&to, ", \"ranges\": %zu", say_numbers(&to, of->ranges, 2 * of->num_ranges));
+  if (of->index != NULL) say_index(&to, of->index);
+  if (of->list_file != NULL) say(&to, ", \"list\": \"%s\"", of->list_file);
+  if (of->list != NULL) say(&to, ", \"stream\": true");
+  if (of->view != NULL) {
+    say(&to, ", \"view\": %zu", to.operands.num_indexes);
+    say_index(&to, of->view);
+  }
+  if (of->filter != NULL) say(&to, ", \"where\": \"%s\"", of->filter);
+  if (of->split_side != NULL) {
+    say(&to, ", \"split\": {\"side\": \"%s\", \"validation_fraction\": %.17g, \"seed\": %llu", of->split_side,
+        of->split_fraction, (unsigned long long)of->split_seed);
+    say(&to, of->split_by == NULL ? "}" : ", \"by\": \"%s\"}", of->split_by);
+  }
+  if (of->set != NULL) say(&to, ", \"set\": %zu", say_set(&to, of->set));
+  if (of->of != NULL) say(&to, ", \"of\": %zu", say_set(&to, of->of));
+  if (of->or_set != NULL) say(&to, ", \"union\": %zu", say_set(&to, of->or_set));
+  say(&to, "}");
+  to.operands.dataset = of->dataset;
+  to.operands.stream = of->list;
+  return rowdex_id_set_new(to.json, operands_of(&to), set, error);
+}
+
 /* An order by name over the rows of an index. */
 static inline rowdex_order *new_orders(const char *order, const rowdex_index *index, uint64_t seed) {
-  rowdex_order_options options;
+  order_spec options;
   memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
   options.order = order;
   options.index = index;
   options.seed = seed;
   rowdex_order *orders = NULL;
-  OK(rowdex_order_new(&options, &orders, &error));
+  OK(order_of(&options, &orders, &error));
   return orders;
 }
 
 /* A sampler of the dataset, whose rows are ordered as one row group. */
 static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const char *order, uint32_t rank,
                                           uint32_t world_size, uint64_t batch_size) {
-  rowdex_order_options rows;
+  order_spec rows;
   memset(&rows, 0, sizeof rows);
-  rows.struct_size = sizeof rows;
   uint64_t len = rowdex_dataset_len(dataset);
   rows.group_rows = &len;
   rows.num_groups = 1;
   rows.order = order;
   rows.seed = 42;
   rowdex_order *orders = NULL;
-  OK(rowdex_order_new(&rows, &orders, &error));
+  OK(order_of(&rows, &orders, &error));
   rowdex_sampler_options options;
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
@@ -226,10 +389,9 @@ static inline rowdex_sampler_info order_info(const rowdex_order *orders) {
 }
 
 /* A set as it is described. */
-static inline rowdex_id_set *set_of(rowdex_id_set_options options) {
-  options.struct_size = sizeof options;
+static inline rowdex_id_set *set_of(set_spec options) {
   rowdex_id_set *set = NULL;
-  OK(rowdex_id_set_new(&options, &set, &error));
+  OK(id_set_of(&options, &set, &error));
   return set;
 }
 
@@ -242,11 +404,24 @@ static inline rowdex_id_set_info set_info(const rowdex_id_set *set) {
   return info;
 }
 
-/* Weights, as their options say where they are. */
-static inline rowdex_status weights_of(rowdex_weights_options options, double *weights, size_t num_weights,
-                                       rowdex_error **error) {
-  options.struct_size = sizeof options;
-  return rowdex_weights(&options, weights, num_weights, error);
+/* Where weights are, of which NULL is left out. */
+typedef struct {
+  const char *column;
+  const rowdex_dataset *dataset;
+  const rowdex_index *index;
+  const char *list_file;
+  struct ArrowArrayStream *list;
+  const rowdex_id_set *of;
+} weights_spec;
+
+static inline rowdex_status weights_of(weights_spec of, double *weights, size_t num_weights, rowdex_error **error) {
+  described to;
+  memset(&to, 0, sizeof to);
+  if (of.index != NULL) say_index(&to, of.index);
+  if (of.of != NULL) say_set(&to, of.of);
+  to.operands.dataset = of.dataset;
+  to.operands.stream = of.list;
+  return rowdex_weights(of.column, of.list_file, operands_of(&to), weights, num_weights, error);
 }
 
 /* The codes of labels. */

@@ -102,10 +102,10 @@ static void what_lies_beyond_the_end_is_out_of_range(const char *folder) {
 static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   rowdex_index *index = open_index(folder);
   rowdex_order *orders = NULL;
-  rowdex_order_options order = {.struct_size = sizeof order, .order = "random", .index = index};
-  FAILS(rowdex_order_new(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
+  order_spec order = {.order = "random", .index = index};
+  FAILS(order_of(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "global");
   order.order = "glob\xff";
-  FAILS(rowdex_order_new(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "UTF-8");
+  FAILS(order_of(&order, &orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "invalid unicode");
   CHECK(orders == NULL);
   orders = new_orders("global", index, 0);
   rowdex_sampler *sampler = NULL;
@@ -133,8 +133,8 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   CHECK(sampler == NULL);
   rowdex_free(orders);
   rowdex_id_set *set = NULL;
-  rowdex_id_set_options split = {.struct_size = sizeof split, .rows = 5, .split_side = "test", .split_fraction = 0.5};
-  FAILS(rowdex_id_set_new(&split, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
+  set_spec split = {.rows = 5, .split_side = "test", .split_fraction = 0.5};
+  FAILS(id_set_of(&split, &set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "train or validation");
   CHECK(set == NULL);
 
   rowdex_dataset *dataset = NULL;

@@ -118,12 +118,12 @@ static void what_is_not_there_cannot_be_prefetched(const rowdex_dataset *dataset
 static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, const uint64_t *rows) {
   rowdex_order *orders = NULL;
   uint64_t dataset_rows = 10;
-  rowdex_order_options listed = {.struct_size = sizeof listed, .group_rows = &dataset_rows, .num_groups = 1,
+  order_spec listed = {.group_rows = &dataset_rows, .num_groups = 1,
                                  .row_ids = rows, .num_row_ids = SAMPLES};
-  FAILS(rowdex_order_new(&listed, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "10 rows");
+  FAILS(order_of(&listed, &orders, &error), ROWDEX_STATUS_OUT_OF_RANGE, "10 rows");
   CHECK(orders == NULL);
   dataset_rows = DEMO_ROWS;
-  OK(rowdex_order_new(&listed, &orders, &error));
+  OK(order_of(&listed, &orders, &error));
   CHECK(order_info(orders).len == SAMPLES);
   /* Two ranks take turns in the list. */
   for (uint32_t rank = 0; rank < 2; rank++) {

@@ -34,37 +34,31 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   rowdex_id_set *set = NULL, *no_set = NULL;
   struct ArrowArray labels;
   const uint64_t ids[] = {5};
-  OK(rowdex_id_set_new(&(rowdex_id_set_options){.struct_size = sizeof(rowdex_id_set_options), .rows = DEMO_ROWS,
-                                                .ids = ids}, &set, &error));
+  OK(id_set_of(&(set_spec){.rows = DEMO_ROWS, .ids = ids}, &set, &error));
   size_t size;
 
-#define SET(...)                                                                                          \
-  rowdex_id_set_new(&(rowdex_id_set_options){.struct_size = sizeof(rowdex_id_set_options), __VA_ARGS__}, \
-                    &no_set, &error)
-  IS_NULL(SET(.rows = 5, .num_ids = 1), "ids");
-  IS_NULL(SET(.rows = 5, .num_ranges = 1), "ranges");
-  IS_NULL(SET(.list_file = "x"), "index");
-  IS_NULL(SET(.view = index), "index");
-  IS_NULL(SET(.split_by = "id", .split_side = "train"), "dataset");
-  IS_NULL(SET(.filter = "id > 3"), "dataset");
+#define SET(...) id_set_of(&(set_spec){__VA_ARGS__}, &no_set, &error)
+  IS_NULL(rowdex_id_set_new(NULL, NULL, &no_set, &error), "description");
+  IS_NULL(rowdex_id_set_new("{\"set\": 0}", NULL, NULL, &error), "set");
+  FAILS(SET(.list_file = "x"), ROWDEX_STATUS_INVALID_ARGUMENT, "no index 0");
+  FAILS(SET(.split_by = "id", .split_side = "train"), ROWDEX_STATUS_INVALID_ARGUMENT, "no dataset");
+  FAILS(SET(.filter = "id > 3"), ROWDEX_STATUS_INVALID_ARGUMENT, "no dataset");
   FAILS(SET(.rows = 5), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-  FAILS(SET(.rows = 5, .of = set), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-  FAILS(SET(.rows = 5, .split_by = "id"), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-  FAILS(SET(.rows = 9, .ids = ids, .split_by = "id"), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_side`");
   FAILS(SET(.rows = 5, .ids = ids, .set = set), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-  /* What would change nothing. */
   FAILS(SET(.rows = 5, .set = set), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
-  FAILS(SET(.rows = 5, .index = index, .view = index), ROWDEX_STATUS_INVALID_ARGUMENT, "`rows`");
-  FAILS(SET(.rows = 5, .dataset = dataset, .split_by = "id", .split_side = "train"), ROWDEX_STATUS_INVALID_ARGUMENT,
-        "`rows`");
-  FAILS(SET(.rows = 9, .ids = ids, .num_ids = 1, .index = index), ROWDEX_STATUS_INVALID_ARGUMENT, "`index`");
-  FAILS(SET(.index = index, .dataset = dataset, .filter = "id > 3"), ROWDEX_STATUS_INVALID_ARGUMENT, "`index`");
-  FAILS(SET(.dataset = dataset, .set = set), ROWDEX_STATUS_INVALID_ARGUMENT, "`dataset`");
-  FAILS(SET(.rows = 5, .dataset = dataset, .split_side = "train"), ROWDEX_STATUS_INVALID_ARGUMENT, "`dataset`");
-  FAILS(SET(.set = set, .split_fraction = 0.5), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_fraction`");
-  FAILS(SET(.set = set, .split_seed = 5), ROWDEX_STATUS_INVALID_ARGUMENT, "`split_seed`");
-  FAILS(rowdex_id_set_new(NULL, &no_set, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-  IS_NULL(rowdex_id_set_new(NULL, NULL, &error), "set");
+  FAILS(rowdex_id_set_new("{\"set\": 2}", NULL, &no_set, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "set 2, and there are 0");
+  FAILS(rowdex_id_set_new("{\"sets\": 2}", NULL, &no_set, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "unknown field `sets`");
+  rowdex_operands operands = {.struct_size = sizeof operands, .num_sets = 1};
+  IS_NULL(rowdex_id_set_new("{\"set\": 0}", &operands, &no_set, &error), "operands.sets");
+  operands.num_sets = 0;
+  operands.num_numbers = 1;
+  IS_NULL(rowdex_id_set_new("{\"set\": 0}", &operands, &no_set, &error), "operands.numbers");
+  const rowdex_numbers none = {NULL, 2};
+  operands.numbers = &none;
+  IS_NULL(rowdex_id_set_new("{\"row_ids\": 0, \"rows\": 9}", &operands, &no_set, &error),
+          "operands.numbers[…].values");
 #undef SET
   IS_NULL(rowdex_id_set_get_info(NULL, NULL, &error), "set");
   IS_NULL(rowdex_id_set_get_info(set, NULL, &error), "info");
@@ -80,54 +74,32 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   IS_NULL(rowdex_dataset_counts(dataset, "id", NULL, NULL, NULL, &error), "counts");
   static double weights[DEMO_ROWS];
 #define WEIGHTS(...) \
-  weights_of((rowdex_weights_options){.column = "id", __VA_ARGS__}, weights, DEMO_ROWS, &error)
-  IS_NULL(rowdex_weights(NULL, weights, 1, &error), "column");
-  IS_NULL(weights_of((rowdex_weights_options){.dataset = dataset, .column = "id"}, NULL, DEMO_ROWS, &error), "weights");
-  IS_NULL(weights_of((rowdex_weights_options){.dataset = dataset}, weights, DEMO_ROWS, &error), "column");
-  IS_NULL(WEIGHTS(.list_file = "x"), "index");
+  weights_of((weights_spec){.column = "id", __VA_ARGS__}, weights, DEMO_ROWS, &error)
+  IS_NULL(weights_of((weights_spec){.dataset = dataset, .column = "id"}, NULL, DEMO_ROWS, &error), "weights");
+  IS_NULL(weights_of((weights_spec){.dataset = dataset}, weights, DEMO_ROWS, &error), "column");
+  IS_NULL(WEIGHTS(.list_file = "x"), "operands.indexes");
   FAILS(WEIGHTS(.of = set), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
   FAILS(WEIGHTS(.dataset = dataset, .list_file = "x"), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-  FAILS(WEIGHTS(.dataset = dataset, .index = index), ROWDEX_STATUS_INVALID_ARGUMENT, "`index`");
 #undef WEIGHTS
 
-  rowdex_order_options order = {.struct_size = sizeof order, .index = index};
-  IS_NULL(rowdex_order_new(NULL, &no_orders, &error), "options");
-  IS_NULL(rowdex_order_new(&order, NULL, &error), "orders");
-#define LACKS(field, count)                                     \
-  do {                                                          \
-    rowdex_order_options lacking = order;                       \
-    lacking.count = 2;                                          \
-    IS_NULL(rowdex_order_new(&lacking, &no_orders, &error), #field); \
-  } while (0)
-  LACKS(indexes, num_indexes);
-  LACKS(group_rows, num_groups);
-  LACKS(row_ids, num_row_ids);
-  LACKS(weights, num_weights);
-  LACKS(labels, num_labels);
-  LACKS(parts, num_parts);
-  LACKS(proportions, num_proportions);
-#undef LACKS
-  const rowdex_order_options *no_parts[] = {NULL};
-  rowdex_order_options mixed = order;
-  mixed.parts = no_parts;
-  mixed.num_parts = 1;
-  IS_NULL(rowdex_order_new(&mixed, &no_orders, &error), "parts[…]");
+  order_spec order = {.index = index};
+  IS_NULL(rowdex_order_new(NULL, NULL, &no_orders, &error), "description");
+  IS_NULL(order_of(&order, NULL, &error), "orders");
   const rowdex_index *no_indexes[] = {index, NULL};
-  rowdex_order_options several = {.struct_size = sizeof several, .indexes = no_indexes, .num_indexes = 2};
-  IS_NULL(rowdex_order_new(&several, &no_orders, &error), "indexes[…]");
-  /* An order inside itself, rows in two places, and a struct of no known size. */
-  rowdex_order_options circle = {.struct_size = sizeof circle};
-  circle.inner = &circle;
-  order.inner = &circle;
-  FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "inside each other");
-  circle.inner = NULL;
-  circle.index = index;
-  FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rows of its own");
-  circle.struct_size = 0;
-  FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`inner.struct_size` is 0");
+  order_spec several = {.indexes = no_indexes, .num_indexes = 2};
+  IS_NULL(order_of(&several, &no_orders, &error), "operands.indexes[…]");
+  /* Rows in two places, and a struct of no known size. */
+  const uint64_t rows = 5;
+  order_spec inner = {.group_rows = &rows, .num_groups = 1};
+  order.inner = &inner;
+  FAILS(order_of(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rows of its own");
+  operands.struct_size = 0;
+  FAILS(rowdex_order_new("{}", &operands, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "`operands.struct_size` is 0");
   /* Half of a pointer. */
-  circle.struct_size = 12;
-  FAILS(rowdex_order_new(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`inner.struct_size` is 12");
+  operands.struct_size = 12;
+  FAILS(rowdex_order_new("{}", &operands, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "`operands.struct_size` is 12");
 
   IS_NULL(rowdex_dataset_mixed(NULL, 1, &no_dataset, &error), "datasets");
   const rowdex_dataset *datasets[] = {NULL};
@@ -243,9 +215,7 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_new(NULL, sampler, NULL, &loader, &error), "dataset");
   IS_NULL(rowdex_loader_new(dataset, NULL, NULL, &loader, &error), "sampler");
   IS_NULL(rowdex_loader_new(dataset, sampler, NULL, NULL, &error), "loader");
-  rowdex_prediction prediction = {.struct_size = sizeof prediction};
-  IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, &prediction, NULL, &error), "dataset");
-  IS_NULL(rowdex_loader_predict(dataset, sampler, NULL, NULL, NULL, &error), "prediction");
+  IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, 0, NULL, &error), "dataset");
   rowdex_loader_options options = {.struct_size = sizeof options, .num_more_ranks = 1};
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks");
   const rowdex_sampler *more[] = {NULL};
@@ -310,12 +280,9 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
   IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
   loader.on_fault = "fail";
   IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
-  rowdex_pack_options pack = {.struct_size = sizeof pack, .lengths = "x", .capacity = 8, .cost_linear = 1};
-  rowdex_sampler_options packs = {.struct_size = sizeof packs, .world_size = 1, .batch_size = 1, .pack = &pack};
-  IS_UNUSED(rowdex_sampler_new(orders, &packs, &no_sampler, &error), "options.pack.cost_linear");
-  pack.cost_linear = 0;
-  pack.cost_quadratic = 1;
-  IS_UNUSED(rowdex_sampler_new(orders, &packs, &no_sampler, &error), "options.pack.cost_quadratic");
+  rowdex_sampler_options packs = {.struct_size = sizeof packs, .world_size = 1, .batch_size = 1};
+  packs.pack = "{\"lengths\": \"x\", \"capacity\": 8, \"cost\": [1]}";
+  FAILS(rowdex_sampler_new(orders, &packs, &no_sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "pack: `cost`");
   rowdex_digest_options digest = {.struct_size = sizeof digest, .epoch = 1};
   IS_UNUSED(rowdex_dataset_digest(dataset, &digest, NULL, NULL, &error), "options.epoch");
   IS_UNUSED(rowdex_rewrite(dataset, orders, "{\"output\": \"x\", \"task\": [1, 2]}", NULL, NULL, NULL, &error), "task");

@@ -11,27 +11,25 @@ static void rows_at(const rowdex_order *orders, uint64_t epoch, uint64_t first, 
 }
 
 /* Orders that are described over a bare number of rows. */
-static rowdex_order *orders_of(rowdex_order_options options, uint64_t len) {
-  options.struct_size = sizeof options;
+static rowdex_order *orders_of(order_spec options, uint64_t len) {
   options.group_rows = &len;
   options.num_groups = 1;
   rowdex_order *orders = NULL;
-  OK(rowdex_order_new(&options, &orders, &error));
+  OK(order_of(&options, &orders, &error));
   return orders;
 }
 
 /* The same must fail. */
-static void refused(rowdex_order_options options, uint64_t len, int status, const char *what) {
-  options.struct_size = sizeof options;
+static void refused(order_spec options, uint64_t len, int status, const char *what) {
   options.group_rows = &len;
   options.num_groups = 1;
   rowdex_order *orders = NULL;
-  FAILS(rowdex_order_new(&options, &orders, &error), status, what);
+  FAILS(order_of(&options, &orders, &error), status, what);
   CHECK(orders == NULL);
 }
 
 static rowdex_order *orders_over(const char *name, uint64_t len) {
-  return orders_of((rowdex_order_options){.order = name, .seed = 42}, len);
+  return orders_of((order_spec){.order = name, .seed = 42}, len);
 }
 
 static rowdex_sampler *sampler_of(const rowdex_order *orders, rowdex_sampler_options options) {
@@ -52,7 +50,7 @@ static void a_contiguous_partition_deals_consecutive_pieces(void) {
     rowdex_free(sampler);
   }
   /* The same by hand. */
-  rowdex_order *pieces = orders_of((rowdex_order_options){.order = "sequential", .shards = 4}, 1000);
+  rowdex_order *pieces = orders_of((order_spec){.order = "sequential", .shards = 4}, 1000);
   uint64_t rows[5];
   rows_at(pieces, 0, 0, rows, 5);
   CHECK(rows[0] == 0 && rows[1] == 250 && rows[2] == 500 && rows[3] == 750 && rows[4] == 1);
@@ -77,7 +75,7 @@ static void orders_that_never_change_begin_elsewhere_as_they_are_told(void) {
     CHECK(first == 0 && (second != 0) == cases[i].rotates);
     rowdex_free(sampler);
   }
-  rowdex_order *rotated = orders_of((rowdex_order_options){.order = "sequential", .rotated = 1}, 10);
+  rowdex_order *rotated = orders_of((order_spec){.order = "sequential", .rotated = 1}, 10);
   uint64_t row, other;
   rows_at(rotated, 0, 0, &row, 1);
   rows_at(rotated, 1, 0, &other, 1);
@@ -103,8 +101,8 @@ static void an_order_comes_from_a_file(const char *folder) {
   uint64_t rows[100];
   for (uint64_t i = 0; i < 100; i++) rows[i] = i * 37 % 100;
   write_rows(path, rows, 100, 0);
-  rowdex_order_options from_file = {.order_file = path, .permutation = 1};
-  rowdex_order_options from_list = {.row_ids = rows, .num_row_ids = 100, .permutation = 1};
+  order_spec from_file = {.order_file = path, .permutation = 1};
+  order_spec from_list = {.row_ids = rows, .num_row_ids = 100, .permutation = 1};
   rowdex_order *orders = orders_of(from_file, 100), *listed = orders_of(from_list, 100);
   CHECK(order_info(orders).fingerprint == order_info(listed).fingerprint);
   uint64_t found[100];
@@ -117,8 +115,8 @@ static void an_order_comes_from_a_file(const char *folder) {
   refused(from_list, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "48");
   from_list.permutation = 0;
   rowdex_free(orders_of(from_list, 100));
-  refused((rowdex_order_options){.order = "global", .permutation = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "global");
-  refused((rowdex_order_options){.order = "global", .row_ids = rows, .num_row_ids = 1}, 100,
+  refused((order_spec){.order = "global", .permutation = 1}, 100, ROWDEX_STATUS_INVALID_ARGUMENT, "global");
+  refused((order_spec){.order = "global", .row_ids = rows, .num_row_ids = 1}, 100,
           ROWDEX_STATUS_INVALID_ARGUMENT, "exclude each other");
 
   refused(from_file, 99, ROWDEX_STATUS_OUT_OF_RANGE, "order.u64");
@@ -128,7 +126,7 @@ static void an_order_comes_from_a_file(const char *folder) {
   refused(from_file, 100, ROWDEX_STATUS_NOT_FOUND, "order.u64");
 
   /* An empty list is a list. */
-  rowdex_order *none = orders_of((rowdex_order_options){.row_ids = rows}, 100);
+  rowdex_order *none = orders_of((order_spec){.row_ids = rows}, 100);
   CHECK(order_info(none).len == 0);
   rowdex_free(none);
 }
@@ -136,7 +134,7 @@ static void an_order_comes_from_a_file(const char *folder) {
 static void rows_are_drawn_by_weight(void) {
   double weights[100];
   for (int i = 0; i < 100; i++) weights[i] = i % 2 * 0.5;
-  rowdex_order_options drawn = {.weights = weights, .num_weights = 100, .size = 300, .seed = 1};
+  order_spec drawn = {.weights = weights, .num_weights = 100, .size = 300, .seed = 1};
   rowdex_order *orders = orders_of(drawn, 100);
   uint64_t rows[300];
   CHECK(order_info(orders).len == 300);
@@ -173,7 +171,7 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
 
   enum { LEN = 1000 };
   uint64_t rows[LEN];
-  rowdex_order_options by_class = {.labels = codes, .num_labels = DEMO_ROWS, .size = LEN,
+  order_spec by_class = {.labels = codes, .num_labels = DEMO_ROWS, .size = LEN,
                                    .seed = 1};
   rowdex_order *orders = orders_of(by_class, DEMO_ROWS);
   rows_at(orders, 2, 0, rows, LEN);
@@ -199,10 +197,10 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
         "colour");
   CHECK(labels.release == NULL && type.release == NULL);
 
-  const rowdex_range some[] = {{10, 12}, {199999, 200000}};
-  rowdex_id_set *set = set_of((rowdex_id_set_options){.rows = DEMO_ROWS, .ranges = some, .num_ranges = 2});
+  const range_of_rows some[] = {{10, 12}, {199999, 200000}};
+  rowdex_id_set *set = set_of((set_spec){.rows = DEMO_ROWS, .ranges = some, .num_ranges = 2});
   double weights[3] = {-1, -1, -1};
-  rowdex_weights_options ids = {.dataset = dataset, .column = "id", .of = set};
+  weights_spec ids = {.dataset = dataset, .column = "id", .of = set};
   FAILS(weights_of(ids, weights, 2, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "3 rows");
   CHECK(weights[0] == -1);
   OK(weights_of(ids, weights, 3, &error));
@@ -215,16 +213,15 @@ static void a_column_says_which_classes_and_weights_rows_have(const char *folder
 }
 
 /* What is described cannot be a set. */
-static void no_set_of(rowdex_id_set_options options, int status, const char *what) {
-  options.struct_size = sizeof options;
+static void no_set_of(set_spec options, int status, const char *what) {
   rowdex_id_set *set = NULL;
-  FAILS(rowdex_id_set_new(&options, &set, &error), status, what);
+  FAILS(id_set_of(&options, &set, &error), status, what);
   CHECK(set == NULL);
 }
 
 static void sets_of_rows_are_made_and_put_together(const char *folder) {
   const uint64_t ids[] = {7, 3, 7, 5};
-  rowdex_id_set *set = set_of((rowdex_id_set_options){.rows = 10, .ids = ids, .num_ids = 4});
+  rowdex_id_set *set = set_of((set_spec){.rows = 10, .ids = ids, .num_ids = 4});
   CHECK(set_info(set).len == 3 && set_info(set).rows == 10);
   CHECK(rowdex_id_set_contains(set, 5) && !rowdex_id_set_contains(set, 6) && !rowdex_id_set_contains(set, UINT64_MAX));
   uint64_t found[4] = {0, 0, 0, 99};
@@ -233,17 +230,17 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   CHECK(filled == 2 && found[0] == 5 && found[1] == 7 && found[3] == 99);
   OK(rowdex_id_set_fill(set, UINT64_MAX, found, 4, &filled, &error));
   CHECK(filled == 0);
-  rowdex_id_set *rest = set_of((rowdex_id_set_options){.set = set, .complement = 1});
+  rowdex_id_set *rest = set_of((set_spec){.set = set, .complement = 1});
   CHECK(set_info(rest).len == 7 && !rowdex_id_set_contains(rest, 5));
-  rowdex_id_set *common = set_of((rowdex_id_set_options){.set = set, .of = rest});
+  rowdex_id_set *common = set_of((set_spec){.set = set, .of = rest});
   CHECK(set_info(common).len == 0);
   rowdex_free(common);
   rowdex_free(rest);
   /* Those of the set that are in the range, and 9; and all others. */
-  const rowdex_range range = {4, 8};
+  const range_of_rows range = {4, 8};
   const uint64_t nine = 9;
-  rowdex_id_set *last = set_of((rowdex_id_set_options){.rows = 10, .ids = &nine, .num_ids = 1});
-  rowdex_id_set_options steps = {.rows = 10, .ranges = &range, .num_ranges = 1, .of = set, .or_set = last};
+  rowdex_id_set *last = set_of((set_spec){.rows = 10, .ids = &nine, .num_ids = 1});
+  set_spec steps = {.rows = 10, .ranges = &range, .num_ranges = 1, .of = set, .or_set = last};
   rest = set_of(steps);
   OK(rowdex_id_set_fill(rest, 0, found, 4, &filled, &error));
   CHECK(filled == 3 && found[0] == 5 && found[1] == 7 && found[2] == 9);
@@ -253,9 +250,9 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   CHECK(set_info(rest).len == 7 && rowdex_id_set_contains(rest, 3) && !rowdex_id_set_contains(rest, 9));
   rowdex_free(rest);
   rowdex_free(last);
-  no_set_of((rowdex_id_set_options){.rows = 7, .ids = ids, .num_ids = 4}, ROWDEX_STATUS_OUT_OF_RANGE, "row id 7");
-  const rowdex_range backwards = {5, 3};
-  no_set_of((rowdex_id_set_options){.rows = 7, .ranges = &backwards, .num_ranges = 1}, ROWDEX_STATUS_INVALID_ARGUMENT,
+  no_set_of((set_spec){.rows = 7, .ids = ids, .num_ids = 4}, ROWDEX_STATUS_OUT_OF_RANGE, "row id 7");
+  const range_of_rows backwards = {5, 3};
+  no_set_of((set_spec){.rows = 7, .ranges = &backwards, .num_ranges = 1}, ROWDEX_STATUS_INVALID_ARGUMENT,
             "before");
 
   /* A list in a file, and two sides of a split, by row id and by the values of a column. */
@@ -264,20 +261,20 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   FILE *file = fopen(path, "w");
   CHECK(file != NULL && fputs("17\n25000\n17\n", file) > 0 && fclose(file) == 0);
   rowdex_index *index = open_index(folder);
-  rowdex_id_set_options from_file = {.struct_size = sizeof from_file, .index = index, .list_file = path};
-  OK(rowdex_id_set_new(&from_file, &rest, &error));
+  set_spec from_file = {.index = index, .list_file = path};
+  OK(id_set_of(&from_file, &rest, &error));
   CHECK(set_info(rest).len == 2 && rowdex_id_set_contains(rest, 25000));
   CHECK(set_info(rest).repeated == 1 && set_info(rest).unserved == 0);
-  no_set_of((rowdex_id_set_options){.set = set, .of = rest}, ROWDEX_STATUS_INVALID_ARGUMENT, "10");
+  no_set_of((set_spec){.set = set, .of = rest}, ROWDEX_STATUS_INVALID_ARGUMENT, "10");
   CHECK(remove(path) == 0);
   rowdex_free(set);
   rowdex_free(rest);
 
-  rowdex_id_set_options split = {.rows = DEMO_ROWS, .split_side = "train", .split_fraction = 0.1, .split_seed = 3};
+  set_spec split = {.rows = DEMO_ROWS, .split_side = "train", .split_fraction = 0.1, .split_seed = 3};
   rowdex_id_set *train = set_of(split);
   split.split_side = "validation";
   rowdex_id_set *validation = set_of(split);
-  common = set_of((rowdex_id_set_options){.set = train, .of = validation});
+  common = set_of((set_spec){.set = train, .of = validation});
   CHECK(set_info(common).len == 0);
   CHECK(set_info(train).len + set_info(validation).len == DEMO_ROWS);
   CHECK(set_info(validation).len > 19000 && set_info(validation).len < 21000);
@@ -285,7 +282,7 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   struct ArrowArray labels;
   OK(rowdex_dataset_labels(dataset, "label", NULL, &labels, NULL, &error));
-  rowdex_id_set_options by_value = {.dataset = dataset, .split_by = "label", .split_side = "train",
+  set_spec by_value = {.dataset = dataset, .split_by = "label", .split_side = "train",
                                     .split_fraction = 0.5, .split_seed = 1};
   rowdex_id_set *by_label = set_of(by_value);
   by_value.of = validation;
@@ -310,17 +307,17 @@ static void sets_of_rows_are_made_and_put_together(const char *folder) {
 
 static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   rowdex_index *index = open_index(folder);
-  rowdex_id_set_options split = {.rows = DEMO_ROWS, .split_side = "validation", .split_fraction = 0.01,
+  set_spec split = {.rows = DEMO_ROWS, .split_side = "validation", .split_fraction = 0.01,
                                  .split_seed = 3};
   rowdex_id_set *kept = set_of(split);
   uint64_t len = set_info(kept).len;
   uint64_t *rows = (uint64_t *)malloc(len * sizeof *rows);
   static const char *specs[] = {"global", "blocks(2)", "sequential"};
   for (int i = 0; i < 3; i++) {
-    rowdex_order_options options = {.struct_size = sizeof options, .order = specs[i], .index = index, .kept = kept,
+    order_spec options = {.order = specs[i], .index = index, .kept = kept,
                                     .seed = 5};
     rowdex_order *orders = NULL;
-    OK(rowdex_order_new(&options, &orders, &error));
+    OK(order_of(&options, &orders, &error));
     CHECK(order_info(orders).len == len);
     rows_at(orders, 1, 0, rows, len);
     uint64_t sum = 0, expected = 0, row;
@@ -337,10 +334,10 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   }
   free(rows);
   /* Any other order of the rows that are kept, too; and no set out of other rows. */
-  rowdex_order_options inner = {.struct_size = sizeof inner, .order = "global", .size = 7};
-  rowdex_order_options outer = {.struct_size = sizeof outer, .index = index, .inner = &inner, .kept = kept};
+  order_spec inner = {.order = "global", .size = 7};
+  order_spec outer = {.index = index, .inner = &inner, .kept = kept};
   rowdex_order *subset = NULL;
-  OK(rowdex_order_new(&outer, &subset, &error));
+  OK(order_of(&outer, &subset, &error));
   uint64_t row;
   rows_at(subset, 0, 0, &row, 1);
   CHECK(rowdex_id_set_contains(kept, row) && order_info(subset).len == 7);
@@ -349,7 +346,7 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
   split.rows = DEMO_ROWS - 1;
   rowdex_id_set *other = set_of(split);
   outer.kept = other;
-  FAILS(rowdex_order_new(&outer, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
+  FAILS(order_of(&outer, &subset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "199999");
   CHECK(subset == NULL);
   rowdex_free(other);
   rowdex_free(kept);
@@ -358,7 +355,7 @@ static void an_order_of_a_set_serves_just_its_rows(const char *folder) {
 
 static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
   rowdex_order *inner = orders_over("global", 100);
-  rowdex_order *resized = orders_of((rowdex_order_options){.order = "global", .seed = 42, .size = 70}, 100);
+  rowdex_order *resized = orders_of((order_spec){.order = "global", .seed = 42, .size = 70}, 100);
   CHECK(order_info(resized).len == 70);
   uint64_t rows[70], all[200];
   rows_at(inner, 0, 0, all, 100);
@@ -367,7 +364,7 @@ static void epochs_of_another_size_go_on_where_the_one_before_ended(void) {
   CHECK(memcmp(rows, all + 70, 60 * sizeof *rows) == 0);
   rowdex_free(resized);
   rowdex_free(inner);
-  refused((rowdex_order_options){.size = 1 << 20}, 1, ROWDEX_STATUS_INVALID_ARGUMENT, "65536 times");
+  refused((order_spec){.size = 1 << 20}, 1, ROWDEX_STATUS_INVALID_ARGUMENT, "65536 times");
 }
 
 static void several_datasets_are_served_by_proportion(const char *folder) {
@@ -409,21 +406,20 @@ static void several_datasets_are_served_by_proportion(const char *folder) {
 
   rowdex_index *index = open_index(folder);
   const rowdex_index *indexes[] = {index, index};
-  const rowdex_order_options shuffled = {.struct_size = sizeof shuffled};
-  const rowdex_order_options in_order = {.struct_size = sizeof in_order, .order = "sequential"};
-  const rowdex_order_options *parts[] = {&shuffled, &in_order};
+  const order_spec shuffled = {.seed = 0};
+  const order_spec in_order = {.order = "sequential"};
+  const order_spec *parts[] = {&shuffled, &in_order};
   const double proportions[] = {3, 1};
-  rowdex_order_options by_proportion = {
-      .struct_size = sizeof by_proportion, .indexes = indexes, .num_indexes = 2, .parts = parts, .num_parts = 2,
+  order_spec by_proportion = {.indexes = indexes, .num_indexes = 2, .parts = parts, .num_parts = 2,
       .proportions = proportions, .num_proportions = 2, .size = 8000, .seed = 1};
   rowdex_order *orders = NULL;
-  OK(rowdex_order_new(&by_proportion, &orders, &error));
+  OK(order_of(&by_proportion, &orders, &error));
   rowdex_order *wrong = NULL;
   by_proportion.num_indexes = 1;
-  FAILS(rowdex_order_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+  FAILS(order_of(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "2 proportions for 1 datasets");
   by_proportion.num_proportions = 1;
-  FAILS(rowdex_order_new(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1 proportions for 2 orders");
+  FAILS(order_of(&by_proportion, &wrong, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "1 proportions for 2 orders");
   rowdex_free(index);
   rowdex_sampler *sampler = sampler_of(orders, (rowdex_sampler_options){.world_size = 1, .batch_size = 500});
   rowdex_free(orders);

@@ -190,9 +190,9 @@ static void make_a_set(void) {
   rowdex_error *error = NULL;
   uint64_t rows[MOST_ROWS];
   size_t count = some_rows(rows, below(2));
-  rowdex_range ranges[2] = {{number(DEMO_ROWS), number(DEMO_ROWS)}, {number(DEMO_ROWS), number(DEMO_ROWS)}};
+  range_of_rows ranges[2] = {{number(DEMO_ROWS), number(DEMO_ROWS)}, {number(DEMO_ROWS), number(DEMO_ROWS)}};
   uint64_t of = below(3) ? DEMO_ROWS : number(1 << 20);
-  rowdex_id_set_options options = {.struct_size = size_of(sizeof options)};
+  set_spec options = {.rows = 0};
   switch (below(8)) {
     case 0: options.rows = of, options.ids = rows, options.num_ids = count; break;
     case 1: options.rows = of, options.ranges = ranges, options.num_ranges = below(3); break;
@@ -215,7 +215,7 @@ static void make_a_set(void) {
   if (below(16) == 0) options.rows = of;
   if (below(16) == 0) options.index = any_index();
   if (below(16) == 0) options.dataset = any_dataset();
-  if (!well(rowdex_id_set_new(&options, &set, &error), &error)) return;
+  if (!well(id_set_of(&options, &set, &error), &error)) return;
   CHECK(set != NULL && set_info(set).len <= set_info(set).rows);
   size_t filled = 0;
   OK(rowdex_id_set_fill(set, number(DEMO_ROWS), rows, MOST_ROWS, &filled, &error));
@@ -239,8 +239,8 @@ static void make_an_order(void) {
   double weights[] = {1, below(8) == 0 ? -1 : 2, 0.5};
   size_t num_rows = some_rows(rows, below(3));
   struct ArrowArray *labels = any_labels();
-  rowdex_order_options inner = {.struct_size = sizeof inner, .order = word()};
-  rowdex_order_options options = {.struct_size = size_of(sizeof options)};
+  order_spec inner = {.order = word()};
+  order_spec options = {.seed = next()};
   if (below(3)) options.index = any_index();
   if (options.index == NULL) options.group_rows = groups, options.num_groups = 1 + below(2);
   switch (below(5)) {
@@ -256,10 +256,9 @@ static void make_an_order(void) {
   if (below(4) == 0) options.size = number(1 << 20);
   options.shards = below(6) ? 0 : (uint32_t)number(16);
   options.rotated = below(8) == 0, options.permutation = below(8) == 0, options.without_replacement = below(8) == 0;
-  options.seed = next();
   rowdex_order *order = NULL;
   rowdex_error *error = NULL;
-  if (!well(rowdex_order_new(&options, &order, &error), &error)) return;
+  if (!well(order_of(&options, &order, &error), &error)) return;
   keep_order(order);
 }
 
@@ -325,11 +324,10 @@ static void make_a_loader(void) {
   };
   rowdex_loader *loader = NULL;
   rowdex_error *error = NULL;
-  rowdex_prediction prediction = {.struct_size = sizeof prediction};
   rowdex_sampler *sampler = any_sampler();
   /* Some orders are walked row by row, which takes as long as the epoch is. */
   if (below(8) == 0 && (sampler == NULL || sampler_info(sampler).len <= 4096)) {
-    well(rowdex_loader_predict(any_dataset(), sampler, &options, &prediction, NULL, &error), &error);
+    well(rowdex_loader_predict(any_dataset(), sampler, &options, below(2), NULL, &error), &error);
   } else if (below(8) == 0) {
     if (well(rowdex_loader_reopen(any_loader(), &loader, &error), &error)) keep_loader(loader);
   } else if (well(rowdex_loader_new(any_dataset(), any_sampler(), &options, &loader, &error), &error)) {

@@ -124,9 +124,9 @@ int main(int argc, char **argv) {
   FAILS(rewrite(dataset, order, text(whole, steps, "\"speed\": 1"), &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "unknown field `speed`");
   uint64_t few = 10;
-  rowdex_order_options of_few = {.struct_size = sizeof of_few, .group_rows = &few, .num_groups = 1};
+  order_spec of_few = {.group_rows = &few, .num_groups = 1};
   rowdex_order *short_order = NULL;
-  OK(rowdex_order_new(&of_few, &short_order, &error));
+  OK(order_of(&of_few, &short_order, &error));
   const char *described = text(whole, steps, "\"step\": null");
   FAILS(rewrite(dataset, short_order, described, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "over 10 rows");
   FAILS(rewrite(dataset, NULL, described, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`order` is NULL");

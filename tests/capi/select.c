@@ -110,11 +110,11 @@ static void views_serve_what_was_chosen(const char *folder) {
   char low_path[4096], path[4096];
   snprintf(low_path, sizeof low_path, "%s/low-%d.rdx", folder, (int)getpid());
   snprintf(path, sizeof path, "%s/view-%d.rdx", folder, (int)getpid());
-  rowdex_range range = {0, 1000};
-  rowdex_id_set *first = set_of((rowdex_id_set_options){.rows = DEMO_ROWS, .ranges = &range, .num_ranges = 1});
+  range_of_rows range = {0, 1000};
+  rowdex_id_set *first = set_of((set_spec){.rows = DEMO_ROWS, .ranges = &range, .num_ranges = 1});
   rowdex_index *low = view_of(base, "\"note\": \"the first\"", first, low_path);
   CHECK(rowdex_index_len(low) == 1000);
-  rowdex_id_set *found = set_of((rowdex_id_set_options){.index = base, .view = low});
+  rowdex_id_set *found = set_of((set_spec){.index = base, .view = low});
   CHECK(set_info(found).len == 1000 && rowdex_id_set_contains(found, 999));
 
   char rest[9000];
@@ -130,28 +130,28 @@ static void views_serve_what_was_chosen(const char *folder) {
   list rows = {{5, 2000, 5, 3}, 0, 0};
   struct ArrowArrayStream stream = stream_of(&rows);
   rowdex_id_set *listed = NULL;
-  rowdex_id_set_options from_stream = {.struct_size = sizeof from_stream, .index = base, .list = &stream};
-  OK(rowdex_id_set_new(&from_stream, &listed, &error));
+  set_spec from_stream = {.index = base, .list = &stream};
+  OK(id_set_of(&from_stream, &listed, &error));
   CHECK(rows.released && stream.release == NULL);
   CHECK(set_info(listed).len == 3 && set_info(listed).repeated == 1 && set_info(listed).unserved == 0);
-  rowdex_id_set *both = set_of((rowdex_id_set_options){.set = first, .or_set = listed});
+  rowdex_id_set *both = set_of((set_spec){.set = first, .or_set = listed});
   CHECK(set_info(both).len == 1001);
 
   /* A list that cannot be right is released as well. */
   list wrong = {{0, 1, 2, DEMO_ROWS}, 0, 0};
   stream = stream_of(&wrong);
   rowdex_id_set *none = NULL;
-  FAILS(rowdex_id_set_new(&from_stream, &none, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
+  FAILS(id_set_of(&from_stream, &none, &error), ROWDEX_STATUS_OUT_OF_RANGE, "200000");
   CHECK(wrong.released && none == NULL);
   list failing = {{0}, 0, 0};
   stream = stream_of(&failing);
   stream.get_next = fail;
-  FAILS(rowdex_id_set_new(&from_stream, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "does not say why");
+  FAILS(id_set_of(&from_stream, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "does not say why");
   CHECK(failing.released && none == NULL);
   list alone = {{0, 1, 2, 3}, 0, 0};
   stream = stream_of(&alone);
   from_stream.index = NULL;
-  FAILS(rowdex_id_set_new(&from_stream, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`index` is NULL");
+  FAILS(id_set_of(&from_stream, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no index 0");
   CHECK(alone.released && none == NULL);
   FAILS(select_rows(NULL, "\"where\": \"id < 5\"", path, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "base");
 
@@ -169,7 +169,7 @@ static void views_serve_what_was_chosen(const char *folder) {
 static void conditions_choose_rows(const char *folder) {
   rowdex_index *base = open_index(folder);
   rowdex_dataset *dataset = open_dataset(folder, "label");
-  rowdex_id_set_options where = {.struct_size = sizeof where, .dataset = dataset, .filter = "id >= 10 and id < 20"};
+  set_spec where = {.dataset = dataset, .filter = "id >= 10 and id < 20"};
   rowdex_id_set *found = set_of(where);
   CHECK(set_info(found).len == 10 && rowdex_id_set_contains(found, 19) && !rowdex_id_set_contains(found, 20));
   where.filter = "id % 2 = 0";
@@ -178,7 +178,7 @@ static void conditions_choose_rows(const char *folder) {
   CHECK(set_info(some).len == 5);
   rowdex_id_set *none = NULL;
   where.filter = "idd > 3";
-  FAILS(rowdex_id_set_new(&where, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "did you mean");
+  FAILS(id_set_of(&where, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "did you mean");
   CHECK(none == NULL);
 
   char path[4096];
@@ -227,13 +227,13 @@ static void a_view_is_brought_up_to_date(const char *folder) {
 
 static void weights_come_from_a_list(const char *folder) {
   rowdex_index *base = open_index(folder);
-  rowdex_range range = {2, 5};
-  rowdex_id_set *some = set_of((rowdex_id_set_options){.rows = DEMO_ROWS, .ranges = &range, .num_ranges = 1});
+  range_of_rows range = {2, 5};
+  rowdex_id_set *some = set_of((set_spec){.rows = DEMO_ROWS, .ranges = &range, .num_ranges = 1});
   /* Row ids of any kind are numbers, too. */
   list rows = {{4, 2, 3, 9}, 0, 0};
   struct ArrowArrayStream stream = stream_of(&rows);
   double weights[4];
-  rowdex_weights_options listed = {.index = base, .list = &stream, .column = "row_id", .of = some};
+  weights_spec listed = {.index = base, .list = &stream, .column = "row_id", .of = some};
   OK(weights_of(listed, weights, 3, &error));
   CHECK(rows.released && weights[0] == 2 && weights[1] == 3 && weights[2] == 4);
   list few = {{4, 2, 9, 8}, 0, 0};
@@ -249,7 +249,7 @@ static void weights_come_from_a_list(const char *folder) {
   stream = stream_of(&unused);
   FAILS(weights_of(listed, NULL, 4, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`weights` is NULL");
   CHECK(unused.released && stream.release == NULL);
-  rowdex_weights_options nowhere = {.index = base, .list_file = "nowhere.txt", .column = "w", .of = some};
+  weights_spec nowhere = {.index = base, .list_file = "nowhere.txt", .column = "w", .of = some};
   FAILS(weights_of(nowhere, weights, 3, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
   rowdex_free(some);
   rowdex_free(base);
@@ -257,7 +257,7 @@ static void weights_come_from_a_list(const char *folder) {
 
 static void rows_are_counted_by_class(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
-  rowdex_id_set *some = set_of((rowdex_id_set_options){.dataset = dataset, .filter = "label in ('good', 'fair')"});
+  rowdex_id_set *some = set_of((set_spec){.dataset = dataset, .filter = "label in ('good', 'fair')"});
   struct ArrowArray counts;
   struct ArrowSchema schema;
   OK(rowdex_dataset_counts(dataset, "label", some, &counts, &schema, &error));

@@ -239,10 +239,10 @@ static void two_ranks_share_all_rows(const char *folder) {
 
 static void orders_need_no_data(void) {
   const uint64_t groups[] = {10};
-  rowdex_order_options order = {.struct_size = sizeof order, .order = "sequential", .group_rows = groups,
+  order_spec order = {.order = "sequential", .group_rows = groups,
                                 .num_groups = 1};
   rowdex_order *orders = NULL;
-  OK(rowdex_order_new(&order, &orders, &error));
+  OK(order_of(&order, &orders, &error));
   CHECK(order_info(orders).len == 10 && order_info(orders).fingerprint != 0);
   uint64_t rows[10];
   /* Pads wrap around to the first positions and are marked. */
@@ -260,12 +260,13 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 1000);
   rowdex_loader_options options = {.struct_size = sizeof options, .memory = 1 << 20, .threads = 1, .epochs = 1};
-  rowdex_prediction prediction = {.struct_size = sizeof prediction};
-  OK(rowdex_loader_predict(dataset, sampler, &options, &prediction, NULL, &error));
-  CHECK(prediction.passes > 0 && prediction.peak_bytes > 0);
-  rowdex_advice advice = {.struct_size = sizeof advice};
-  OK(rowdex_loader_predict(dataset, sampler, &options, NULL, &advice, &error));
-  CHECK(advice.memory_passes <= prediction.passes && advice.rewrite_passes <= prediction.passes);
+  char *told = NULL;
+  OK(rowdex_loader_predict(dataset, sampler, &options, 0, &told, &error));
+  CHECK(reported(told, "peak_bytes") > 0 && strstr(told, "\"packs\":null") != NULL);
+  rowdex_free(told);
+  OK(rowdex_loader_predict(dataset, sampler, &options, 1, &told, &error));
+  CHECK(told[0] == '[');
+  rowdex_free(told);
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
   rowdex_loader_info at = {.struct_size = sizeof at};

@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "buffers",
         "dataset",
         "counters",
+        "operands",
         "id_set",
         "select",
         "columns",

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from .. import native
 from ..batch import Batch
-from ..native.library import Handle, count, library, loader_options, size, waiting
+from ..native.library import Handle, Operands, count, library, loader_options, size, waiting
 from ..schema import Schema
 
 _BATCH_BYTES = 16 << 20
@@ -48,9 +48,7 @@ def begin(
 
     Each rank gets one consecutive piece of the rows, and pieces differ by one row at most.
     """
-    numbers = (ctypes.c_uint64 * 1)(len(dataset))
-    order = native.OrderOptions(order=b"sequential", group_rows=ctypes.addressof(numbers), num_groups=1)
-    orders = Handle(library.order_new, ctypes.byref(order))
+    orders = Operands().make(library.order_new, {"order": "sequential", "rows": len(dataset)})
     sampling = native.SamplerOptions(
         rank=rank, world_size=world_size, batch_size=batch_rows(dataset) if rows is None else rows,
         tail=b"uneven", partition=b"contiguous",

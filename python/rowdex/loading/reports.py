@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .. import native
 from ..errors import Error, TransformError
-from ..native.library import call, library, waiting
+from ..native.library import library, reported, waiting
 from ..sampler import DistributedSampler
 
 
@@ -142,25 +142,19 @@ def predicted(
     dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int
 ) -> Prediction:
     """What a loader with these options will do, and what the packs of an epoch come to."""
-    found = native.Prediction()
-    _ask(dataset, sampler, options, epoch, ctypes.byref(found), None)
-    packs = PackForecast(*(getattr(found.packs, name) for name in PackForecast._fields)) if sampler.spec.pack else None
-    return Prediction._make([*(getattr(found, name) for name in Prediction._fields[:-1]), packs])
+    found = _asked(dataset, sampler, options, epoch, False)
+    packs = found.pop("packs")
+    return Prediction(**found, packs=None if packs is None else PackForecast(**packs))
 
 
 def advised(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> list[Advice]:
     """What would let a loader with these options decode less."""
-    found = native.Advice()
-    _ask(dataset, sampler, options, sampler.epoch, None, ctypes.byref(found))
-    told = (
-        Advice(way, getattr(found, way), getattr(found, f"{way}_passes"), getattr(found, f"{way}_bytes_read"))
-        for way in ("memory", "blocks", "rewrite", "share")
-    )
-    return sorted((one for one in told if one.value), key=lambda one: one.passes)
+    ways = _asked(dataset, sampler, options, sampler.epoch, True)
+    return sorted((Advice(**way) for way in ways), key=lambda way: way.passes)
 
 
-def _ask(
-    dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int, *out: Any
-) -> None:
-    given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options), *out)
-    waiting(dataset._remote, lambda: call(library.loader_predict, *given))
+def _asked(
+    dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int, advice: bool
+) -> Any:
+    given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options), advice)
+    return waiting(dataset._remote, lambda: reported(library.loader_predict, *given))

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import enum
 from ctypes import (
-    CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64,
-    c_void_p,
+    CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p,
 )
 from typing import Any
 
@@ -147,17 +146,15 @@ class Counters(Versioned):
     ]
 
 
-class Range(Structure):
-    _fields_ = [("start", c_uint64), ("end", c_uint64)]
+class Numbers(Structure):
+    _fields_ = [("values", c_void_p), ("len", c_size_t)]
 
 
-class IdSetOptions(Versioned):
+class Operands(Versioned):
     _fields_ = [
-        ("struct_size", c_size_t), ("rows", c_uint64), ("ids", c_void_p), ("num_ids", c_size_t),
-        ("ranges", POINTER(Range)), ("num_ranges", c_size_t), ("index", c_void_p), ("list_file", c_char_p),
-        ("list", POINTER(ArrowArrayStream)), ("view", c_void_p), ("dataset", c_void_p), ("filter", c_char_p),
-        ("split_side", c_char_p), ("split_by", c_char_p), ("split_fraction", c_double), ("split_seed", c_uint64),
-        ("set", c_void_p), ("of", c_void_p), ("or_set", c_void_p), ("complement", c_uint64),
+        ("struct_size", c_size_t), ("indexes", POINTER(c_void_p)), ("num_indexes", c_size_t),
+        ("numbers", POINTER(Numbers)), ("num_numbers", c_size_t), ("sets", POINTER(c_void_p)), ("num_sets", c_size_t),
+        ("dataset", c_void_p), ("stream", POINTER(ArrowArrayStream)),
     ]
 
 
@@ -168,27 +165,6 @@ class IdSetInfo(Versioned):
     ]
 
 
-class WeightsOptions(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("column", c_char_p), ("dataset", c_void_p), ("index", c_void_p),
-        ("list_file", c_char_p), ("list", POINTER(ArrowArrayStream)), ("of", c_void_p),
-    ]
-
-
-class OrderOptions(Versioned): ...
-
-
-OrderOptions._fields_ = [
-    ("struct_size", c_size_t), ("index", c_void_p), ("indexes", POINTER(c_void_p)), ("num_indexes", c_size_t),
-    ("group_rows", c_void_p), ("num_groups", c_size_t), ("order", c_char_p), ("row_ids", c_void_p),
-    ("num_row_ids", c_size_t), ("order_file", c_char_p), ("weights", c_void_p), ("num_weights", c_size_t),
-    ("labels", c_void_p), ("num_labels", c_size_t), ("parts", POINTER(POINTER(OrderOptions))), ("num_parts", c_size_t),
-    ("inner", POINTER(OrderOptions)), ("proportions", c_void_p), ("num_proportions", c_size_t), ("kept", c_void_p),
-    ("size", c_uint64), ("seed", c_uint64), ("shards", c_uint32), ("rotated", c_uint32), ("permutation", c_uint32),
-    ("without_replacement", c_uint32),
-]
-
-
 class Launch(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("local_rank", c_uint32),
@@ -196,20 +172,11 @@ class Launch(Versioned):
     ]
 
 
-class PackOptions(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("lengths", c_char_p), ("capacity", c_uint64), ("overflow", c_char_p),
-        ("algorithm", c_char_p), ("extra", c_uint64), ("multiple", c_uint64), ("max_pieces", c_uint32),
-        ("has_cost", c_uint32), ("cost_linear", c_uint64), ("cost_quadratic", c_uint64), ("block", c_uint64),
-        ("empty", c_char_p),
-    ]
-
-
 class SamplerOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("batch_size", c_uint64),
         ("tail", c_char_p), ("replica_layout", c_char_p), ("replicas", c_uint32), ("drop_last_batch", c_uint32),
-        ("partition", c_char_p), ("rotation", c_char_p), ("pack", POINTER(PackOptions)),
+        ("partition", c_char_p), ("rotation", c_char_p), ("pack", c_char_p),
     ]
 
 
@@ -277,34 +244,6 @@ class LoaderOptions(Versioned):
     ]
 
 
-class PackForecast(Structure):
-    _fields_ = [
-        ("steps", c_uint64), ("packs", c_uint64), ("opened", c_uint64), ("pieces", c_uint64),
-        ("pieces_a_pack", c_double), ("fill", c_double), ("tokens", c_uint64), ("tokens_truncated", c_uint64),
-        ("tokens_dropped", c_uint64), ("tokens_left_out", c_uint64), ("tokens_repeated", c_uint64),
-        ("rows_split", c_uint64), ("rows_truncated", c_uint64), ("rows_dropped", c_uint64), ("rows_empty", c_uint64),
-        ("cost_imbalance", c_double), ("steps_looked_at", c_uint64), ("seconds_to_plan", c_double),
-    ]
-
-
-class Prediction(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("first_passes", c_double), ("passes", c_double), ("decodes", c_double),
-        ("first_batch_decodes", c_uint64), ("peak_bytes", c_uint64), ("first_decodes", c_double),
-        ("first_bytes_read", c_uint64), ("bytes_read", c_uint64), ("first_requests", c_uint64), ("requests", c_uint64),
-        ("units", c_uint64), ("bookkeeping_bytes", c_uint64), ("least_memory", c_uint64), ("packs", PackForecast),
-    ]
-
-
-class Advice(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("memory", c_uint64), ("memory_passes", c_double), ("memory_bytes_read", c_uint64),
-        ("blocks", c_uint64), ("blocks_passes", c_double), ("blocks_bytes_read", c_uint64), ("rewrite", c_uint64),
-        ("rewrite_passes", c_double), ("rewrite_bytes_read", c_uint64), ("share", c_uint64), ("share_passes", c_double),
-        ("share_bytes_read", c_uint64),
-    ]
-
-
 class LoaderInfo(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64),
@@ -361,7 +300,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dataset_verify":
         (c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(VerifyInfo), POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_counters": (c_int32, [c_void_p, POINTER(Counters), POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_new": (c_int32, [POINTER(IdSetOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "id_set_new": (c_int32, [c_char_p, POINTER(Operands), POINTER(c_void_p), POINTER(c_void_p)]),
     "id_set_get_info": (c_int32, [c_void_p, POINTER(IdSetInfo), POINTER(c_void_p)]),
     "id_set_contains": (c_bool, [c_void_p, c_uint64]),
     "id_set_fill": (c_int32, [c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
@@ -370,8 +309,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "dataset_counts":
         (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
-    "weights": (c_int32, [POINTER(WeightsOptions), c_void_p, c_size_t, POINTER(c_void_p)]),
-    "order_new": (c_int32, [POINTER(OrderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "weights": (c_int32, [c_char_p, c_char_p, POINTER(Operands), c_void_p, c_size_t, POINTER(c_void_p)]),
+    "order_new": (c_int32, [c_char_p, POINTER(Operands), POINTER(c_void_p), POINTER(c_void_p)]),
     "launch_from_env": (c_int32, [POINTER(Launch), POINTER(c_void_p)]),
     "sampler_new": (c_int32, [c_void_p, POINTER(SamplerOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "sampler_get_info": (c_int32, [c_void_p, POINTER(SamplerInfo), POINTER(c_void_p)]),
@@ -405,9 +344,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "loader_advance": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
     "loader_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
     "loader_predict":
-        (c_int32, [
-            c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(Prediction), POINTER(Advice), POINTER(c_void_p)
-        ]),
+        (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), c_uint32, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_get_info": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_state": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
     "loader_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),

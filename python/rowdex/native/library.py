@@ -354,15 +354,50 @@ class RowSet:
         return int(set_info(self._pointer).len)
 
 
-def addresses(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a struct with addresses in the place of handles. Whoever asks keeps these until the call is over."""
-    return {name: value.address if isinstance(value, Handle) else value for name, value in fields.items()}
+class Operands:
+    """What a description refers to by numbers, which these have as they are added."""
+
+    def __init__(self, indexes: Iterable[Handle] = (), dataset: Handle | None = None, stream: Any = None) -> None:
+        self._indexes, self._dataset, self._stream = list(indexes), dataset, stream
+        self._numbers: list[array.array[Any]] = []
+        self._sets: list[Handle] = []
+
+    def numbers(self, values: array.array[Any]) -> int:
+        """The number of an array."""
+        self._numbers.append(values)
+        return len(self._numbers) - 1
+
+    def set(self, handle: Handle | None) -> int | None:
+        """The number of a set, if there is one."""
+        if handle is None:
+            return None
+        self._sets.append(handle)
+        return len(self._sets) - 1
+
+    def struct(self) -> native.Operands:
+        """What the library is given. These are kept until the call is over."""
+        numbers = [native.Numbers(*values.buffer_info()) for values in self._numbers]
+        indexes, sets = ([handle.address for handle in handles] for handles in (self._indexes, self._sets))
+        return native.Operands(
+            indexes=(ctypes.c_void_p * len(indexes))(*indexes), num_indexes=len(indexes),
+            numbers=(native.Numbers * len(numbers))(*numbers), num_numbers=len(numbers),
+            sets=(ctypes.c_void_p * len(sets))(*sets), num_sets=len(sets),
+            dataset=None if self._dataset is None else self._dataset.address, stream=self._stream,
+        )  # fmt: skip
+
+    def make(self, function: Any, fields: dict[str, Any]) -> Handle:
+        """What a function makes of a description."""
+        return Handle(function, described(**fields), ctypes.byref(self.struct()))
 
 
-def weights(rows: int, **fields: Any) -> array.array[float]:
-    """The weights of so many rows, which are where the fields of a ``rowdex_weights_options`` say."""
-    options, found = native.WeightsOptions(**addresses(fields)), array.array("d", bytes(8 * rows))
-    call(library.weights, ctypes.byref(options), *found.buffer_info())
+def weights(
+    rows: int, column: str, operands: Operands, of: Handle | None, path: bytes | None = None
+) -> array.array[float]:
+    """The weights of so many rows, in a column of what the operands have, or of a list."""
+    operands.set(of)
+    found: array.array[float] = array.array("d", bytes(8 * rows))
+    name, struct = text_bytes(column, "column name"), operands.struct()
+    call(library.weights, name, path, ctypes.byref(struct), *found.buffer_info())
     return found
 
 

@@ -19,10 +19,10 @@ use crate::capi::batch::{
 use crate::capi::error::{rowdex_error, rowdex_error_at, rowdex_error_message, rowdex_status};
 use crate::capi::handle::{Exclusive, Snapshot, handle, owned_text, rowdex_free, shared_number};
 use crate::capi::id_set::{
-    rowdex_id_set, rowdex_id_set_contains, rowdex_id_set_fill, rowdex_id_set_get_info, rowdex_id_set_info,
-    rowdex_id_set_new, rowdex_id_set_options,
+    rowdex_id_set_contains, rowdex_id_set_fill, rowdex_id_set_get_info, rowdex_id_set_info, rowdex_id_set_new,
 };
-use crate::capi::orders::{rowdex_order, rowdex_order_new, rowdex_order_options};
+use crate::capi::operands::{rowdex_id_set, rowdex_numbers, rowdex_operands};
+use crate::capi::orders::{rowdex_order, rowdex_order_new};
 use crate::capi::sampler::{
     rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_get_info, rowdex_sampler_info,
     rowdex_sampler_new, rowdex_sampler_options, rowdex_sampler_resume, rowdex_sampler_state,
@@ -92,9 +92,11 @@ fn zeroed<T: Copy>() -> T {
 
 /// The set of these row ids out of ten.
 fn set_of(ids: &[u64]) -> Made<rowdex_id_set> {
-    let options = rowdex_id_set_options { rows: 10, ids: ids.as_ptr(), num_ids: ids.len(), ..zeroed() };
-    // SAFETY: the options are valid, and so is what they point to.
-    made(|set, error| unsafe { rowdex_id_set_new(&raw const options, set, error) }).unwrap()
+    let numbers = rowdex_numbers { values: ids.as_ptr().cast(), len: ids.len() };
+    let operands = rowdex_operands { numbers: &raw const numbers, num_numbers: 1, ..zeroed() };
+    let described = c"{\"rows\": 10, \"row_ids\": 0}".as_ptr();
+    // SAFETY: the operands are valid, and so is what they point to.
+    made(|set, error| unsafe { rowdex_id_set_new(described, &raw const operands, set, error) }).unwrap()
 }
 
 #[test]
@@ -114,9 +116,11 @@ fn a_set_is_asked_through_buffers_that_nobody_wrote_to() {
     // SAFETY: a struct of the size that it says.
     assert_eq!(unsafe { rowdex_id_set_get_info(Some(&set), &raw mut info, None) }, rowdex_status::Ok);
     assert_eq!((info.len, info.rows, info.repeated), (3, 10, 0));
-    let others = rowdex_id_set_options { set: set.0, complement: 1, ..zeroed() };
+    let sets = [set.0.cast_const()];
+    let operands = rowdex_operands { sets: sets.as_ptr(), num_sets: 1, ..zeroed() };
+    let described = c"{\"set\": 0, \"complement\": true}".as_ptr();
     // SAFETY: as above.
-    let rest = made(|set, error| unsafe { rowdex_id_set_new(&raw const others, set, error) }).unwrap();
+    let rest = made(|set, error| unsafe { rowdex_id_set_new(described, &raw const operands, set, error) }).unwrap();
     drop(set);
     assert!(rowdex_id_set_contains(Some(&rest), 4) && !rowdex_id_set_contains(Some(&rest), 5));
     drop(rest);
@@ -124,12 +128,14 @@ fn a_set_is_asked_through_buffers_that_nobody_wrote_to() {
 
 #[test]
 fn a_sampler_outlives_the_orders_and_sets_that_it_was_made_from() {
-    let (kept, groups) = (set_of(&[1, 2, 3, 5, 8]), [6_u64, 4]);
-    let options =
-        rowdex_order_options { group_rows: groups.as_ptr(), num_groups: 2, kept: kept.0, seed: 3, ..zeroed() };
-    // SAFETY: the options are valid, and so is what they point to.
+    let kept = set_of(&[1, 2, 3, 5, 8]);
+    let sets = [kept.0.cast_const()];
+    let operands = rowdex_operands { sets: sets.as_ptr(), num_sets: 1, ..zeroed() };
+    let described = c"{\"row_groups\": [6, 4], \"kept\": 0, \"seed\": 3}".as_ptr();
+    // SAFETY: the operands are valid, and so is what they point to.
     let orders =
-        made::<rowdex_order>(|out, error| unsafe { rowdex_order_new(&raw const options, out, error) }).unwrap();
+        made::<rowdex_order>(|out, error| unsafe { rowdex_order_new(described, &raw const operands, out, error) });
+    let orders = orders.unwrap();
     drop(kept);
     let options = rowdex_sampler_options { rank: 1, world_size: 2, batch_size: 2, tail: c"wrap".as_ptr(), ..zeroed() };
     // SAFETY: as above.
@@ -206,7 +212,7 @@ fn no_byte_is_read_or_written_beyond_a_struct_of_an_older_header() {
     let oldest: Box<usize> = Box::new(size_of::<usize>());
     // SAFETY: as many bytes as it says.
     let refused = made::<rowdex_order>(|out, error| unsafe {
-        rowdex_order_new((&raw const *oldest).cast::<rowdex_order_options>(), out, error)
+        rowdex_order_new(c"{}".as_ptr(), (&raw const *oldest).cast::<rowdex_operands>(), out, error)
     });
     assert!(refused.unwrap_err().contains("rows"));
     let set = set_of(&[1, 9]);
@@ -228,13 +234,15 @@ fn what_is_not_aligned_is_refused_before_it_is_read() {
     let ids = [7_u64; 4];
     // One byte behind where a number may lie.
     let crooked = ids.as_ptr().cast::<u8>().wrapping_add(1);
-    let options = rowdex_id_set_options { rows: 10, ids: crooked.cast(), num_ids: 2, ..zeroed() };
-    // SAFETY: the options are valid, and what they point to is checked.
-    let refused = made(|set, error| unsafe { rowdex_id_set_new(&raw const options, set, error) });
+    let numbers = rowdex_numbers { values: crooked.cast(), len: 2 };
+    let operands = rowdex_operands { numbers: &raw const numbers, num_numbers: 1, ..zeroed() };
+    let described = c"{\"rows\": 10, \"row_ids\": 0}".as_ptr();
+    // SAFETY: the operands are valid, and what they point to is checked.
+    let refused = made(|set, error| unsafe { rowdex_id_set_new(described, &raw const operands, set, error) });
     assert!(refused.unwrap_err().contains("is not aligned to 8 bytes"));
     // SAFETY: as above.
-    let refused = made(|set, error| unsafe { rowdex_id_set_new(crooked.cast(), set, error) });
-    assert!(refused.unwrap_err().contains("`options` is not aligned"));
+    let refused = made(|set, error| unsafe { rowdex_id_set_new(described, crooked.cast(), set, error) });
+    assert!(refused.unwrap_err().contains("`operands` is not aligned"));
     let number = 5_u32;
     // SAFETY: NULL, not aligned, or a number that is there until the end.
     let told = |number: *const u32| unsafe { shared_number(number, "flag") };
@@ -299,10 +307,12 @@ fn what_was_exported_of_a_batch_outlives_it() {
 fn a_stream_is_released_that_goes_with_options_that_are_wrong() {
     let reader = arrow::array::RecordBatchIterator::new([Ok(rows())], rows().schema());
     let mut stream = FFI_ArrowArrayStream::new(Box::new(reader));
-    let options = rowdex_id_set_options { list: &raw mut stream, ..zeroed() };
-    // SAFETY: the options are valid, and so is what they point to.
-    let refused = made(|set, error| unsafe { rowdex_id_set_new(&raw const options, set, error) });
-    assert!(refused.unwrap_err().contains("`index` is NULL"));
+    let operands = rowdex_operands { stream: &raw mut stream, ..zeroed() };
+    // SAFETY: the operands are valid, and so is what they point to.
+    let refused = made(|set, error| unsafe {
+        rowdex_id_set_new(c"{\"stream\": true}".as_ptr(), &raw const operands, set, error)
+    });
+    assert!(refused.unwrap_err().contains("there is no index 0"));
     assert!(stream.release.is_none());
 }
 

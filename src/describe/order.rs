@@ -1,0 +1,121 @@
+//! Which rows come in which order.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::{GivenPath, Operands, invalid};
+use rowdex_base::error::Result;
+use rowdex_index::{Index, OrderFile};
+use rowdex_order::{Order, OrderSpec, Partition, Recipe, RowLayout};
+
+/// Which rows come in which order, in epochs of which size, as [`Recipe`] makes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OrderDescription {
+    /// How many rows there are, where there is no index.
+    rows: Option<u64>,
+    /// How many rows each row group has, where there is no index.
+    row_groups: Option<Vec<u64>>,
+    order: Option<String>,
+    row_ids: Option<usize>,
+    file: Option<GivenPath>,
+    weights: Option<usize>,
+    labels: Option<usize>,
+    parts: Option<Vec<Self>>,
+    inner: Option<Box<Self>>,
+    proportions: Option<Vec<f64>>,
+    kept: Option<usize>,
+    size: Option<u64>,
+    #[serde(default)]
+    seed: u64,
+    shards: Option<u32>,
+    rotated: Option<bool>,
+    permutation: Option<bool>,
+    replacement: Option<bool>,
+}
+
+impl OrderDescription {
+    pub(crate) fn orders<'a>(&self, given: &impl Operands<'a>) -> Result<Arc<dyn Order>> {
+        let rows = match (given.indexes(), self.rows, &self.row_groups) {
+            ([], Some(rows), None) => RowLayout::of_rows(rows),
+            ([], None, Some(groups)) => RowLayout::of_groups(groups.iter().copied()),
+            ([index], None, None) => index.layout(),
+            ([], None, None) => {
+                return Err(invalid("order: there are no rows to order")
+                    .with_hint("give an index, or say `rows` or `row_groups`"));
+            }
+            (indexes, None, None) => RowLayout::of_datasets(indexes.iter().map(Index::layout)),
+            _ => return Err(invalid("order: indexes, `rows` and `row_groups` exclude each other")),
+        };
+        self.recipe(given)?.orders(&rows)
+    }
+
+    /// What is described apart from the rows.
+    fn recipe<'a>(&self, given: &impl Operands<'a>) -> Result<Recipe<'a>> {
+        let mut recipe = self
+            .base(given)?
+            .with_permutation(self.permutation == Some(true))
+            .with_replacement(self.replacement != Some(false))
+            .with_rotation(self.rotated == Some(true))
+            .with_seed(self.seed);
+        if let Some(proportions) = &self.proportions {
+            recipe = recipe.with_proportions(proportions.clone());
+        }
+        if let Some(kept) = self.kept {
+            recipe = recipe.with_kept(Arc::clone(given.set(kept)?));
+        }
+        if let Some(size) = self.size {
+            recipe = recipe.with_size(size);
+        }
+        Ok(match self.shards {
+            Some(shards) => recipe.with_partition(Partition::Contiguous, shards),
+            None => recipe,
+        })
+    }
+
+    /// The order that is named or listed.
+    fn base<'a>(&self, given: &impl Operands<'a>) -> Result<Recipe<'a>> {
+        let mut bases = Vec::new();
+        if let Some(name) = &self.order {
+            bases.push(Recipe::new(name.parse()?));
+        }
+        if let Some(ids) = self.row_ids {
+            bases.push(Recipe::explicit(given.row_ids(ids)?));
+        }
+        if let Some(path) = &self.file {
+            let file = path.as_ref().display().to_string();
+            bases.push(Recipe::explicit_le_bytes(OrderFile::open(path)?).with_file(file));
+        }
+        if let Some(weights) = self.weights {
+            bases.push(Recipe::weighted(given.weights(weights)?));
+        }
+        if let Some(labels) = self.labels {
+            bases.push(Recipe::balanced(given.labels(labels)?));
+        }
+        if let Some(parts) = &self.parts {
+            let parts = parts.iter().map(|part| part.within(given)).collect::<Result<Vec<_>>>()?;
+            bases.push(Recipe::mixed(parts, &[][..]));
+        }
+        if let Some(inner) = &self.inner {
+            bases.push(Recipe::around(inner.within(given)?));
+        }
+        match (bases.pop(), bases.is_empty()) {
+            (None, _) => Ok(Recipe::new(OrderSpec::default())),
+            (Some(base), true) => Ok(base),
+            (Some(_), false) => Err(invalid(
+                "order: `order`, `row_ids`, `file`, `weights`, `labels`, `parts` and `inner` exclude each other",
+            )
+            .with_hint("say one of them, or none for the order \"global\"")),
+        }
+    }
+
+    /// What is described within another order, which has the rows.
+    fn within<'a>(&self, given: &impl Operands<'a>) -> Result<Recipe<'a>> {
+        if self.rows.is_some() || self.row_groups.is_some() {
+            return Err(invalid("order: an order within another one has rows of its own")
+                .with_hint("say `rows` or `row_groups` in the outermost order alone"));
+        }
+        self.recipe(given)
+    }
+}
