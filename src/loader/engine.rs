@@ -26,8 +26,7 @@ use super::schedule::{Extraction, Read, Schedule, Task};
 use super::units::Units;
 use super::walk::{BatchRange, Walk};
 use crate::dataset::Prefetch;
-use rowdex_base::buffers::{self, Buffers};
-use rowdex_base::crew::Crew;
+use rowdex_base::buffers::Buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{self, Asked};
 use rowdex_rows::{Held, Layout};
@@ -46,10 +45,6 @@ const BATCHES_IDLE: u64 = 2;
 /// are much smaller, unless strings repeat in them.
 const MADE_PART: u64 = 16;
 const LEAST_MADE: u64 = 4 << 20;
-
-/// A row group with less to decode is not divided among threads: calling one takes microseconds, as decoding some tens
-/// of kilobytes does.
-const WORTH_HELP: u64 = 1 << 20;
 
 /// Threads that work a run off from a given batch on. Dropping it ends them.
 #[derive(Debug)]
@@ -75,8 +70,6 @@ struct EngineCore {
     /// Bytes of a batch that was made last, and those that batches may have that are made at once.
     made: AtomicU64,
     most_made: u64,
-    /// The threads, which help one that decodes when the schedule has nothing for them; `None` if there is no other.
-    crew: Option<Arc<Crew>>,
     progress: Mutex<EngineProgress>,
     signals: Signals,
 }
@@ -156,7 +149,6 @@ impl Engine {
             stats: LoaderStats::default(),
         };
         let shared = Arc::new_cyclic(|me: &Weak<EngineCore>| EngineCore {
-            crew: (settings.threads > 1).then(|| Arc::new(Crew::new(WORTH_HELP, wake(Weak::clone(me))))),
             me: Weak::clone(me),
             inline: settings.threads == 0,
             layout: units.layout(),
@@ -195,17 +187,6 @@ impl Engine {
         }
         drop(progress);
         self.shared.signals.work.notify_all();
-    }
-}
-
-/// Wakes the threads that wait for something to do.
-fn wake(shared: Weak<EngineCore>) -> impl Fn() + Send + Sync {
-    move || {
-        if let Some(shared) = shared.upgrade() {
-            // A thread that has just looked in vain waits once the lock is free, and not before.
-            drop(shared.lock());
-            shared.signals.work.notify_all();
-        }
     }
 }
 
@@ -305,34 +286,11 @@ impl EngineCore {
                     self.run(work);
                     progress = self.lock();
                 }
-                None => match &self.crew {
-                    Some(crew) => progress = self.help_or_wait(crew, progress),
-                    None => progress = self.signals.work.wait(progress).unwrap_or_else(PoisonError::into_inner),
-                },
+                None => progress = self.signals.work.wait(progress).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 
-    /// Does a part of what another thread decodes, or waits for something to do.
-    fn help_or_wait<'a>(
-        &'a self,
-        crew: &Crew,
-        progress: MutexGuard<'a, EngineProgress>,
-    ) -> MutexGuard<'a, EngineProgress> {
-        let Some(job) = crew.find() else {
-            let progress = self.signals.work.wait(progress).unwrap_or_else(PoisonError::into_inner);
-            crew.back();
-            return progress;
-        };
-        drop(progress);
-        let began = Instant::now();
-        let buffers = buffers::enter(&self.buffers);
-        job.help();
-        drop(buffers);
-        let mut progress = self.lock();
-        progress.stats.decoding += began.elapsed();
-        progress
-    }
 
     fn pick(&self, progress: &mut EngineProgress) -> Option<Work> {
         Some(match progress.schedule.next()? {

@@ -12,9 +12,8 @@ use super::route::{
 };
 use super::units::{Units, some};
 use crate::dataset::{Prefetch, Slots};
-use rowdex_base::crew;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_parquet::{AHEAD_FROM, RowSink};
+use rowdex_parquet::RowSink;
 use rowdex_rows::{self as rows, BatchRow, ChunkBytes, Held, Layout, Packer, Picker, Way, bytes_of, bytes_of_part};
 
 /// Rows got out of a unit, and what that took.
@@ -161,7 +160,7 @@ pub(crate) fn from_file(
             drop(places);
             let mut picking = Picking { picker, chunk, took: began.elapsed() };
             units.read(unit, read, prefetch, &mut picking)?;
-            picking.finish(due, facts.read)?
+            picking.finish(due)?
         }
     };
     let decoded_bytes = extracted.decoded_bytes.filter(|_| wanted.is_none());
@@ -358,17 +357,13 @@ struct Picking {
 }
 
 impl Picking {
-    /// So many due rows, of so many that were read.
-    fn finish(self, due: usize, read: usize) -> Result<Extracted> {
+    /// So many due rows.
+    fn finish(self, due: usize) -> Result<Extracted> {
         let began = Instant::now();
         let picked = self.picker.finish(due)?;
         let picking = self.took + began.elapsed();
-        let chunks = read.div_ceil(self.chunk.rows);
-        // The chunk behind the one that is picked from.
-        let ahead =
-            crew::current().filter(|_| chunks >= AHEAD_FROM).map_or(0, |_| picked.decoded_bytes / chunks as u64);
         let decoded_bytes = Some(picked.decoded_bytes);
-        let staged_bytes = picked.staged_bytes + ahead;
+        let staged_bytes = picked.staged_bytes;
         Ok(Extracted { decoded_bytes, staged_bytes, picking, ..Extracted::of_rows(DueRows::of(picked.rows)) })
     }
 }

@@ -30,7 +30,6 @@ use rowdex_order::{
 use rowdex_parquet::{self as row_group, RowSink};
 
 mod beside_tokens;
-mod help;
 mod in_order;
 mod packs;
 #[cfg(feature = "capi")]
@@ -67,8 +66,6 @@ struct Fake {
     decodes: AtomicU64,
     /// Of each group, the failed ones included.
     attempts: Vec<AtomicU64>,
-    /// What a thread offers to the others whenever it reads.
-    offered: Option<Arc<help::Offered>>,
 }
 
 /// What was asked for and has not arrived, in the order in which it was asked for.
@@ -95,7 +92,6 @@ impl Fake {
             panicking: BTreeSet::new(),
             decodes: AtomicU64::new(0),
             attempts: sizes.iter().map(|_| AtomicU64::new(0)).collect(),
-            offered: None,
         }
     }
 
@@ -164,9 +160,6 @@ impl Groups for Fake {
         assert!(prefetch.is_none_or(|prefetch| prefetch.has_arrived()), "a thread would wait for it");
         std::thread::sleep(self.delay);
         self.attempts[row_group as usize].fetch_add(1, Ordering::Relaxed);
-        if let Some(offered) = &self.offered {
-            offered.offer();
-        }
         assert!(!self.panicking.contains(&row_group), "a defect");
         rowdex_base::stop::check()?;
         if self.failing.contains(&row_group) && !self.repaired.load(Ordering::Relaxed) {

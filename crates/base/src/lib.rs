@@ -7,7 +7,6 @@ compile_error!("rowdex runs on Linux, and without readers that processes share o
 pub mod bits;
 pub mod buffers;
 pub mod cache;
-pub mod crew;
 pub mod error;
 pub mod fork;
 pub mod once;

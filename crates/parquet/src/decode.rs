@@ -136,13 +136,13 @@ impl<'a> GroupDecoder<'a> {
         };
         pages.batch_rows = pages.batch_rows.min(chunk_rows);
         let is_due = matches!(rows, RowsToDecode::Due(_)) && bytes.is_near() && !Pages::is_left_to_parquet();
-        let is_first = is_due && !self.file.has_value_places(self.row_group);
-        let places = is_first.then(|| self.find_values(&pages, group, &leaves));
+        let noted = self.file.value_places(self.row_group).filter(|noted| is_due && noted.get().is_none());
+        let places = noted.map(|noted| (noted, self.find_values(&pages, group, &leaves)));
         let wanted = WantedRows { leaves: &leaves, origins, alone: &[], selected, chunk_rows };
         let done = self.decode_pages(&pages, &wanted, bytes, &mut each);
         done.map_err(|error| self.blame(&pages, &leaves, error))?;
-        if let Some(places) = places {
-            self.file.note_value_places(self.row_group, places);
+        if let Some((noted, places)) = places {
+            noted.set(places);
         }
         if is_due {
             sink.places_are_kept(self.file.value_places_bytes(self.row_group));

@@ -224,28 +224,16 @@ impl FileMetadata {
         self.inner.levels.get(row_group.checked_mul(columns)?.checked_add(leaf)?)
     }
 
-    /// Where the values of a column of a row group lie, if it was noted.
-    pub(super) fn value_places(&self, row_group: usize, leaf: usize) -> Option<&ValuePlaces> {
-        let known = self.inner.values.get(row_group)?.get()?;
-        known.iter().find(|(known, _)| *known == leaf).map(|(_, places)| places)
+    /// Where the values of columns of a row group lie that can be read one by one; nothing is in it before that was
+    /// noted. Columns that are noted later are left out.
+    pub(super) fn value_places(&self, row_group: usize) -> Option<&Once<Vec<(usize, ValuePlaces)>>> {
+        self.inner.values.get(row_group)
     }
 
-    /// Whether it was noted for some columns of a row group, or that there are none.
-    pub(super) fn has_value_places(&self, row_group: usize) -> bool {
-        self.inner.values.get(row_group).is_none_or(|known| known.get().is_some())
-    }
-
-    /// Bytes of memory that are kept of where values of a row group lie.
+    /// Bytes of memory that are kept of that.
     pub(super) fn value_places_bytes(&self, row_group: usize) -> u64 {
-        let known = self.inner.values.get(row_group).and_then(Once::get);
+        let known = self.value_places(row_group).and_then(Once::get);
         known.map_or(0, |known| known.iter().map(|(_, places)| places.bytes()).sum())
-    }
-
-    /// Notes where the values of columns of a row group lie. Columns that are noted later are left out.
-    pub(super) fn note_value_places(&self, row_group: usize, places: Vec<(usize, ValuePlaces)>) {
-        if let Some(known) = self.inner.values.get(row_group) {
-            known.set(places);
-        }
     }
 
     /// What [`paged`](Self::paged) gives, if it was read already.

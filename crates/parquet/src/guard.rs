@@ -8,7 +8,6 @@
 mod header;
 
 use std::io::Read;
-use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
@@ -16,17 +15,16 @@ use parquet::basic::{Compression, Encoding};
 use super::lengths::spelled_out;
 use super::thrift::ThriftReader;
 use super::unpack::{self, Unpacker};
+use rowdex_base::error::{Error, ErrorKind, Result};
+
 use header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, INDEX_PAGE, PageHeader, RLE, encoding, read_header};
 
-/// Why a column chunk is not handed to the decoder.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// It does not make sense.
-    Damaged(String),
-    /// It makes sense, and would take more memory than allowed.
-    TooLarge(String),
-    /// It cannot be looked into.
-    Unsupported(String),
+fn damaged(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidParquet, message.into())
+}
+
+fn too_large(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::TooLarge, message.into())
 }
 
 /// What the pages of one column chunk add up to.
@@ -91,19 +89,21 @@ pub(super) struct WalkedChunk {
 }
 
 impl WalkedChunk {
-    fn page_too_large(&self, bytes: u64) -> Refusal {
+    fn page_too_large(&self, bytes: u64) -> Error {
         let limit = self.page_limit;
-        Refusal::TooLarge(format!("a page expands to {bytes} bytes, more than the {limit} allowed"))
+        too_large(format!("a page expands to {bytes} bytes, more than the {limit} allowed"))
     }
 }
 
-/// A page, as its header describes it.
-#[derive(Debug, Clone)]
-pub(super) struct HeadedPage {
-    /// Where its header begins among the bytes that were walked.
-    pub(super) start: usize,
-    /// Where what follows its header is among them.
-    pub(super) body: Range<usize>,
+/// A page of a file, as its header describes it.
+#[derive(Debug)]
+pub(super) struct FilePage {
+    /// Where it begins in the file.
+    pub(super) at: u64,
+    /// Bytes of its header and of what follows that.
+    pub(super) size: usize,
+    /// What follows its header.
+    pub(super) body: Bytes,
     /// How many bytes that has when decompressed.
     pub(super) expanded: usize,
     pub(super) checksum: Option<u32>,
@@ -111,16 +111,6 @@ pub(super) struct HeadedPage {
     pub(super) values: usize,
     pub(super) encoding: Encoding,
     pub(super) kind: PageKind,
-}
-
-/// A page of a file.
-#[derive(Debug)]
-pub(super) struct FilePage {
-    /// Where it begins in the file.
-    pub(super) at: u64,
-    /// What follows its header.
-    pub(super) body: Bytes,
-    pub(super) head: HeadedPage,
     /// Whether it is the first page of another row group than the page before.
     pub(super) begins_group: bool,
 }
@@ -140,13 +130,15 @@ pub(super) enum PageKind {
     },
 }
 
-/// Checks the pages that lie one behind the other in `bytes`, adds them to `tally`, and says where they are.
+/// Checks the pages that lie one behind the other in `bytes`, which begin at this place of the file, adds them to
+/// `tally`, and notes them.
 pub(super) fn walk(
-    bytes: &[u8],
+    start: u64,
+    bytes: &Bytes,
     chunk: &WalkedChunk,
     tally: &mut Tally,
-    found: &mut dyn FnMut(HeadedPage),
-) -> Result<(), Refusal> {
+    found: &mut Vec<FilePage>,
+) -> Result<()> {
     let mut at = 0;
     while at < bytes.len() {
         let mut reader = ThriftReader::new(&bytes[at..]);
@@ -155,7 +147,7 @@ pub(super) fn walk(
             if tally.values >= chunk.values {
                 return Ok(());
             }
-            return Err(Refusal::Damaged("a page header is damaged".into()));
+            return Err(damaged("a page header is damaged"));
         };
         let body = at + reader.at();
         let sizes = header.compressed.zip(header.uncompressed);
@@ -164,13 +156,14 @@ pub(super) fn walk(
             if tally.values >= chunk.values {
                 return Ok(());
             }
-            return Err(Refusal::Damaged("a page declares a size that does not fit into its column chunk".into()));
+            return Err(damaged("a page declares a size that does not fit into its column chunk"));
         };
         page(&header, &bytes[body..body + compressed], uncompressed, chunk, tally)?;
         // An index page says nothing of values.
         if header.kind != Some(INDEX_PAGE) {
-            match header.page(at, body..body + compressed) {
-                Some(page) => found(page),
+            let size = body + compressed - at;
+            match header.page(start + at as u64, size, bytes.slice(body..body + compressed)) {
+                Some(page) => found.push(page),
                 None => tally.has_rare = true,
             }
         }
@@ -185,16 +178,16 @@ fn page(
     uncompressed: u64,
     chunk: &WalkedChunk,
     tally: &mut Tally,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let Some(kind @ (DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2)) = header.kind else { return Ok(()) };
     if uncompressed > chunk.page_limit {
         return Err(chunk.page_too_large(uncompressed));
     }
     let values = u64::try_from(header.values.unwrap_or(-1))
-        .map_err(|_| Refusal::Damaged("a page does not say how many values it has".into()))?;
+        .map_err(|_| damaged("a page does not say how many values it has"))?;
     let levels = header.levels.unwrap_or(0);
     if levels > uncompressed || levels > body.len() as u64 {
-        return Err(Refusal::Damaged("a page declares more bytes of levels than it has".into()));
+        return Err(damaged("a page declares more bytes of levels than it has"));
     }
     let (levels, packed) = body.split_at(levels as usize);
     let packed_size = uncompressed - levels.len() as u64;
@@ -215,7 +208,7 @@ fn page(
     }
     let total = tally.data.saturating_add(tally.dictionary);
     if total > chunk.limit {
-        return Err(Refusal::TooLarge(format!("its pages expand to more than the {} bytes allowed", chunk.limit)));
+        return Err(too_large(format!("its pages expand to more than the {} bytes allowed", chunk.limit)));
     }
     Ok(())
 }
@@ -229,7 +222,7 @@ fn values_of(
     packed_size: u64,
     chunk: &WalkedChunk,
     tally: &mut Tally,
-) -> Result<(), Refusal> {
+) -> Result<()> {
     let encoding = header.encoding.and_then(encoding);
     let levels = [(chunk.max_levels.0, header.level_encodings.0), (chunk.max_levels.1, header.level_encodings.1)];
     let is_v1 = header.kind == Some(DATA_PAGE);
@@ -238,7 +231,7 @@ fn values_of(
     tally.encodings |= header.encoding.and_then(|number| 1_u16.checked_shl(number.try_into().ok()?)).unwrap_or(0);
     match encoding {
         Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) if chunk.has_booleans => {
-            return Err(Refusal::Damaged("a page of booleans refers to a dictionary, which has none".into()));
+            return Err(damaged("a page of booleans refers to a dictionary, which has none"));
         }
         Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => tally.referring += values,
         Some(Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) => {
@@ -249,9 +242,9 @@ fn values_of(
             }
             let plain = expand(packed, packed_size, header.plain, chunk)?;
             let data = if header.levels.is_some() { Some(&*plain) } else { after_levels(&plain, chunk) };
-            let data = data.ok_or_else(|| Refusal::Damaged("a page ends inside its levels".into()))?;
+            let data = data.ok_or_else(|| damaged("a page ends inside its levels"))?;
             tally.spelled_out += spelled_out(data, values, prefixed)
-                .ok_or_else(|| Refusal::Damaged("the lengths of a delta-encoded page do not make sense".into()))?;
+                .ok_or_else(|| damaged("the lengths of a delta-encoded page do not make sense"))?;
         }
         _ => {}
     }
@@ -259,7 +252,7 @@ fn values_of(
 }
 
 /// How many rows begin in a page with data, if that can be known from its header.
-fn rows_of(header: &PageHeader, values: u64, chunk: &WalkedChunk) -> Result<Option<u64>, Refusal> {
+fn rows_of(header: &PageHeader, values: u64, chunk: &WalkedChunk) -> Result<Option<u64>> {
     let has_lists = chunk.max_levels.0 > 0;
     if header.kind != Some(DATA_PAGE_V2) {
         return Ok((!has_lists).then_some(values));
@@ -268,7 +261,7 @@ fn rows_of(header: &PageHeader, values: u64, chunk: &WalkedChunk) -> Result<Opti
     if nulls > values || rows > values || (!has_lists && rows != values) {
         let counts = header.counts.map(Option::unwrap_or_default);
         let message = format!("a page declares {} rows and {} nulls among {values} values", counts[1], counts[0]);
-        return Err(Refusal::Damaged(message));
+        return Err(damaged(message));
     }
     Ok(Some(rows))
 }
@@ -277,7 +270,7 @@ fn rows_of(header: &PageHeader, values: u64, chunk: &WalkedChunk) -> Result<Opti
 ///
 /// snappy, lz4 and zstd write into a buffer of the declared size and stop there. The rest are run once to see how far
 /// they go, without keeping what comes out.
-fn bound(packed: &[u8], declared: u64, chunk: &WalkedChunk) -> Result<(), Refusal> {
+fn bound(packed: &[u8], declared: u64, chunk: &WalkedChunk) -> Result<()> {
     /// No byte of deflate stands for more than this many.
     const GZIP_RATIO: u64 = 1032;
     let stream: Box<dyn Read + '_> = match chunk.compression {
@@ -300,13 +293,13 @@ fn bound(packed: &[u8], declared: u64, chunk: &WalkedChunk) -> Result<(), Refusa
             Ok(count) => match left.checked_sub(count as u64) {
                 Some(rest) => left = rest,
                 None => {
-                    return Err(Refusal::TooLarge(format!(
+                    return Err(too_large(format!(
                         "a page expands to more than the {declared} bytes it declares"
                     )));
                 }
             },
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Refusal::Damaged(format!("a page cannot be decompressed: {error}"))),
+            Err(error) => return Err(damaged(format!("a page cannot be decompressed: {error}"))),
         }
     }
 }
@@ -317,13 +310,14 @@ fn expand<'a>(
     declared: u64,
     plain: bool,
     chunk: &WalkedChunk,
-) -> Result<std::borrow::Cow<'a, [u8]>, Refusal> {
-    let broken = |error: &dyn std::fmt::Display| Refusal::Damaged(format!("a page cannot be decompressed: {error}"));
+) -> Result<std::borrow::Cow<'a, [u8]>> {
+    let broken = |error: &dyn std::fmt::Display| damaged(format!("a page cannot be decompressed: {error}"));
     if plain || chunk.compression == Compression::UNCOMPRESSED {
         return Ok(packed.into());
     }
     if !unpack::knows(chunk.compression) {
-        return Err(Refusal::Unsupported(format!("delta-encoded strings compressed as {}", chunk.compression)));
+        let message = format!("delta-encoded strings compressed as {}", chunk.compression);
+        return Err(Error::new(ErrorKind::UnsupportedParquet, message));
     }
     let mut out = Vec::new();
     Unpacker::default()

@@ -25,7 +25,6 @@ mod run;
 mod seam;
 #[cfg(feature = "filter")]
 mod statistics;
-mod team;
 #[cfg(test)]
 mod tests;
 mod thrift;
@@ -48,7 +47,6 @@ pub use run::together;
 pub use seam::{FileBytes, RowSink, WholeBatch};
 #[cfg(feature = "filter")]
 pub use statistics::{Home, Known, Statistics};
-pub use team::AHEAD_FROM;
 
 /// Runs a step of the decoder, which may panic on bytes it does not expect.
 fn caught<T>(what: &str, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {

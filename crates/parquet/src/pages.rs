@@ -1,6 +1,7 @@
 //! The bytes of pages that were fetched, decoded batch by batch.
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -17,7 +18,6 @@ use super::chunks::RowGroup;
 use super::direct::{ColumnShape, DirectColumn, GroupBytes};
 use super::footer::PagePositions;
 use super::guard::FilePage;
-use super::team::{AHEAD_FROM, Team};
 use super::{caught, caught_panic};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -207,12 +207,15 @@ impl Pages<'_> {
         let mut due = selected.filter(|_| self.selection.is_none() && !rest.is_empty()).map(Due::of);
         let mut is_direct: Vec<bool> = direct.iter().map(Option::is_some).collect();
         is_direct.resize(roots.len(), false);
-        let direct: Vec<DirectColumn> = direct.into_iter().flatten().collect();
+        let mut direct: Vec<DirectColumn> = direct.into_iter().flatten().collect();
         if direct.is_empty() && due.is_none() {
             return self.each_decoded(&rest, |batch| take(batch.columns(), batch.num_rows()));
         }
-        let team = Team::new(direct, self.expanded());
         let mut runs = Selecting { selected, next: 0, passed: 0, found: Vec::new() };
+        let mut made_of = |rows: usize| {
+            let runs = runs.of(rows)?;
+            direct.iter_mut().map(|column| caught_panic(|| column.next(runs))).collect::<Result<Vec<ArrayRef>>>()
+        };
         let mut with_direct = |decoded: &[ArrayRef], mut rows: usize| {
             let mut picked = Vec::new();
             if let Some(due) = &mut due {
@@ -224,29 +227,17 @@ impl Pages<'_> {
                 picked = decoded.iter().map(|array| take_rows(array.as_ref(), slots)).collect::<Result<_>>()?;
             }
             let decoded = if picked.is_empty() { decoded } else { &picked };
-            team.announce(runs.of(rows)?);
-            let mut made = team.collect()?.into_iter();
+            let mut made = made_of(rows)?.into_iter();
             let mut decoded = decoded.iter().cloned();
             let next = |is_direct: &bool| if *is_direct { made.next() } else { decoded.next() };
             take(&is_direct.iter().filter_map(next).collect::<Vec<_>>(), rows)
         };
         if rest.is_empty() {
-            let ahead = team.may_have_help() && count.div_ceil(self.batch_rows) >= AHEAD_FROM;
-            let mut announced = 0;
-            for start in (0..count).step_by(self.batch_rows) {
-                let rows = self.batch_rows.min(count - start);
-                let end = if ahead { count.min(start + rows + self.batch_rows) } else { start + rows };
-                while announced < end {
-                    let next = self.batch_rows.min(count - announced);
-                    team.announce(runs.of(next)?);
-                    announced += next;
-                }
-                take(&team.collect()?, rows)?;
-            }
+            (0..count).step_by(self.batch_rows).try_for_each(|start| with_direct(&[], self.batch_rows.min(count - start)))?;
         } else {
             self.each_decoded(&rest, |batch| with_direct(batch.columns(), batch.num_rows()))?;
         }
-        self.end(team.into_columns(), selected.is_some(), due.map(|due| due.seen))
+        self.end(direct, selected.is_some(), due.map(|due| due.seen))
     }
 
     /// Makes sure that nothing is left in columns of which all wanted rows were decoded, and that the parquet crate has
@@ -281,7 +272,7 @@ impl Pages<'_> {
             rows: self.rows,
             locations: index.is_some().then_some(&locations as &dyn Fn(usize) -> Vec<PageLocation>),
             pages: &self.found,
-            unpackers: Arc::default(),
+            unpacker: Rc::default(),
             all_rows: self.selection.is_none(),
             limit: self.limit,
         };
@@ -305,12 +296,6 @@ impl Pages<'_> {
             found.clear();
         }
         Ok((found, rest))
-    }
-
-    /// Bytes of the pages that may be decoded here.
-    fn expanded(&self) -> u64 {
-        let pages = self.found.iter().flat_map(|(_, pages)| pages.iter());
-        pages.map(|page| page.head.expanded as u64).fold(0, u64::saturating_add)
     }
 
     /// Where the pages of the row group are, if that was read.

@@ -3,7 +3,7 @@
 //! The items of lists are counted by their levels, without decoding a value; only what the parquet crate alone makes
 //! sense of is decoded.
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, OffsetSizeTrait, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Fields, Int64Type, UInt64Type};
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use super::seam::read_exactly;
 use super::{FileBytes, RowSink, caught_panic, direct, unpack};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
+use rowdex_rows::Lists;
 
 /// Rows that are decoded at once where levels do not do.
 const CHUNK_ROWS: usize = 8192;
@@ -177,14 +178,9 @@ fn lengths_of(array: &ArrayRef, counted: Counted) -> Result<Vec<RowLength>> {
             Some(below) => lengths_of(below, counted)?,
             None => Vec::new(),
         },
-        DataType::List(_) => of_lists::<i32>(array.as_list()),
-        DataType::LargeList(_) => of_lists::<i64>(array.as_list()),
-        DataType::FixedSizeList(_, size) => vec![Ok(size.unsigned_abs().into()); array.len()],
-        DataType::ListView(_) => {
-            array.as_list_view::<i32>().sizes().iter().map(|size| Ok(u64::from(size.unsigned_abs()))).collect()
-        }
-        DataType::LargeListView(_) => {
-            array.as_list_view::<i64>().sizes().iter().map(|size| Ok(size.unsigned_abs())).collect()
+        data_type if is_list(data_type) => {
+            let length = |row| Lists::of(array).map_or(0, |lists| lists.range(row).len() as u64);
+            (0..array.len()).map(|row| Ok(length(row))).collect()
         }
         DataType::UInt64 => array.as_primitive::<UInt64Type>().values().iter().map(|length| Ok(*length)).collect(),
         _ => {
@@ -198,10 +194,6 @@ fn lengths_of(array: &ArrayRef, counted: Counted) -> Result<Vec<RowLength>> {
         null.for_each(|(length, _)| *length = missing());
     }
     Ok(lengths)
-}
-
-fn of_lists<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Vec<RowLength> {
-    lists.offsets().lengths().map(|length| Ok(length as u64)).collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::file::writer::SerializedFileWriter;
 
 use super::footer::read_end;
-use super::guard::{self, Refusal, Tally, WalkedChunk};
+use super::guard::{self, FilePage, Tally, WalkedChunk};
 use super::pages::LEFT_TO_PARQUET;
 use super::thrift::ThriftReader;
 use super::*;
@@ -615,16 +615,23 @@ fn page(uncompressed: i64, body: &[u8]) -> Vec<u8> {
     page
 }
 
+/// The pages of a column chunk.
+fn walked(bytes: &[u8], chunk: &WalkedChunk) -> Result<Vec<FilePage>> {
+    let mut found = Vec::new();
+    guard::walk(0, &Bytes::copy_from_slice(bytes), chunk, &mut Tally::default(), &mut found)?;
+    Ok(found)
+}
+
 #[test]
 fn a_page_that_declares_too_much_is_refused_for_every_codec() {
     for codec in codecs() {
         let bytes = page(i64::from(i32::MAX), &[0; 40]);
-        let refusal = guard::walk(&bytes, &chunk(codec, 1 << 20), &mut Tally::default(), &mut |_| {}).unwrap_err();
-        assert!(matches!(refusal, Refusal::TooLarge(_)), "{codec}: {refusal:?}");
+        let refusal = walked(&bytes, &chunk(codec, 1 << 20)).unwrap_err();
+        assert_eq!(refusal.kind(), ErrorKind::TooLarge, "{codec}: {refusal:?}");
         let many: Vec<u8> = (0..20).flat_map(|_| page(100_000, &[])).collect();
         if !matches!(codec, Compression::BROTLI(_)) {
-            let refusal = guard::walk(&many, &chunk(codec, 1 << 20), &mut Tally::default(), &mut |_| {}).unwrap_err();
-            assert!(matches!(refusal, Refusal::TooLarge(_)), "{codec}: {refusal:?}");
+            let refusal = walked(&many, &chunk(codec, 1 << 20)).unwrap_err();
+            assert_eq!(refusal.kind(), ErrorKind::TooLarge, "{codec}: {refusal:?}");
         }
     }
 }
@@ -645,11 +652,9 @@ fn a_stream_that_goes_on_beyond_the_declared_size_is_refused() {
         (Compression::LZ4, lz4.finish().unwrap()),
     ];
     for (codec, stream) in streams {
-        let walk = |declared| {
-            guard::walk(&page(declared, &stream), &chunk(codec, 8 << 20), &mut Tally::default(), &mut |_| {})
-        };
-        assert!(matches!(walk(1000).unwrap_err(), Refusal::TooLarge(_)), "{codec}");
-        assert_eq!(walk(8 << 20), Ok(()), "{codec}");
+        let walk = |declared| walked(&page(declared, &stream), &chunk(codec, 8 << 20));
+        assert_eq!(walk(1000).unwrap_err().kind(), ErrorKind::TooLarge, "{codec}");
+        walk(8 << 20).unwrap_or_else(|error| panic!("{codec}: {error}"));
     }
 }
 
@@ -664,12 +669,13 @@ fn page_headers_of_garbage_are_errors_or_pages_within_their_bytes() {
                 (state >> 59) as u8
             })
             .collect();
+        let walked = walked(&bytes, &chunk(Compression::SNAPPY, 1 << 20));
         let mut end = 0;
-        let walked = guard::walk(&bytes, &chunk(Compression::SNAPPY, 1 << 20), &mut Tally::default(), &mut |page| {
-            assert!(end <= page.start && page.start < page.body.start && page.body.end <= bytes.len(), "{page:?}");
-            assert!(page.expanded <= 1 << 20, "{page:?}");
-            end = page.body.end;
-        });
+        for page in walked.iter().flatten() {
+            assert!(end <= page.at && page.body.len() < page.size && page.expanded <= 1 << 20, "{page:?}");
+            end = page.at + page.size as u64;
+        }
+        assert!(end <= bytes.len() as u64);
         refused += usize::from(walked.is_err());
     }
     // Few bytes are a whole header, and the pages before them count no values.

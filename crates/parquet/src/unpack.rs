@@ -1,7 +1,6 @@
 //! Decompressing pages, each to memory of a size that is known.
 
 use std::io::{self, Read};
-use std::sync::{Mutex, PoisonError};
 
 use parquet::basic::Compression;
 
@@ -15,21 +14,6 @@ pub(super) fn knows(compression: Compression) -> bool {
 /// Whether pages of this codec are decompressed to memory of a length that was known before.
 pub(super) fn knows_length(compression: Compression) -> bool {
     matches!(compression, Compression::SNAPPY | Compression::LZ4_RAW | Compression::ZSTD(_))
-}
-
-/// What the threads that decode a row group decompress with, while none of them does.
-#[derive(Default)]
-pub(super) struct Unpackers(Mutex<Vec<Unpacker>>);
-
-impl Unpackers {
-    /// Lends one that no other thread has.
-    pub(super) fn with<T>(&self, step: impl FnOnce(&mut Unpacker) -> T) -> T {
-        let idle = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut unpacker = idle().pop().unwrap_or_default();
-        let done = step(&mut unpacker);
-        idle().push(unpacker);
-        done
-    }
 }
 
 /// Decompresses pages one after the other.

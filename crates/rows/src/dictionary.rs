@@ -265,14 +265,14 @@ pub(super) fn value_bytes(values: &dyn Array) -> Result<ValueBytes<'_>, ArrowErr
         ($type:ty) => {{
             let bytes = values.as_primitive::<$type>().values().inner().as_slice();
             let width = size_of::<<$type as ArrowPrimitiveType>::Native>();
-            Some(Box::new(move |at| &bytes[at * width..(at + 1) * width]) as ValueBytes<'_>)
+            Some(Box::new(move |at: usize| &bytes[at * width..(at + 1) * width]) as ValueBytes<'_>)
         }};
     }
     let bytes = downcast_primitive! {
         values.data_type() => (fixed),
         DataType::Boolean => {
             let bits = values.as_boolean();
-            Some(Box::new(move |at| if bits.value(at) { &[1] } else { &[0] }) as ValueBytes<'_>)
+            Some(Box::new(move |at| if bits.value(at) { &[1_u8][..] } else { &[0] }) as ValueBytes<'_>)
         },
         _ => text_bytes(values),
     };

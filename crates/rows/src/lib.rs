@@ -44,7 +44,7 @@ pub use listed::{listed, to_lists};
 pub use memory::{
     ChunkBytes, Elsewhere, Footprint, bytes_of, bytes_of_part, bytes_of_parts, bytes_shown, show_what_they_keep,
 };
-pub use nested::{below, list_array, with_below};
+pub use nested::{Lists, below, list_array, with_below};
 pub use packed::{Layout, PackedRows};
 pub use picker::{Picked, Picker, Way};
 pub use picks::BatchRow;

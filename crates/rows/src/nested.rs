@@ -133,8 +133,9 @@ pub fn with_below(array: &dyn Array, data_type: &DataType, below: &[ArrayRef]) -
 
 /// An array of lists, or of maps.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lists<'a> {
-    pub(super) items: &'a dyn Array,
+pub struct Lists<'a> {
+    /// All items.
+    pub items: &'a dyn Array,
     extents: Extents<'a>,
     nulls: Option<&'a NullBuffer>,
 }
@@ -150,7 +151,8 @@ enum Extents<'a> {
 }
 
 impl<'a> Lists<'a> {
-    pub(super) fn of(array: &'a dyn Array) -> Option<Self> {
+    /// `None` for an array of something else.
+    pub fn of(array: &'a dyn Array) -> Option<Self> {
         let (items, extents): (&dyn Array, _) = match array.data_type() {
             DataType::List(_) => {
                 let lists = array.as_list::<i32>();
@@ -181,7 +183,7 @@ impl<'a> Lists<'a> {
     }
 
     /// Where the items of a list are.
-    pub(super) fn range(&self, list: usize) -> Range<usize> {
+    pub fn range(&self, list: usize) -> Range<usize> {
         fn view<O: OffsetSizeTrait>(offsets: &[O], sizes: &[O], list: usize) -> Range<usize> {
             let start = offsets[list].as_usize();
             start..start + sizes[list].as_usize()

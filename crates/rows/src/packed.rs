@@ -22,7 +22,7 @@ use super::views::{INLINE, is_view};
 use super::{record_batch, uncopied};
 pub(crate) use unpack::unpack;
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::Result;
 
 /// Bytes of a view.
 pub(super) const VIEW: usize = 16;

@@ -510,7 +510,7 @@ proptest! {
                 packer.begin_columns(first);
                 chunks.iter().for_each(|chunk| packer.push(&columns_of(chunk, first, width)).unwrap());
             }
-            packer.finish()
+            packer.finish().unwrap()
         }).collect();
         let wholes: Vec<RecordBatch> = sources.iter()
             .map(|chunks| arrow::compute::concat_batches(&schema, chunks).unwrap()).collect();
@@ -568,7 +568,7 @@ fn packed_rows_take_what_their_values_do() {
         let mut packer = Packer::new(Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap(), rows as usize);
         packer.push(&batch).unwrap();
         assert_eq!(packer_error(&batch), ErrorKind::Internal, "of other columns");
-        packer.finish().bytes()
+        packer.finish().unwrap().bytes()
     };
     // Eight bytes and a view for each row, and the value that does not fit its view.
     assert_eq!((packed("short"), packed("one of sixteen..")), (24_000, 24_016));

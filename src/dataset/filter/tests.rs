@@ -3,7 +3,6 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::datatypes::Int32Type;
-use arrow::temporal_conversions::timestamp_s_to_datetime;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use rand::rngs::ChaCha8Rng;

@@ -16,7 +16,7 @@ use crate::loader::plan::Measurement;
 use crate::loader::recovery::{Recovery, caught, panicked};
 use crate::loader::schedule::{Extraction, ExtractionOutcome, Read};
 use crate::loader::units::some;
-use rowdex_base::{buffers, crew};
+use rowdex_base::buffers;
 use rowdex_rows::Held;
 
 impl EngineCore {
@@ -93,7 +93,6 @@ impl EngineCore {
         let began = Instant::now();
         let (extracted, decodes) = {
             let _buffers = buffers::enter(&self.buffers);
-            let _crew = self.crew.as_ref().map(crew::enter);
             let serving = Serving { units: &self.units, batch_rows: self.batch_rows, layout: self.layout.as_ref() };
             let whole = |unit| self.lock().carousel.whole(unit);
             let mut recovery = Recovery::new(serving, &self.faults, &whole);

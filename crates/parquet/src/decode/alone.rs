@@ -10,6 +10,7 @@ use crate::columns::{ColumnOrigin, is_view};
 use crate::direct::{self, ValuePlaces};
 use crate::pages::Pages;
 use rowdex_base::error::Result;
+use rowdex_base::once::Once;
 
 /// A column of which only the due values are read.
 pub(crate) struct ColumnReadAlone<'a> {
@@ -49,11 +50,12 @@ impl<'a> GroupDecoder<'a> {
         if bytes.has(&self.file.chunks(self.row_group, self.projection, self.partitions)) {
             return Vec::new();
         }
+        let noted = self.file.value_places(self.row_group).and_then(Once::get);
         let alone = |(origin, field): (&ColumnOrigin<'_>, &FieldRef)| {
             let ColumnOrigin::File(root) = *origin else { return None };
             let own = self.file.leaves(root);
             let leaf = own.start;
-            let places = self.file.value_places(self.row_group, leaf).filter(|places| places.rows() == rows)?;
+            let (_, places) = noted?.iter().find(|(known, places)| *known == leaf && places.rows() == rows)?;
             let fits = own.len() == 1 && views.binary_search(&leaf).is_ok() && is_view(field.data_type());
             fits.then(|| ColumnReadAlone { root, leaf, places, data_type: field.data_type().clone() })
         };

@@ -11,7 +11,7 @@ use super::GroupDecoder;
 use crate::chunks::{ColumnChunk, RowGroup};
 use crate::columns::is_view;
 use crate::direct;
-use crate::guard::{self, FilePage, Refusal, Tally, WalkedChunk};
+use crate::guard::{self, FilePage, Tally, WalkedChunk};
 use crate::pages::Pages;
 use crate::types::leaf_type;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -230,12 +230,7 @@ pub(crate) fn walk<'a>(
 ) -> Result<Tally> {
     let mut tally = Tally::default();
     for (start, bytes) in bytes {
-        let mut note = |head: guard::HeadedPage| {
-            let at = start + head.start as u64;
-            let body = bytes.slice(head.body.clone());
-            found.push(FilePage { at, body, head, begins_group: false });
-        };
-        guard::walk(bytes, chunk, &mut tally, &mut note).map_err(refused)?;
+        guard::walk(start, bytes, chunk, &mut tally, found)?;
     }
     Ok(tally)
 }
@@ -265,12 +260,4 @@ pub(crate) fn check_values(
         return Err(Error::new(ErrorKind::InvalidParquet, message));
     }
     Ok(())
-}
-
-fn refused(refusal: Refusal) -> Error {
-    match refusal {
-        Refusal::Damaged(message) => Error::new(ErrorKind::InvalidParquet, message),
-        Refusal::TooLarge(message) => Error::new(ErrorKind::TooLarge, message),
-        Refusal::Unsupported(message) => Error::new(ErrorKind::UnsupportedParquet, message),
-    }
 }

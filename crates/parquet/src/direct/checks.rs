@@ -41,7 +41,7 @@ pub(crate) fn check_levels(
     }
     let mut lists = ListLevels { items: item_levels(schema, leaf), highest, last: None };
     let mut places = pages.iter().map(|page| page.at);
-    let mut walked = ColumnPages::new(column, Arc::clone(pages), Arc::default(), 0, None, false);
+    let mut walked = ColumnPages::new(column, Arc::clone(pages), Default::default(), 0, None, false);
     let mut begun = 0;
     while let Some(step) = walked.next()? {
         let place = places.next();

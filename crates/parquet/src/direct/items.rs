@@ -51,15 +51,15 @@ pub(crate) fn count_items(
 
 /// A page without what need not be decompressed for its levels; `None` for one that has none.
 fn levels_of(mut page: FilePage) -> Result<Option<FilePage>> {
-    match &mut page.head.kind {
+    match &mut page.kind {
         PageKind::Dictionary => return Ok(None),
         PageKind::First => {}
         PageKind::Second { repetition_bytes, definition_bytes, is_plain, .. } => {
-            if page.head.checksum.take().is_some_and(|checksum| checksum != sum(&page.body)) {
+            if page.checksum.take().is_some_and(|checksum| checksum != sum(&page.body)) {
                 return Err(damaged("has a page with another checksum than its header says"));
             }
-            page.head.expanded = repetition_bytes.saturating_add(*definition_bytes);
-            page.body.truncate(page.head.expanded);
+            page.expanded = repetition_bytes.saturating_add(*definition_bytes);
+            page.body.truncate(page.expanded);
             *is_plain = true;
         }
     }

@@ -26,11 +26,14 @@ mod tests;
 mod texts;
 mod values;
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeListArray, GenericListArray, OffsetSizeTrait, StructArray};
-use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::array::{ArrayRef, StructArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, Fields};
+use arrow::error::ArrowError;
 use parquet::basic::{Encoding, Repetition};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::{SchemaDescriptor, Type};
@@ -46,9 +49,10 @@ use self::values::ColumnValues;
 use super::chunks::{ColumnChunk, RowGroup};
 use super::guard::{FilePage, Tally};
 use super::types::has_some_of;
-use super::unpack::{self, Unpackers};
+use super::unpack::{self, Unpacker};
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_rows::take_rows;
+use rowdex_projection::children;
+use rowdex_rows::{list_array, take_rows};
 
 /// A path of more levels is left to the parquet crate.
 const MAX_LEVELS: i16 = 8;
@@ -82,7 +86,6 @@ pub(super) enum ColumnShape {
     Flat(Tree),
     Lists {
         list: DataType,
-        item: FieldRef,
         leaf: usize,
         /// Definition level of a list without items.
         empty: i16,
@@ -140,7 +143,6 @@ impl ColumnShape {
         let is_nullable = item.is_nullable() == (value == empty + 2);
         (fits && is_nullable).then(|| Self::Lists {
             list: field.data_type().clone(),
-            item: Arc::clone(item),
             leaf,
             empty,
         })
@@ -241,7 +243,7 @@ pub(super) struct GroupBytes<'a> {
     pub(super) locations: Option<&'a dyn Fn(usize) -> Vec<PageLocation>>,
     /// The pages of each column that is decoded here, by the column's number.
     pub(super) pages: &'a [(usize, Arc<[FilePage]>)],
-    pub(super) unpackers: Arc<Unpackers>,
+    pub(super) unpacker: Rc<RefCell<Unpacker>>,
     /// Whether all rows are wanted.
     pub(super) all_rows: bool,
     /// The levels of a page may not take more bytes than this, and neither may the strings of a column.
@@ -255,8 +257,8 @@ impl GroupBytes<'_> {
         let found = self.pages.binary_search_by_key(&leaf, |(leaf, _)| *leaf).ok();
         let found = found.map_or_else(|| [].into(), |place| Arc::clone(&self.pages[place].1));
         let locations = self.locations.map(|locations| locations(leaf));
-        let unpackers = Arc::clone(&self.unpackers);
-        let mut pages = ColumnPages::new(column, found, unpackers, self.rows, locations, !self.all_rows);
+        let unpacker = Rc::clone(&self.unpacker);
+        let mut pages = ColumnPages::new(column, found, unpacker, self.rows, locations, !self.all_rows);
         self.more.iter().for_each(|group| pages.go_on(group.column(leaf)));
         Ok(Leaf::new(pages, values, column.column_descr().max_def_level(), self.limit))
     }
@@ -284,7 +286,6 @@ enum ColumnLevels {
     Lists {
         lists: Box<ListColumn>,
         list: DataType,
-        item: FieldRef,
         all_rows: bool,
     },
 }
@@ -302,17 +303,18 @@ impl DirectColumn {
                 let reads_between = bytes.all_rows && tree.leaves().all(|leaf| bytes.is_short(leaf));
                 Branch::new(tree, bytes).map(|branch| ColumnLevels::Flat { branch, reads_between })
             }
-            ColumnShape::Lists { list, item, leaf, empty } => {
+            ColumnShape::Lists { list, leaf, empty } => {
                 let physical = bytes.group.column(leaf).column_type();
                 let fixed = match list {
                     DataType::FixedSizeList(_, size) => usize::try_from(size).ok(),
                     _ => None,
                 };
-                let leaf = bytes.leaf(leaf, values_of(physical, item.data_type(), bytes.limit));
+                let item = children(&list).first().map(|item| item.data_type());
+                let leaf = bytes.leaf(leaf, item.and_then(|item| values_of(physical, item, bytes.limit)));
                 let all_rows = bytes.all_rows;
                 leaf.map(|leaf| {
                     let lists = Box::new(ListColumn::new(leaf, bytes.rows, empty, fixed));
-                    ColumnLevels::Lists { lists, list, item, all_rows }
+                    ColumnLevels::Lists { lists, list, all_rows }
                 })
             }
         };
@@ -355,7 +357,7 @@ impl ColumnLevels {
                 branch.read(rows, runs)?;
                 branch.finish().map(|(array, _)| array)
             }
-            Self::Lists { lists, list, item, all_rows } => {
+            Self::Lists { lists, list, all_rows } => {
                 lists.reserve(rows, *all_rows);
                 for &(passed, kept) in runs {
                     if passed > 0 {
@@ -363,7 +365,7 @@ impl ColumnLevels {
                     }
                     lists.read(kept)?;
                 }
-                list_array(list, Arc::clone(item), lists.finish()?)
+                lists_of(list, lists.finish()?)
             }
         }
     }
@@ -449,27 +451,16 @@ impl Branch {
     }
 }
 
-fn list_array(list: &DataType, item: FieldRef, kept: KeptLists) -> Result<ArrayRef> {
+fn lists_of(list: &DataType, kept: KeptLists) -> Result<ArrayRef> {
     let KeptLists { starts, lists, items } = kept;
-    let array: Result<ArrayRef, _> = match list {
-        DataType::FixedSizeList(_, size) => {
-            FixedSizeListArray::try_new(item, *size, items, lists).map(|array| Arc::new(array) as _)
+    let lengths = starts.windows(2).map(|ends| ends[1] - ends[0]);
+    list_array(list, starts.len().saturating_sub(1), lengths, items, lists).map_err(|error| match error {
+        ArrowError::OffsetOverflowError(_) => {
+            Error::new(ErrorKind::TooLarge, "the items of its lists are too many for offsets of 32 bits")
+                .with_hint("ask for fewer rows at a time, or write smaller row groups")
         }
-        DataType::LargeList(_) => {
-            GenericListArray::<i64>::try_new(item, offsets(&starts)?, items, lists).map(|array| Arc::new(array) as _)
-        }
-        _ => GenericListArray::<i32>::try_new(item, offsets(&starts)?, items, lists).map(|array| Arc::new(array) as _),
-    };
-    array.map_err(cannot_be)
-}
-
-fn offsets<O: OffsetSizeTrait>(starts: &[usize]) -> Result<OffsetBuffer<O>> {
-    let offsets: Option<Vec<O>> = starts.iter().map(|&start| O::from_usize(start)).collect();
-    let offsets = offsets.ok_or_else(|| {
-        Error::new(ErrorKind::TooLarge, "the items of its lists are too many for offsets of 32 bits")
-            .with_hint("ask for fewer rows at a time, or write smaller row groups")
-    })?;
-    Ok(OffsetBuffer::new(ScalarBuffer::from(offsets)))
+        error => cannot_be(error),
+    })
 }
 
 /// What of an array's values is missing.
@@ -491,7 +482,7 @@ fn damaged(message: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidParquet, format!("the row group cannot be decoded: it {message}"))
 }
 
-fn cannot_be(error: arrow::error::ArrowError) -> Error {
+fn cannot_be(error: ArrowError) -> Error {
     damaged(format!("has values that cannot be: {error}"))
 }
 

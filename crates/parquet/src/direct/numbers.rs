@@ -15,7 +15,7 @@ use super::{ValueNulls, damaged, unspread};
 use rowdex_base::error::Result;
 
 /// Numbers of one width.
-pub(super) trait FixedNumber: Copy + Default + Debug + Send + 'static {
+pub(super) trait FixedNumber: Copy + Default + Debug + 'static {
     const WIDTH: usize;
 
     fn append_plain(bytes: &[u8], values: &mut Vec<Self>);

@@ -1,7 +1,9 @@
 //! The pages of one column chunk, decompressed one at a time.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -14,7 +16,7 @@ use super::damaged;
 use crate::caught;
 use crate::chunks::ColumnChunk;
 use crate::guard::{FilePage, PageKind};
-use crate::unpack::{self, Unpacker, Unpackers};
+use crate::unpack::{self, Unpacker};
 use rowdex_base::buffers;
 use rowdex_base::error::{Error, Result};
 
@@ -44,7 +46,7 @@ pub(super) struct ColumnPages {
 /// What pages are decompressed with, and to.
 struct Unpacking {
     compression: Compression,
-    unpackers: Arc<Unpackers>,
+    unpacker: Rc<RefCell<Unpacker>>,
     /// Memory for small pages, of which several lie one behind the other.
     small: BytesMut,
 }
@@ -91,7 +93,7 @@ impl ColumnPages {
     pub(super) fn new(
         column: ColumnChunk<'_>,
         pages: Arc<[FilePage]>,
-        unpackers: Arc<Unpackers>,
+        unpacker: Rc<RefCell<Unpacker>>,
         rows: usize,
         locations: Option<Vec<PageLocation>>,
         may_skip: bool,
@@ -107,7 +109,7 @@ impl ColumnPages {
         };
         let descriptor = column.column_descr();
         let levels = (descriptor.max_rep_level(), descriptor.max_def_level());
-        let unpacking = Unpacking { compression: column.compression(), unpackers, small: BytesMut::new() };
+        let unpacking = Unpacking { compression: column.compression(), unpacker, small: BytesMut::new() };
         let left = column.num_values().unsigned_abs();
         Self { pages, next, unpacking, levels, may_skip, left, is_group_told: false }
     }
@@ -137,14 +139,14 @@ impl ColumnPages {
     /// Whether the next page begins with a row, as far as can be known before it is read.
     pub(super) fn is_row_next(&self) -> bool {
         // In version 2, which counts rows, no page begins inside of one.
-        self.following().is_none_or(|page| matches!(page.head.kind, PageKind::Second { .. }))
+        self.following().is_none_or(|page| matches!(page.kind, PageKind::Second { .. }))
     }
 
     /// Whether the next page is a dictionary.
     pub(super) fn is_dictionary_next(&self) -> bool {
         match &self.next {
             PageSequence::InOrder(_) => {
-                self.following().is_some_and(|page| matches!(page.head.kind, PageKind::Dictionary))
+                self.following().is_some_and(|page| matches!(page.kind, PageKind::Dictionary))
             }
             PageSequence::Located { dictionary, .. } => dictionary.is_some(),
         }
@@ -159,7 +161,7 @@ impl ColumnPages {
     fn rows_told(&self) -> Option<usize> {
         match &self.next {
             PageSequence::InOrder(_) => {
-                let head = &self.following()?.head;
+                let head = self.following()?;
                 // Without lists a value is a row, and their sum was compared with the footer. A count of lists was not,
                 // and if it were wrong, all rows behind would be others; so lists are counted where they are.
                 let is_told = self.levels.0 == 0 && !matches!(head.kind, PageKind::Dictionary);
@@ -176,7 +178,7 @@ impl ColumnPages {
 
     /// Passes by the next page without looking into it.
     pub(super) fn skip_page(&mut self) {
-        let entries = self.following().map_or(0, |page| page.head.values);
+        let entries = self.following().map_or(0, |page| page.values);
         self.left = self.left.saturating_sub(entries as u64);
         match &mut self.next {
             PageSequence::InOrder(next) => *next += 1,
@@ -207,8 +209,8 @@ impl ColumnPages {
         };
         let found = self.pages.binary_search_by_key(&at, |page| page.at).ok();
         let fits = |place: &usize| {
-            let head = self.pages.get(*place).map(|page| &page.head);
-            size.is_none_or(|size| head.is_some_and(|head| head.body.end - head.start == size))
+            let page = self.pages.get(*place);
+            size.is_none_or(|size| page.is_some_and(|page| page.size == size))
         };
         match found.filter(fits) {
             Some(place) => Ok(Some(place)),
@@ -225,7 +227,8 @@ impl ColumnPages {
         }
         let rows = if matches!(self.next, PageSequence::Located { .. }) { self.rows_told() } else { None };
         let Some(place) = self.pass()? else { return Ok(None) };
-        let Some(FilePage { body, head, .. }) = self.pages.get(place) else { return Ok(None) };
+        let Some(head) = self.pages.get(place) else { return Ok(None) };
+        let body = &head.body;
         if head.checksum.is_some_and(|checksum| checksum != sum(body)) {
             return caught("the row group", || Err(ParquetError::General("Page CRC checksum mismatch".into())));
         }
@@ -305,7 +308,7 @@ impl Unpacking {
     fn unpacked_small(&mut self, packed: &[u8], size: usize, pages: &[FilePage]) -> Result<Bytes> {
         if self.small.capacity() < size {
             let mut room = 0;
-            let sizes = pages.iter().map(|page| page.head.expanded).filter(|size| *size <= SMALL);
+            let sizes = pages.iter().map(|page| page.expanded).filter(|size| *size <= SMALL);
             sizes
                 .take_while(|size| {
                     room += size;
@@ -323,7 +326,7 @@ impl Unpacking {
 
     fn step<T>(&self, step: impl FnOnce(&mut Unpacker, Compression) -> io::Result<T>) -> Result<T> {
         caught("the row group", || {
-            let done = self.unpackers.with(|unpacker| step(unpacker, self.compression));
+            let done = step(&mut self.unpacker.borrow_mut(), self.compression);
             done.map_err(|error| ParquetError::External(error.into()))
         })
     }

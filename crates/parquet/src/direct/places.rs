@@ -60,8 +60,9 @@ impl ValuePlaces {
         let highest = column.column_descr().max_def_level();
         let start = column.byte_range().0;
         let mut values = Vec::with_capacity(usize::try_from(column.num_values()).ok()?);
-        for FilePage { at, body, head: page, .. } in pages {
-            let place = at + (page.body.start - page.start) as u64;
+        for page in pages {
+            let body = &page.body;
+            let place = page.at + (page.size - body.len()) as u64;
             let mut rest = body.clone();
             let definition = match page.kind {
                 PageKind::Dictionary => return None,

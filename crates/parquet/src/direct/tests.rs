@@ -1,7 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::array::*;
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::datatypes::*;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
@@ -16,10 +16,9 @@ use rand::{RngExt, SeedableRng};
 
 use super::super::pages::LEFT_TO_PARQUET;
 use super::super::tests::{Collected, Counted, Memory, open, small_pages, write};
-use super::super::{GroupDecoder, MAX_DECODED_BYTES, RowSink, RowsToDecode};
+use super::super::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
 use super::hybrid::{Hybrid, HybridPiece};
 use super::*;
-use rowdex_base::crew::{self, Crew};
 use rowdex_projection::Projection;
 
 /// What a list is made of: nothing where it is null, and of each item whether it is there and its value.
@@ -686,96 +685,6 @@ fn no_dictionary_reaches_beyond_its_row_group() {
         let error = all_groups(&source, &schema, 1000, as_one).unwrap_err();
         assert!(error.to_string().contains("dictionary"), "{error}");
     }
-}
-
-/// Keeps the chunks that come, and meanwhile has another thread do whatever is offered.
-struct Helped {
-    crew: Arc<Crew>,
-    chunk_rows: usize,
-    chunks: Vec<RecordBatch>,
-    /// Parts that the other thread did.
-    parts: usize,
-}
-
-impl RowSink for Helped {
-    fn chunk_rows(&self) -> usize {
-        self.chunk_rows
-    }
-
-    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        let help = || {
-            let jobs = std::iter::from_fn(|| self.crew.find());
-            let parts = jobs.map(|job| job.help()).count();
-            self.crew.back();
-            parts
-        };
-        self.parts += std::thread::scope(|scope| scope.spawn(help).join().unwrap());
-        self.chunks.push(chunk);
-        Ok(())
-    }
-}
-
-/// The chunks that come of a row group, and the error after them; with help, how many parts another thread did.
-fn chunks_of(
-    source: &Memory,
-    rows: RowsToDecode<'_>,
-    chunk_rows: usize,
-    is_helped: bool,
-) -> (Vec<RecordBatch>, Option<String>, usize) {
-    let Ok(file) = open(source, "f") else { return (Vec::new(), None, 0) };
-    let projection = Projection::all(file.arrow_schema());
-    let crew = Arc::new(Crew::new(0, || {}));
-    let _entered = is_helped.then(|| crew::enter(&crew));
-    let mut sink = Helped { crew, chunk_rows, chunks: Vec::new(), parts: 0 };
-    let decoder = GroupDecoder {
-        file: &file,
-        row_group: 0,
-        projection: &projection,
-        partitions: &[],
-        max_decoded_bytes: MAX_DECODED_BYTES,
-    };
-    let decoded = decoder.decode(rows, &Counted::new(source, "f"), &mut sink);
-    (sink.chunks, decoded.err().map(|error| error.to_string()), sink.parts)
-}
-
-#[test]
-fn chunks_and_errors_are_the_same_whichever_threads_decode_the_columns() {
-    let (mut parts, mut errors, mut named) = (0, 0, 0);
-    for seed in 0..40 {
-        let draw = &mut ChaCha8Rng::seed_from_u64(seed);
-        let rows = pick(draw, &[30, 333, 1000]);
-        let (mut fields, mut arrays, mut leaves) = (Vec::new(), Vec::new(), Vec::new());
-        for place in 0..draw.random_range(1..24) {
-            let (field, array, below) = some_column(draw, &format!("c{place}"), rows, place < 4);
-            fields.push(field);
-            arrays.push(array);
-            leaves.extend(below);
-        }
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
-        let good = write(&batch, some_properties(draw, &leaves)).0.into_inner().unwrap()["f"].to_vec();
-        let end = good.len() - 8 - u32::from_le_bytes(*good[..good.len() - 4].last_chunk().unwrap()) as usize;
-        let selected = some_rows(draw, rows as u32);
-        let chunk = rows / pick(draw, &[1, 5, 20]);
-        for damage in 0..4 {
-            let mut bytes = good.clone();
-            // Many at once, so that several columns are damaged.
-            for _ in 0..damage * 8 {
-                bytes[draw.random_range(4..end)] = draw.random();
-            }
-            let source = Memory::with(bytes);
-            for rows in [RowsToDecode::All, RowsToDecode::Selected(&selected), RowsToDecode::Due(&selected)] {
-                let (alone, error, _) = chunks_of(&source, rows, chunk, false);
-                let (helped, with_help, others) = chunks_of(&source, rows, chunk, true);
-                assert_eq!(error, with_help, "seed {seed}, damage {damage}");
-                assert_eq!(alone.len(), helped.len(), "seed {seed}, damage {damage}");
-                assert!(alone.iter().zip(&helped).all(|(a, b)| same(a, b)), "seed {seed}, damage {damage}");
-                parts += others;
-                errors += usize::from(error.is_some());
-                named += usize::from(error.is_some_and(|error| error.contains("column")));
-            }
-        }
-    }
-    assert!(parts > 1000 && errors > 100 && named > 50, "{parts} parts, {errors} errors, {named} with a column");
 }
 
 /// Whether two batches have the same bits; NaN is unlike itself.

@@ -11,7 +11,7 @@ use super::{ValueNulls, damaged};
 use rowdex_base::error::{Error, Result};
 
 /// The values of one column chunk, page by page. They are kept without the nulls between them until all are there.
-pub(super) trait ColumnValues: Debug + Send {
+pub(super) trait ColumnValues: Debug {
     /// Takes a dictionary of so many values.
     fn set_dictionary(&mut self, bytes: &Bytes, count: usize) -> Result<()>;
 

@@ -1,10 +1,9 @@
 //! Headers of pages, read without a value of theirs believed.
 
-use std::ops::Range;
-
+use bytes::Bytes;
 use parquet::basic::Encoding;
 
-use super::{HeadedPage, PageKind};
+use super::{FilePage, PageKind};
 use crate::thrift::{BINARY, FALSE, I32, I64, STRUCT, TRUE, ThriftReader};
 
 #[derive(Debug, Default)]
@@ -30,7 +29,7 @@ pub(super) struct PageHeader {
 
 impl PageHeader {
     /// The page that lies there; `None` if it has something that only the parquet crate makes sense of.
-    pub(super) fn page(&self, start: usize, body: Range<usize>) -> Option<HeadedPage> {
+    pub(super) fn page(&self, at: u64, size: usize, body: Bytes) -> Option<FilePage> {
         let number = |number: Option<i32>| usize::try_from(number?).ok();
         let of_levels = |encoding: Option<i32>| matches!(encoding, Some(RLE | BIT_PACKED));
         let kind = match self.kind? {
@@ -50,14 +49,16 @@ impl PageHeader {
             }
             _ => return None,
         };
-        Some(HeadedPage {
-            start,
+        Some(FilePage {
+            at,
+            size,
             body,
             expanded: number(self.uncompressed)?,
             checksum: self.checksum.map(|checksum| checksum as u32),
             values: number(self.values)?,
             encoding: encoding(self.encoding?)?,
             kind,
+            begins_group: false,
         })
     }
 }
@@ -117,6 +118,11 @@ fn read_details(reader: &mut ThriftReader<'_>, part: i16, header: &mut PageHeade
             7 => DICTIONARY_PAGE,
             _ => DATA_PAGE_V2,
         });
+    let set = |number: &mut Option<i32>, found: i32| {
+        if mine {
+            *number = Some(found);
+        }
+    };
     header.is_odd |= !mine;
     let encoding_id = if part == 8 { 4 } else { 2 };
     let mut levels = 0u64;
@@ -126,22 +132,10 @@ fn read_details(reader: &mut ThriftReader<'_>, part: i16, header: &mut PageHeade
         let Some((kind, id)) = reader.field(&mut last)? else { break };
         header.is_odd |= id <= before;
         match (id, kind) {
-            (1, I32) => {
-                let values = reader.i32()?;
-                header.values = if mine { Some(values) } else { header.values };
-            }
-            (id, I32) if id == encoding_id => {
-                let encoding = reader.i32()?;
-                header.encoding = if mine { Some(encoding) } else { header.encoding };
-            }
-            (3, I32) if part == 5 => {
-                let encoding = reader.i32()?;
-                header.level_encodings.1 = if mine { Some(encoding) } else { header.level_encodings.1 };
-            }
-            (4, I32) if part == 5 => {
-                let encoding = reader.i32()?;
-                header.level_encodings.0 = if mine { Some(encoding) } else { header.level_encodings.0 };
-            }
+            (1, I32) => set(&mut header.values, reader.i32()?),
+            (id, I32) if id == encoding_id => set(&mut header.encoding, reader.i32()?),
+            (3, I32) if part == 5 => set(&mut header.level_encodings.1, reader.i32()?),
+            (4, I32) if part == 5 => set(&mut header.level_encodings.0, reader.i32()?),
             (5 | 6, I32) if part == 8 => {
                 let bytes = reader.i32()?;
                 header.level_bytes[id as usize - 5] = Some(bytes);
