@@ -4,7 +4,6 @@ mod choice;
 mod list;
 mod marks;
 mod record;
-mod update;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,10 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use self::choice::{Choice, List, json_of_view};
+use self::choice::{Choice, json_of_view};
 pub use self::list::{ListOfRows, ListedRows};
-use self::record::Left;
-use self::update::Carried;
 use crate::dataset::Dataset;
 #[cfg(feature = "filter")]
 use crate::dataset::{Filter, FilterProgress, FilterReport};
@@ -80,8 +77,6 @@ pub struct SelectReport {
     pub unserved: u64,
     /// Length of the view in bytes.
     pub index_bytes: u64,
-    /// Files whose rows were chosen before, and taken over by [`Select::update`].
-    pub kept_files: u64,
     /// What deciding the conditions took, if there are any.
     #[cfg(feature = "filter")]
     #[cfg_attr(feature = "capi", serde(skip))]
@@ -114,13 +109,13 @@ impl Select {
     /// Only the rows that a file lists, a [`ListOfRows`].
     #[must_use]
     pub fn rows(self, list: impl Into<PathBuf>) -> Self {
-        self.choose(Choice::Rows(List::new(list)))
+        self.choose(Choice::Rows(list.into()))
     }
 
     /// None of the rows that a file lists.
     #[must_use]
     pub fn skip(self, list: impl Into<PathBuf>) -> Self {
-        self.choose(Choice::Skip(List::new(list)))
+        self.choose(Choice::Skip(list.into()))
     }
 
     /// Only these rows, by row id of the base. What is recorded of them is `note`.
@@ -243,11 +238,8 @@ impl Select {
                 .with_file(shown(output.as_ref()))
                 .with_hint("say which rows (where, rows, skip, and, or, not, sample, split)"));
         }
-        self.write_with(output.as_ref(), self.overwrite, &Carried::nothing(&self.base)?)
-    }
-
-    /// Writes the view; what is carried is not chosen again.
-    fn write_with(&self, output: &Path, overwrite: bool, carried: &Carried) -> Result<SelectReport> {
+        let output = output.as_ref();
+        let overwrite = self.overwrite;
         let place = Place::of(output)?;
         let exists = |error: Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
@@ -268,13 +260,13 @@ impl Select {
             return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
         }
         let mut told = ChoiceRecord::default();
-        let rows = self.chosen(&place, dataset.as_ref(), carried, &mut told)?;
+        let rows = self.chosen(&place, dataset.as_ref(), &mut told)?;
         #[cfg(feature = "filter")]
         let (rows, filter) = match filter {
-            Some(filter) => self.matching(filter, rows, carried, &mut told)?,
+            Some(filter) => self.matching(filter, rows, &mut told)?,
             None => (rows, None),
         };
-        let rows = self.source(rows, &mut told)?.union(&carried.source)?;
+        let rows = self.source(rows, &mut told)?;
         if rows.is_empty() {
             let message = format!("none of {} rows is left to be served", self.base.len());
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("loosen the choices"));
@@ -294,7 +286,6 @@ impl Select {
             repeated: told.repeated,
             unserved: told.unserved,
             index_bytes,
-            kept_files: carried.files,
             #[cfg(feature = "filter")]
             filter,
         })
@@ -331,7 +322,6 @@ impl Select {
         &self,
         filter: Filter<'_>,
         rows: IdSet,
-        carried: &Carried,
         told: &mut ChoiceRecord,
     ) -> Result<(IdSet, Option<FilterReport>)> {
         let progress = |at: FilterProgress| {
@@ -343,33 +333,23 @@ impl Select {
         // They are decided together, so that only the last says what they left.
         let last = self.conditions.len().saturating_sub(1);
         for (at, condition) in self.conditions.iter().enumerate() {
-            let before = if at == last { carried.left(told.steps.len()) } else { None };
-            let left = before.map(|before| Left {
-                rows: before.rows.saturating_add(rows.len()),
-                evaluated: Some(before.evaluated.unwrap_or(0).saturating_add(report.rows_evaluated)),
-            });
-            told.step(format!("\"where\":{}", quoted(condition)), left);
+            let condition = format!("\"where\":{}", quoted(condition));
+            match at == last {
+                true => {
+                    told.step(format!("{condition},\"evaluated\":{},\"rows\":{}", report.rows_evaluated, rows.len()))
+                }
+                false => told.step(condition),
+            }
         }
         Ok((rows, Some(report)))
     }
 
-    /// The rows of the base that are left, of those that are not carried.
-    fn chosen(
-        &self,
-        output: &Place,
-        dataset: Option<&Dataset>,
-        carried: &Carried,
-        told: &mut ChoiceRecord,
-    ) -> Result<IdSet> {
-        let mut rows = carried.fresh.clone();
+    /// The rows of the base that are left.
+    fn chosen(&self, output: &Place, dataset: Option<&Dataset>, told: &mut ChoiceRecord) -> Result<IdSet> {
+        let mut rows = IdSet::all(self.base.len())?;
         for choice in &self.choices {
-            let (left, list_hash) = choice.rows(&self.base, &rows, dataset, told)?;
-            rows = rows.intersection(&left)?;
-            let before = carried.left(told.steps.len());
-            told.step(
-                choice.json(output, list_hash),
-                before.map(|before| Left { rows: before.rows.saturating_add(rows.len()), ..before }),
-            );
+            rows = rows.intersection(&choice.rows(&self.base, &rows, dataset, told)?)?;
+            told.step(format!("{},\"rows\":{}", choice.json(output), rows.len()));
         }
         Ok(rows)
     }
@@ -381,7 +361,7 @@ impl Select {
         for view in &self.added {
             base.check_same_files(view)?;
             source = source.union(&view.served_source()?)?;
-            told.step(json_of_view("or", view), Some(Left { rows: source.len(), evaluated: None }));
+            told.step(format!("{},\"rows\":{}", json_of_view("or", view), source.len()));
         }
         Ok(source)
     }
@@ -404,16 +384,9 @@ impl ChoiceRecord {
         listed.rows
     }
 
-    /// Records a choice, and what it left where that is known.
-    fn step(&mut self, members: String, left: Option<Left>) {
-        let mut step = members;
-        for (name, count) in [("evaluated", left.and_then(|left| left.evaluated)), ("rows", left.map(|left| left.rows))]
-        {
-            if let Some(count) = count {
-                step.push_str(&format!(",\"{name}\":{count}"));
-            }
-        }
-        self.steps.push(format!("{{{step}}}"));
+    /// Records a choice by the members of its JSON object.
+    fn step(&mut self, members: String) {
+        self.steps.push(format!("{{{members}}}"));
     }
 }
 

@@ -26,7 +26,7 @@ class SameRows(NamedTuple):
     other_digest: str
     """Of the rows of the other one."""
     difference: Error | None
-    """What is not so, with ``file``, ``row_group`` and ``column`` of a row that differs; ``None`` if all is so."""
+    """What is not so, with an order with the ``file`` and ``row_group`` of rows that differ; ``None`` if all is so."""
 
     def __bool__(self) -> bool:
         return self.difference is None

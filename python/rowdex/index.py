@@ -218,7 +218,6 @@ class Index:
         columns: str | Iterable[str] = (),
         *,
         given: Mapping[str, Path | Any] | None = None,
-        remove: Iterable[str] = (),
         root: Path | None = None,
         threads: int | None = None,
         progress: Progress = None,
@@ -232,7 +231,6 @@ class Index:
                 lists have the length 0.
             given: Lengths that a tokenizer found, by name: a Parquet or Arrow file, or an object with
                 ``__arrow_c_stream__``, with the columns ``row_id`` and ``length``. Such rows are served whole.
-            remove: Names of lengths that are removed.
             root: Where the data is, instead of where the index says.
             threads: Threads that count. Default: one for each core.
             progress: As for :func:`build`.
@@ -248,8 +246,8 @@ class Index:
             (streams if hasattr(rows, "__arrow_c_stream__") else lists)[name] = rows
         names = [columns] if isinstance(columns, str) else list(columns)
         try:
-            if names or remove or lists:
-                self._note(described(columns=names, remove=list(remove), given=lists, **shared), None, root, progress)
+            if names or lists:
+                self._note(described(columns=names, given=lists, **shared), None, root, progress)
             for name, rows in streams.items():
                 owner, stream = stream_of(rows)
                 self._note(described(stream=name, **shared), ctypes.pointer(stream), root, progress)

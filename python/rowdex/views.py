@@ -32,12 +32,10 @@ class SelectReport(NamedTuple):
     """Listed rows that are in the files and that the base does not serve."""
     index_bytes: int
     """Length of the view in bytes."""
-    kept_files: int
-    """Files whose rows stay as they were chosen, with ``update``: nothing was read of them."""
 
 
 def select(
-    base: Index | Path | None,
+    base: Index | Path,
     output: Path,
     *,
     rows: Rows | None = None,
@@ -55,7 +53,6 @@ def select(
     split_seed: int | None = None,
     note: str | None = None,
     overwrite: bool = False,
-    update: bool = False,
     progress: Progress = None,
     store: StoreOptions | None = None,
 ) -> SelectReport:
@@ -86,11 +83,6 @@ def select(
         split_seed: Another split for another seed.
         note: Is recorded in the view as the reason for ``rows`` and ``skip``, where these are no files.
         overwrite: Replaces an existing file.
-        update: Brings the view at ``output`` up to date with its base, after ``rowdex.build(..., update=True)`` of
-            that. The choices are those that the view records, so none is given here. Rows of unchanged files stay as
-            they were chosen, and nothing is read of these files; row ids of unchanged leading files stay. ``base``
-            may be ``None``: it is where the view recorded it. Sets of row ids, tables and other views are not recorded:
-            a view that was made with them has to be made anew.
         progress: Of ``where``: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in
             any case, ``False`` never. A function is called with rows decided, rows in all, and 0.
         store: How the object store is talked to, if the view goes to one.
@@ -101,7 +93,7 @@ def select(
     """
     if isinstance(base, (str, os.PathLike)):
         base = Index(base, store=store)
-    handle = None if base is None else base._handle.get()
+    handle = base._handle.get()
     kept, files, repeated, unserved = _lists(handle, rows, skip)
     if kept and note is None:
         note = "rows given to rowdex.select"
@@ -120,19 +112,16 @@ def select(
         where=where,
         root=root,
         overwrite=overwrite,
-        update=update,
         store=store_fields(store),
     )
-    with told(progress if where is not None or update else False, "selecting", "rows") as tell:
+    with told(progress if where is not None else False, "selecting", "rows") as tell:
         arguments = (handle, description, kept[0] if kept else None, tell, None)
-        remote = update or is_remote(output, root) or (base is not None and base._is_of_a_store)
+        remote = is_remote(output, root) or base._is_of_a_store
         made = SelectReport(**waiting(remote, lambda: reported(library.select, *arguments)))
     return made._replace(repeated=made.repeated + repeated, unserved=made.unserved + unserved)
 
 
-def _lists(
-    base: Handle | None, rows: Rows | None, skip: Rows | None
-) -> tuple[list[Handle], dict[str, Any], int, int]:
+def _lists(base: Handle, rows: Rows | None, skip: Rows | None) -> tuple[list[Handle], dict[str, Any], int, int]:
     """The set of the rows that are listed, if they are not in files; the files, by what they are for; how often rows
     were listed again, and how many that are not served.
     """

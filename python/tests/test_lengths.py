@@ -50,7 +50,7 @@ def test_lengths_are_noted_with_the_build_and_taken_over_by_an_update(folder: pa
     assert rowdex.Index(path).lengths("tokens").tolist() == lengths_of(0, ROWS + 10)
 
 
-def test_lengths_are_noted_later_and_removed(folder: pathlib.Path) -> None:
+def test_lengths_are_noted_later(folder: pathlib.Path) -> None:
     path = folder / "train.rdx"
     rowdex.build(folder / "data", path, progress=False)
     index = rowdex.Index(path)
@@ -60,8 +60,6 @@ def test_lengths_are_noted_later_and_removed(folder: pathlib.Path) -> None:
     assert index.lengths("doc.large").tolist() == lengths_of(0, ROWS)
     index.verify()
     assert (index.fingerprint, list(rowdex.Index(path).noted_lengths)) == (before, ["doc.large"])
-    index.note_lengths(remove=["doc.large"])
-    assert index.noted_lengths == {}
 
 
 def test_lengths_are_given_by_a_tokenizer(folder: pathlib.Path) -> None:

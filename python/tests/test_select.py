@@ -160,56 +160,6 @@ def test_columns_are_served_by_other_names_and_views_keep_them(tmp_path: pathlib
         rowdex.build(tmp_path / "data", tmp_path / "no.rdx", rename={"content": 3})  # type: ignore[dict-item]
 
 
-def test_a_view_is_brought_up_to_date_with_its_base(tmp_path: pathlib.Path) -> None:
-    data, base, view, anew = (tmp_path / name for name in ("data", "train.rdx", "view.rdx", "anew.rdx"))
-    data.mkdir()
-    choices: dict[str, Any] = {"where": "id % 3 = 0", "sample": 0.7, "split": "train", "split_by": "id"}
-
-    def write(number: int, rows: range) -> None:
-        pq.write_table(pa.table({"id": list(rows)}), data / f"part-{number}.parquet")
-        rowdex.build(data, base, update=True)
-
-    write(0, range(500))
-    rowdex.select(base, view, **choices)
-    before = ids_of(view)
-    write(1, range(500, 900))
-    kept = (data / "part-0.parquet").read_bytes()
-    # Whoever read it would fail.
-    (data / "part-0.parquet").write_bytes(b"gone")
-    seen: list[tuple[int, ...]] = []
-    report = rowdex.select(None, view, update=True, progress=lambda *at: seen.append(at))
-    assert report.kept_files == 1 and report.base_rows == 900
-    assert seen and seen[-1][0] == seen[-1][1]
-    (data / "part-0.parquet").write_bytes(kept)
-    rowdex.build(data, base, overwrite=True)
-    rowdex.select(base, anew, **choices)
-    assert ids_of(view) == ids_of(anew) and ids_of(view)[: len(before)] == before
-    assert all(i % 3 == 0 for i in before) and 50 < len(before) < 170
-
-    assert rowdex.select(rowdex.Index(base), anew, update=True).kept_files == 2
-    rowdex.select(base, anew, rows=IdSet(900, [1, 2]), overwrite=True)
-    with pytest.raises(rowdex.errors.ArgumentError, match="not recorded"):
-        rowdex.select(None, anew, update=True)
-    with pytest.raises(rowdex.errors.ArgumentError, match="from the view"):
-        rowdex.select(base, view, update=True, where="id > 3")
-    with pytest.raises(rowdex.errors.ArgumentError, match="there is no base"):
-        rowdex.select(None, view)
-    with pytest.raises(rowdex.errors.ArgumentError, match="not recorded which index"):
-        rowdex.select(None, base, update=True)
-
-
-@pytest.mark.parametrize(
-    "given", [{"seed": 5}, {"split_fraction": 0.3}, {"split_seed": 5}, {"split_by": "id"}], ids=str
-)
-def test_what_belongs_to_a_choice_that_is_not_made_is_refused(
-    index: str, tmp_path: pathlib.Path, given: dict[str, Any]
-) -> None:
-    missing = "sample.fraction`: invalid type: null" if "seed" in given else "split`: missing field `side`"
-    with pytest.raises(rowdex.errors.ArgumentError, match=missing):
-        rowdex.select(index, tmp_path / "view.rdx", **given)
-    assert not (tmp_path / "view.rdx").exists()
-
-
 def test_a_view_has_one_side_of_a_split(index: str, tmp_path: pathlib.Path) -> None:
     sides = []
     for side in ("train", "validation"):

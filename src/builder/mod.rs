@@ -29,7 +29,7 @@ use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, shown};
 use rowdex_projection::Renames;
 
-pub use self::lengths::{LengthsBuilder, LengthsReport};
+pub use self::lengths::LengthsBuilder;
 pub use self::schema::SchemaMode;
 
 /// How an index is built: from which files, and with which options.

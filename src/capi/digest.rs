@@ -62,8 +62,8 @@ pub struct rowdex_digest_info {
 unsafe impl Versioned for rowdex_digest_info {}
 
 /// The digest of the rows of a dataset over the columns that it serves, whatever their order; docs/digests.md specifies
-/// it. With `other` the rows of both are compared: `difference` is then what is not so, with the file, row group and
-/// columns of a row that differs, or NULL if all is so. The caller frees it by rowdex_free.
+/// it. With `other` the rows of both are compared: `difference` is then what is not so, with an order with the file
+/// and row group of rows that differ, or NULL if all is so. The caller frees it by rowdex_free.
 ///
 /// Reads and decodes all rows once, on the threads of each dataset. `info` and `difference` may be NULL.
 #[unsafe(no_mangle)]

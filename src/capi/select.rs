@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle;
+use super::handle::{self, require};
 use super::index::rowdex_index;
 use super::operands::rowdex_id_set;
 use super::progress::{Progress, rowdex_progress};
@@ -17,8 +17,8 @@ use crate::select::Select;
 /// is read but for a condition and for a split by a column. Its path holds what it held, or the whole view, at any
 /// moment. A view without rows is an error.
 ///
-/// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for
-/// an update. Every choice leaves rows out; only union adds rows, to what the others leave:
+/// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made.
+/// Every choice leaves rows out; only union adds rows, to what the others leave:
 ///
 /// rows: keeps only the rows that this file lists, as the list of rowdex_id_set_new. skip: leaves out those
 /// that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is
@@ -30,14 +30,9 @@ use crate::select::Select;
 /// data is that where and split read, instead of where the index says. overwrite: true replaces an existing file.
 /// store: as for rowdex_index_open.
 ///
-/// With update, which is true, the view at output is brought up to date, after its base was by an update of
-/// rowdex_index_build: rows of unchanged files stay as they were chosen, and the recorded choices are made again for
-/// all other files. Choices are left out, then. Rows of other views and sets of row ids are not recorded: a view that
-/// was made with them is refused. `base` is the base as it is now; NULL: it is where the view recorded it.
-///
 /// `progress` is told how far the condition is: rows decided, rows in all, and 0. The report is JSON that the caller
 /// frees, and `report` may be NULL: rows, base_rows, source_rows, repeated (how often lists had rows beyond the first
-/// time), unserved (listed rows that the base does not serve), index_bytes, kept_files (of an update).
+/// time), unserved (listed rows that the base does not serve), index_bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_select(
     base: Option<&rowdex_index>,
@@ -52,11 +47,9 @@ pub unsafe extern "C" fn rowdex_select(
         // SAFETY: the conventions of the header.
         let described: SelectDescription = unsafe { handle::described(description, "select") }?;
         let kept = kept.map(|kept| (*kept.rows).clone());
-        let select = described.select(base.map(|base| base.0.clone()), kept)?;
+        let select = described.select(require(base, "base")?.0.clone(), kept)?;
         let select = watched(select, Progress::new(progress, progress_userdata));
-        let output = described.output();
-        let selected = if described.updates() { select.update(output) } else { select.write(output) }?;
-        handle::write_report(report, &selected)
+        handle::write_report(report, &select.write(described.output())?)
     })
 }
 

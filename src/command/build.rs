@@ -152,7 +152,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
     let given = args.lengths.iter().filter_map(|name| name.split_once('='));
     for (name, list) in given {
         let lengths = ListOfRows::from(list).lengths(&Index::open(&args.output)?, LENGTH)?;
-        report.index_bytes = LengthsBuilder::new(&args.output).with_given(name, lengths).write()?.index_bytes;
+        report.index_bytes = LengthsBuilder::new(&args.output).with_given(name, lengths).write()?;
     }
     if report.repeated_files > 0 {
         complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));

@@ -19,21 +19,6 @@ use crate::command::output;
 use crate::command::size::Share;
 use crate::command::split_arg::SplitArg;
 
-/// What an update takes from the view.
-const CHOICES: [&str; 11] = [
-    "output",
-    "overwrite",
-    "conditions",
-    "rows",
-    "skip",
-    "intersect",
-    "union",
-    "exclude",
-    "sample",
-    "split",
-    "dry_run",
-];
-
 #[derive(Debug, Args)]
 #[command(after_help = r#"Examples:
   rowdex select train.rdx --where "lang = 'en' and length(text) > 200" -o english.rdx
@@ -42,23 +27,16 @@ const CHOICES: [&str; 11] = [
   rowdex select train.rdx --where "lang = 'en'" --dry-run                how many are there?
   rowdex select clean.rdx --intersect english.rdx --exclude seen.rdx -o next.rdx
   rowdex select train.rdx --split validation,by=user -o validation.rdx
-  rowdex build data/ -o train.rdx --update && rowdex select --update english.rdx
 
 The result is an index of the same files, for every other command; no data is copied. All choices leave rows out of
 INDEX; only --union adds rows, to what the others leave. Conditions come last, and read what the others leave."#)]
 pub(crate) struct SelectArgs {
-    /// The index to choose rows of, a file or a URL; with --update, the base of the view [default: as recorded].
-    #[arg(value_name = "INDEX", required_unless_present = "update")]
-    index: Option<PathBuf>,
+    /// The index to choose rows of, a file or a URL.
+    index: PathBuf,
 
     /// The index to write, a file or a URL.
-    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["update", "dry_run"])]
+    #[arg(short, long, value_name = "FILE", required_unless_present = "dry_run")]
     output: Option<PathBuf>,
-
-    /// Bring this view up to date with its base: rows of unchanged files stay as they were chosen, and the recorded
-    /// choices are made again for all others. Nothing is read of unchanged files.
-    #[arg(long, value_name = "VIEW", conflicts_with_all = CHOICES)]
-    update: Option<PathBuf>,
 
     /// Replace the output if there is one.
     #[arg(long)]
@@ -122,7 +100,9 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     let folder = args.dry_run.then(tempfile::tempdir).transpose();
     let folder = folder.map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
     let counted = folder.as_ref().map(|folder| folder.path().join("counted.rdx"));
-    let (base, output) = places(args, counted.as_deref())?;
+    let base = Index::open(&args.index)?;
+    let missing = || Failure::usage("name the index to write with -o");
+    let output = args.output.as_deref().or(counted.as_deref()).ok_or_else(missing)?;
     let report = write(args, select(args, &base)?, output)?;
     if args.json.json {
         let told = json!({
@@ -133,7 +113,6 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
             "repeated": report.repeated,
             "unserved": report.unserved,
             "index_bytes": report.index_bytes,
-            "kept_files": report.kept_files,
             "seconds": started.elapsed().as_secs_f64(),
         });
         #[cfg(feature = "filter")]
@@ -153,16 +132,12 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
         let base = base.path().unwrap_or(Path::new("the base")).display();
         complain(format!("{} that {base} does not serve; they are passed over", times(report.unserved, "listed")));
     }
-    let kept = match args.update {
-        Some(_) => format!("{} kept from the view before\n", output::counted(report.kept_files, "file")),
-        None => String::new(),
-    };
     let told = output::counted(report.rows, "row");
     if args.dry_run {
         output::print(&format!("{told} of {}\n", HumanCount(report.base_rows)))?;
     } else {
         output::print(&format!(
-            "{}: {} of {}, {}\n{kept}",
+            "{}: {} of {}, {}\n",
             output.display(),
             told,
             HumanCount(report.base_rows),
@@ -172,20 +147,7 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The base, and where the view goes.
-fn places<'a>(args: &'a SelectArgs, counted: Option<&'a Path>) -> Result<(Index, &'a Path), Failure> {
-    let missing = || Failure::usage("name an index, and with -o the index to write");
-    Ok(match (&args.update, &args.index) {
-        (Some(view), Some(base)) => (Index::open(base)?, view),
-        (Some(view), None) => (Index::open(view)?.open_base(&StoreOptions::default())?, view),
-        (None, base) => {
-            let base = base.as_ref().ok_or_else(missing)?;
-            (Index::open(base)?, args.output.as_deref().or(counted).ok_or_else(missing)?)
-        }
-    })
-}
-
-/// Writes the view or brings it up to date; what conditions need is read with a progress bar.
+/// Writes the view; what conditions need is read with a progress bar.
 #[cfg(feature = "filter")]
 fn write(args: &SelectArgs, mut select: Select, output: &Path) -> Result<SelectReport, Failure> {
     for condition in args.condition.texts() {
@@ -194,14 +156,14 @@ fn write(args: &SelectArgs, mut select: Select, output: &Path) -> Result<SelectR
     let bar = condition::bar();
     let shown = bar.clone();
     select = select.with_progress(move |progress| condition::show(&shown, progress));
-    let report = if args.update.is_some() { select.update(output) } else { select.write(output) };
+    let report = select.write(output);
     bar.finish();
     Ok(report?)
 }
 
 #[cfg(not(feature = "filter"))]
-fn write(args: &SelectArgs, select: Select, output: &Path) -> Result<SelectReport, Failure> {
-    Ok(if args.update.is_some() { select.update(output) } else { select.write(output) }?)
+fn write(_: &SelectArgs, select: Select, output: &Path) -> Result<SelectReport, Failure> {
+    Ok(select.write(output)?)
 }
 
 /// `3 rows are listed`.

@@ -1,7 +1,5 @@
 //! What an index records of the index that it is a view of.
 
-use std::path::Path;
-
 use rowdex::Index;
 use serde_json::Value;
 
@@ -34,9 +32,7 @@ pub(crate) fn base(index: &Index) -> Option<Base> {
     Some(match Index::open(&path) {
         Ok(base) if format!("{:016x}", base.fingerprint()) == recorded => Base::Same,
         Ok(_) => Base::Changed(format!(
-            "{shown} is not the index that the view was made of: it has other rows now (bring the view up to date with \
-             `rowdex select --update {}`, or make it anew)",
-            index.path().unwrap_or(Path::new("VIEW")).display()
+            "{shown} is not the index that the view was made of: it has other rows now (select anew)"
         )),
         Err(error) if error.kind() == rowdex::ErrorKind::NotFound => Base::NotThere,
         Err(error) => Base::Changed(format!("the index that the view was made of cannot be read: {}", said(&error))),
@@ -54,13 +50,10 @@ pub(crate) fn lines(index: &Index) -> Vec<(&'static str, String)> {
         ("made", text(&view["time"])),
     ];
     for choice in view["choices"].as_array().into_iter().flatten().filter_map(Value::as_object) {
-        let said =
-            choice.iter().filter(|(name, _)| !["rows", "list_hash"].contains(&name.as_str())).map(|(name, value)| {
-                match value {
-                    Value::String(text) => format!("{name} {text}"),
-                    other => format!("{name} {other}"),
-                }
-            });
+        let said = choice.iter().filter(|(name, _)| *name != "rows").map(|(name, value)| match value {
+            Value::String(text) => format!("{name} {text}"),
+            other => format!("{name} {other}"),
+        });
         let said: Vec<String> = said.collect();
         // Several conditions are decided at once, and only the last says what they left.
         let left = choice.get("rows").map_or_else(String::new, |rows| format!(": {} left", count(rows)));

@@ -84,7 +84,6 @@ pub(crate) struct LengthsDescription {
     given: Option<BTreeMap<String, GivenPath>>,
     /// The name of lengths that a stream has.
     stream: Option<String>,
-    remove: Option<Vec<String>>,
     root: Option<GivenPath>,
     threads: Option<usize>,
     store: Option<StoreDescription>,
@@ -100,9 +99,6 @@ impl LengthsDescription {
         let mut builder = LengthsBuilder::new(&self.index).with_store_options(store.clone());
         for column in self.columns.iter().flatten() {
             builder = builder.with_column(column);
-        }
-        for name in self.remove.iter().flatten() {
-            builder = builder.without(name);
         }
         let index = || Index::open_with(self.index.as_ref() as &Path, &store);
         for (name, list) in self.given.iter().flatten() {

@@ -29,7 +29,6 @@ pub(crate) struct SelectDescription {
     condition: Option<String>,
     root: Option<GivenPath>,
     overwrite: Option<bool>,
-    update: Option<bool>,
     store: Option<StoreDescription>,
 }
 
@@ -64,21 +63,12 @@ impl SelectDescription {
         self.output.as_ref()
     }
 
-    pub(crate) fn updates(&self) -> bool {
-        self.update == Some(true)
-    }
-
-    /// The choices among the rows of the base, which an update may leave out, and of a set if there is one.
-    pub(crate) fn select(&self, base: Option<Index>, kept: Option<IdSet>) -> Result<Select> {
+    /// The choices among the rows of the base, and of a set if there is one.
+    pub(crate) fn select(&self, base: Index, kept: Option<IdSet>) -> Result<Select> {
         let store = self.store.as_ref().map_or_else(|| Ok(StoreOptions::default()), StoreDescription::options)?;
         let open = |path: &GivenPath| Index::open_with(path.as_ref() as &Path, &store);
-        let base = match base {
-            Some(base) => base,
-            None if self.updates() => Index::open_with(self.output(), &store)?.open_base(&store)?,
-            None => return Err(invalid("select: there is no base").with_hint("only an update finds it by itself")),
-        };
         let reads = self.condition.is_some() || self.split.as_ref().is_some_and(|split| split.by.is_some());
-        if self.root.is_some() && !reads && !self.updates() {
+        if self.root.is_some() && !reads {
             return Err(invalid("select: `root` is where the data is that `where` and `split.by` read")
                 .with_hint("give one of them, or leave it out"));
         }

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::cells::Cells;
-use super::first::{self, Of, Positions};
-use super::report::{RowDifference, SameRowsReport};
-use super::scan::{Scan, WalkDone, sum};
+use super::report::{SameRowsReport, WrongRows};
+use super::scan::{Scan, WalkDone};
 use super::{DigestProgress, RowsDigest};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -27,13 +27,12 @@ use rowdex_order::{EpochOrder, Uses};
 /// let (input, output) = (Dataset::open("train.rdx")?, Dataset::open("shuffled/index.rdx")?);
 /// let order = Global::new(input.len(), 42)?.epoch(0)?;
 /// let report = SameRows::new(&input, &output).with_order(order).check(&|_| ())?;
-/// assert!(report.holds(), "{:?}", report.difference);
+/// assert!(report.holds(), "{:?}", report.wrong);
 /// # Ok(()) }
 /// ```
 ///
 /// Each row of both is decoded once, on the threads of its dataset. It takes the memory of one chunk of rows a thread,
-/// and 256 KiB. Where something differs, both are read once or twice more to say which row it is, with 32 bytes of
-/// memory for one row in 512.
+/// and 128 KiB.
 pub struct SameRows<'a> {
     first: &'a Dataset,
     second: &'a Dataset,
@@ -62,14 +61,15 @@ impl<'a> SameRows<'a> {
     pub fn check(&self, progress: &(dyn Fn(DigestProgress) + Sync)) -> Result<SameRowsReport> {
         let (names, left_out) = common(self.first, self.second)?;
         let [first, second] = [self.first, self.second].map(|dataset| with_columns(dataset, &names));
-        let (first, second) = (&first?, &second?);
+        let first = &first?;
+        let second = &second?;
         let done = &WalkDone::new(first.len().saturating_add(second.len()), progress);
-        let (one, other) = (Scan::new(first, done)?, Scan::new(second, done)?);
+        let one = Scan::new(first, done)?;
+        let other = Scan::new(second, done)?;
         same_kinds(&one, &other)?;
-        let both = ((&one, first), (&other, second));
         let found = match self.order.as_deref() {
-            Some(order) => in_order(both, order, done)?,
-            None => in_any_order(both, done)?,
+            Some(order) => in_order(&one, &other, order, first.len(), second.len())?,
+            None => in_any_order(&one, &other, first.len() == second.len())?,
         };
         let columns = one.columns().to_vec();
         let digest = |dataset: &Dataset, sum| RowsDigest { rows: dataset.len(), sum, columns: columns.clone() };
@@ -78,38 +78,31 @@ impl<'a> SameRows<'a> {
             second: digest(second, found.sums[1]),
             left_out,
             same_rows: found.same_rows,
-            in_order: found.in_order,
-            difference: found.difference,
+            in_order: self.order.as_ref().map(|_| found.wrong.is_none()),
+            wrong: found.wrong.map(|rows| WrongRows::of(second.index(), rows)),
         })
     }
 }
 
-/// What is found of two datasets over columns that both have.
 struct Compared {
     sums: [u128; 2],
     same_rows: Option<bool>,
-    in_order: Option<bool>,
-    difference: Option<RowDifference>,
+    /// The positions of the first rows that are not in order, if an order was given and there are any.
+    wrong: Option<Range<u64>>,
 }
 
-fn in_any_order(((one, first), (other, second)): (Of<'_>, Of<'_>), done: &WalkDone<'_>) -> Result<Compared> {
-    let add = |so_far: &mut u128, _, digests: &[u128]| *so_far = so_far.wrapping_add(sum(digests));
-    let sums = [sum(&one.run(|_| 0, add)?), sum(&other.run(|_| 0, add)?)];
-    let same = sums[0] == sums[1] && first.len() == second.len();
-    let difference = if same { None } else { first::of_any_order((one, first), (other, second), done)? };
-    Ok(Compared { sums, same_rows: Some(same), in_order: None, difference })
+fn in_any_order(one: &Scan<'_>, other: &Scan<'_>, same_length: bool) -> Result<Compared> {
+    let sums = [one.sum(|_, _| ())?, other.sum(|_, _| ())?];
+    Ok(Compared { sums, same_rows: Some(sums[0] == sums[1] && same_length), wrong: None })
 }
 
-fn in_order(
-    ((one, first), (other, second)): (Of<'_>, Of<'_>),
-    order: &dyn EpochOrder,
-    done: &WalkDone<'_>,
-) -> Result<Compared> {
-    let positions = Positions::of(order, first.len())?;
-    let cells = || Cells::new(order.len().max(second.len()));
-    let (wanted, found, places) = (cells(), cells(), AtomicU64::new(0));
-    let add_first = |so_far: &mut u128, row: u64, digests: &[u128]| {
-        *so_far = so_far.wrapping_add(sum(digests));
+fn in_order(one: &Scan<'_>, other: &Scan<'_>, order: &dyn EpochOrder, rows: u64, others: u64) -> Result<Compared> {
+    let positions = Positions::of(order, rows)?;
+    let all = order.len().max(others);
+    let wanted = Cells::new(all);
+    let found = Cells::new(all);
+    let places = AtomicU64::new(0);
+    let add_first = |row: u64, digests: &[u128]| {
         let mut count = 0;
         for (row, digest) in (row..).zip(digests) {
             positions.each(row, |position| {
@@ -119,25 +112,58 @@ fn in_order(
         }
         places.fetch_add(count, Ordering::Relaxed);
     };
-    let add_second = |so_far: &mut u128, row: u64, digests: &[u128]| {
-        *so_far = so_far.wrapping_add(sum(digests));
+    let add_second = |row: u64, digests: &[u128]| {
         (row..).zip(digests).for_each(|(position, digest)| found.add(position, placed(position, *digest)));
     };
-    let sums = [sum(&one.run(|_| 0, add_first)?), sum(&other.run(|_| 0, add_second)?)];
+    let sums = [one.sum(add_first)?, other.sum(add_second)?];
     if places.into_inner() != order.len() {
         return Err(Error::new(ErrorKind::Internal, "the order does not say at which positions its rows are"));
     }
-    let range = wanted.differences(&found).next();
-    let once = order.uses() == Uses::Once && order.len() == first.len();
-    Ok(Compared {
-        sums,
-        same_rows: once.then_some(sums[0] == sums[1] && first.len() == second.len()),
-        in_order: Some(range.is_none() && order.len() == second.len()),
-        difference: match range {
-            Some(range) => first::in_order((one, first), (other, second), order, range, done)?,
-            None => None,
-        },
-    })
+    let once = order.uses() == Uses::Once && order.len() == rows;
+    let wrong = wanted.differences(&found).next().map(|wrong| wrong.start..wrong.end.min(all));
+    Ok(Compared { sums, same_rows: once.then_some(sums[0] == sums[1] && rows == others), wrong })
+}
+
+/// At which positions rows are.
+enum Positions<'a> {
+    Inverse(&'a dyn EpochOrder),
+    /// Rows with their positions, sorted.
+    Listed(Vec<(u64, u64)>),
+}
+
+impl<'a> Positions<'a> {
+    fn of(order: &'a dyn EpochOrder, rows: u64) -> Result<Self> {
+        let no_memory = || Error::new(ErrorKind::TooLarge, format!("no memory for {} positions", order.len()));
+        if order.uses() == Uses::Once && order.len() == rows {
+            return Ok(Self::Inverse(order));
+        }
+        let mut listed = Vec::new();
+        listed.try_reserve_exact(usize::try_from(order.len()).map_err(|_| no_memory())?).map_err(|_| no_memory())?;
+        listed.extend((0..order.len()).filter_map(|position| Some((order.row(position)?, position))));
+        if let Some((row, position)) = listed.iter().find(|(row, _)| *row >= rows) {
+            let message = format!("position {position} of the order is row {row}, and the first dataset has {rows}");
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        listed.sort_unstable();
+        Ok(Self::Listed(listed))
+    }
+
+    /// Calls `each` with every position of a row.
+    fn each(&self, row: u64, mut each: impl FnMut(u64)) {
+        match self {
+            Self::Inverse(order) => {
+                if let Some(position) = order.position(row) {
+                    each(position);
+                }
+            }
+            Self::Listed(listed) => of_row(listed, row).for_each(|(_, position)| each(*position)),
+        }
+    }
+}
+
+fn of_row(sorted: &[(u64, u64)], row: u64) -> impl Iterator<Item = &(u64, u64)> {
+    let start = sorted.partition_point(|(known, _)| *known < row);
+    sorted.iter().skip(start).take_while(move |(known, _)| *known == row)
 }
 
 /// A digest of a row and its position.

@@ -15,31 +15,21 @@ use rowdex_rows::{DigestColumn, RowDigests};
 /// Rows that are decoded at once. Their columns stay in the core's cache.
 const CHUNK_ROWS: usize = 1 << 13;
 
-/// Adds up digests.
-pub(super) fn sum(digests: &[u128]) -> u128 {
-    digests.iter().fold(0, |sum, digest| sum.wrapping_add(*digest))
-}
-
 /// Tells how far a walk over several datasets is.
 pub(super) struct WalkDone<'a> {
     rows_done: AtomicU64,
-    rows: AtomicU64,
+    rows: u64,
     tell: &'a (dyn Fn(DigestProgress) + Sync),
 }
 
 impl<'a> WalkDone<'a> {
     pub(super) fn new(rows: u64, tell: &'a (dyn Fn(DigestProgress) + Sync)) -> Self {
-        Self { rows_done: AtomicU64::new(0), rows: AtomicU64::new(rows), tell }
-    }
-
-    /// There are more rows to read.
-    pub(super) fn lengthen(&self, by: u64) {
-        self.rows.fetch_add(by, Ordering::Relaxed);
+        Self { rows_done: AtomicU64::new(0), rows, tell }
     }
 
     fn advance(&self, by: u64) {
         let rows_done = self.rows_done.fetch_add(by, Ordering::Relaxed) + by;
-        (self.tell)(DigestProgress { rows_done, rows: self.rows.load(Ordering::Relaxed) });
+        (self.tell)(DigestProgress { rows_done, rows: self.rows });
     }
 }
 
@@ -59,41 +49,29 @@ impl<'a> Scan<'a> {
         self.digests.columns()
     }
 
-    /// Of all row groups that have rows.
-    pub(super) fn run<T: Send>(
-        &self,
-        start: impl Fn(&RowGroupEntry<'_>) -> T + Sync + Send,
-        each: impl Fn(&mut T, u64, &[u128]) + Sync + Send,
-    ) -> Result<Vec<T>> {
-        let all: Vec<RowGroupEntry<'_>> = self.dataset.index().row_groups().filter(|entry| entry.rows() > 0).collect();
-        self.run_over(&all, start, each)
-    }
-
-    /// For each of these row groups, what `start` begins and `each` goes on with: it gets the id of the first row of a
-    /// chunk, and the digests of its rows.
-    pub(super) fn run_over<T: Send>(
-        &self,
-        entries: &[RowGroupEntry<'_>],
-        start: impl Fn(&RowGroupEntry<'_>) -> T + Sync + Send,
-        each: impl Fn(&mut T, u64, &[u128]) + Sync + Send,
-    ) -> Result<Vec<T>> {
+    /// Adds up the digests of all rows. `each` gets the id of the first row of a chunk, and the digests of its rows.
+    pub(super) fn sum(&self, each: impl Fn(u64, &[u128]) + Sync + Send) -> Result<u128> {
+        let entries: Vec<RowGroupEntry<'_>> =
+            self.dataset.index().row_groups().filter(|entry| entry.rows() > 0).collect();
         let one = |entry: &RowGroupEntry<'_>| {
             stop::check()?;
-            let mut made = start(entry);
+            let mut sum = 0_u128;
             let mut next = entry.first_row();
             let mut sink = Digests {
                 digests: self.digests.clone(),
                 chunk: Vec::new(),
                 each: |chunk: &[u128]| {
-                    each(&mut made, next, chunk);
+                    sum = chunk.iter().fold(sum, |sum, digest| sum.wrapping_add(*digest));
+                    each(next, chunk);
                     next += chunk.len() as u64;
                     self.done.advance(chunk.len() as u64);
                 },
             };
             self.dataset.read_all(entry.index(), &mut sink)?;
-            Ok(made)
+            Ok(sum)
         };
-        self.dataset.each_row_group(entries, one)?.into_iter().collect()
+        let sums: Result<Vec<u128>> = self.dataset.each_row_group(&entries, one)?.into_iter().collect();
+        Ok(sums?.into_iter().fold(0, u128::wrapping_add))
     }
 }
 

@@ -196,35 +196,6 @@ static void conditions_choose_rows(const char *folder) {
   rowdex_free(base);
 }
 
-/* No file was appended, so that every file is kept and the view stays as it is. */
-static void a_view_is_brought_up_to_date(const char *folder) {
-  rowdex_index *base = open_index(folder);
-  char path[4096];
-  snprintf(path, sizeof path, "%s/update-%d.rdx", folder, (int)getpid());
-  const char *choices = "\"split\": {\"side\": \"train\", \"validation_fraction\": 0.5, \"by\": \"id\"}, "
-                        "\"sample\": {\"fraction\": 0.5}";
-  rowdex_index *view = view_of(base, choices, NULL, path);
-  uint64_t rows = rowdex_index_len(view);
-  CHECK(rows > 0 && rows < rowdex_index_len(base) / 2);
-  rowdex_free(view);
-
-  const char *update = text("{\"output\": \"%s\", \"update\": true}", path);
-  const rowdex_index *bases[] = {base, NULL};
-  for (int i = 0; i < 2; i++) {
-    char *report = NULL;
-    OK(rowdex_select(bases[i], update, NULL, NULL, NULL, &report, &error));
-    CHECK(reported(report, "rows") == rows && reported(report, "kept_files") > 0);
-    rowdex_free(report);
-  }
-  FAILS(select_rows(base, text("%s, \"update\": true", choices), path, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
-        "from the view");
-  FAILS(select_rows(base, "\"split\": {\"side\": \"test\"}, \"overwrite\": true", path, &error),
-        ROWDEX_STATUS_INVALID_ARGUMENT, "no side of a split");
-  remove(path);
-  FAILS(rowdex_select(NULL, update, NULL, NULL, NULL, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "update-");
-  rowdex_free(base);
-}
-
 static void weights_come_from_a_list(const char *folder) {
   rowdex_index *base = open_index(folder);
   range_of_rows range = {2, 5};
@@ -283,7 +254,6 @@ static void rows_are_counted_by_class(const char *folder) {
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   views_serve_what_was_chosen(argv[1]);
-  a_view_is_brought_up_to_date(argv[1]);
   weights_come_from_a_list(argv[1]);
   rows_are_counted_by_class(argv[1]);
   conditions_choose_rows(argv[1]);

@@ -93,13 +93,13 @@ static void lengths_of_rows_are_noted_and_read(const char *folder) {
         ROWDEX_STATUS_INVALID_ARGUMENT, "stream");
   const char *missing = text(note, output, "\"given\": {\"words\": \"nowhere.txt\"}");
   FAILS(rowdex_index_note_lengths(missing, NULL, NULL, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere.txt");
-  OK(rowdex_index_note_lengths(text(note, output, "\"remove\": [\"id\"]"), NULL, NULL, NULL, &error));
+  OK(rowdex_index_note_lengths(text(note, output, "\"columns\": [\"id\"]"), NULL, NULL, NULL, &error));
   /* What is open goes on with what it was opened with. */
   OK(rowdex_index_read_lengths(index, "id", 5, lengths, 1, &error));
   CHECK(lengths[0] == 5);
   rowdex_free(index);
   OK(rowdex_index_open(output, NULL, &index, &error));
-  FAILS(rowdex_index_get_lengths(index, 0, &info, &error), ROWDEX_STATUS_OUT_OF_RANGE, "of 0");
+  FAILS(rowdex_index_get_lengths(index, 1, &info, &error), ROWDEX_STATUS_OUT_OF_RANGE, "of 1");
   rowdex_free(index);
 }
 

@@ -11,26 +11,21 @@ impl Index {
     /// schema, not how the index is stored. An order that was saved for one index may go on with another of the same
     /// fingerprint. The first call takes O(row groups) and O(stored selection), later ones nothing.
     pub fn fingerprint(&self) -> u64 {
-        *self.inner.fingerprint.get_or_init(|| self.fingerprint_of_first(self.num_files()))
+        *self.inner.fingerprint.get_or_init(|| self.fingerprint_of_rows())
     }
 
-    /// The fingerprint of an index of so many leading files only.
-    #[doc(hidden)]
-    pub fn fingerprint_of_first(&self, files: u32) -> u64 {
+    fn fingerprint_of_rows(&self) -> u64 {
         let contents = &self.inner.contents;
         let mut hasher = Xxh3Default::new();
         hasher.update(b"rowdex fingerprint 1");
-        hasher.update(&files.to_le_bytes());
-        for file in self.files().take(files as usize) {
+        hasher.update(&self.num_files().to_le_bytes());
+        for file in self.files() {
             hasher.update(&(file.path().len() as u64).to_le_bytes());
             hasher.update(file.path().as_bytes());
         }
         let mut start = 0_u64;
         for (group, record) in (0_u32..).zip(contents.row_groups.as_slice()) {
             let end = record.end.get();
-            if record.file.get() >= files {
-                break;
-            }
             // A row group without rows has no row id, so it may come and go.
             if end != start {
                 let rows = end.saturating_sub(start);

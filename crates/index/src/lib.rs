@@ -47,7 +47,7 @@ use rowdex_order::RowLayout;
 use rowdex_projection::Renames;
 
 pub use self::entries::{FileEntry, RowGroupEntry};
-pub use self::lengths::{LengthsOf, LengthsWriter, NewLengths, RowLengths, without_lengths};
+pub use self::lengths::{LengthsOf, LengthsWriter, NewLengths, RowLengths};
 pub use self::order_file::OrderFile;
 pub use self::rows::{RowSet, Runs};
 

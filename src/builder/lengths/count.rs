@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::io::{Seek, Write};
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use rayon::ThreadPool;
 
+use crate::builder::{BuildProgress, OnProgress};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::{pool, stop};
 use rowdex_index::{FileEntry, Index, LengthsOf, LengthsWriter, NewLengths, RowGroupEntry, RowLengths};
@@ -64,8 +64,7 @@ pub(super) struct LengthsReading<'a> {
     pub(super) known: &'a [KnownRows],
     /// Whether columns are counted in all files, whatever is known of them.
     pub(super) counts_anew: bool,
-    /// Is told how many files are done, and how many rows.
-    pub(super) progress: &'a (dyn Fn(u64, u64) + Sync),
+    pub(super) progress: &'a OnProgress,
 }
 
 impl LengthsReading<'_> {
@@ -83,38 +82,33 @@ impl LengthsReading<'_> {
         for window in groups.chunks(GROUPS_PER_THREAD * self.pool.current_num_threads().max(1)) {
             stop::check()?;
             self.open(window, columns, &known, &mut open)?;
-            let count = |(): &mut (), group: &RowGroupEntry<'_>| self.count(group, columns, &known, &open);
-            let counted = pool::each(Some(self.pool), window, || (), count)?;
-            for (group, of_group) in window.iter().zip(counted) {
-                for (column, (lengths, known)) in of_group?.into_iter().zip(&known).enumerate() {
-                    match (lengths, known.get(group.file() as usize), &columns[column].1) {
-                        (Some(lengths), ..) => writer.push(column, &lengths)?,
-                        (None, _, LengthsOrigin::Given(given)) => {
-                            let ids = group.row_ids();
-                            writer.push(column, &given[ids.start as usize..ids.end as usize])?;
-                        }
-                        (None, Some(Some(known)), _) => self.copy(&mut writer, column, group, known)?,
-                        _ => return Err(Error::new(ErrorKind::Internal, "lengths of a file are not known")),
-                    }
+            let lengths = |(): &mut (), group: &RowGroupEntry<'_>| -> Result<Vec<Vec<u64>>> {
+                let each = columns.iter().zip(&known);
+                each.map(|((_, origin), known)| self.lengths(group, origin, known, &open)).collect()
+            };
+            for of_group in pool::each(Some(self.pool), window, || (), lengths)? {
+                for (column, lengths) in of_group?.iter().enumerate() {
+                    writer.push(column, lengths)?;
                 }
             }
             let last = window.last().map_or((0, 0), |group| (group.file(), group.row_ids().end));
             open.retain(|file, _| *file == last.0);
-            (self.progress)(u64::from(last.0), last.1);
+            self.tell(last.0, last.1);
         }
-        (self.progress)(u64::from(self.index.num_files()), self.index.len());
+        self.tell(self.index.num_files(), self.index.len());
         writer.finish()
+    }
+
+    fn tell(&self, files_done: u32, rows: u64) {
+        let files = u64::from(self.index.num_files());
+        let files_done = files_done.into();
+        (self.progress)(BuildProgress { files_done, files, rows, bytes: 0, counts_lengths: true });
     }
 
     /// For each column, for each file, where its lengths are known.
     fn known_of(&self, columns: &[(String, LengthsOrigin<'_>)]) -> Result<Vec<Vec<Option<KnownLengths>>>> {
-        let of_file = |(name, origin): &(String, LengthsOrigin<'_>),
-                       entry: FileEntry<'_>|
-         -> Result<Option<KnownLengths>> {
-            let known = match self.known.get(entry.index() as usize) {
-                Some(Some(known)) => Some(known),
-                _ => None,
-            };
+        let of_file = |name: &String, origin: &LengthsOrigin<'_>, entry: FileEntry<'_>| -> Result<_> {
+            let known = self.known.get(entry.index() as usize).and_then(Option::as_ref);
             let known = known.filter(|_| match origin {
                 LengthsOrigin::Column(..) => !self.counts_anew,
                 LengthsOrigin::Given(_) => false,
@@ -134,26 +128,15 @@ impl LengthsReading<'_> {
                     Err(Error::new(ErrorKind::InvalidArgument, message)
                         .with_file(entry.path())
                         .with_column(name)
-                        .with_remedies("remove them before the update ({}), and give them anew", &[Remedy::Lengths]))
+                        .with_remedies("build it anew ({}), and give the lengths of all rows", &[Remedy::Overwrite]))
                 }
                 _ => Ok(None),
             }
         };
-        columns.iter().map(|column| self.index.files().map(|entry| of_file(column, entry)).collect()).collect()
-    }
-
-    fn copy<W: Write + Seek>(
-        &self,
-        writer: &mut LengthsWriter<W>,
-        column: usize,
-        group: &RowGroupEntry<'_>,
-        known: &KnownLengths,
-    ) -> Result<()> {
-        let ids = group.row_ids();
-        let place = |row: u64| row.saturating_sub(known.own).saturating_add(known.first);
-        let mut lengths = Vec::new();
-        known.lengths.read(place(ids.start)..place(ids.end), &mut lengths)?;
-        writer.push(column, &lengths)
+        let of_column = |(name, origin): &(String, LengthsOrigin<'_>)| {
+            self.index.files().map(|entry| of_file(name, origin, entry)).collect()
+        };
+        columns.iter().map(of_column).collect()
     }
 
     /// Opens the files of these row groups that have to be read.
@@ -162,7 +145,7 @@ impl LengthsReading<'_> {
         window: &[RowGroupEntry<'_>],
         columns: &[(String, LengthsOrigin<'_>)],
         known: &[Vec<Option<KnownLengths>>],
-        open: &mut HashMap<u32, Arc<LengthsFile>>,
+        open: &mut HashMap<u32, LengthsFile>,
     ) -> Result<()> {
         let is_read = |file: u32| {
             let mut each = columns.iter().zip(known);
@@ -173,7 +156,7 @@ impl LengthsReading<'_> {
         files.retain(|file| !open.contains_key(file) && is_read(*file));
         let opened = pool::each(Some(self.pool), &files, || (), |(), file| self.open_file(*file))?;
         for (file, opened) in files.into_iter().zip(opened) {
-            open.insert(file, Arc::new(opened?));
+            open.insert(file, opened?);
         }
         Ok(())
     }
@@ -215,22 +198,28 @@ impl LengthsReading<'_> {
         if is_copy { Ok(now) } else { Err(stale(entry)) }
     }
 
-    /// Lengths of a row group, by column; `None` for a column that is not counted there.
-    fn count(
+    /// Lengths of the rows of a row group: given, known, or counted.
+    fn lengths(
         &self,
         group: &RowGroupEntry<'_>,
-        columns: &[(String, LengthsOrigin<'_>)],
-        known: &[Vec<Option<KnownLengths>>],
-        open: &HashMap<u32, Arc<LengthsFile>>,
-    ) -> Result<Vec<Option<Vec<u64>>>> {
-        let count = |((_, origin), known): (&(String, LengthsOrigin<'_>), &Vec<Option<KnownLengths>>)| {
-            let LengthsOrigin::Column(projection, _) = origin else { return Ok(None) };
-            let Some(file) = open.get(&group.file()).filter(|_| is_counted(origin, known, group.file())) else {
-                return Ok(None);
-            };
-            self.count_column(group, file, projection).map(Some)
-        };
-        columns.iter().zip(known).map(count).collect()
+        origin: &LengthsOrigin<'_>,
+        known: &[Option<KnownLengths>],
+        open: &HashMap<u32, LengthsFile>,
+    ) -> Result<Vec<u64>> {
+        let ids = group.row_ids();
+        if let LengthsOrigin::Given(given) = origin {
+            return Ok(given[ids.start as usize..ids.end as usize].to_vec());
+        }
+        if let Some(Some(known)) = known.get(group.file() as usize) {
+            let place = |row: u64| row.saturating_sub(known.own).saturating_add(known.first);
+            let mut lengths = Vec::new();
+            known.lengths.read(place(ids.start)..place(ids.end), &mut lengths)?;
+            return Ok(lengths);
+        }
+        match (origin, open.get(&group.file())) {
+            (LengthsOrigin::Column(projection, _), Some(file)) => self.count_column(group, file, projection),
+            _ => Err(Error::new(ErrorKind::Internal, "lengths of a file are not known")),
+        }
     }
 
     /// The lengths of the rows of a row group that are served.

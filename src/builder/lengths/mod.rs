@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use rayon::ThreadPool;
 
 use self::count::{LengthsOrigin, LengthsReading};
+use super::OnProgress;
 use super::threads::counting;
-use super::{BuildProgress, OnProgress};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::output::Output;
-use rowdex_index::{Index, LengthsOf, LengthsWriter, root, without_lengths};
+use rowdex_index::{Index, LengthsOf, LengthsWriter, root};
 use rowdex_io::source::place::{Place, shown};
 use rowdex_io::source::{self, Source, StoreOptions};
 
@@ -37,23 +37,10 @@ pub struct LengthsBuilder {
     index: PathBuf,
     columns: Vec<String>,
     given: Vec<(String, Vec<u64>)>,
-    removed: Vec<String>,
     root: Option<PathBuf>,
     threads: Option<usize>,
     store: StoreOptions,
     progress: Box<OnProgress>,
-}
-
-/// What [`LengthsBuilder::write`] made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LengthsReport {
-    /// The columns that the index has lengths of by now.
-    pub columns: Vec<String>,
-    /// Rows of the index.
-    pub rows: u64,
-    /// Length of the index file in bytes.
-    pub index_bytes: u64,
 }
 
 impl LengthsBuilder {
@@ -63,7 +50,6 @@ impl LengthsBuilder {
             index: index.into(),
             columns: Vec::new(),
             given: Vec::new(),
-            removed: Vec::new(),
             root: None,
             threads: None,
             store: StoreOptions::default(),
@@ -79,18 +65,11 @@ impl LengthsBuilder {
         self
     }
 
-    /// Takes lengths from outside, in the order of the row ids, as [`Index::read_lengths`] reads them. Rows with such
+    /// Takes lengths from outside, in the order of the row ids, as [`ListOfRows::lengths`](crate::select::ListOfRows::lengths) reads them. Rows with such
     /// lengths can only be served whole.
     #[must_use]
     pub fn with_given(mut self, name: impl Into<String>, lengths: Vec<u64>) -> Self {
         self.given.push((name.into(), lengths));
-        self
-    }
-
-    /// Removes the lengths of this name.
-    #[must_use]
-    pub fn without(mut self, name: impl Into<String>) -> Self {
-        self.removed.push(name.into());
         self
     }
 
@@ -118,7 +97,7 @@ impl LengthsBuilder {
 
     /// Is called after each window of row groups, on the thread that writes.
     #[must_use]
-    pub fn with_progress(mut self, progress: impl Fn(BuildProgress) + Send + Sync + 'static) -> Self {
+    pub fn with_progress(mut self, progress: impl Fn(super::BuildProgress) + Send + Sync + 'static) -> Self {
         self.progress = Box::new(progress);
         self
     }
@@ -126,30 +105,25 @@ impl LengthsBuilder {
     /// Notes the lengths: the path holds the index as it was, or with all of them, at any moment. Lengths of the same
     /// names are replaced, others stay.
     ///
-    /// Reads the columns that are counted, and nothing else of the files.
+    /// Reads the columns that are counted, and nothing else of the files. Returns the length of the index in bytes.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a column that is neither of lists nor of integers, a name that is asked for
-    /// twice or has no lengths to remove, and lengths that are not as many as there are rows; [`ErrorKind::Schema`]
-    /// for a number that is null or negative, [`ErrorKind::TooLarge`] for a row of 2^40 tokens or more,
-    /// [`ErrorKind::Stale`] for a file that is not the one that was indexed, and if somebody else wrote the index
-    /// meanwhile; and those of reading and writing.
-    pub fn write(&self) -> Result<LengthsReport> {
+    /// twice, no name at all, and lengths that are not as many as there are rows; [`ErrorKind::Schema`] for a number
+    /// that is null or negative, [`ErrorKind::TooLarge`] for a row of 2^40 tokens or more, [`ErrorKind::Stale`] for a
+    /// file that is not the one that was indexed, and if somebody else wrote the index meanwhile; and those of reading
+    /// and writing.
+    pub fn write(&self) -> Result<u64> {
         let index = Index::open_with(&self.index, &self.store)?;
         let columns = self.origins(&index)?;
         let mut out = Output::create(Place::of(&self.index)?, true, &self.store)?;
-        let written = match columns.is_empty() {
-            true => without_lengths(&mut out, &index).map(drop),
-            false => self.count(&index, &columns, &mut out),
-        };
-        written.map_err(|error| match error.kind() {
+        self.count(&index, &columns, &mut out).map_err(|error| match error.kind() {
             ErrorKind::Io => error.with_file(shown(&self.index)),
             _ => error,
         })?;
         let end = out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
         out.commit_over(&index)?;
-        let names = columns.into_iter().map(|(name, _)| name).collect();
-        Ok(LengthsReport { columns: names, rows: index.len(), index_bytes: end })
+        Ok(end)
     }
 
     fn count(&self, index: &Index, columns: &[(String, LengthsOrigin<'_>)], out: &mut Output) -> Result<()> {
@@ -157,12 +131,8 @@ impl LengthsBuilder {
         let source = &*source::open(root, &self.store)?;
         let known: Vec<KnownRows> = index.files().map(|file| Some((index.clone(), file.row_ids()))).collect();
         let pool = counting(self.threads, &self.store, source.is_remote())?;
-        let files = u64::from(index.num_files());
-        let progress = |files_done, rows| {
-            (self.progress)(BuildProgress { files_done, files, rows, bytes: 0, counts_lengths: true })
-        };
         let reading =
-            LengthsReading { index, source, pool: &pool, known: &known, counts_anew: true, progress: &progress };
+            LengthsReading { index, source, pool: &pool, known: &known, counts_anew: true, progress: &*self.progress };
         reading.write(columns, |new| LengthsWriter::copy(out, index, new)).map(drop)
     }
 
@@ -172,9 +142,6 @@ impl LengthsBuilder {
             Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_file(shown(&self.index)))
         };
         let before = index.lengths_columns()?;
-        if let Some(name) = self.removed.iter().find(|name| !before.contains(&name.as_str())) {
-            return refuse(name, "there are no lengths of this name to be removed".to_owned());
-        }
         let mut columns = Vec::new();
         for name in &self.columns {
             columns.push((name.clone(), LengthsOrigin::column(index, name)?));
@@ -186,12 +153,15 @@ impl LengthsBuilder {
             }
             columns.push((name.clone(), LengthsOrigin::Given(lengths)));
         }
+        if columns.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "no lengths are asked for").with_hint("name a column"));
+        }
         columns.sort_by(|(a, _), (b, _)| a.cmp(b));
         if let Some([(name, _), _]) = columns.array_windows().find(|[(a, _), (b, _)]| a == b) {
             return refuse(name, "lengths of this name are asked for twice".to_owned());
         }
         for name in before {
-            if !self.removed.iter().any(|known| known == name) && !columns.iter().any(|(known, _)| known == name) {
+            if !columns.iter().any(|(known, _)| known == name) {
                 columns.push((name.to_owned(), LengthsOrigin::Known(index.lengths(name)?.of())));
             }
         }
@@ -206,7 +176,6 @@ impl std::fmt::Debug for LengthsBuilder {
             .field("index", &shown(&self.index))
             .field("columns", &self.columns)
             .field("given", &self.given.iter().map(|(name, _)| name).collect::<Vec<_>>())
-            .field("removed", &self.removed)
             .finish_non_exhaustive()
     }
 }
@@ -241,10 +210,7 @@ pub(super) fn note(
         origin.map(|origin| (name, origin))
     };
     let columns: Vec<(String, LengthsOrigin<'_>)> = names.into_iter().map(origin).collect::<Result<_>>()?;
-    let files = u64::from(index.num_files());
-    let progress =
-        |files_done, rows| progress(BuildProgress { files_done, files, rows, bytes: 0, counts_lengths: true });
-    let reading = LengthsReading { index, source, pool, known, counts_anew: false, progress: &progress };
+    let reading = LengthsReading { index, source, pool, known, counts_anew: false, progress };
     let out = reading.write(&columns, |new| LengthsWriter::append(out, index, new))?;
     let length = out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
     Ok(Some(length))

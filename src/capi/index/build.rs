@@ -41,9 +41,8 @@ pub unsafe extern "C" fn rowdex_index_build(
         // SAFETY: the conventions of the header.
         let described: BuildDescription = unsafe { handle::described(description, "build") }?;
         let progress = Progress::new(progress, progress_userdata);
-        let builder = described
-            .builder()?
-            .with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
+        let builder =
+            described.builder()?.with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
         handle::write_report(report, &builder.build(described.output())?)
     })
 }

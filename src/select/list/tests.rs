@@ -133,7 +133,7 @@ fn files_are_found_by_their_paths_and_by_where_they_are() {
     for name in ["1.parquet", "/é 1.parquet", "s3://bucket/é 1.parquet", "", "file://elsewhere/x"] {
         let error: Error = find(name).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfRange, "{name:?}: {error}");
-        assert!(error.to_string().contains("é 1.parquet"), "{error}");
+        assert!(error.to_string().contains("x.parquet"), "{error}");
     }
 }
 

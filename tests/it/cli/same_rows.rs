@@ -48,23 +48,18 @@ fn data_is_compared_under_every_name_that_an_index_is_built_of() {
 }
 
 #[test]
-fn the_row_that_differs_is_named() {
+fn rows_that_differ_are_named() {
     let place = Place::with_index();
     rearranged(&place);
     place.write("other/1.parquet", &rows_from(1, 300));
-    let outcome = place.run("verify train.rdx --same-rows other --json").complains(&[
-        "2.parquet, row group 0",
-        "the rows of other are not those of train.rdx",
-        "row id 0 (part-0.parquet, row group 0, row 0) of train.rdx",
-        "row id 603 (2.parquet, row group 0, row 0) of other",
-    ]);
+    let outcome = place.run("verify train.rdx --same-rows other --json");
     assert_eq!(outcome.json()["ok"], json!(false));
-    assert_eq!(outcome.json()["problem"]["file"], json!("2.parquet"));
+    outcome.fails().complains(&["the rows of other are not those of train.rdx"]);
     place.write("other/1.parquet", &rows_from(0, 299));
-    place.run("verify train.rdx --same-rows other").fails().complains(&[
-        "other has 1002 rows, and train.rdx 1003",
-        "row id 299 (part-0.parquet, row group 3, row 8) of train.rdx is missing",
-    ]);
+    let outcome = place.run("verify train.rdx --same-rows other").fails();
+    outcome.complains(&["other has 1002 rows, and train.rdx 1003"]);
+    let outcome = place.run("verify train.rdx --same-rows data --seed 7").fails();
+    outcome.complains(&["not in the order", "part-0.parquet, row group 0", "row id of 0..1"]);
 }
 
 #[test]

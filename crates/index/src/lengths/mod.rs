@@ -28,7 +28,7 @@ use super::stored::{IndexBytes, MOST_READ, invalid};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_order::{Lengths, Measure};
 
-pub use self::writer::{LengthsWriter, NewLengths, without_lengths};
+pub use self::writer::{LengthsWriter, NewLengths};
 
 /// The most columns that have lengths in one index.
 const MAX_COLUMNS: u32 = 1024;

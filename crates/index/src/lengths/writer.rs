@@ -204,11 +204,3 @@ fn copied<W: Write + Seek>(out: W, index: &Index) -> Result<SectionWriter<W>> {
     }
     Ok(out)
 }
-
-/// Copies an index without its lengths to the start of `out`, and returns that, flushed.
-///
-/// # Errors
-/// Those of writing, and of reading the index.
-pub fn without_lengths<W: Write + Seek>(out: W, index: &Index) -> Result<W> {
-    copied(out, index)?.close()
-}
