@@ -51,14 +51,11 @@ pub unsafe extern "C" fn rowdex_dataset_prefetch(
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
         // SAFETY: as above.
         let options = unsafe { handle::options(options, "options") }?;
-        let mut builder = Prefetched::builder(dataset);
-        if let Some(memory) = bytes(options.memory) {
-            builder = builder.memory(memory);
-        }
-        if let Count::Exactly(threads) = count(options.threads, "options.threads")? {
-            builder = builder.threads(threads);
-        }
-        let mut prefetched = builder.build();
+        let threads = match count(options.threads, "options.threads")? {
+            Count::Exactly(threads) => threads,
+            _ => 2,
+        };
+        let mut prefetched = Prefetched::new(dataset, bytes(options.memory).unwrap_or(1 << 30), threads);
         prefetched.prefetch(rows)?;
         let control = prefetched.control();
         out.write(handle::handle(rowdex_prefetched(Exclusive::new(prefetched), control)));

@@ -9,9 +9,8 @@ use std::time::Instant;
 use super::carousel::{DueRows, take_rows};
 use super::extract::Extracted;
 use super::packing::{ServedPacks, columns};
-use super::pieces::{PieceList, TokenRange};
+use super::pieces::{PieceList, SlotList, TokenRange};
 use super::recovery::Recovery;
-use super::slot_list::SlotList;
 use super::units::Units;
 use crate::dataset::Prefetch;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -109,16 +108,13 @@ impl PieceCutter<'_> {
         let rows: Vec<u64> = self.got.slots.iter().take(found).map(|slot| first + u64::from(*slot)).collect();
         let mut changed = self.packing.changed(&rows, &held)?;
         let mut served = self.got.places.iter().take_while(|place| **place < found).count();
-        if !changed.is_empty() {
-            let bad = |place: &usize| changed.iter().any(|(other, _)| other == place);
-            if let Some(first) = self.got.places.iter().take(served).position(bad) {
-                let place = self.got.places.get(first).copied().unwrap_or_default();
-                let slot = self.got.slots.get(place).copied().unwrap_or_default();
-                let row_group = self.units.row_group_of(self.unit, slot);
-                let found = changed.drain(..).find_map(|(other, error)| (other == place).then_some(error));
-                error = found.map(|error| self.units.groups().located(error, row_group));
-                served = first;
-            }
+        let is_bad = |place: &usize| changed.iter().position(|(other, _)| other == place);
+        let bad = self.got.places.iter().take(served).enumerate().find_map(|(at, place)| Some((at, is_bad(place)?)));
+        if let Some((at, number)) = bad {
+            let (place, found) = changed.swap_remove(number);
+            let slot = self.got.slots.get(place).copied().unwrap_or_default();
+            error = Some(self.units.groups().located(found, self.units.row_group_of(self.unit, slot)));
+            served = at;
         }
         let whole = self.whole_rows(&held, is_shared)?;
         let parts = self.parts(&held, served)?;

@@ -40,14 +40,10 @@ pub(crate) enum Planned {
 }
 
 impl Driver {
-    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>, near: RowFinder) -> Self {
+    /// A driver of rows that `near` finds, or of pieces of them.
+    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>, near: RowFinder, packing: Option<&Arc<ServedPacks>>) -> Self {
         let pieces = PieceRuns::default();
-        Self { plan, walk, ranges: VecDeque::new(), pieces, near, packing: None, error: None }
-    }
-
-    /// The same of packs, if these are served.
-    pub(crate) fn with_packing(self, packing: Option<&Arc<ServedPacks>>) -> Self {
-        Self { packing: packing.cloned(), ..self }
+        Self { plan, walk, ranges: VecDeque::new(), pieces, near, packing: packing.cloned(), error: None }
     }
 
     /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.

@@ -29,7 +29,7 @@ use crate::dataset::Prefetch;
 use rowdex_base::buffers::Buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{self, Asked};
-use rowdex_rows::{Held, Layout};
+use rowdex_rows::Held;
 
 /// Bytes of buffers that may lie unused, and no more than the largest row group has, or a small part of the memory:
 /// while one is decoded, what it needs of them is in use.
@@ -61,8 +61,6 @@ struct EngineCore {
     units: Arc<Units>,
     faults: Arc<Faults>,
     batch_rows: u64,
-    /// How rows are packed, if their columns can be.
-    layout: Option<Arc<Layout>>,
     /// For what is read and decompressed, while it is decoded.
     buffers: Arc<Buffers<Vec<u8>>>,
     /// For the long values of batches.
@@ -131,12 +129,12 @@ impl Engine {
         let sizes = units.due_sizes();
         let lookahead = Lookahead::new(&units, settings.memory, settings.threads, settings.read_concurrency);
         let memory = settings.memory - lookahead.reserve();
-        let mut plan = Plan::new(&sizes, memory, settings.batch_rows, settings.seed).with_cutting(units.cutting());
+        let mut plan = Plan::new(&sizes, memory, settings.batch_rows, settings.seed).of_rows(units.cutting(), 1);
         plan.set_aside(units.places_bytes());
         let small = (IDLE * settings.threads.max(1) as u64).min(settings.memory / IDLE_PART);
         let most_idle = MOST_IDLE.min(plan.largest().max(small)) as usize;
         let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
-        let driver = Driver::new(plan, walk, units.finder()).with_packing(units.packing());
+        let driver = Driver::new(plan, walk, units.finder(), units.packing());
         let progress = EngineProgress {
             schedule: Schedule::new(settings.clone(), lookahead),
             driver: Some(Box::new(driver)),
@@ -151,7 +149,6 @@ impl Engine {
         let shared = Arc::new_cyclic(|me: &Weak<EngineCore>| EngineCore {
             me: Weak::clone(me),
             inline: settings.threads == 0,
-            layout: units.layout(),
             units,
             faults,
             batch_rows: settings.batch_rows,

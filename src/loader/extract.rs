@@ -47,15 +47,6 @@ pub(crate) struct Serving<'a> {
     pub(crate) units: &'a Units,
     /// Rows of a batch.
     pub(crate) batch_rows: u64,
-    /// How rows are packed, if their columns can be.
-    pub(crate) layout: Option<&'a Arc<Layout>>,
-}
-
-impl Serving<'_> {
-    /// Whether columns of a unit can be read and packed before others.
-    fn packs_columns_apart(&self, unit: u32) -> bool {
-        self.layout.is_some_and(|layout| layout.packs_columns_apart()) && self.units.unit(unit).reads_columns_apart
-    }
 }
 
 impl RouteFacts {
@@ -81,7 +72,7 @@ impl RouteFacts {
                 true if units.long_values(unit).are_read_alone => DecodesAlone::Read,
                 true => DecodesAlone::Decoded,
             },
-            packs: false,
+            packs: units.layout().is_some(),
         }
     }
 }
@@ -104,7 +95,7 @@ pub(crate) fn from_held(
         Some(_) => (Some(HeldAs::Packed), 0),
         None => (Some(HeldAs::Columns), breaks(&slots)),
     };
-    let route = route(&RouteFacts { size, held, stays, breaks, packs: serving.layout.is_some(), ..facts });
+    let route = route(&RouteFacts { size, held, stays, breaks, ..facts });
     let pieces = match (route, whole.in_rows(), whole.in_columns()) {
         (Route::Point, ..) => vec![whole.at(slots)?],
         (Route::Repack, Some(packed), _) => Held::repacked(packed, &slots, &serving.units.form().decoded)?,
@@ -112,7 +103,7 @@ pub(crate) fn from_held(
         (Route::Show, _, Some(batch)) => Held::shown(batch, &slots, &elsewhere.and_dictionaries_of(batch))?,
         (Route::Copy, _, Some(batch)) => Held::copied(batch, &slots, 1, &elsewhere.and_dictionaries_of(batch))?,
         (route, _, Some(batch)) => {
-            let picker = Picker::new(way(route, serving), &slots, batch.num_rows(), batch.num_rows());
+            let picker = Picker::new(way(route, serving.units), &slots, batch.num_rows(), batch.num_rows());
             let mut picker = picker.beside(elsewhere);
             picker.take(batch)?;
             picker.finish(slots.len())?.rows
@@ -134,41 +125,41 @@ pub(crate) fn from_file(
     let units = serving.units;
     let wanted = if stays { None } else { wanted(units, unit, &mut places) };
     let facts = RouteFacts::of(units, unit, places.len());
-    let facts = RouteFacts {
-        stays,
-        packs: serving.layout.is_some(),
-        breaks: breaks(&places),
-        read: wanted.as_ref().map_or(facts.read, Vec::len),
-        ..facts
-    };
+    let facts =
+        RouteFacts { stays, breaks: breaks(&places), read: wanted.as_ref().map_or(facts.read, Vec::len), ..facts };
     let route = route(&facts);
-    let columns = columns_at_once(route, &facts).filter(|_| serving.packs_columns_apart(unit));
+    let columns = columns_at_once(route, &facts).filter(|_| units.packs_columns_apart(unit));
     let chunk = ChunkShape { rows: chunk_rows(route, &facts.of_columns(columns), serving.batch_rows), columns };
     let read = some(wanted.as_deref());
     let extracted = match route {
         Route::DecodeDue => return decode_due(serving, unit, &facts, chunk, wanted, places, prefetch),
         Route::StayPacked | Route::StayInColumns => {
-            let layout = serving.layout.filter(|_| route == Route::StayPacked);
-            let (whole, staged_bytes) = read_to_stay(units, unit, prefetch, layout, chunk)?;
+            let layout = units.layout().filter(|_| route == Route::StayPacked);
+            let mut chunks = Collected { packs: layout.cloned(), ..Collected::in_chunks(chunk, facts.read) };
+            let decodes = units.read(unit, read, prefetch, &mut chunks)?;
+            let largest = chunks.largest;
+            let whole = chunks.to_stay(units)?;
             let decoded_bytes = Some(whole.bytes());
-            Extracted { decoded_bytes, staged_bytes, ..from_held(serving, unit, whole, places, true)? }
+            let staged_bytes = whole.bytes() + largest;
+            Extracted { decoded_bytes, staged_bytes, decodes, ..from_held(serving, unit, whole, places, true)? }
         }
         route => {
             let began = Instant::now();
             let due = places.len();
-            let picker = Picker::new(way(route, serving), &places, facts.read, chunk.rows).beside(units.elsewhere());
+            let picker =
+                Picker::new(way(route, serving.units), &places, facts.read, chunk.rows).beside(units.elsewhere());
             drop(places);
             let mut picking = Picking { picker, chunk, took: began.elapsed() };
-            units.read(unit, read, prefetch, &mut picking)?;
-            picking.finish(due)?
+            let decodes = units.read(unit, read, prefetch, &mut picking)?;
+            Extracted { decodes, ..picking.finish(due)? }
         }
     };
     let decoded_bytes = extracted.decoded_bytes.filter(|_| wanted.is_none());
-    Ok(Extracted { decoded_bytes, decodes: units.decodes(unit, read), ..extracted })
+    Ok(Extracted { decoded_bytes, ..extracted })
 }
 
-fn way(route: Route, serving: Serving<'_>) -> Way {
-    match (route, serving.layout) {
+fn way(route: Route, units: &Units) -> Way {
+    match (route, units.layout()) {
         (Route::KeepChunks, _) => Way::Lie,
         (Route::Place, Some(layout)) => Way::Place(Arc::clone(layout)),
         _ => Way::Pick,
@@ -226,7 +217,7 @@ fn decode_due(
 ) -> Result<Extracted> {
     let units = serving.units;
     let wanted = wanted.unwrap_or_else(|| distinct(&mut ranks));
-    let mut chunks = Collected::in_chunks(chunk);
+    let mut chunks = Collected::in_chunks(chunk, wanted.len());
     units.read(unit, Slots::Due(&wanted), prefetch, &mut chunks)?;
     let began = Instant::now();
     let Collected { chunks, own, places_bytes, .. } = chunks;
@@ -252,32 +243,6 @@ fn decode_due(
     Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, places_bytes, ..extracted })
 }
 
-/// Reads a unit into memory of just its size, packed chunk by chunk if there is a layout and it takes no more memory
-/// so. Otherwise columns are copied in which a decoder left much room. Also tells how many bytes it took at most.
-fn read_to_stay(
-    units: &Units,
-    unit: u32,
-    prefetch: Option<Prefetch>,
-    layout: Option<&Arc<Layout>>,
-    chunk: ChunkShape,
-) -> Result<(Held, u64)> {
-    let form = units.form();
-    let rows = units.size(unit).rows as usize;
-    let packs = layout.map(|layout| (Arc::clone(layout), rows));
-    let mut chunks = Collected { packs, ..Collected::in_chunks(chunk) };
-    units.read(unit, Slots::All, prefetch, &mut chunks)?;
-    let Collected { packer, chunks, largest, .. } = chunks;
-    let whole = match (packer, chunks.as_slice()) {
-        (Some(packer), _) => Held::packed(packer.finish()?),
-        (None, [only]) if form.chunks_are_own && bytes_of(only) <= bytes_of_part(only) / 16 * 17 => {
-            Held::columns(only.clone(), &units.elsewhere())
-        }
-        _ => Held::columns(rows::join_exactly(&form.decoded, chunks)?, &units.elsewhere()),
-    };
-    let staged_bytes = whole.bytes() + largest;
-    Ok((whole, staged_bytes))
-}
-
 /// What comes of a unit at once.
 #[derive(Debug, Clone, Copy, Default)]
 struct ChunkShape {
@@ -290,8 +255,9 @@ struct ChunkShape {
 #[derive(Default)]
 struct Collected {
     chunk: ChunkShape,
-    /// How to pack so many rows, if the first chunk says that it pays.
-    packs: Option<(Arc<Layout>, usize)>,
+    /// How many rows there are, and how to pack them, if the first chunk says that it pays.
+    rows: usize,
+    packs: Option<Arc<Layout>>,
     packer: Option<Packer>,
     /// The chunks, if they are not packed.
     chunks: Vec<RecordBatch>,
@@ -303,8 +269,19 @@ struct Collected {
 }
 
 impl Collected {
-    fn in_chunks(chunk: ChunkShape) -> Self {
-        Self { chunk, ..Self::default() }
+    fn in_chunks(chunk: ChunkShape, rows: usize) -> Self {
+        Self { chunk, rows, ..Self::default() }
+    }
+
+    /// The unit in memory of just its size. Columns are copied in which a decoder left much room.
+    fn to_stay(self, units: &Units) -> Result<Held> {
+        let form = units.form();
+        let columns = match (self.packer, self.chunks.as_slice()) {
+            (Some(packer), _) => return Ok(Held::packed(packer.finish()?)),
+            (None, [only]) if form.chunks_are_own && bytes_of(only) <= bytes_of_part(only) / 16 * 17 => only.clone(),
+            _ => rows::join_exactly(&form.decoded, self.chunks)?,
+        };
+        Ok(Held::columns(columns, &units.elsewhere()))
     }
 }
 
@@ -331,10 +308,10 @@ impl RowSink for Collected {
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        if let Some((layout, rows)) = self.packs.take()
+        if let Some(layout) = self.packs.take()
             && layout.is_worth(&chunk)
         {
-            self.packer = Some(Packer::new(layout, rows));
+            self.packer = Some(Packer::new(layout, self.rows));
         }
         match &mut self.packer {
             Some(packer) => {

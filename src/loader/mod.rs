@@ -46,7 +46,6 @@ mod engine;
 mod epoch;
 mod extract;
 mod groups;
-mod id_feed;
 mod lookahead;
 mod options;
 mod packing;
@@ -63,7 +62,6 @@ mod route;
 mod row_table;
 mod schedule;
 mod share;
-mod slot_list;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -92,7 +90,7 @@ pub use self::packs::{Packs, Unended};
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
 pub use self::predict::Prediction;
-pub use self::prefetched::{Prefetched, PrefetchedBuilder, PrefetchedStats};
+pub use self::prefetched::{Prefetched, PrefetchedStats};
 use self::recovery::Faults;
 pub use self::recovery::{Fault, LostGroup, Substituted};
 pub use self::share::{Server, Share};
@@ -469,13 +467,12 @@ impl Loader {
                 }
                 Err(error)
             }
-            // Threads of a loader that was closed may take long to end, and are not waited for here.
-            Err(error) if self.control.is_closed() => {
-                self.over = Some(Over::Failed(error.clone()));
-                Err(error)
-            }
             Err(error) => {
-                (self.over, self.engine) = (Some(Over::Failed(error.clone())), None);
+                self.over = Some(Over::Failed(error.clone()));
+                // Threads of a loader that was closed may take long to end, and are not waited for here.
+                if !self.control.is_closed() {
+                    self.engine = None;
+                }
                 Err(error)
             }
         }

@@ -11,7 +11,7 @@ use super::pieces::TokenRange;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler};
 use rowdex_order::{Algorithm, Lengths, Measure, Overflow, Pack, Packed, Piece};
-use rowdex_rows::{Held, Numbers, Then, Tokens};
+use rowdex_rows::{Held, Numbers, Then, TokenColumn, Tokens};
 
 /// What is known of packs.
 #[derive(Debug)]
@@ -103,62 +103,44 @@ impl ServedPacks {
     /// Which of these rows, as they are held, are not as long as was noted, or have other numbers of items beside their
     /// tokens: their places, each with an error.
     pub(crate) fn changed(&self, rows: &[u64], held: &[Held]) -> Result<Vec<(usize, Error)>> {
-        let actual = self.lengths_of(held)?;
+        let mut beside: &[TokenColumn] = &[];
+        let (name, actual) = match &self.measured {
+            LengthSource::Items(tokens) => {
+                beside = tokens.beside();
+                (tokens.name(), lengths(tokens.column(), held)?.into_iter().map(Some).collect())
+            }
+            LengthSource::Numbers(numbers) => {
+                let mut found = Vec::new();
+                for held in held {
+                    numbers.read(columns(held)?, (0..held.num_rows()).map(|row| held.place(row)), &mut found)?;
+                }
+                let length = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
+                (numbers.name(), found.into_iter().map(length).collect::<Vec<Option<u64>>>())
+            }
+            // Nothing among the columns says how long rows are.
+            LengthSource::Not => return Ok(Vec::new()),
+        };
         let rows = rows.get(..actual.len()).unwrap_or(rows);
         let mut noted = vec![0; rows.len()];
         self.lengths.fill(rows, &mut noted)?;
-        let differ = (0..).zip(actual.iter().zip(&noted)).filter(|(_, (actual, noted))| **actual != Some(**noted));
-        let error = |(place, (actual, noted)): (usize, (&Option<u64>, &u64))| {
-            let row = rows.get(place).copied().unwrap_or_default();
-            let actual = actual.map_or_else(|| "no length".to_owned(), |actual| format!("a length of {actual}"));
-            let error = Error::new(ErrorKind::Stale, format!("row {row} has {actual}, and {noted} was noted"))
-                .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]);
-            let error = match &self.measured {
-                LengthSource::Items(tokens) => error.with_column(tokens.name()),
-                LengthSource::Numbers(numbers) => error.with_column(numbers.name()),
-                LengthSource::Not => error,
-            };
-            (place, error)
-        };
-        Ok(differ.map(error).chain(self.unlike(rows, &actual, held)?).collect())
-    }
-
-    /// Which of these rows, of so many tokens, have other numbers of items beside them.
-    fn unlike(&self, rows: &[u64], tokens: &[Option<u64>], held: &[Held]) -> Result<Vec<(usize, Error)>> {
-        let LengthSource::Items(items) = &self.measured else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
-        for column in items.beside() {
-            let mut lengths = Vec::with_capacity(tokens.len());
-            for held in held {
-                let places = (0..held.num_rows()).map(|row| held.place(row));
-                column.lengths(columns(held)?, places, &mut lengths)?;
+        let mut changed = Vec::new();
+        for (place, ((row, actual), noted)) in rows.iter().zip(&actual).zip(&noted).enumerate() {
+            if *actual != Some(*noted) {
+                let actual = actual.map_or_else(|| "no length".to_owned(), |actual| format!("a length of {actual}"));
+                let error = Error::new(ErrorKind::Stale, format!("row {row} has {actual}, and {noted} was noted"))
+                    .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]);
+                changed.push((place, error.with_column(name)));
             }
-            for (place, ((row, tokens), length)) in rows.iter().zip(tokens.iter().flatten()).zip(lengths).enumerate() {
-                if *tokens != length {
-                    found.push((place, unlike(*row, *tokens, items.name(), length, column.name())));
+        }
+        for column in beside {
+            let items = lengths(column, held)?;
+            for (place, ((row, tokens), items)) in rows.iter().zip(actual.iter().flatten()).zip(items).enumerate() {
+                if *tokens != items {
+                    changed.push((place, unlike(*row, *tokens, name, items, column.name())));
                 }
             }
         }
-        Ok(found)
-    }
-
-    /// How long rows are, as far as the columns say it.
-    fn lengths_of(&self, held: &[Held]) -> Result<Vec<Option<u64>>> {
-        let mut lengths = Vec::new();
-        let mut numbers = Vec::new();
-        for held in held {
-            let batch = columns(held)?;
-            let rows = (0..held.num_rows()).map(|row| held.place(row));
-            match &self.measured {
-                LengthSource::Items(tokens) => tokens.column().lengths(batch, rows, &mut lengths)?,
-                LengthSource::Numbers(column) => column.read(batch, rows, &mut numbers)?,
-                LengthSource::Not => return Ok(Vec::new()),
-            }
-        }
-        Ok(match &self.measured {
-            LengthSource::Items(_) => lengths.into_iter().map(Some).collect(),
-            _ => numbers.into_iter().map(|number| number.and_then(|number| u64::try_from(number).ok())).collect(),
-        })
+        Ok(changed)
     }
 
     /// How many columns have an item for each token, the tokens themselves among them.
@@ -196,6 +178,15 @@ impl ServedPacks {
     ) -> Packs {
         Packs { pieces, ends, unended, pack: self.pack, behind, tokens: self.tokens.clone() }
     }
+}
+
+/// How many items a column has in each row.
+fn lengths(column: &TokenColumn, held: &[Held]) -> Result<Vec<u64>> {
+    let mut lengths = Vec::new();
+    for held in held {
+        column.lengths(columns(held)?, (0..held.num_rows()).map(|row| held.place(row)), &mut lengths)?;
+    }
+    Ok(lengths)
 }
 
 /// The columns that rows lie in: rows of packs are not packed one by one.

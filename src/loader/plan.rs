@@ -144,20 +144,15 @@ impl Plan {
         self.tuned = Tuned::new(&self.budget, &self.totals, &self.estimates, &self.listing);
     }
 
-    /// The same of rows that are cut like this.
-    pub(crate) fn with_cutting(mut self, cutting: Cutting) -> Self {
+    /// The same of rows that are cut like this, each of which stands for so many.
+    pub(crate) fn of_rows(mut self, cutting: Cutting, scale: u64) -> Self {
         self.budget.cutting = cutting;
-        self.tune();
-        self
-    }
-
-    /// Says that each row of each unit stands for so many, before there is any.
-    pub(crate) fn set_scale(&mut self, scale: u64) {
         for unit in &mut self.units {
             unit.pending = PieceList::new(unit.size.rows.saturating_mul(scale));
         }
         self.listing = Listing::new(self.units.iter().map(|unit| &unit.size), scale);
         self.tune();
+        self
     }
 
     /// How many rows the next segment should have: one batch at the very beginning, so that the first batch waits for

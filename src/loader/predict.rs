@@ -12,7 +12,6 @@ use super::row_table::{RowFinder, RowTable};
 use super::schedule::excess;
 use super::units::Units;
 use super::walk::Epochs;
-use crate::dataset::Slots;
 use rowdex_base::error::Result;
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, Tail};
 use rowdex_order::{Global, Order, Sequential};
@@ -75,7 +74,7 @@ pub(crate) fn predict(
         plan.fill(plan.first_step(), &mut batch)?;
     }
     let due: HashSet<u32> = batch.rows.iter().filter_map(|&row| units.locate(row)).map(|(unit, _)| unit).collect();
-    let decoded = due.iter().map(|unit| units.decodes(*unit, Slots::All)).sum();
+    let decoded = due.iter().map(|unit| units.filled(*unit)).sum();
     Ok(Prediction {
         first_batch_decodes: decoded,
         units: u64::from(units.count()),
@@ -108,8 +107,7 @@ fn simulate(
     let batch = (units.rows_of_batch(first) / scale).max(1);
     let run = Simulation { units, sizes: &sizes, scale, memory, threads };
     let plan = |orders: &dyn Order| {
-        let mut plan = Plan::new(&sizes, memory, batch, orders.fingerprint()).with_cutting(units.cutting());
-        plan.set_scale(scale);
+        let mut plan = Plan::new(&sizes, memory, batch, orders.fingerprint()).of_rows(units.cutting(), scale);
         plan.set_aside(units.places_bytes() / scale);
         plan
     };
@@ -159,7 +157,7 @@ impl Simulation<'_> {
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-        let mut driver = Driver::new(plan, Box::new(walk), near).with_packing(self.units.packing());
+        let mut driver = Driver::new(plan, Box::new(walk), near, self.units.packing());
         let resolve = |near: &mut RowFinder, row| match near.locate(row) {
             Some(place) => Ok((row, place)),
             None => Err(out_of_range(row)),
@@ -195,7 +193,7 @@ impl Simulation<'_> {
         let (first, end) = if all >= 3 { (all / 2, all - 1) } else { (0, all) };
         let (decodes, bytes_read, requests) = an_epoch(&epochs, first, end);
         let with_rows = (0..).zip(self.sizes).filter(|(_, size)| size.rows > 0);
-        let units = with_rows.map(|(unit, _)| self.units.decodes(unit, Slots::All)).sum::<u64>().max(1) as f64;
+        let units = with_rows.map(|(unit, _)| self.units.filled(unit)).sum::<u64>().max(1) as f64;
         Ok(Prediction {
             first_passes: first_decodes / units,
             passes: decodes / units,
@@ -235,7 +233,7 @@ impl Simulation<'_> {
             let full = |slot: &u32| u32::try_from(u64::from(*slot) * self.scale).unwrap_or(u32::MAX);
             let mut touched: Vec<u32> = slots.iter().map(|slot| self.units.row_group_of(unit, full(slot))).collect();
             touched.dedup();
-            return self.units.groups().fetch_run(&touched);
+            return self.units.groups().fetch(&touched, Reads::All);
         }
         let runs = if scattered { runs * self.scale } else { runs };
         self.units.fetch(unit, Reads::Some(rows * self.scale, runs))

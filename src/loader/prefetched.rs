@@ -3,21 +3,22 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use arrow::array::RecordBatch;
 
+use super::LoaderStats;
 use super::assemble::Assembled;
 use super::control::Control;
 use super::deliver::{Deliver, Owned};
 use super::engine::{Engine, Settings};
 use super::groups::dataset::DatasetGroups;
-use super::id_feed::{PrefetchedIds, PrefetchedWalk};
 use super::recovery::Faults;
 use super::units::Units;
-use super::{LoaderStats, Options};
+use super::walk::{BatchRange, Batches, Each, Walk};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_order::sampler::BatchPlan;
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ mod tests;
 impl Dataset {
     /// Reads ahead for row ids that will be asked for in this order, so that they can be served at about the speed of a
     /// scan within `memory` bytes: each row group is decoded once per horizon, instead of once per call.
-    /// `Prefetched::builder` has more options.
+    /// [`Prefetched::new`] has a choice of threads.
     ///
     /// ```no_run
     /// # fn main() -> rowdex::Result<()> {
@@ -44,55 +45,9 @@ impl Dataset {
     ///
     /// As [`Prefetched::prefetch`].
     pub fn prefetch(&self, rows: impl Into<Vec<u64>>, memory: u64) -> Result<Prefetched> {
-        let mut prefetched = Prefetched::builder(self).memory(memory).build();
+        let mut prefetched = Prefetched::new(self, memory, 2);
         prefetched.prefetch(rows)?;
         Ok(prefetched)
-    }
-}
-
-/// Options of a [`Prefetched`], from [`Prefetched::builder`].
-#[derive(Debug, Clone)]
-pub struct PrefetchedBuilder {
-    dataset: Dataset,
-    options: Options,
-}
-
-impl PrefetchedBuilder {
-    /// How many bytes of decoded rows to hold at most, as for [`LoaderBuilder::memory`](super::LoaderBuilder::memory).
-    /// Default: 1 GiB.
-    #[must_use]
-    pub fn memory(mut self, bytes: u64) -> Self {
-        self.options.memory = bytes;
-        self
-    }
-
-    /// How many threads read ahead; with 0 all work is done by [`Prefetched::take`]. Default: 2.
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.options.threads = threads;
-        self
-    }
-
-    /// The handle, with nothing prefetched. Reads nothing and starts no thread.
-    pub fn build(self) -> Prefetched {
-        let Self { dataset, options } = self;
-        let units = Units::joined(
-            Arc::new(DatasetGroups::new(std::slice::from_ref(&dataset), dataset.schema(), false)),
-            options.memory,
-        );
-        Prefetched {
-            units: Arc::new(units.sharing_dictionaries(options.memory)),
-            dataset,
-            options,
-            portion: None,
-            ids: PrefetchedIds::default(),
-            prefetch: None,
-            engine: None,
-            control: Control::default(),
-            window: VecDeque::new(),
-            pulled: 0,
-            stats: PrefetchedStats::default(),
-        }
     }
 }
 
@@ -126,7 +81,8 @@ pub struct PrefetchedStats {
 pub struct Prefetched {
     dataset: Dataset,
     units: Arc<Units>,
-    options: Options,
+    memory: u64,
+    threads: usize,
     /// Rows of the first call that followed: rows are put together in such portions.
     portion: Option<usize>,
     /// Those that were not taken.
@@ -151,9 +107,25 @@ struct WindowRows {
 }
 
 impl Prefetched {
-    /// Options for serving prefetched rows of `dataset`.
-    pub fn builder(dataset: &Dataset) -> PrefetchedBuilder {
-        PrefetchedBuilder { dataset: dataset.clone(), options: Options::default() }
+    /// Serves rows of `dataset`, with nothing prefetched. It holds so many bytes of decoded rows at most, as
+    /// [`LoaderBuilder::memory`](super::LoaderBuilder::memory) says, and so many threads read ahead; with 0
+    /// [`take`](Self::take) does all work. Reads nothing and starts no thread.
+    pub fn new(dataset: &Dataset, memory: u64, threads: usize) -> Self {
+        let groups = DatasetGroups::new(std::slice::from_ref(dataset), dataset.schema(), false);
+        Self {
+            units: Arc::new(Units::joined(Arc::new(groups), memory).sharing_dictionaries(memory)),
+            dataset: dataset.clone(),
+            memory,
+            threads,
+            portion: None,
+            ids: PrefetchedIds::default(),
+            prefetch: None,
+            engine: None,
+            control: Control::default(),
+            window: VecDeque::new(),
+            pulled: 0,
+            stats: PrefetchedStats::default(),
+        }
     }
 
     /// Says what will be asked for after all that was prefetched before. Row ids may repeat. Takes 8 bytes a row until
@@ -262,10 +234,10 @@ impl Prefetched {
         let (prefetch, walk) = PrefetchedWalk::new(ids, portion);
         self.prefetch = Some(prefetch);
         let settings = Settings {
-            memory: self.options.memory,
-            threads: self.options.threads,
+            memory: self.memory,
+            threads: self.threads,
             read_ahead: None,
-            read_concurrency: self.options.read_concurrency,
+            read_concurrency: None,
             batch_rows: portion as u64,
             seed: 0,
         };
@@ -322,5 +294,134 @@ impl Prefetched {
         if self.engine.as_ref().is_some_and(|owned| !owned.is_own()) {
             self.engine = None;
         }
+    }
+}
+
+/// Row ids in the order in which they will be asked for, of which the first are taken off.
+#[derive(Debug, Clone, Default)]
+struct PrefetchedIds {
+    pieces: VecDeque<Arc<Vec<u64>>>,
+    /// Taken of the first piece.
+    taken: usize,
+    /// How many are left.
+    len: usize,
+}
+
+impl PrefetchedIds {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn push(&mut self, piece: Arc<Vec<u64>>) {
+        self.len += piece.len();
+        self.pieces.push_back(piece);
+    }
+
+    /// Takes so many off, which `each` is given piece by piece.
+    fn take(&mut self, mut count: usize, mut each: impl FnMut(&[u64])) {
+        while let Some(first) = self.pieces.front() {
+            let rest = first.get(self.taken..).unwrap_or_default();
+            if count < rest.len() {
+                each(&rest[..count]);
+                self.taken += count;
+                self.len -= count;
+                return;
+            }
+            each(rest);
+            count -= rest.len();
+            self.len -= rest.len();
+            self.taken = 0;
+            self.pieces.pop_front();
+        }
+    }
+
+    /// Whether just these are the first.
+    fn begin_with(&self, mut rows: &[u64]) -> bool {
+        let mut taken = self.taken;
+        for piece in &self.pieces {
+            let ids = piece.get(std::mem::take(&mut taken)..).unwrap_or_default();
+            if rows.len() <= ids.len() {
+                return ids.starts_with(rows);
+            }
+            match rows.strip_prefix(ids) {
+                Some(rest) => rows = rest,
+                None => return false,
+            }
+        }
+        rows.is_empty()
+    }
+}
+
+/// Walks over what was prefetched so far.
+#[derive(Debug)]
+struct PrefetchedWalk {
+    ids: PrefetchedIds,
+    /// What comes behind these.
+    pieces: Receiver<Arc<Vec<u64>>>,
+    /// Rows of a batch.
+    portion: usize,
+}
+
+impl PrefetchedWalk {
+    /// A walk over these in portions of so many rows, and where to send what comes behind them.
+    fn new(ids: PrefetchedIds, portion: usize) -> (Sender<Arc<Vec<u64>>>, Self) {
+        let (more, pieces) = channel();
+        (more, Self { ids, pieces, portion })
+    }
+}
+
+impl Walk for PrefetchedWalk {
+    fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
+        let rows = usize::try_from(target).unwrap_or(usize::MAX).max(1);
+        let most = rows.div_ceil(self.portion).saturating_mul(self.portion);
+        let mut rows = Vec::new();
+        while rows.len() < most && self.has_more() {
+            self.ids.take(most - rows.len(), |ids| rows.extend_from_slice(ids));
+        }
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let batch = BatchPlan { rows, ..BatchPlan::default() };
+        each(&batch)?;
+        let portions = Portions { rows: batch.rows, portion: self.portion };
+        Ok(Some(BatchRange { epoch: 0, batches: 0..portions.count(), all: Arc::new(portions), replaced: Vec::new() }))
+    }
+
+    fn epoch(&self) -> u64 {
+        0
+    }
+
+    fn has_more(&mut self) -> bool {
+        while self.ids.len() == 0 {
+            let Ok(next) = self.pieces.try_recv() else { return false };
+            self.ids.push(next);
+        }
+        true
+    }
+}
+
+/// Row ids cut into batches.
+#[derive(Debug)]
+struct Portions {
+    rows: Vec<u64>,
+    portion: usize,
+}
+
+impl Batches for Portions {
+    fn count(&self) -> u64 {
+        self.rows.len().div_ceil(self.portion) as u64
+    }
+
+    fn steps(&self, _: u64) -> u64 {
+        self.count()
+    }
+
+    fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
+        let rows = self.rows.chunks(self.portion).nth(b as usize);
+        let rows = rows.ok_or_else(|| Error::new(ErrorKind::Internal, "a portion beyond the last"))?;
+        batch.step = b;
+        batch.rows.clear();
+        batch.rows.extend_from_slice(rows);
+        Ok(0)
     }
 }

@@ -24,13 +24,14 @@ use serde::{Deserialize, Serialize};
 
 use super::carousel::DueRows;
 use super::extract::{Extracted, Serving, from_file, from_held, wanted};
+use super::pieces::SlotList;
 use super::row_table::RowFinder;
-use super::slot_list::SlotList;
 use super::units::{Units, some};
 use crate::dataset::Prefetch;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_order::{EpochOrder, Global, Order};
+use rowdex_parquet::WholeBatch;
 use rowdex_rows::{self as rows, BatchRow, Held, PIECES};
 
 /// What to do about a row group that cannot be read: its file is missing or was replaced, a read fails, its bytes are
@@ -356,10 +357,10 @@ impl<'a> Recovery<'a> {
         }
         let mut slots = slots.to_vec();
         let wanted = wanted(units, unit, &mut slots);
-        let read = some(wanted.as_deref());
-        self.decodes += units.decodes(unit, read);
-        let batch = caught(units.row_groups(unit).start, || units.read_whole(unit, read, None))?;
-        Held::columns(batch, &units.elsewhere()).take(&slots, &units.form().decoded)
+        let mut batch = WholeBatch::default();
+        let read = || units.read(unit, some(wanted.as_deref()), None, &mut batch);
+        self.decodes += caught(units.row_groups(unit).start, read)?;
+        Held::columns(batch.into_batch()?, &units.elsewhere()).take(&slots, &units.form().decoded)
     }
 }
 

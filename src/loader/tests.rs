@@ -133,10 +133,10 @@ impl Groups for Fake {
         Unit { size, ..Unit::default() }
     }
 
-    fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost {
-        let rows = self.unit(row_group).size.rows;
+    fn fetch(&self, row_groups: &[u32], reads: Reads) -> FetchCost {
+        let rows: u64 = row_groups.iter().map(|row_group| self.unit(*row_group).size.rows).sum();
         let bytes = if let Reads::Some(rows, _) = reads { rows } else { rows };
-        FetchCost { bytes, row_groups: 1, ..FetchCost::default() }
+        FetchCost { bytes, row_groups: row_groups.len() as u64, ..FetchCost::default() }
     }
 
     fn form(&self) -> RowForm {
@@ -997,15 +997,9 @@ fn ranks_that_differ_in_more_than_the_rank_are_refused() {
         assert_eq!(built.unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
     assert!(Loader::new(each(&fake), Vec::new(), Options::default()).is_err());
-}
-
-#[test]
-fn a_rank_that_is_given_twice_is_refused() {
-    let fake = Arc::new(Fake::new(&[50; 2]));
-    let [first, second] = [0, 1].map(|rank| sampler(&orders(true, 100), rank, 3, 8, Tail::Wrap));
-    let refused = Loader::new(each(&fake), vec![first, second.clone(), second], Options::default()).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
-    assert!(refused.to_string().contains("rank 1 is given twice"), "{refused}");
+    let twice = vec![one.clone(), sampler(&orders, 1, 2, 8, Tail::Wrap), one];
+    let refused = Loader::new(each(&fake), twice, Options::default()).unwrap_err();
+    assert!(refused.to_string().contains("rank 0 is given twice"), "{refused}");
 }
 
 #[test]
@@ -1057,24 +1051,37 @@ pub(super) fn files() -> (tempfile::TempDir, Dataset) {
 }
 
 #[test]
-fn batches_are_what_the_dataset_takes() {
+fn batches_are_what_the_dataset_takes_as_views_too() {
     let (_dir, dataset) = files();
     let all = dataset.decoded_bytes();
     let rows = [(1, true), (30, true), (64, false), (600, true)].map(|(batch, global)| (Cut::Rows(batch), global));
     for (cut, global) in rows.into_iter().chain([(Cut::drawn(1), true), (Cut::drawn(2), false)]) {
-        for (memory, threads) in [(0, 2), (all / 10, 0), (all / 3, 4), (all * 3 / 4, 2), (all * 2, 1)] {
+        for (memory, threads, views) in [
+            (0, 2, false),
+            (all / 10, 0, true),
+            (all / 3, 4, false),
+            (all / 3, 4, true),
+            (all * 3 / 4, 2, false),
+            (all * 2, 1, true),
+        ] {
             let sampler = sampler(&orders(global, dataset.len()), 1, 2, cut, Tail::Wrap);
             let builder = Loader::builder(&dataset, sampler.clone()).memory(memory).threads(threads).epochs(2);
-            let mut loader = builder.build().unwrap();
-            for epoch in 0..2 {
-                let plan = sampler.plan(epoch).unwrap();
-                for expected in plan.batches() {
-                    let batch = loader.next().unwrap().unwrap();
-                    assert_eq!(batch.row_ids, expected.unwrap().rows);
-                    assert_eq!(batch.records, dataset.take(&batch.row_ids).unwrap());
-                }
+            assert_eq!(builder.clone().with_views(true).with_views(false).build().unwrap().schema(), *dataset.schema());
+            let loader = builder.with_views(views).build().unwrap();
+            let schema = loader.schema();
+            let types = [schema.field(1).data_type(), schema.field(2).data_type()];
+            assert_eq!(types == [&DataType::Utf8View, &DataType::BinaryView], views);
+            // Views show what they keep, whatever is decoded after them.
+            let kept: Vec<Batch> = loader.map(|batch| batch.unwrap()).collect();
+            let plans = (0..2).map(|epoch| sampler.plan(epoch).unwrap());
+            let expected: Vec<_> = plans.flat_map(|plan| plan.batches().collect::<Vec<_>>()).collect();
+            assert_eq!(kept.len(), expected.len());
+            for (batch, expected) in kept.iter().zip(expected) {
+                assert_eq!(batch.row_ids, expected.unwrap().rows);
+                assert_eq!(batch.records.schema(), schema);
+                let own = row_group::finish(&batch.records, dataset.schema()).unwrap();
+                assert_eq!(own, dataset.take(&batch.row_ids).unwrap());
             }
-            assert!(loader.next().is_none());
         }
     }
 }
@@ -1099,30 +1106,6 @@ fn ranks_that_take_pieces_of_blocks_decode_each_row_group_about_once_between_the
     // A few more while horizons are still being spread.
     assert!(contiguous <= EPOCHS * 64 + 16, "{contiguous}");
     assert!(strided > 3 * EPOCHS * 64, "{strided}");
-}
-
-#[test]
-fn views_have_the_values_of_the_types_that_they_are_served_instead_of() {
-    let (_dir, dataset) = files();
-    let all = dataset.decoded_bytes();
-    for (batch, memory, threads) in
-        [(1, 0, 2), (30, all / 10, 0), (64, all / 3, 4), (600, all * 3 / 4, 2), (40, all * 2, 1)]
-    {
-        let sampler = sampler(&orders(true, dataset.len()), 1, 2, batch, Tail::Wrap);
-        let builder = Loader::builder(&dataset, sampler).memory(memory).threads(threads).epochs(3).with_views(true);
-        let loader = builder.clone().with_views(false).build().unwrap();
-        assert_eq!(loader.schema(), *dataset.schema());
-        let loader = builder.build().unwrap();
-        let schema = loader.schema();
-        let kept: Vec<Batch> = loader.map(|batch| batch.unwrap()).collect();
-        for batch in kept {
-            assert_eq!(batch.records.schema(), schema);
-            let types: Vec<_> = batch.records.schema().fields().iter().map(|field| field.data_type().clone()).collect();
-            assert_eq!((&types[1], &types[2]), (&DataType::Utf8View, &DataType::BinaryView));
-            let own = row_group::finish(&batch.records, dataset.schema()).unwrap();
-            assert_eq!(own, dataset.take(&batch.row_ids).unwrap());
-        }
-    }
 }
 
 /// Waits until nothing more is asked for, and returns the row groups that are on their way: at least one of those that
@@ -1189,7 +1172,7 @@ fn rows_that_are_lost_after_they_were_chosen_as_substitutes_are_chosen_anew() {
     let chosen: Vec<_> = (20..30).map(|row| (row, units.locate(row).unwrap())).collect();
     faults.lose(2, Error::new(ErrorKind::InvalidParquet, "damaged"), &units).unwrap();
     let whole = |_| None;
-    let serving = Serving { units: &units, batch_rows: 1, layout: None };
+    let serving = Serving { units: &units, batch_rows: 1 };
     let mut recovery = Recovery::new(serving, &faults, &whole);
     assert!(recovery.fetch(&chosen).unwrap().is_none());
     assert_eq!(recovery.decodes, 0);

@@ -44,6 +44,8 @@ pub(crate) struct Units {
     slots: Vec<Range<u32>>,
     sizes: Vec<UnitSize>,
     table: Arc<RowTable>,
+    /// How rows are packed, if their columns can be. Pieces of rows are cut in columns.
+    layout: Option<Arc<Layout>>,
     /// If pieces of rows are served.
     packing: Option<Arc<ServedPacks>>,
 }
@@ -86,7 +88,8 @@ impl Units {
         starts.push(groups.count());
         let table = Arc::new(RowTable::new(sizes.iter().map(|size| size.rows)));
         let form = groups.form();
-        Self { groups, form, lists: false, dictionaries: None, starts, slots, sizes, table, packing: None }
+        let layout = Layout::of(&form.decoded, &form.served);
+        Self { groups, form, lists: false, dictionaries: None, starts, slots, sizes, table, layout, packing: None }
     }
 
     /// The same of which dictionaries are shared, for a loader with so much memory.
@@ -118,7 +121,8 @@ impl Units {
 
     /// The same, of which pieces are served.
     pub(crate) fn with_packing(self, packing: Option<ServedPacks>) -> Self {
-        Self { packing: packing.map(Arc::new), ..self }
+        let layout = self.layout.filter(|_| packing.is_none());
+        Self { packing: packing.map(Arc::new), layout, ..self }
     }
 
     /// What is known of packs, if pieces are served.
@@ -141,9 +145,14 @@ impl Units {
         &self.form
     }
 
-    /// How rows are packed, if their columns can be. Pieces of rows are cut in columns.
-    pub(crate) fn layout(&self) -> Option<Arc<Layout>> {
-        if self.packing.is_some() { None } else { Layout::of(&self.form.decoded, &self.form.served) }
+    /// How rows are packed, if their columns can be.
+    pub(crate) fn layout(&self) -> Option<&Arc<Layout>> {
+        self.layout.as_ref()
+    }
+
+    /// Whether columns of a unit can be read and packed before others.
+    pub(crate) fn packs_columns_apart(&self, unit: u32) -> bool {
+        self.layout().is_some_and(|layout| layout.packs_columns_apart()) && self.unit(unit).reads_columns_apart
     }
 
     /// How rows that wait are cut into pieces, as most of them are.
@@ -243,32 +252,30 @@ impl Units {
 
     /// About what is read to decode rows of a unit.
     pub(crate) fn fetch(&self, unit: u32, reads: Reads) -> FetchCost {
-        let row_groups = self.row_groups(unit);
-        if row_groups.len() == 1 {
-            return self.groups.fetch(row_groups.start, reads);
-        }
-        let with_rows: Vec<u32> = row_groups.filter(|row_group| !self.slots_of(*row_group).is_empty()).collect();
-        let touched = match reads {
-            Reads::All | Reads::Due(_) => with_rows,
-            Reads::Some(_, runs) => {
+        let mut row_groups: Vec<u32> = self.row_groups(unit).collect();
+        if row_groups.len() > 1 {
+            row_groups.retain(|row_group| !self.slots_of(*row_group).is_empty());
+            if let Reads::Some(_, runs) = reads {
                 // Runs at random places, each about in one row group.
-                let count = with_rows.len() as f64;
-                let touched = (count * (1.0 - (1.0 - 1.0 / count.max(1.0)).powf(runs as f64))).round();
-                let touched = (touched as usize).clamp(1, with_rows.len().max(1));
-                (0..touched).filter_map(|at| with_rows.get(at * with_rows.len() / touched).copied()).collect()
+                let count = row_groups.len();
+                let all = count as f64;
+                let touched = (all * (1.0 - (1.0 - 1.0 / all.max(1.0)).powf(runs as f64))).round();
+                let touched = (touched as usize).clamp(1, count.max(1));
+                row_groups = (0..touched).filter_map(|at| row_groups.get(at * count / touched).copied()).collect();
             }
-        };
-        self.groups.fetch_run(&touched)
+        }
+        self.groups.fetch(&row_groups, reads)
     }
 
     /// Reads and decodes rows of a unit on the calling thread, and hands them to the sink. What was read ahead is used.
+    /// Returns how many row groups were decoded.
     pub(crate) fn read(
         &self,
         unit: u32,
         slots: Slots<'_>,
         prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let lists = self.lists.then_some(&self.form.decoded);
         let sharing = self.dictionaries.as_ref().map(|dictionaries| dictionaries.of_unit(unit));
         let mut changing = UnitSink { lists, sharing, sink };
@@ -276,23 +283,18 @@ impl Units {
             if lists.is_some() || changing.sharing.is_some() { &mut changing } else { changing.sink };
         let row_groups = self.row_groups(unit);
         if row_groups.len() == 1 {
-            return self.groups.read(row_groups.start, slots, prefetch, sink);
+            return self.groups.read(row_groups.start, slots, prefetch, sink).map(|()| 1);
         }
         let parts = self.parts(unit, slots);
+        let decoded = parts.len() as u64;
         match parts.as_slice() {
-            [RunPart { row_group, slots }] => self.groups.read(*row_group, some(slots.as_deref()), prefetch, sink),
-            _ => self.groups.read_run(parts, prefetch, sink),
+            [RunPart { row_group, slots }] => self.groups.read(*row_group, some(slots.as_deref()), prefetch, sink)?,
+            _ => self.groups.read_run(parts, prefetch, sink)?,
         }
+        Ok(decoded)
     }
 
-    /// As [`read`](Self::read), in one batch.
-    pub(crate) fn read_whole(&self, unit: u32, slots: Slots<'_>, prefetch: Option<Prefetch>) -> Result<RecordBatch> {
-        let mut whole = WholeBatch::default();
-        self.read(unit, slots, prefetch, &mut whole)?;
-        whole.into_batch()
-    }
-
-    /// As [`read_whole`](Self::read_whole), of the rows of one row group.
+    /// All rows of one row group.
     pub(crate) fn read_alone(&self, row_group: u32) -> Result<RecordBatch> {
         let mut whole = WholeBatch::default();
         let lists = self.lists.then_some(&self.form.decoded);
@@ -300,9 +302,9 @@ impl Units {
         whole.into_batch()
     }
 
-    /// How many row groups a read decodes.
-    pub(crate) fn decodes(&self, unit: u32, slots: Slots<'_>) -> u64 {
-        if self.row_groups(unit).len() == 1 { 1 } else { self.parts(unit, slots).len() as u64 }
+    /// How many row groups of a unit have rows.
+    pub(crate) fn filled(&self, unit: u32) -> u64 {
+        self.row_groups(unit).filter(|row_group| !self.slots_of(*row_group).is_empty()).count() as u64
     }
 
     /// Starts reading what [`read`](Self::read) will read; `None` where that gains nothing, as where row groups were

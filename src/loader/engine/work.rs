@@ -93,7 +93,7 @@ impl EngineCore {
         let began = Instant::now();
         let (extracted, decodes) = {
             let _buffers = buffers::enter(&self.buffers);
-            let serving = Serving { units: &self.units, batch_rows: self.batch_rows, layout: self.layout.as_ref() };
+            let serving = Serving { units: &self.units, batch_rows: self.batch_rows };
             let whole = |unit| self.lock().carousel.whole(unit);
             let mut recovery = Recovery::new(serving, &self.faults, &whole);
             // Whatever panics, a thread that ends here would be waited for for ever.

@@ -213,33 +213,33 @@ impl Groups for DatasetGroups {
         Some(Arc::new(Self::decoding(decoded, &self.form.served, false)))
     }
 
-    fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost {
-        let Some((part, own)) = self.part(row_group) else { return FetchCost::default() };
-        let Some(cost) = part.cost(own) else { return FetchCost::default() };
+    fn fetch(&self, row_groups: &[u32], reads: Reads) -> FetchCost {
+        let first = row_groups.first().and_then(|first| self.part(*first));
+        let Some((part, own)) = first else { return FetchCost::default() };
+        let of = |row_group: &u32| part.cost(row_group.checked_sub(part.first_group)?);
+        let costs: Vec<&ReadCost> = row_groups.iter().filter_map(of).collect();
+        let [cost] = costs[..] else {
+            let bytes = costs.iter().map(|cost| cost.bytes).fold(0, u64::saturating_add);
+            let requests = part.dataset.requests(&costs, None);
+            return FetchCost { bytes, requests, positions: 0, row_groups: costs.len() as u64 };
+        };
         // Rows that the index leaves out are taken to lie anywhere.
         let entry = part.dataset.index().row_group(own);
         let (served, all) = entry.map_or((0, 0), |entry| (entry.rows(), entry.source_rows()));
         let (rows, runs) = if let Reads::Some(rows, runs) = reads { (rows, runs) } else { (served, served) };
+        let is_remote = part.dataset.is_remote();
         let bytes = match reads {
-            Reads::Due(rows) if !part.dataset.is_remote() && self.unit(row_group).decodes_due => cost.of_due(rows),
+            Reads::Due(rows) if !is_remote && row_groups.iter().all(|group| self.unit(*group).decodes_due) => {
+                cost.of_due(rows)
+            }
             _ => cost.of_rows(rows, runs),
         };
-        let (requests, positions) = match part.dataset.is_remote() {
+        let (requests, positions) = match is_remote {
             false => (0.0, 0),
             true if rows == all => (part.dataset.requests(&[cost], None), 0),
             true => (part.requests(cost, rows, runs), 1),
         };
         FetchCost { bytes, requests, positions, row_groups: 1 }
-    }
-
-    fn fetch_run(&self, row_groups: &[u32]) -> FetchCost {
-        let first = row_groups.first().and_then(|first| self.part(*first));
-        let Some((part, _)) = first else { return FetchCost::default() };
-        let own = |row_group: &u32| part.cost(row_group.checked_sub(part.first_group)?);
-        let costs: Vec<&ReadCost> = row_groups.iter().filter_map(own).collect();
-        let bytes = costs.iter().map(|cost| cost.bytes).fold(0, u64::saturating_add);
-        let requests = part.dataset.requests(&costs, None);
-        FetchCost { bytes, requests, positions: 0, row_groups: row_groups.len() as u64 }
     }
 
     fn opening_requests(&self) -> u64 {

@@ -136,14 +136,8 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// About what is read to decode rows of a row group.
-    fn fetch(&self, row_group: u32, reads: Reads) -> FetchCost;
-
-    /// What is read to decode all rows of these row groups together.
-    fn fetch_run(&self, row_groups: &[u32]) -> FetchCost {
-        let each = row_groups.iter().map(|row_group| self.fetch(*row_group, Reads::All));
-        each.fold(FetchCost::default(), FetchCost::plus)
-    }
+    /// About what is read to decode rows of a row group, or all rows of several that are read together.
+    fn fetch(&self, row_groups: &[u32], reads: Reads) -> FetchCost;
 
     /// Requests for all files together, before anything is read of their row groups.
     fn opening_requests(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! What is known of units, and of the rows that are looked ahead at, which takes memory, too.
 
 use super::UnitSize;
-use crate::loader::slot_list;
+use crate::loader::pieces;
 
 /// Bytes of what is known of units, and as many of what is known of rows, that are not counted.
 pub(super) const FREE: u64 = 1 << 20;
@@ -33,7 +33,7 @@ impl Listing {
         let mut slots = 0.0;
         let mut rows = 0;
         for size in sizes {
-            slots += f64::from(slot_list::width(size.rows.saturating_mul(scale))) * size.rows as f64;
+            slots += f64::from(pieces::width(size.rows.saturating_mul(scale))) * size.rows as f64;
             rows += size.rows;
         }
         let scale = scale as f64;

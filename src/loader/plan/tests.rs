@@ -93,7 +93,7 @@ fn long_rows_of_small_units_are_kept_as_long_as_those_of_large_ones() {
     let orders = Global::new(16_000, 1).unwrap();
     for (part, ideal) in [(0.2, 2.5), (0.4, 1.25)] {
         let memory = (bytes(&sizes) * part) as u64;
-        let plan = Plan::new(&sizes, memory, 8, 1).with_cutting(Cutting::Long(1280));
+        let plan = Plan::new(&sizes, memory, 8, 1).of_rows(Cutting::Long(1280), 1);
         let Outcome { decodes, peak, .. } = run(plan, &sizes, &orders, 8, 4);
         assert!((ideal * 0.99..ideal * 1.15 + 0.1).contains(&decodes[2]), "{part}: {decodes:?}");
         assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
@@ -106,7 +106,7 @@ fn rows_of_units_that_stay_are_asked_for_many_at_a_time() {
     let sizes = vec![UnitSize { rows: 1_000, bytes: 1_000 * ROW, cost: 1_000 * ROW }; 100];
     let memory = bytes(&sizes) as u64 / 10 * 11;
     let run = |cutting| {
-        let plan = Plan::new(&sizes, memory, 256, 1).with_cutting(cutting);
+        let plan = Plan::new(&sizes, memory, 256, 1).of_rows(cutting, 1);
         run(plan, &sizes, &Global::new(100_000, 1).unwrap(), 256, 3)
     };
     let (pointed_at, copied) = (run(Cutting::Long(1792)), run(Cutting::Short(1792)));

@@ -16,10 +16,6 @@ fn order(len: u64, seed: u64) -> Vec<u64> {
     rows
 }
 
-fn prefetched(dataset: &Dataset, memory: u64, threads: usize) -> Prefetched {
-    Prefetched::builder(dataset).memory(memory).threads(threads).build()
-}
-
 /// One step of a caller.
 #[derive(Debug, Clone)]
 enum Move {
@@ -59,7 +55,7 @@ fn whatever_is_asked_for_is_what_the_dataset_takes() {
         ..ProptestConfig::default()
     });
     let run = |(memory, threads, moves): (u64, usize, Vec<Move>)| {
-        let mut rows = prefetched(&dataset, memory, threads);
+        let mut rows = Prefetched::new(&dataset, memory, threads);
         let (mut told, mut at, mut asked) = (order(1000, 0)[..300].to_vec(), 0, 0);
         rows.prefetch(told.clone()).unwrap();
         for step in moves {
@@ -102,7 +98,7 @@ fn who_follows_is_served_from_the_carousel_alone_in_portions_of_any_size() {
     for (portions, threads) in [(vec![64], 2), (vec![1], 0), (vec![7, 300, 1, 40], 1), (vec![1000], 2)] {
         // Twice over, prefetched in pieces that do not fit the portions.
         let told = [order(1000, 1), order(1000, 2)].concat();
-        let mut rows = prefetched(&dataset, dataset.decoded_bytes() / 4, threads);
+        let mut rows = Prefetched::new(&dataset, dataset.decoded_bytes() / 4, threads);
         told.chunks(370).for_each(|piece| rows.prefetch(piece).unwrap());
         let (mut left, mut sizes) = (told.as_slice(), portions.iter().cycle());
         while !left.is_empty() {
@@ -138,26 +134,6 @@ fn following_decodes_each_group_once_per_horizon() {
 }
 
 #[test]
-fn other_rows_in_between_leave_what_comes_next_as_it_is() {
-    let (_dir, dataset) = files();
-    let told = order(1000, 3);
-    let mut rows = dataset.prefetch(told.clone(), dataset.decoded_bytes() / 3).unwrap();
-    let mut take = |ids: &[u64]| {
-        assert_eq!(rows.take(ids).unwrap(), dataset.take(ids).unwrap());
-        (rows.stats().followed, rows.stats().fell_back, rows.waiting())
-    };
-    assert_eq!(take(&told[..50]), (50, 0, 950));
-    // Ten left out.
-    assert_eq!(take(&told[60..110]), (50, 50, 950));
-    assert_eq!(take(&told[50..60]), (60, 50, 940));
-    // Sorted, as some do for the disk's sake.
-    let mut sorted = told[60..110].to_vec();
-    sorted.sort_unstable();
-    assert_eq!(take(&sorted), (60, 100, 940));
-    assert_eq!(take(&told[60..110]), (110, 100, 890));
-}
-
-#[test]
 fn nothing_is_prefetched_if_a_row_is_not_there() {
     let (_dir, dataset) = files();
     let mut rows = dataset.prefetch(vec![1, 2], 0).unwrap();
@@ -175,7 +151,7 @@ fn no_thread_exists_before_prefetched_rows_are_taken_nor_after_the_drop() {
     let (_dir, dataset) = files();
     let told = order(1000, 0);
     for taken in [0, 1, 500, 1000] {
-        let mut rows = prefetched(&dataset, dataset.decoded_bytes() / 4, 3);
+        let mut rows = Prefetched::new(&dataset, dataset.decoded_bytes() / 4, 3);
         rows.prefetch(told.clone()).unwrap();
         rows.take(&[told[999]]).unwrap();
         let groups = Arc::downgrade(&rows.units);
@@ -193,7 +169,7 @@ fn no_thread_exists_before_prefetched_rows_are_taken_nor_after_the_drop() {
 fn a_forked_child_goes_on_where_its_parent_was() {
     let (_dir, dataset) = files();
     let told = order(1000, 0);
-    let mut rows = prefetched(&dataset, dataset.decoded_bytes() / 4, 2);
+    let mut rows = Prefetched::new(&dataset, dataset.decoded_bytes() / 4, 2);
     rows.prefetch(&told[..700]).unwrap();
     rows.take(&told[..130]).unwrap();
     // As it looks to a child: the threads belong to a process of another number.
@@ -235,7 +211,7 @@ fn a_read_that_fails_now_and_then_is_an_error_now_and_then() {
         let builder = Dataset::builder(index).with_cache_bytes(0).with_source(Arc::new(source));
         let dataset = builder.with_threads(1).open().unwrap();
         let told: Vec<u64> = (0..3).flat_map(|seed| order(1000, seed)).collect();
-        let mut rows = prefetched(&dataset, dataset.decoded_bytes() / 3, threads);
+        let mut rows = Prefetched::new(&dataset, dataset.decoded_bytes() / 3, threads);
         rows.prefetch(told.clone()).unwrap();
         let mut errors = 0;
         for ids in told.chunks(20) {
@@ -251,4 +227,48 @@ fn a_read_that_fails_now_and_then_is_an_error_now_and_then() {
         assert!(errors > 0 && stats.followed > 500, "{errors} errors, {stats:?}");
         assert!(stats.loader.held_bytes <= dataset.decoded_bytes(), "{stats:?}");
     }
+}
+
+#[test]
+fn ids_are_taken_across_pieces() {
+    let mut ids = PrefetchedIds::default();
+    for piece in [vec![5, 6, 7], vec![], vec![8], vec![9, 5]] {
+        ids.push(Arc::new(piece));
+    }
+    let taken = |ids: &mut PrefetchedIds, count| {
+        let mut rows = Vec::new();
+        ids.take(count, |piece| rows.extend_from_slice(piece));
+        rows
+    };
+    assert!(ids.begin_with(&[5, 6, 7, 8, 9, 5]) && ids.begin_with(&[]) && !ids.begin_with(&[5, 6, 7, 8, 9, 5, 1]));
+    assert_eq!(taken(&mut ids, 2), [5, 6]);
+    assert!(ids.begin_with(&[7, 8, 9]) && !ids.begin_with(&[7, 8, 8]) && !ids.begin_with(&[5]));
+    assert_eq!(taken(&mut ids, 3), [7, 8, 9]);
+    assert_eq!((ids.len(), taken(&mut ids, 9)), (1, vec![5]));
+    ids.push(Arc::new(vec![1]));
+    assert!(ids.begin_with(&[1]));
+}
+
+#[test]
+fn a_walk_goes_on_when_more_is_prefetched() {
+    let mut ids = PrefetchedIds::default();
+    ids.push(Arc::new((0..10).collect()));
+    ids.take(1, |_| {});
+    let (more, mut walk) = PrefetchedWalk::new(ids, 4);
+    let mut seen = Vec::new();
+    let mut range = |walk: &mut PrefetchedWalk, target| {
+        walk.next_range(target, &mut |batch| {
+            seen.extend_from_slice(&batch.rows);
+            Ok(true)
+        })
+    };
+    assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..2);
+    assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
+    assert!(range(&mut walk, 5).unwrap().is_none() && !walk.has_more());
+    more.send(Arc::new(Vec::new())).unwrap();
+    assert!(!walk.has_more());
+    more.send(Arc::new(vec![20, 21])).unwrap();
+    assert!(walk.has_more());
+    assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
+    assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21]);
 }

@@ -310,7 +310,7 @@ impl Made<'_> {
         let mut plan = Plan::new(&units, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
         plan.set_aside((0..sizes.len()).map(|unit| places(sizes, unit)).sum());
         let near = RowFinder::new(Arc::new(RowTable::new(sizes.iter().copied())));
-        let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), near);
+        let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), near, None);
         World {
             schedule: Schedule::new(settings, lookahead),
             driver: Some(driver),

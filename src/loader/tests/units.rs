@@ -239,7 +239,9 @@ fn units_end_where_a_file_or_a_dataset_does() {
         assert_eq!(units.first_row(unit), u64::from(unit) * rows);
         assert_eq!(units.locate(u64::from(unit) * rows + 777), Some((unit, 777)));
         assert_eq!(units.row_group_of(unit, 777), unit * GROUPS as u32 + 777 / GROUP_ROWS as u32);
-        let batch = units.read_whole(unit, Slots::Some(&[5, 777]), None).unwrap();
+        let mut batch = row_group::WholeBatch::default();
+        assert_eq!(units.read(unit, Slots::Some(&[5, 777]), None, &mut batch).unwrap(), 2);
+        let batch = batch.into_batch().unwrap();
         let expected = [u64::from(unit % 2) * rows + 5, u64::from(unit % 2) * rows + 777];
         assert_eq!(batch.column(0).as_primitive::<UInt64Type>().values(), &expected[..]);
     }
