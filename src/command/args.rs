@@ -1,13 +1,15 @@
 //! Arguments that several commands have.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rowdex::ErrorKind::NotFound;
 use rowdex::dataset::{DatasetBuilder, DiskTier};
-use rowdex::{Dataset, Index};
+use rowdex::{Dataset, Index, IndexBuilder};
+use tempfile::TempDir;
 
 use crate::command::failure::Failure;
 use crate::command::size::Memory;
@@ -23,6 +25,33 @@ impl IndexArg {
     pub(crate) fn open(&self) -> Result<Index, Failure> {
         Ok(Index::open(&self.index)?)
     }
+}
+
+/// The index that a path names, or one that is built of data, in a folder that goes with it.
+pub(crate) fn index_of(inputs: &[PathBuf]) -> Result<(Index, Option<TempDir>), Failure> {
+    let opened = match inputs {
+        [only] if !is_data(only) => match Index::open(only) {
+            Ok(index) => return Ok((index, None)),
+            Err(error) => Some(error),
+        },
+        _ => None,
+    };
+    let folder = TempDir::new().map_err(|error| Failure::new(format!("no room for an index: {error}")))?;
+    let index = folder.path().join("data.rdx");
+    // Nothing else says that a URL is a folder, or a path a pattern.
+    IndexBuilder::new(inputs).build(&index).map_err(|error| match opened {
+        Some(no_index) if no_index.kind() != NotFound || error.kind() == NotFound => no_index,
+        _ => error,
+    })?;
+    Ok((Index::open(index)?, Some(folder)))
+}
+
+/// Whether a path is no index by what it is called.
+fn is_data(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
+    path.is_dir()
+        || path.as_os_str().as_encoded_bytes().ends_with(b"/")
+        || matches!(extension.as_deref(), Some("parquet" | "parq" | "pq"))
 }
 
 #[derive(Debug, Clone, Args)]

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::HumanBytes;
-use rowdex::index::builder::{BuildReport, LengthsBuilder, SchemaMode};
+use rowdex::index::builder::{LengthsBuilder, SchemaMode};
 use rowdex::select::ListOfRows;
 use rowdex::{Index, IndexBuilder};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::command::args::{JsonArg, named};
 use crate::command::failure::{Failure, complain};
@@ -157,48 +157,25 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
     if report.repeated_files > 0 {
         complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
     }
-    match args.json.json {
-        true => output::print_json(&to_json(args, &report, started.elapsed().as_secs_f64())),
-        false => output::print(&to_text(args, &report)),
-    }
-}
-
-fn to_json(args: &BuildArgs, report: &BuildReport, seconds: f64) -> Value {
-    json!({
-        "output": args.output.display().to_string(),
-        "files": report.files,
-        "kept_files": report.kept_files,
-        "read_files": report.read_files,
-        "requests": report.requests,
-        "footer_bytes": report.footer_bytes,
-        "row_groups": report.row_groups,
-        "rows": report.rows,
-        "source_rows": report.source_rows,
-        "index_bytes": report.index_bytes,
-        "repeated_files": report.repeated_files,
-        "unlike_files": report.unlike_files,
-        "unlike_example": report.unlike_example,
-        "seconds": seconds,
-    })
-}
-
-fn to_text(args: &BuildArgs, report: &BuildReport) -> String {
-    let mut text = format!(
-        "{}: {} in {} of {}, {}\n",
-        args.output.display(),
-        output::counted(report.rows, "row"),
-        output::counted(report.row_groups, "row group"),
-        output::counted(report.files, "file"),
-        HumanBytes(report.index_bytes)
-    );
-    if args.update {
-        text.push_str(&format!("{} kept from the index before\n", output::counted(report.kept_files, "file")));
-    }
-    if let Some(example) = &report.unlike_example {
-        let files = output::counted(report.unlike_files, "file");
-        text.push_str(&format!("{files} unlike the first, such as {example}\n"));
-    }
-    text
+    output::tell(
+        args.json.json,
+        &json!({
+            "output": args.output.display().to_string(),
+            "files": report.files,
+            "kept_files": report.kept_files,
+            "read_files": report.read_files,
+            "requests": report.requests,
+            "footer_bytes": report.footer_bytes,
+            "row_groups": report.row_groups,
+            "rows": report.rows,
+            "source_rows": report.source_rows,
+            "index_bytes": report.index_bytes,
+            "repeated_files": report.repeated_files,
+            "unlike_files": report.unlike_files,
+            "unlike_example": report.unlike_example,
+            "seconds": started.elapsed().as_secs_f64(),
+        }),
+    )
 }
 
 fn builder(args: &BuildArgs) -> IndexBuilder {

@@ -9,12 +9,12 @@ use rowdex::loader::Fault;
 use rowdex::sampler::ReplicaLayout;
 use rowdex::sampler::Tail;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard};
+use serde_json::Value;
 
 use crate::command::carousel::CarouselSettings;
-use crate::command::epoch::{self, Extent, Report};
+use crate::command::epoch::{self, Extent};
 use crate::command::failure::Failure;
 use crate::command::order_arg::OrderArg;
-use crate::command::row_choice::RowChoiceArgs;
 use crate::command::sampling::{BatchArg, DealingArgs, Rank, SamplingArgs};
 use crate::command::{demo_data, output};
 
@@ -27,7 +27,7 @@ const PLAN: SamplingArgs = SamplingArgs {
         replication: (1, ReplicaLayout::Consecutive),
         tail: Some(Tail::Wrap),
         pack: None,
-        row_choice: RowChoiceArgs::ALL,
+        only: None,
     },
     epoch: 0,
     epochs: 2,
@@ -51,9 +51,14 @@ pub(crate) struct DemoArgs {
 
 /// `program` is what the command was called as.
 pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
-    let folder = Folder::new(args.keep.as_deref())?;
-    let data = folder.path().join("data");
-    let index = folder.path().join("train.rdx");
+    let temporary = tempfile::Builder::new().prefix("rowdex-demo-").tempdir();
+    let temporary = temporary.map_err(|error| cannot_make(&std::env::temp_dir(), error))?;
+    let folder = match &args.keep {
+        Some(folder) => kept(folder)?,
+        None => temporary.path(),
+    };
+    let data = folder.join("data");
+    let index = folder.join("train.rdx");
     std::fs::create_dir(&data).map_err(|error| cannot_make(&data, error))?;
 
     output::print("1. Writing Parquet files ...\n")?;
@@ -78,22 +83,22 @@ pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
     ))?;
     let carousel = CarouselSettings { memory: MEMORY, threads: 2, fault: Fault::Fail };
     let report = epoch::read(&dataset, &PLAN, BATCH, &carousel, Extent::default())?;
-    output::print(&report.to_text())?;
+    output::tell(false, &report)?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 
     output::print("\n4. Stopping in the middle of an epoch and going on with three ranks ...\n")?;
     output::print(&resume(&dataset)?)?;
 
-    output::print(&next(args.keep.as_deref(), &index, program))?;
-    folder.close()
+    output::print(&next(args.keep.as_deref(), &index, program))
 }
 
 /// The promises, as they turned out.
-fn verdict(report: &Report) -> Result<String, Failure> {
-    let samples = report.ranks.first().map_or(0, |rank| rank.samples);
-    let equal = report.ranks.iter().all(|rank| rank.steps == report.steps && rank.samples == samples);
-    if equal && report.coverage.missing == 0 {
-        let steps = report.steps;
+fn verdict(report: &Value) -> Result<String, Failure> {
+    let ranks = || report["ranks"].as_array().into_iter().flatten();
+    let steps = &report["steps"];
+    let samples = ranks().next().map_or(&Value::Null, |rank| &rank["samples"]);
+    let equal = ranks().all(|rank| rank["steps"] == *steps && rank["samples"] == *samples);
+    if equal && report["coverage"]["missing"] == 0 {
         return Ok(format!("Every rank took {steps} steps with {samples} samples, and no row was left out."));
     }
     Err(Failure::new("the ranks were not served equally, which is a defect; please report it"))
@@ -157,45 +162,16 @@ fn next(kept: Option<&Path>, index: &Path, program: &str) -> String {
     text
 }
 
-enum Folder {
-    Temporary(tempfile::TempDir),
-    Kept(PathBuf),
-}
-
-impl Folder {
-    fn new(keep: Option<&Path>) -> Result<Self, Failure> {
-        let Some(path) = keep else {
-            let folder = tempfile::Builder::new().prefix("rowdex-demo-").tempdir();
-            return Ok(Self::Temporary(folder.map_err(|error| cannot_make(&std::env::temp_dir(), error))?));
-        };
-        if path.symlink_metadata().is_ok() {
-            return Err(Error::new(ErrorKind::AlreadyExists, "the folder exists already")
-                .with_file(path.display().to_string())
-                .with_hint("remove it, or keep the demo in another one")
-                .into());
-        }
-        std::fs::create_dir_all(path).map_err(|error| cannot_make(path, error))?;
-        Ok(Self::Kept(path.to_owned()))
+/// Makes a folder that is not there yet.
+fn kept(path: &Path) -> Result<&Path, Failure> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::new(ErrorKind::AlreadyExists, "the folder exists already")
+            .with_file(path.display().to_string())
+            .with_hint("remove it, or keep the demo in another one")
+            .into());
     }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Temporary(folder) => folder.path(),
-            Self::Kept(path) => path,
-        }
-    }
-
-    fn close(self) -> Result<(), Failure> {
-        match self {
-            Self::Kept(_) => Ok(()),
-            Self::Temporary(folder) => {
-                let path = folder.path().to_owned();
-                folder.close().map_err(|error| {
-                    Error::io("cannot remove the folder", error).with_file(path.display().to_string()).into()
-                })
-            }
-        }
-    }
+    std::fs::create_dir_all(path).map_err(|error| cannot_make(path, error))?;
+    Ok(path)
 }
 
 fn cannot_make(path: &Path, error: std::io::Error) -> Failure {

@@ -1,7 +1,6 @@
 //! `rowdex epoch`: what the ranks of a training job do, without the training.
 
 mod reading;
-mod report;
 mod served;
 
 use clap::{ArgMatches, Args};
@@ -9,13 +8,12 @@ use rowdex::sampler::State;
 
 use crate::command::args::{IndexArg, JsonArg};
 use crate::command::carousel::CarouselArgs;
-use crate::command::failure::{Failure, complain, said};
+use crate::command::failure::{Failure, complain};
 use crate::command::output;
 use crate::command::sampling::{BatchArg, RankArg, SamplingArgs};
 use crate::command::state_arg;
 
 pub(crate) use reading::{Extent, read};
-pub(crate) use report::Report;
 
 /// Row groups decoded more often than this in an epoch are worth a word.
 pub(crate) const MANY_PASSES: f64 = 4.0;
@@ -81,20 +79,19 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
         complain(fault);
     }
     let report = report?;
-    let most = report.epochs.iter().map(|epoch| epoch.passes).fold(0.0, f64::max);
+    let list = |name: &str| report[name].as_array().into_iter().flatten();
+    let most = list("epochs").filter_map(|epoch| epoch["passes"].as_f64()).fold(0.0, f64::max);
     if most > MANY_PASSES {
         complain(format!(
             "row groups were decoded {most:.0} times each in an epoch; `rowdex estimate` says what would help"
         ));
     }
-    for lost in &report.lost {
-        complain(format!("row group {} cannot be read: {}", lost.row_group, said(&lost.error)));
+    for lost in list("lost_row_groups") {
+        let error = lost["error"].as_str().unwrap_or_default();
+        complain(format!("row group {} cannot be read: {error}", lost["row_group"]));
     }
-    if report.substituted > 0 {
-        complain(format!(
-            "{} served in the place of rows that cannot be read",
-            output::counted(report.substituted, "row")
-        ));
+    if let Some(rows) = report["substituted"].as_u64().filter(|rows| *rows > 0) {
+        complain(format!("{} served in the place of rows that cannot be read", output::counted(rows, "row")));
     }
-    if args.json.json { output::print_json(&report.to_json()) } else { output::print(&report.to_text()) }
+    output::tell(args.json.json, &report)
 }

@@ -1,6 +1,6 @@
 //! `rowdex get`: rows by their ids, as JSON or Arrow.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,9 +64,13 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
         true => ipc(pieces(&dataset, rows), dataset.schema(), &mut sink),
         false => json(pieces(&dataset, rows), &mut sink),
     };
-    let written = written.map_err(|stop| match stop {
-        Stop::Read(error) => error.into(),
-        Stop::Write(message) => sink.failure(message),
+    let written = written.map_err(|error| match error {
+        ArrowError::IoError(_, error) => sink.failure(error),
+        ArrowError::ExternalError(error) => match error.downcast::<Error>() {
+            Ok(error) => (*error).into(),
+            Err(error) => Failure::new(error.to_string()),
+        },
+        other => Failure::new(format!("cannot write the rows in this format: {other}")),
     });
     if let Some(fault) = dataset.tier_fault() {
         complain(fault);
@@ -106,40 +110,19 @@ fn has_keys_that_are_no_text(data_type: &DataType) -> bool {
     }
 }
 
-fn pieces(dataset: &Dataset, mut rows: impl Iterator<Item = u64>) -> impl Iterator<Item = rowdex::Result<RecordBatch>> {
+fn pieces(
+    dataset: &Dataset,
+    mut rows: impl Iterator<Item = u64>,
+) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> {
     let row_bytes = (dataset.decoded_bytes() / dataset.len().max(1)).max(1);
     let size = (PIECE_BYTES / row_bytes).clamp(1, PIECE_ROWS) as usize;
     std::iter::from_fn(move || {
         let piece: Vec<u64> = rows.by_ref().take(size).collect();
-        (!piece.is_empty()).then(|| dataset.take(&piece))
+        (!piece.is_empty()).then(|| dataset.take(&piece).map_err(|error| ArrowError::ExternalError(Box::new(error))))
     })
 }
 
-/// Why writing stopped: the rows could not be read, or the format or the sink did not take them.
-enum Stop {
-    Read(Error),
-    Write(String),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Read(error)
-    }
-}
-
-impl From<ArrowError> for Stop {
-    fn from(error: ArrowError) -> Self {
-        Self::Write(format!("cannot write the rows in this format: {error}"))
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        Self::Write(error.to_string())
-    }
-}
-
-fn json(pieces: impl Iterator<Item = rowdex::Result<RecordBatch>>, sink: &mut Sink) -> Result<(), Stop> {
+fn json(pieces: impl Iterator<Item = Result<RecordBatch, ArrowError>>, sink: &mut Sink) -> Result<(), ArrowError> {
     let mut writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(&mut *sink);
     for piece in pieces {
         writer.write(&piece?)?;
@@ -149,17 +132,17 @@ fn json(pieces: impl Iterator<Item = rowdex::Result<RecordBatch>>, sink: &mut Si
 }
 
 fn ipc(
-    pieces: impl Iterator<Item = rowdex::Result<RecordBatch>>,
+    pieces: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
     schema: &Schema,
     sink: &mut Sink,
-) -> Result<(), Stop> {
+) -> Result<(), ArrowError> {
     // Dictionaries of batches differ, and a file has one.
     let plain = spelled(schema);
     let mut writer = FileWriter::try_new(sink, &plain)?;
     for piece in pieces {
         writer.write(&brought_to(&piece?, &plain)?)?;
     }
-    Ok(writer.finish()?)
+    writer.finish()
 }
 
 /// The schema with the values of dictionaries in their place, at any depth.

@@ -1,63 +1,34 @@
 //! How long the rows of an index are, as `rowdex info` shows it.
 
-use indicatif::HumanCount;
 use rowdex::Index;
-use rowdex::index::{LengthsOf, RowLengths};
+use rowdex::index::RowLengths;
 use rowdex::order::Lengths;
 use serde_json::{Value, json};
 
 use crate::command::failure::Failure;
 
-/// All lengths of an index, as numbers.
-pub(crate) fn as_json(index: &Index) -> Result<Vec<Value>, Failure> {
+/// Which shares of the rows are told.
+const QUANTILES: [f64; 7] = [0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0];
+
+/// All lengths of an index.
+pub(crate) fn told(index: &Index) -> Result<Vec<Value>, Failure> {
     let one = |name: &str| {
         let lengths = index.lengths(name)?;
         let counts = LengthCounts::of(&lengths)?;
-        let quantiles = QUANTILES.map(|(share, _)| json!({"share": share, "length": counts.quantile(share)}));
+        let quantiles = QUANTILES.map(|share| json!({"share": share, "length": counts.quantile(share)}));
         Ok(json!({
             "name": name,
             "of": lengths.of().name(),
             "sum": lengths.sum(),
             "longest": lengths.longest(),
             "mean": counts.mean(lengths.sum()),
+            "median": counts.quantile(0.5),
             "quantiles": quantiles,
             "fingerprint": format!("{:016x}", lengths.fingerprint()),
         }))
     };
     index.lengths_columns()?.into_iter().map(one).collect()
 }
-
-/// All lengths of an index, a line each; nothing where none are noted.
-pub(crate) fn as_text(index: &Index) -> Result<String, Failure> {
-    let one = |name: &str| {
-        let lengths = index.lengths(name)?;
-        let counts = LengthCounts::of(&lengths)?;
-        let what = match lengths.of() {
-            LengthsOf::Items => "items of lists",
-            LengthsOf::Numbers => "numbers of a column, rows are served whole",
-            _ => "given, rows are served whole",
-        };
-        let quantiles = QUANTILES.map(|(share, called)| format!("{called} {}", HumanCount(counts.quantile(share))));
-        Ok(format!(
-            "lengths by {name}: {what}\n  {} in all, {:.1} a row; {}\n",
-            HumanCount(lengths.sum()),
-            counts.mean(lengths.sum()),
-            quantiles.join(", ")
-        ))
-    };
-    index.lengths_columns()?.into_iter().map(one).collect()
-}
-
-/// Which shares of the rows are told, and what they are called.
-const QUANTILES: [(f64, &str); 7] = [
-    (0.0, "shortest"),
-    (0.05, "5 %"),
-    (0.25, "25 %"),
-    (0.5, "median"),
-    (0.75, "75 %"),
-    (0.95, "95 %"),
-    (1.0, "longest"),
-];
 
 /// Bits of a length that are told apart: all below 2^16, and a 32 768th of longer ones.
 const BITS: u32 = 16;

@@ -3,7 +3,6 @@
 //!
 //! It is a module of the program `rowdex`, and of the library of the Python package, which so has all code once.
 
-mod advice;
 mod args;
 mod build;
 mod carousel;
@@ -13,7 +12,6 @@ mod demo;
 mod demo_data;
 mod epoch;
 mod estimate;
-mod estimate_line;
 mod estimate_packs;
 mod failure;
 mod get;
@@ -24,7 +22,6 @@ mod output;
 mod progress;
 mod report;
 mod rewrite;
-mod row_choice;
 mod sampling;
 mod select;
 mod serve;

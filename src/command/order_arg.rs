@@ -1,15 +1,16 @@
 //! The order of the rows, as one text on the command line.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rowdex::order::{OrderSpec, Partition};
+use rowdex::dataset::Column;
+use rowdex::order::{IdSet, OrderSpec, Partition, Recipe};
+use rowdex::{Dataset, Index};
 
-use crate::command::failure::said;
+use crate::command::failure::{Failure, said};
 
 /// `global`, `blocks:8,contiguous`, `weighted:w,from=list.parquet,once`, `balanced:label,size=1000` or `file:order.bin`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct OrderArg {
     pub(crate) kind: OrderKindArg,
     /// After how many rows an epoch ends, if not after all.
@@ -18,7 +19,7 @@ pub(crate) struct OrderArg {
 }
 
 /// What decides which row comes where.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) enum OrderKindArg {
     Named(OrderSpec),
     /// Row ids in a file, as little-endian integers of 64 bits.
@@ -30,11 +31,6 @@ pub(crate) enum OrderKindArg {
         once: bool,
     },
     Balanced(String),
-}
-
-impl OrderArg {
-    pub(crate) const GLOBAL: Self =
-        Self { kind: OrderKindArg::Named(OrderSpec::Global), size: None, partition: Partition::Strided };
 }
 
 impl FromStr for OrderArg {
@@ -55,38 +51,77 @@ impl FromStr for OrderArg {
         let kind = match text.split_once(':') {
             Some(("file", path)) => OrderKindArg::Listed(path.into()),
             Some(("balanced", column)) => OrderKindArg::Balanced(column.to_owned()),
-            Some(("weighted", given)) => weighted(given),
+            Some(("weighted", given)) => {
+                let column = given.strip_suffix(",once").unwrap_or(given);
+                let (name, from) =
+                    column.split_once(",from=").map_or((column, None), |(name, list)| (name, Some(list)));
+                OrderKindArg::Weighted {
+                    column: name.to_owned(),
+                    from: from.map(PathBuf::from),
+                    once: column.len() < given.len(),
+                }
+            }
             _ => OrderKindArg::Named(text.parse().map_err(|error: rowdex::Error| said(&error))?),
         };
         Ok(Self { kind, size, partition })
     }
 }
 
-fn weighted(text: &str) -> OrderKindArg {
-    let (text, once) = match text.strip_suffix(",once") {
-        Some(text) => (text, true),
-        None => (text, false),
-    };
-    let (column, from) = match text.split_once(",from=") {
-        Some((column, list)) => (column, Some(list.into())),
-        None => (text, None),
-    };
-    OrderKindArg::Weighted { column: column.to_owned(), from, once }
+impl OrderArg {
+    pub(crate) const GLOBAL: Self =
+        Self { kind: OrderKindArg::Named(OrderSpec::Global), size: None, partition: Partition::Strided };
+
+    pub(crate) fn has_seed(&self) -> bool {
+        !matches!(self.kind, OrderKindArg::Named(OrderSpec::Sequential) | OrderKindArg::Listed(_))
+    }
+
+    /// What to order, and how many rows there are to serve: those of a view, if there is `only` one. Columns are read
+    /// from `dataset`.
+    pub(crate) fn recipe(
+        &self,
+        only: Option<&Path>,
+        index: &Index,
+        dataset: impl FnOnce() -> Result<Dataset, Failure>,
+    ) -> Result<(Recipe<'static>, u64), Failure> {
+        let kept = only.map(|view| index.rows_of(&Index::open(view)?)).transpose()?;
+        let rows = kept.as_ref().map_or(index.len(), IdSet::len);
+        if rows == 0 && !index.is_empty() {
+            return Err(Failure::new(format!("none of {} rows is left to be served", index.len())));
+        }
+        let recipe = match &self.kind {
+            OrderKindArg::Named(order) => Recipe::new(*order),
+            OrderKindArg::Listed(path) => {
+                if kept.is_some() || self.size.is_some() {
+                    return Err(Failure::usage("a file of row ids is all that is served: leave out other choices"));
+                }
+                let name = path.display().to_string();
+                let file = rowdex::index::OrderFile::open(path).map_err(|error| error.with_file(name.clone()))?;
+                return Ok((Recipe::explicit_le_bytes(file).with_file(name), rows));
+            }
+            OrderKindArg::Weighted { column: name, from, once } => {
+                let weights = match from {
+                    Some(list) => index.read_weights(list, name, kept.as_ref())?,
+                    None => column(&dataset()?, name, kept.as_ref()).weights()?,
+                };
+                Recipe::weighted(weights).with_column(name).with_replacement(!once)
+            }
+            OrderKindArg::Balanced(name) => {
+                let labels = column(&dataset()?, name, kept.as_ref()).labels()?;
+                Recipe::balanced(labels.codes().to_vec()).with_column(name)
+            }
+        };
+        let recipe = match kept {
+            Some(kept) => recipe.with_kept(kept),
+            None => recipe,
+        };
+        Ok((if let Some(size) = self.size { recipe.with_size(size) } else { recipe }, rows))
+    }
 }
 
-impl fmt::Display for OrderArg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            OrderKindArg::Named(order) => write!(f, "{order}")?,
-            OrderKindArg::Listed(path) => write!(f, "file:{}", path.display())?,
-            OrderKindArg::Balanced(column) => write!(f, "balanced:{column}")?,
-            OrderKindArg::Weighted { column, from, once } => {
-                write!(f, "weighted:{column}")?;
-                from.iter().try_for_each(|list| write!(f, ",from={}", list.display()))?;
-                f.write_str(if *once { ",once" } else { "" })?;
-            }
-        }
-        self.size.iter().try_for_each(|size| write!(f, ",size={size}"))?;
-        f.write_str(if self.partition == Partition::Contiguous { ",contiguous" } else { "" })
+fn column<'a>(dataset: &'a Dataset, name: &str, kept: Option<&'a IdSet>) -> Column<'a> {
+    let column = dataset.column(name);
+    match kept {
+        Some(kept) => column.of(kept),
+        None => column,
     }
 }

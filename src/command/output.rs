@@ -3,9 +3,9 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use indicatif::HumanCount;
+use indicatif::{HumanBytes, HumanCount};
 use rowdex::{Error, ErrorKind};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tempfile::NamedTempFile;
 
 use crate::command::failure::Failure;
@@ -17,8 +17,82 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
-    print(&format!("{value:#}\n"))
+/// Writes what was found: as JSON, or as lines and tables for people.
+pub(crate) fn tell(json: bool, found: &Value) -> Result<(), Failure> {
+    print(&if json { format!("{found:#}\n") } else { text(found) })
+}
+
+/// A line for each value of an object, and below them what has parts of its own. Of a table the parts are left out.
+pub(crate) fn text(found: &Value) -> String {
+    let Value::Object(fields) = found else { return columns(&table(found)) };
+    let lines = lines(fields);
+    let width = lines.iter().map(|[name, _]| name.len()).max().unwrap_or_default();
+    let mut text: String = lines.iter().map(|[name, value]| format!("{name:<width$}  {value}\n")).collect();
+    for (name, part) in parts(fields) {
+        text += &format!("\n{name}\n{}", self::text(part));
+    }
+    text
+}
+
+/// What is said of an object in a line each.
+pub(crate) fn lines(fields: &Map<String, Value>) -> Vec<[String; 2]> {
+    let line = |(name, value): (&String, &Value)| Some([spaced(name), said(name, value, true)?]);
+    fields.iter().filter_map(line).collect()
+}
+
+/// The parts of an object that are objects or lists of them, and are not empty.
+pub(crate) fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (String, &Value)> {
+    let part = |(name, value): (&String, &Value)| said(name, value, true).is_none() && has_more(value);
+    fields.iter().filter(move |field| part(*field)).map(|(name, value)| (spaced(name), value))
+}
+
+fn has_more(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().any(|value| !value.is_null()),
+        Value::Array(list) => !list.is_empty(),
+        _ => false,
+    }
+}
+
+fn spaced(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// A list of objects as rows of cells, with their names first.
+pub(crate) fn table(list: &Value) -> Vec<Vec<String>> {
+    let rows: Vec<&Map<String, Value>> = list.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
+    let names = rows.iter().flat_map(|row| row.iter()).filter(|(name, value)| said(name, value, false).is_some());
+    let mut heads: Vec<&String> = Vec::new();
+    for (name, _) in names {
+        if !heads.contains(&name) {
+            heads.push(name);
+        }
+    }
+    let cell = |row: &Map<String, Value>, name: &str| row.get(name).and_then(|value| said(name, value, false));
+    let cells = |row: &&Map<String, Value>| {
+        heads.iter().map(|name| cell(row, name).unwrap_or_else(|| "-".to_owned())).collect()
+    };
+    std::iter::once(heads.iter().map(|name| spaced(name)).collect()).chain(rows.iter().map(cells)).collect()
+}
+
+/// A value in a line, with commas in large counts where they are `grouped`; none if it has parts, or is not there.
+fn said(name: &str, value: &Value, grouped: bool) -> Option<String> {
+    Some(match value {
+        Value::Null | Value::Object(_) => return None,
+        Value::Bool(is) => if *is { "yes" } else { "no" }.to_owned(),
+        Value::Number(number) => match number.as_u64() {
+            Some(bytes) if name.contains("bytes") || name == "memory" => HumanBytes(bytes).to_string(),
+            Some(count) if grouped => HumanCount(count).to_string(),
+            Some(count) => count.to_string(),
+            None => number.as_f64().map_or_else(|| number.to_string(), |number| format!("{number:.3}")),
+        },
+        // Names come from files, and may be anything.
+        Value::String(text) => text.replace(char::is_control, " "),
+        Value::Array(list) => {
+            let said: Vec<String> = list.iter().map(|value| said(name, value, grouped)).collect::<Option<_>>()?;
+            (!said.is_empty()).then(|| said.join(", "))?
+        }
+    })
 }
 
 /// A number of things, in the singular where it is one: `1 row`, `2,048 rows`, `8 row groups`.
@@ -45,23 +119,18 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Stdout or a file, for writers that wrap the errors they meet beyond recognition.
-pub(crate) struct Sink {
-    target: SinkTarget,
-    error: Option<io::Error>,
-}
-
-enum SinkTarget {
+/// Stdout, or a file that is at its path once it is committed, and never was if it is not.
+pub(crate) enum Sink {
     Stdout(BufWriter<io::Stdout>),
     File { file: BufWriter<NamedTempFile>, path: PathBuf },
 }
 
 impl Sink {
     pub(crate) fn stdout() -> Self {
-        Self { target: SinkTarget::Stdout(BufWriter::new(io::stdout())), error: None }
+        Self::Stdout(BufWriter::new(io::stdout()))
     }
 
-    /// A file that is at `path` once it is committed, and never was if it is not. It takes the place of no other.
+    /// A file that takes the place of no other.
     pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
         if path.is_dir() {
             return Err(Error::new(ErrorKind::InvalidArgument, "a folder, where a file was to be written")
@@ -84,41 +153,38 @@ impl Sink {
         let prefix = format!(".{}.tmp-", name.chars().take(50).collect::<String>());
         builder.prefix(&prefix).rand_bytes(16).permissions(permissions);
         let file = BufWriter::new(builder.tempfile_in(folder).map_err(named)?);
-        Ok(Self { target: SinkTarget::File { file, path: path.to_owned() }, error: None })
+        Ok(Self::File { file, path: path.to_owned() })
     }
 
-    /// A file for a picture, which must be called one.
-    pub(crate) fn picture(path: &Path) -> Result<Self, Failure> {
-        if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("svg")) {
-            let message = format!("a picture is SVG, which {} does not say it is", path.display());
-            let error = Error::new(ErrorKind::InvalidArgument, message).with_hint("name it with .svg at the end");
-            return Err(error.into());
+    /// A file of a format, which its name must end with.
+    pub(crate) fn called(path: &Path, ending: &str) -> Result<Self, Failure> {
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending)) {
+            return Self::file(path);
         }
-        Self::file(path)
+        let message = format!("{} does not say that it is {ending}", path.display());
+        let error = Error::new(ErrorKind::InvalidArgument, message);
+        Err(error.with_hint(format!("name it with .{ending} at the end")).into())
     }
 
     /// Writes all that the file is to have, and puts it in its place.
     pub(crate) fn put(mut self, text: &str) -> Result<(), Failure> {
-        if let Err(error) = self.write_all(text.as_bytes()) {
-            return Err(self.failure(error));
-        }
+        self.write_all(text.as_bytes()).map_err(|error| self.failure(error))?;
         self.commit()
     }
 
-    /// The failure of a writer: the error that this sink gave it, if it did, or what the writer says.
-    pub(crate) fn failure(&mut self, said: impl ToString) -> Failure {
-        match (self.error.take(), &self.target) {
-            (Some(error), SinkTarget::Stdout(_)) => error.into(),
-            (Some(error), SinkTarget::File { path, .. }) => cannot_write(path, error),
-            (None, _) => Failure::Said(said.to_string()),
+    /// Why nothing more could be written.
+    pub(crate) fn failure(&self, error: io::Error) -> Failure {
+        match self {
+            Self::Stdout(_) => error.into(),
+            Self::File { path, .. } => cannot_write(path, error),
         }
     }
 
     /// Puts a file in its place, after its bytes are on disk.
     pub(crate) fn commit(self) -> Result<(), Failure> {
-        match self.target {
-            SinkTarget::Stdout(mut stdout) => Ok(stdout.flush()?),
-            SinkTarget::File { file, path } => {
+        match self {
+            Self::Stdout(mut stdout) => Ok(stdout.flush()?),
+            Self::File { file, path } => {
                 let file = file.into_inner().map_err(|error| cannot_write(&path, error.into_error()))?;
                 file.as_file().sync_all().map_err(|error| cannot_write(&path, error))?;
                 match file.persist_noclobber(&path) {
@@ -133,27 +199,17 @@ impl Sink {
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = match &mut self.target {
-            SinkTarget::Stdout(stdout) => stdout.write(bytes),
-            SinkTarget::File { file, .. } => file.write(bytes),
-        };
-        written.inspect_err(|error| self.error = Some(copy(error)))
+        match self {
+            Self::Stdout(stdout) => stdout.write(bytes),
+            Self::File { file, .. } => file.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = match &mut self.target {
-            SinkTarget::Stdout(stdout) => stdout.flush(),
-            SinkTarget::File { file, .. } => file.flush(),
-        };
-        flushed.inspect_err(|error| self.error = Some(copy(error)))
-    }
-}
-
-/// An `io::Error` cannot be cloned, and both the writer and the sink want it.
-fn copy(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => error.kind().into(),
+        match self {
+            Self::Stdout(stdout) => stdout.flush(),
+            Self::File { file, .. } => file.flush(),
+        }
     }
 }
 
@@ -166,4 +222,29 @@ fn exists(path: &Path) -> Failure {
         .with_file(path.display().to_string())
         .with_hint("choose another path, or remove it")
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_has_lines_and_tables_of_what_is_there() {
+        let found = json!({
+            "rows": 1003,
+            "index_bytes": 2048,
+            "left_out": [],
+            "columns": ["id", "a\nb"],
+            "problem": null,
+            "tier": {"hits": null},
+            "ok": true,
+            "ranks": [{"rank": 0, "samples": 1000, "more": {"x": 1}}, {"rank": 1, "samples": null, "share": 0.5}],
+            "root": {"path": "data"},
+        });
+        let told = "rows         1,003\nindex bytes  2.00 KiB\ncolumns      id, a b\nok           yes\n\n\
+                    ranks\nrank  samples  share\n   0     1000      -\n   1        -  0.500\n\nroot\npath  data\n";
+        assert_eq!(text(&found), told);
+    }
 }

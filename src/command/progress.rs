@@ -5,11 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rowdex::Dataset;
-use rowdex::dataset::Counters;
 
 use crate::command::failure::complain;
-use crate::command::output::rate;
 
 /// Between two lines of a log.
 const EVERY: Duration = Duration::from_secs(30);
@@ -27,7 +24,7 @@ impl Progress {
         let terminal = io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(length), target).with_message(what);
-        let bar = match ProgressStyle::with_template("{msg} [{bar:40}] {human_pos}/{human_len} ({eta}) {prefix}") {
+        let bar = match ProgressStyle::with_template("{msg} [{bar:40}] {human_pos}/{human_len} ({eta})") {
             Ok(style) => bar.with_style(style.progress_chars("=> ")),
             Err(_) => bar,
         };
@@ -45,7 +42,7 @@ impl Progress {
 
     pub(crate) fn set_position(&self, position: u64) {
         self.bar.set_position(position);
-        self.tell(String::new);
+        self.tell();
     }
 
     pub(crate) fn set_message(&self, message: String) {
@@ -54,29 +51,28 @@ impl Progress {
 
     pub(crate) fn advance(&self, by: u64) {
         self.bar.inc(by);
-        self.tell(String::new);
+        self.tell();
     }
 
     /// Writes the line that is due, if one is; another thread may be at it.
-    fn tell(&self, note: impl FnOnce() -> String) {
+    fn tell(&self) {
         let Some(Ok(mut log)) = self.log.as_ref().map(|log| log.try_lock()) else { return };
         if log.is_due(Instant::now()) {
-            complain(self.line(&note()));
+            complain(self.line());
         }
     }
 
-    fn line(&self, note: &str) -> String {
+    fn line(&self) -> String {
         let done = self.bar.position();
         let all = self.bar.length().unwrap_or_default();
-        let comma = if note.is_empty() { "" } else { ", " };
-        format!("{}: {} of {}{comma}{note}", self.bar.message(), HumanCount(done), HumanCount(all))
+        format!("{}: {} of {}", self.bar.message(), HumanCount(done), HumanCount(all))
     }
 
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
         let Some(Ok(log)) = self.log.as_ref().map(|log| log.lock()) else { return };
         if log.lines > 0 {
-            complain(self.line(&format!("finished after {}", HumanDuration(log.started.elapsed()))));
+            complain(format!("{}, finished after {}", self.line(), HumanDuration(log.started.elapsed())));
         }
     }
 }
@@ -102,49 +98,6 @@ impl ProgressLog {
     }
 }
 
-/// The progress of a run, with rows per second and passes of the current epoch.
-pub(crate) struct EpochBar<'a> {
-    dataset: &'a Dataset,
-    progress: Progress,
-    epoch: u64,
-    before: Counters,
-    started: Instant,
-    shown: Instant,
-}
-
-impl<'a> EpochBar<'a> {
-    pub(crate) fn new(dataset: &'a Dataset) -> Self {
-        let now = Instant::now();
-        let before = dataset.counters();
-        Self { dataset, progress: Progress::new("steps", 0), epoch: 0, before, started: now, shown: now }
-    }
-
-    /// An epoch of so many steps, the first of so many epochs that are left.
-    pub(crate) fn start_epoch(&mut self, epoch: u64, steps: u64, epochs: u64) {
-        (self.epoch, self.before, self.started) = (epoch, self.dataset.counters(), Instant::now());
-        self.progress.set_length(self.progress.bar.position().saturating_add(steps.saturating_mul(epochs)));
-    }
-
-    pub(crate) fn step(&mut self, rows: u64, passes: &impl Fn(u64) -> f64) {
-        const EVERY: Duration = Duration::from_millis(200);
-        let note = || {
-            let rows = HumanCount(rate(rows, self.started.elapsed().as_secs_f64()) as u64);
-            let passes = passes((self.dataset.counters() - self.before).decodes);
-            format!("epoch {}: {rows} rows/s, {passes:.2} passes", self.epoch)
-        };
-        self.progress.bar.inc(1);
-        self.progress.tell(note);
-        if !self.progress.bar.is_hidden() && self.shown.elapsed() >= EVERY {
-            self.progress.bar.set_prefix(note());
-            self.shown = Instant::now();
-        }
-    }
-
-    pub(crate) fn finish(self) {
-        self.progress.finish();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,9 +116,9 @@ mod tests {
     fn a_line_says_how_far_the_command_is() {
         let progress = Progress::new("checking files", 2000);
         progress.set_position(1024);
-        assert_eq!(progress.line("20 a second"), "checking files: 1,024 of 2,000, 20 a second");
+        assert_eq!(progress.line(), "checking files: 1,024 of 2,000");
         progress.lengthen(500);
         progress.advance(1);
-        assert_eq!(progress.line(""), "checking files: 1,025 of 2,500");
+        assert_eq!(progress.line(), "checking files: 1,025 of 2,500");
     }
 }

@@ -8,15 +8,13 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::HumanBytes;
 use rowdex::digest::{SameRows, SameRowsReport};
-use rowdex::index::builder::IndexBuilder;
 use rowdex::order::{Order, OrderSpec, Recipe};
-use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteReport, RewriteTask};
+use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteTask};
 use rowdex::select::ListOfRows;
 use rowdex::{Dataset, Index};
 use serde_json::json;
-use tempfile::TempDir;
 
-use crate::command::args::{DataArgs, JsonArg};
+use crate::command::args::{DataArgs, JsonArg, index_of};
 use crate::command::failure::Failure;
 use crate::command::output;
 use crate::command::progress::Progress;
@@ -71,15 +69,15 @@ pub(crate) struct RewriteArgs {
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     file_bytes: Memory,
 
-    /// Write row groups of so many rows, or such that they take 32 MiB in memory (`auto`); more, up to 64 MiB, if they
-    /// would take less than 4 MiB in the file.
-    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = rows)]
-    row_group_rows: Auto<u64>,
+    /// Write row groups of so many rows [default: such that they take 32 MiB in memory; more, up to 64 MiB, if they
+    /// would take less than 4 MiB in the file].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    row_group_rows: Option<u64>,
 
-    /// Compress with none, snappy, lz4, zstd or zstd:LEVEL; with `auto` each column with what makes a sample smallest,
-    /// if that saves a tenth.
-    #[arg(long, value_name = "CODEC|auto", default_value = "auto", value_parser = codec)]
-    compression: Auto<Codec>,
+    /// Compress with none, snappy, lz4, zstd or zstd:LEVEL [default: each column with what makes a sample smallest, if
+    /// that saves a tenth].
+    #[arg(long, value_name = "CODEC", value_parser = codec)]
+    compression: Option<Codec>,
 
     /// Add a column of this name with the row ids of the input.
     #[arg(long, value_name = "NAME")]
@@ -110,30 +108,8 @@ pub(crate) struct RewriteArgs {
     json: JsonArg,
 }
 
-/// A value, or what is best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Auto<T> {
-    Best,
-    Given(T),
-}
-
-impl<T> Auto<T> {
-    fn given(self) -> Option<T> {
-        if let Self::Given(value) = self { Some(value) } else { None }
-    }
-}
-
-fn or_best<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Auto<T>, String> {
-    if text == "auto" { Ok(Auto::Best) } else { parse(text).map(Auto::Given) }
-}
-
-fn rows(text: &str) -> Result<Auto<u64>, String> {
-    let bad = || format!("{text:?} is no number of rows: write 1 or more, or auto");
-    or_best(text, |text| text.parse().ok().filter(|rows| *rows > 0).ok_or_else(bad))
-}
-
-fn codec(text: &str) -> Result<Auto<Codec>, String> {
-    or_best(text, |text| text.parse::<Codec>().map_err(|error| error.to_string()))
+fn codec(text: &str) -> Result<Codec, String> {
+    text.parse().map_err(|error: rowdex::Error| error.to_string())
 }
 
 fn step(text: &str) -> Result<RewriteTask, String> {
@@ -152,7 +128,8 @@ fn step(text: &str) -> Result<RewriteTask, String> {
 
 pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
     let started = Instant::now();
-    let (index, _folder) = args.index()?;
+    args.check_output()?;
+    let (index, _folder) = index_of(&args.input)?;
     // What is read is not kept: each row is read once.
     let dataset = args.data.open(index, Some(0))?;
     if args.verify && args.step.is_some_and(|step| step != RewriteTask::Index) {
@@ -193,35 +170,40 @@ pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
         Some(index) if args.verify => Some(args.proof(&dataset, &*order, index)?),
         _ => None,
     };
-    args.tell(&report, proof.as_ref(), started.elapsed().as_secs_f64())
+    output::tell(
+        args.json.json,
+        &json!({
+            "output": args.output.display().to_string(),
+            "index": report.index.as_ref().map(|path| path.display().to_string()),
+            "rows": report.rows,
+            "files": report.files,
+            "kept_files": report.kept_files,
+            "bytes_written": report.bytes_written,
+            "bytes_spilled": report.bytes_spilled,
+            "rows_digest": proof.map(|proof| proof.second.to_string()),
+            "seconds": started.elapsed().as_secs_f64(),
+        }),
+    )
 }
 
 impl RewriteArgs {
-    /// The index of the input, built if data was named; with a folder that it is in for as long as it is needed.
-    fn index(&self) -> Result<(Index, Option<TempDir>), Failure> {
-        if let [only] = &self.input[..]
-            && is_index(only)
-        {
-            return Ok((Index::open(only)?, None));
-        }
+    /// Refuses to write into what is read.
+    fn check_output(&self) -> Result<(), Failure> {
         // Without links, as far as it is there.
         let real = |path: &Path| {
             let path = std::path::absolute(path).ok().filter(|_| !is_url(path))?;
             path.ancestors().find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))
         };
         let place = |path: &Path| real(path).unwrap_or_else(|| path.to_owned());
-        let output = place(&self.output);
-        for input in &self.input {
+        let within = |input: &PathBuf| {
             let input = place(input);
-            if (is_url(&input) || input.is_dir()) && output.starts_with(&input) {
-                let message = format!("{}: the output is within the input", self.output.display());
-                return Err(Failure::new(format!("{message}; choose a folder beside it")));
-            }
+            (is_url(&input) || input.is_dir()) && place(&self.output).starts_with(&input)
+        };
+        if self.input.iter().any(within) {
+            let message = format!("{}: the output is within the input", self.output.display());
+            return Err(Failure::new(format!("{message}; choose a folder beside it")));
         }
-        let folder = tempfile::tempdir().map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
-        let path = folder.path().join("source.rdx");
-        IndexBuilder::new(&self.input).build(&path)?;
-        Ok((Index::open(&path)?, Some(folder)))
+        Ok(())
     }
 
     fn rewrite(&self, dataset: &Dataset, order: Arc<dyn Order>) -> Result<Rewrite, Failure> {
@@ -236,10 +218,10 @@ impl RewriteArgs {
             (Some(files), _) => rewrite.with_files(files),
             (None, size) => rewrite.with_file_bytes(size.bytes(dataset.decoded_bytes())),
         };
-        if let Some(rows) = self.row_group_rows.given() {
+        if let Some(rows) = self.row_group_rows {
             rewrite = rewrite.with_row_group_rows(rows);
         }
-        if let Some(codec) = self.compression.given() {
+        if let Some(codec) = self.compression {
             rewrite = rewrite.with_compression(codec);
         }
         if let Some(name) = &self.origin {
@@ -290,39 +272,6 @@ impl RewriteArgs {
             None => Ok(proof),
         }
     }
-
-    fn tell(&self, report: &RewriteReport, proof: Option<&SameRowsReport>, seconds: f64) -> Result<(), Failure> {
-        if self.json.json {
-            return output::print_json(&json!({
-                "output": self.output.display().to_string(),
-                "index": report.index.as_ref().map(|path| path.display().to_string()),
-                "rows": report.rows,
-                "files": report.files,
-                "kept_files": report.kept_files,
-                "bytes_written": report.bytes_written,
-                "bytes_spilled": report.bytes_spilled,
-                "rows_digest": proof.map(|proof| proof.second.to_string()),
-                "seconds": seconds,
-            }));
-        }
-        output::print(&format!(
-            "{}: {} in {}, {} written, {} spilled\n{}",
-            self.output.display(),
-            output::counted(report.rows, "row"),
-            output::counted(report.files, "file"),
-            HumanBytes(report.bytes_written),
-            HumanBytes(report.bytes_spilled),
-            proof
-                .map(|proof| format!("proven: row i is row order(i) of the input; digest {}\n", proof.second))
-                .unwrap_or_default()
-        ))
-    }
-}
-
-/// Whether a path is an index, and not data to build one of.
-fn is_index(path: &Path) -> bool {
-    let is_data = [".parquet", ".parq", ".pq", "/"].iter().any(|end| path.to_string_lossy().ends_with(end));
-    !is_data && (path.is_file() || is_url(path) && path.to_string_lossy().ends_with(".rdx"))
 }
 
 fn is_url(path: &Path) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use rowdex::{Dataset, DistributedSampler, Index, Shard};
 use crate::command::args::named;
 use crate::command::failure::{Failure, said};
 use crate::command::order_arg::OrderArg;
-use crate::command::row_choice::RowChoiceArgs;
 
 /// More ranks than this in one process would take gigabytes just to be counted.
 const MOST_RANKS: u32 = 1 << 16;
@@ -53,8 +53,9 @@ pub(crate) struct DealingArgs {
     #[arg(long, value_name = "LENGTHS:CAPACITY", value_parser = packing)]
     pub(crate) pack: Option<PackSpec>,
 
-    #[command(flatten)]
-    pub(crate) row_choice: RowChoiceArgs,
+    /// Serve only the rows that this view of INDEX serves, too, by their row ids in INDEX: `rowdex select` writes one.
+    #[arg(long, value_name = "VIEW")]
+    pub(crate) only: Option<PathBuf>,
 }
 
 /// Who gets which rows when.
@@ -157,13 +158,13 @@ impl SamplingArgs {
     }
 
     /// The orders over the rows of an index, whose dataset is opened if values decide.
-    pub(crate) fn choose_from(
+    fn choose_from(
         &self,
         index: &Index,
         dataset: impl FnOnce() -> Result<Dataset, Failure>,
     ) -> Result<Chosen, Failure> {
         let dealing = &self.dealing;
-        let (recipe, rows) = dealing.row_choice.recipe(&dealing.order, index, dataset)?;
+        let (recipe, rows) = dealing.order.recipe(dealing.only.as_deref(), index, dataset)?;
         // The shard of whichever rank: all agree on how many shards there are.
         let recipe = recipe.with_partition(dealing.order.partition, self.shard(0)?.count()).with_seed(dealing.seed);
         let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;

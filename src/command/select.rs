@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount};
 use rowdex::select::SelectReport;
 use rowdex::source::StoreOptions;
 use rowdex::{Index, Select};
@@ -104,8 +103,21 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     let missing = || Failure::usage("name the index to write with -o");
     let output = args.output.as_deref().or(counted.as_deref()).ok_or_else(missing)?;
     let report = write(args, select(args, &base)?, output)?;
-    if args.json.json {
-        let told = json!({
+    for (count, what) in [
+        (report.repeated, "listed more than once; each counts once"),
+        (report.unserved, "listed that the base does not serve; they are passed over"),
+    ] {
+        if count > 0 {
+            complain(format!("{} {} {what}", output::counted(count, "row"), if count == 1 { "is" } else { "are" }));
+        }
+    }
+    #[cfg(feature = "filter")]
+    let filter = report.filter.as_ref().map(condition::json);
+    #[cfg(not(feature = "filter"))]
+    let filter = Option::<()>::None;
+    output::tell(
+        args.json.json,
+        &json!({
             "output": (!args.dry_run).then(|| output.display().to_string()),
             "rows": report.rows,
             "base_rows": report.base_rows,
@@ -114,37 +126,9 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
             "unserved": report.unserved,
             "index_bytes": report.index_bytes,
             "seconds": started.elapsed().as_secs_f64(),
-        });
-        #[cfg(feature = "filter")]
-        let told = match (&report.filter, told) {
-            (Some(filter), serde_json::Value::Object(mut told)) => {
-                told.insert("filter".to_owned(), condition::json(filter));
-                told.into()
-            }
-            (_, told) => told,
-        };
-        return output::print_json(&told);
-    }
-    if report.repeated > 0 {
-        complain(format!("{} more than once; each counts once", times(report.repeated, "listed")));
-    }
-    if report.unserved > 0 {
-        let base = base.path().unwrap_or(Path::new("the base")).display();
-        complain(format!("{} that {base} does not serve; they are passed over", times(report.unserved, "listed")));
-    }
-    let told = output::counted(report.rows, "row");
-    if args.dry_run {
-        output::print(&format!("{told} of {}\n", HumanCount(report.base_rows)))?;
-    } else {
-        output::print(&format!(
-            "{}: {} of {}, {}\n",
-            output.display(),
-            told,
-            HumanCount(report.base_rows),
-            HumanBytes(report.index_bytes)
-        ))?;
-    }
-    Ok(())
+            "filter": filter,
+        }),
+    )
 }
 
 /// Writes the view; what conditions need is read with a progress bar.
@@ -164,11 +148,6 @@ fn write(args: &SelectArgs, mut select: Select, output: &Path) -> Result<SelectR
 #[cfg(not(feature = "filter"))]
 fn write(_: &SelectArgs, select: Select, output: &Path) -> Result<SelectReport, Failure> {
     Ok(select.write(output)?)
-}
-
-/// `3 rows are listed`.
-fn times(count: u64, done: &str) -> String {
-    format!("{} {} {done}", output::counted(count, "row"), if count == 1 { "is" } else { "are" })
 }
 
 fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {

@@ -6,21 +6,18 @@ use std::io::{self, BufWriter, Write};
 use clap::{ArgMatches, Args};
 use rowdex::Index;
 use rowdex::order::{EpochOrder, Piece, Uses};
-use rowdex::sampler::{BatchPlan, EpochPlan, Sample};
+use rowdex::sampler::{BatchPlan, EpochPlan};
 use serde_json::{Value, json};
 
 use crate::command::args::{IndexArg, JsonArg, out_of_range};
 use crate::command::failure::Failure;
-use crate::command::info::locate;
+use crate::command::info::place;
 use crate::command::output;
 use crate::command::sampling::{self, BatchArg, Rank, RankArg, SamplingArgs};
 use crate::command::state_arg::StateArg;
 
 /// Rows of a step that are listed as text.
 const LISTED: usize = 40;
-
-/// What is told of a piece.
-const PIECE_NAMES: [&str; 3] = ["pack", "offset", "length"];
 
 /// Positions looked at in one go.
 const PIECE: usize = 4096;
@@ -81,7 +78,7 @@ pub(crate) fn run(args: &TraceArgs, given: &ArgMatches) -> Result<(), Failure> {
     // Which rows a rank has does not depend on it.
     let batched = !of_rank || sampling.dealing.pack.is_some();
     args.state.settle(&mut sampling, batched.then_some(&mut batch), given)?;
-    args.state.tell_what_is_assumed(&sampling, batched.then_some(&batch), given);
+    args.state.tell_what_is_assumed(&sampling, batch, given);
     let index = args.index.open()?;
     if let Some(row) = args.question.row.iter().max().filter(|row| **row >= index.len()) {
         return Err(out_of_range(*row, &index));
@@ -90,26 +87,27 @@ pub(crate) fn run(args: &TraceArgs, given: &ArgMatches) -> Result<(), Failure> {
         return ids(args, &sampling, batch, &index);
     }
     let samplers = sampling.samplers(&sampling.orders(&index)?, batch)?;
-    let mut served = Vec::new();
-    let mut sought = Vec::new();
+    let mut found = Vec::new();
     for epoch in sampling.epochs()? {
         let plans = sampling::plans(&samplers, epoch)?;
         match args.question.step {
-            Some(step) => served.extend(rows_of(step, &plans)?),
-            None => sought.extend(uses_of(&args.question.row, &plans, sampling.dealing.pack.is_some())?),
+            Some(step) => found.extend(rows_of(step, &plans, &index)?),
+            None => found.extend(uses_of(&args.question.row, &plans, &index)?),
         }
     }
-    let json = args.json.json;
+    if args.json.json {
+        return output::tell(true, &found.into());
+    }
     if args.question.step.is_none() {
-        let found: Value = sought.iter().map(Sought::to_json).collect();
-        return if json { output::print_json(&found) } else { output::print(&table_of_uses(&sought)) };
+        let uses = |row: &Value| row["uses"].as_array().cloned().unwrap_or_default();
+        let uses: Vec<Value> = found.iter().flat_map(uses).collect();
+        let remarks: String = found.iter().filter_map(remark).collect();
+        return output::print(&(if uses.is_empty() { String::new() } else { output::text(&uses.into()) } + &remarks));
     }
-    let listed = if json { served.len() } else { served.len().min(LISTED) };
-    if json {
-        return output::print_json(&served[..listed].iter().map(|at| at.to_json(&index)).collect());
-    }
-    output::print(&table_of_rows(&served[..listed], &index))?;
-    match served.len() - listed {
+    let more = found.len().saturating_sub(LISTED);
+    found.truncate(LISTED);
+    output::tell(false, &found.into())?;
+    match more {
         0 => Ok(()),
         more => output::print(&format!("and {} more (`--json`)\n", output::counted(more as u64, "row"))),
     }
@@ -149,59 +147,24 @@ fn ids(args: &TraceArgs, sampling: &SamplingArgs, batch: BatchArg, index: &Index
     Ok(stdout.flush()?)
 }
 
-/// One row served: when, to whom, and at which place of its batch.
-#[derive(Debug, Clone, Copy)]
-struct ServedRow {
-    epoch: u64,
-    step: u64,
-    rank: u32,
-    slot: u64,
-    sample: Sample,
-    /// Of packs: the tokens that are served, and which pack of the batch they are in.
-    piece: Option<(Piece, u64)>,
-}
-
-impl ServedRow {
-    /// The `p`-th sample of a rank, if it has one that is left.
-    fn new(plan: &EpochPlan, p: u64, packed: bool) -> rowdex::Result<Option<Self>> {
-        let epoch = plan.epoch();
-        let rank = plan.shard().rank();
-        let Some((sample, (step, slot))) = plan.at(p)?.zip(plan.step_of(p)) else { return Ok(None) };
-        let piece = if packed { piece(&plan.batch(step)?, slot as usize) } else { None };
-        Ok(Some(Self { epoch, step, rank, slot, sample, piece }))
-    }
-
-    fn to_json(self, index: &Index) -> Value {
-        let place = locate(index, self.sample.row);
-        let mut told = json!({
-            "epoch": self.epoch,
-            "step": self.step,
-            "rank": self.rank,
-            "slot": self.slot,
-            "position": self.sample.position,
-            "row_id": self.sample.row,
-            "pad": self.sample.pad,
-            "file": place.as_ref().map(|place| place.file),
-            "row_group": place.as_ref().map(|place| place.row_group),
-            "row": place.as_ref().map(|place| place.row),
-        });
-        self.tell_piece(&mut told);
-        told
-    }
-
-    fn tell_piece(&self, told: &mut Value) {
-        if let (Some((piece, pack)), Some(told)) = (self.piece, told.as_object_mut()) {
-            for (name, number) in PIECE_NAMES.into_iter().zip([pack, piece.offset, piece.length]) {
-                told.insert(name.to_owned(), number.into());
-            }
+/// One row of a batch: when it is served, to whom, and where it is; of packs, which of its tokens, too.
+fn served(plan: &EpochPlan, batch: &BatchPlan, slot: usize, index: &Index) -> Value {
+    let row = batch.rows.get(slot).copied().unwrap_or_default();
+    let mut served = json!({
+        "epoch": batch.epoch,
+        "step": batch.step,
+        "rank": plan.shard().rank(),
+        "slot": slot,
+        "position": batch.first + slot as u64 * batch.stride,
+        "pad": slot + batch.pads >= batch.rows.len(),
+    });
+    let piece = piece(batch, slot).map(|(at, pack)| json!({"pack": pack, "offset": at.offset, "length": at.length}));
+    if let Value::Object(served) = &mut served {
+        for part in [Some(place(index, row)), piece].into_iter().flatten() {
+            served.extend(part.as_object().cloned().unwrap_or_default());
         }
     }
-
-    /// Which pack of the batch, first token, number of tokens.
-    fn piece_cells(&self) -> Vec<String> {
-        let cells = |(piece, pack): (Piece, u64)| [pack, piece.offset, piece.length].map(|number| number.to_string());
-        self.piece.map_or_else(Vec::new, |piece| cells(piece).to_vec())
-    }
+    served
 }
 
 /// The piece at a place of a batch of packs, and the pack that has it.
@@ -211,8 +174,8 @@ fn piece(batch: &BatchPlan, slot: usize) -> Option<(Piece, u64)> {
 }
 
 /// The rows of a step on every rank.
-fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<ServedRow>, Failure> {
-    let mut served = Vec::new();
+fn rows_of(step: u64, plans: &[EpochPlan], index: &Index) -> Result<Vec<Value>, Failure> {
+    let mut found = Vec::new();
     for plan in plans {
         if step < plan.first_step() {
             return Err(Failure::new(format!(
@@ -223,57 +186,44 @@ fn rows_of(step: u64, plans: &[EpochPlan]) -> Result<Vec<ServedRow>, Failure> {
             )));
         }
         let batch = plan.batch(step)?;
-        let first_pad = batch.rows.len() - batch.pads;
-        served.extend(batch.rows.iter().enumerate().map(|(slot, row)| {
-            let position = batch.first + slot as u64 * batch.stride;
-            let sample = Sample { position, row: *row, pad: slot >= first_pad };
-            let rank = plan.shard().rank();
-            let piece = piece(&batch, slot);
-            ServedRow { epoch: batch.epoch, step, rank, slot: slot as u64, sample, piece }
-        }));
+        found.extend((0..batch.rows.len()).map(|slot| served(plan, &batch, slot, index)));
     }
-    Ok(served)
+    Ok(found)
 }
 
-/// Where one row is in one epoch.
-#[derive(Debug, Default)]
-struct Sought {
-    row: u64,
-    epoch: u64,
-    uses: Vec<ServedRow>,
-    /// Positions at which the order has the row, and which no rank serves.
-    dropped: Vec<u64>,
-    /// Positions that others served before these ranks took over.
-    before: Vec<u64>,
-    /// How often other ranks than the chosen ones serve it.
-    elsewhere: u64,
-}
-
-fn uses_of(rows: &[u64], plans: &[EpochPlan], packed: bool) -> Result<Vec<Sought>, Failure> {
+/// Where each row is in one epoch: its uses; the positions at which the order has it and no rank serves it, or that
+/// others served before these ranks took over; and how often other ranks than the chosen ones serve it.
+fn uses_of(rows: &[u64], plans: &[EpochPlan], index: &Index) -> Result<Vec<Value>, Failure> {
     let Some(plan) = plans.first() else { return Ok(Vec::new()) };
     let order = plan.order();
     let positions = positions(&**order, rows);
     let end = order.len() - plan.dropped().left() + plan.repeated().left();
     let mut all = Vec::new();
     for row in rows {
-        let mut sought = Sought { row: *row, epoch: plan.epoch(), ..Sought::default() };
-        for &first in positions.get(row).into_iter().flatten() {
-            if first >= end {
-                sought.dropped.push(first);
+        let firsts = positions.get(row).map(Vec::as_slice).unwrap_or_default();
+        let dropped: Vec<&u64> = firsts.iter().filter(|first| **first >= end).collect();
+        let before: Vec<&u64> = firsts.iter().filter(|first| **first < plan.start()).collect();
+        // The position itself and, as pads, those that wrap around to it.
+        let again = firsts.iter().flat_map(|first| (*first..end).step_by(order.len().max(1) as usize));
+        let mut uses = Vec::new();
+        let mut elsewhere = 0;
+        for position in again.filter(|position| *position >= plan.start()) {
+            let known = uses.len();
+            for plan in plans {
+                let at = plan.sample_at(position).and_then(|sample| plan.step_of(sample));
+                let Some((step, slot)) = at else { continue };
+                uses.push(served(plan, &plan.batch(step)?, slot as usize, index));
             }
-            if first < plan.start() {
-                sought.before.push(first);
-            }
-            // The position itself and, as pads, those that wrap around to it.
-            let mut position = first;
-            while position < end {
-                if position >= plan.start() {
-                    sought.add(position, plans, packed)?;
-                }
-                position += order.len();
-            }
+            elsewhere += u64::from(uses.len() == known);
         }
-        all.push(sought);
+        all.push(json!({
+            "row_id": row,
+            "epoch": plan.epoch(),
+            "uses": uses,
+            "dropped": dropped,
+            "before": before,
+            "elsewhere": elsewhere,
+        }));
     }
     Ok(all)
 }
@@ -296,102 +246,23 @@ fn positions(order: &dyn EpochOrder, rows: &[u64]) -> BTreeMap<u64, Vec<u64>> {
     found
 }
 
-impl Sought {
-    /// Adds the ranks that serve a position.
-    fn add(&mut self, position: u64, plans: &[EpochPlan], packed: bool) -> Result<(), Failure> {
-        let mut any = false;
-        for plan in plans {
-            let Some(p) = plan.sample_at(position) else { continue };
-            let served = ServedRow::new(plan, p, packed)?;
-            let served = served.filter(|at| at.sample.position == position && at.sample.row == self.row);
-            self.uses.push(served.ok_or_else(|| {
-                Failure::new(format!("position {position} is not where row {} is; the order is at fault", self.row))
-            })?);
-            any = true;
+/// What there is to say of a row beside its uses.
+fn remark(found: &Value) -> Option<String> {
+    let row = &found["row_id"];
+    let epoch = &found["epoch"];
+    let no_use = || found["uses"].as_array().is_none_or(Vec::is_empty);
+    if let Some(position) = found["before"].get(0) {
+        return Some(format!(
+            "row {row} at position {position} of epoch {epoch} was served before these ranks took over\n"
+        ));
+    }
+    match found["dropped"].get(0) {
+        Some(position) => Some(format!("row {row} at position {position} is dropped with the tail of epoch {epoch}\n")),
+        None if found["elsewhere"] != 0 && no_use() => {
+            Some(format!("row {row} is served to other ranks in epoch {epoch}\n"))
         }
-        self.elsewhere += u64::from(!any);
-        Ok(())
+        None => no_use().then(|| format!("row {row} is not in the order of epoch {epoch}\n")),
     }
-
-    fn to_json(&self) -> Value {
-        let uses = self.uses.iter().map(|at| {
-            let mut told = json!({
-                "step": at.step,
-                "rank": at.rank,
-                "slot": at.slot,
-                "position": at.sample.position,
-                "pad": at.sample.pad,
-            });
-            at.tell_piece(&mut told);
-            told
-        });
-        json!({
-            "row_id": self.row,
-            "epoch": self.epoch,
-            "uses": uses.collect::<Vec<_>>(),
-            "dropped": self.dropped,
-            "before": self.before,
-            "elsewhere": self.elsewhere,
-        })
-    }
-
-    /// What there is to say beside the uses.
-    fn remark(&self) -> Option<String> {
-        let Self { row, epoch, .. } = self;
-        if let Some(position) = self.before.first() {
-            return Some(format!(
-                "row {row} at position {position} of epoch {epoch} was served before these ranks took over"
-            ));
-        }
-        match (self.uses.is_empty(), self.elsewhere, self.dropped.as_slice()) {
-            (_, _, [position, ..]) => {
-                Some(format!("row {row} at position {position} is dropped with the tail of epoch {epoch}"))
-            }
-            (true, 0, []) => Some(format!("row {row} is not in the order of epoch {epoch}")),
-            (true, _, []) => Some(format!("row {row} is served to other ranks in epoch {epoch}")),
-            (false, _, []) => None,
-        }
-    }
-}
-
-fn table_of_rows(served: &[ServedRow], index: &Index) -> String {
-    let names = ["epoch", "step", "rank", "slot", "position", "row_id", "row_group", "row", "pad", "file"];
-    let mut table = vec![head(&names, served.iter())];
-    table.extend(served.iter().map(|at| {
-        let place = locate(index, at.sample.row);
-        let (row_group, row, file) = place
-            .map_or_else(Default::default, |place| (place.row_group.to_string(), place.row.to_string(), place.file));
-        let numbers = [at.epoch, at.step, u64::from(at.rank), at.slot, at.sample.position, at.sample.row];
-        let cells = numbers.into_iter().map(|number| number.to_string());
-        let cells = cells.chain([row_group, row, pad(at).to_owned(), file.to_owned()]);
-        cells.chain(at.piece_cells()).collect()
-    }));
-    output::columns(&table)
-}
-
-fn table_of_uses(sought: &[Sought]) -> String {
-    let names = ["row_id", "epoch", "step", "rank", "slot", "position", "pad"];
-    let mut table = vec![head(&names, sought.iter().flat_map(|row| &row.uses))];
-    for row in sought {
-        table.extend(row.uses.iter().map(|at| {
-            let numbers = [row.row, at.epoch, at.step, u64::from(at.rank), at.slot, at.sample.position];
-            let cells = numbers.iter().map(u64::to_string).chain([pad(at).to_owned()]);
-            cells.chain(at.piece_cells()).collect()
-        }));
-    }
-    let uses = if table.len() > 1 { output::columns(&table) } else { String::new() };
-    let remarks = sought.iter().filter_map(Sought::remark).map(|remark| remark + "\n");
-    remarks.fold(uses, |text, remark| text + &remark)
-}
-
-/// The names of the cells of a row, which has three more where there are packs.
-fn head<'a>(names: &[&str], mut served: impl Iterator<Item = &'a ServedRow>) -> Vec<String> {
-    let more = served.next().and_then(|at| at.piece).map_or(&[][..], |_| &PIECE_NAMES);
-    names.iter().chain(more).map(|name| (*name).to_owned()).collect()
-}
-
-fn pad(at: &ServedRow) -> &'static str {
-    if at.sample.pad { "pad" } else { "-" }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::select::SplitDescription;
 use super::{GivenPath, Operands, invalid};
 use crate::dataset::Dataset;
-use rowdex_base::error::Result;
 use crate::select::{ListOfRows, ListedRows};
+use rowdex_base::error::Result;
 use rowdex_index::Index;
 use rowdex_order::{IdSet, Split};
 

@@ -288,7 +288,6 @@ impl EngineCore {
         }
     }
 
-
     fn pick(&self, progress: &mut EngineProgress) -> Option<Work> {
         Some(match progress.schedule.next()? {
             Task::Plan(measured) => Work::Plan(progress.driver.take()?, measured),

@@ -11,7 +11,7 @@ use super::fingerprint::fingerprint;
 use super::philox::Philox;
 use super::quotas::Quotas;
 use super::saved::SavedOrder;
-use super::source_schedule::{Scheduled, SourceSchedule, ScheduleWindows, keyed};
+use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule, keyed};
 use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 

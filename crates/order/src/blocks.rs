@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use self::windows::WindowShuffles;
 use super::fingerprint::fingerprint;
-use super::permutation::{PermutationKey, Permutation};
+use super::permutation::{Permutation, PermutationKey};
 use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::{Error, ErrorKind, Result};

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::fingerprint::fingerprint;
 use super::saved::SavedOrder;
-use super::table::{Element, Shuffle, RowList};
+use super::table::{Element, RowList, Shuffle};
 use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;

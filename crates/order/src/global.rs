@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
-use super::permutation::{PermutationKey, Permutation};
+use super::permutation::{Permutation, PermutationKey};
 use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::Result;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::fingerprint::fingerprint;
 use super::quotas::Quotas;
 use super::saved::SavedOrder;
-use super::source_schedule::{Scheduled, SourceSchedule, ScheduleWindows};
+use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule};
 use super::{EpochOrder, MAX_LEN, Order, OrderKind, Outline, Resized, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 

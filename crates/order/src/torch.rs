@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::fingerprint::fingerprint;
 use super::mt19937::Mt19937;
 use super::saved::SavedOrder;
-use super::table::{Element, Shuffle, RowList};
+use super::table::{Element, RowList, Shuffle};
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len};
 use rowdex_base::error::Result;
 use rowdex_base::once::Once;

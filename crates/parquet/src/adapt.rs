@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array, new_null_array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options, filter};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
@@ -100,7 +98,8 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
                 DataType::Map(entries, _) => children(entries.data_type()),
                 other => children(other),
             };
-            let child = |(values, field): (&ArrayRef, &FieldRef)| adapt(values, field.data_type(), &named(field), limit);
+            let child =
+                |(values, field): (&ArrayRef, &FieldRef)| adapt(values, field.data_type(), &named(field), limit);
             let columns = below(array).iter().zip(fields).map(child).collect::<Result<Vec<_>>>()?;
             with_below(array, want, &columns).map_err(mismatch)
         }

@@ -318,9 +318,8 @@ mod tests {
         ];
         let compressions = [Compression::UNCOMPRESSED, Compression::SNAPPY];
         for compression in compressions {
-            let properties = WriterProperties::builder()
-                .set_max_row_group_row_count(Some(400))
-                .set_compression(compression);
+            let properties =
+                WriterProperties::builder().set_max_row_group_row_count(Some(400)).set_compression(compression);
             let footer = footer(columns.clone(), properties.build());
             let kept = FileChunks::of(&footer);
             assert_eq!((kept.len(), kept.num_chunks()), (3, 9));

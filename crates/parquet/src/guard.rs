@@ -172,13 +172,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-fn page(
-    header: &PageHeader,
-    body: &[u8],
-    uncompressed: u64,
-    chunk: &WalkedChunk,
-    tally: &mut Tally,
-) -> Result<()> {
+fn page(header: &PageHeader, body: &[u8], uncompressed: u64, chunk: &WalkedChunk, tally: &mut Tally) -> Result<()> {
     let Some(kind @ (DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2)) = header.kind else { return Ok(()) };
     if uncompressed > chunk.page_limit {
         return Err(chunk.page_too_large(uncompressed));
@@ -293,9 +287,7 @@ fn bound(packed: &[u8], declared: u64, chunk: &WalkedChunk) -> Result<()> {
             Ok(count) => match left.checked_sub(count as u64) {
                 Some(rest) => left = rest,
                 None => {
-                    return Err(too_large(format!(
-                        "a page expands to more than the {declared} bytes it declares"
-                    )));
+                    return Err(too_large(format!("a page expands to more than the {declared} bytes it declares")));
                 }
             },
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -305,12 +297,7 @@ fn bound(packed: &[u8], declared: u64, chunk: &WalkedChunk) -> Result<()> {
 }
 
 /// Decompresses a page, to no more than the size it declares.
-fn expand<'a>(
-    packed: &'a [u8],
-    declared: u64,
-    plain: bool,
-    chunk: &WalkedChunk,
-) -> Result<std::borrow::Cow<'a, [u8]>> {
+fn expand<'a>(packed: &'a [u8], declared: u64, plain: bool, chunk: &WalkedChunk) -> Result<std::borrow::Cow<'a, [u8]>> {
     let broken = |error: &dyn std::fmt::Display| damaged(format!("a page cannot be decompressed: {error}"));
     if plain || chunk.compression == Compression::UNCOMPRESSED {
         return Ok(packed.into());

@@ -233,7 +233,9 @@ impl Pages<'_> {
             take(&is_direct.iter().filter_map(next).collect::<Vec<_>>(), rows)
         };
         if rest.is_empty() {
-            (0..count).step_by(self.batch_rows).try_for_each(|start| with_direct(&[], self.batch_rows.min(count - start)))?;
+            (0..count)
+                .step_by(self.batch_rows)
+                .try_for_each(|start| with_direct(&[], self.batch_rows.min(count - start)))?;
         } else {
             self.each_decoded(&rest, |batch| with_direct(batch.columns(), batch.num_rows()))?;
         }

@@ -174,9 +174,7 @@ impl<'a> Lists<'a> {
                 let maps = array.as_map();
                 (maps.entries(), Extents::Offsets(maps.value_offsets()))
             }
-            DataType::FixedSizeList(_, size) => {
-                (array.as_fixed_size_list().values(), Extents::Fixed(size.as_usize()))
-            }
+            DataType::FixedSizeList(_, size) => (array.as_fixed_size_list().values(), Extents::Fixed(size.as_usize())),
             _ => return None,
         };
         Some(Self { items, extents, nulls: array.nulls() })

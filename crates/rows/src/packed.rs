@@ -16,8 +16,8 @@ use arrow::array::{Array, RecordBatch};
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 
-use super::picks::BatchRow;
 use super::dictionary::text_bytes;
+use super::picks::BatchRow;
 use super::views::{INLINE, is_view};
 use super::{record_batch, uncopied};
 pub(crate) use unpack::unpack;

@@ -4,33 +4,35 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader};
 use rowdex::{Error, ErrorKind, Index};
+use serde_json::{Value, json};
 
 use crate::command::failure::Failure;
 
 /// How many column chunks are looked at, about: of more, a sample of the files tells.
 const MOST_CHUNKS: u64 = 1 << 18;
 
-/// What the footers say.
+/// The most columns of data that are told.
+const MOST_COLUMNS: usize = 40;
+
+/// What the footers say, of files evenly spread over all.
 #[derive(Default)]
 pub(super) struct ColumnReports {
-    /// How many files were looked at, evenly spread over all.
-    pub(super) sampled_files: u64,
     pub(super) chunks: u64,
     pub(super) without_page_index: u64,
     pub(super) without_statistics: u64,
     /// Leaves, the one with the most bytes first.
-    pub(super) columns: Vec<ColumnReport>,
+    columns: Vec<ColumnReport>,
 }
 
 /// A leaf of the schema, over all row groups that were looked at.
 #[derive(Default)]
-pub(super) struct ColumnReport {
-    pub(super) name: String,
-    pub(super) kind: String,
-    pub(super) stored: u64,
-    pub(super) unpacked: u64,
-    pub(super) codecs: BTreeSet<String>,
-    pub(super) has_dictionary: bool,
+struct ColumnReport {
+    name: String,
+    kind: String,
+    stored: u64,
+    unpacked: u64,
+    codecs: BTreeSet<String>,
+    has_dictionary: bool,
 }
 
 impl ColumnReports {
@@ -47,7 +49,6 @@ impl ColumnReports {
                 let path = index.file(file).map(|file| file.path().to_owned()).unwrap_or_default();
                 Error::new(ErrorKind::InvalidIndex, format!("a footer that is stored in it: {error}")).with_file(path)
             })?;
-            found.sampled_files += 1;
             for chunk in metadata.row_groups().iter().flat_map(|group| group.columns()) {
                 found.add(chunk, &mut leaves);
             }
@@ -75,8 +76,29 @@ impl ColumnReports {
         column.has_dictionary |= chunk.dictionary_page_offset().is_some();
     }
 
-    /// All bytes of the column chunks that were looked at.
-    pub(super) fn stored(&self) -> u64 {
-        self.columns.iter().map(|column| column.stored).sum()
+    /// The part of all bytes that a column has.
+    fn share(&self, column: &ColumnReport) -> f64 {
+        let all: u64 = self.columns.iter().map(|column| column.stored).sum();
+        column.stored as f64 / all.max(1) as f64
+    }
+
+    /// The column with the most bytes, and its part of all of them.
+    pub(super) fn widest(&self) -> Option<(&str, f64)> {
+        self.columns.first().map(|column| (column.name.as_str(), self.share(column)))
+    }
+
+    pub(super) fn told(&self) -> Vec<Value> {
+        let told = |column: &ColumnReport| {
+            json!({
+                "column": column.name,
+                "type": column.kind,
+                "stored_bytes": column.stored,
+                "share": self.share(column),
+                "unpacked_bytes": column.unpacked,
+                "codec": column.codecs,
+                "dictionary": column.has_dictionary,
+            })
+        };
+        self.columns.iter().take(MOST_COLUMNS).map(told).collect()
     }
 }

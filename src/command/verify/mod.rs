@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
-use rowdex::Index;
 use rowdex::dataset::Staleness;
+use rowdex::digest::RowsDigest;
 use serde_json::{Value, json};
 
 use crate::command::args::{DataArgs, IndexArg, JsonArg, LEVELS, named};
@@ -35,15 +35,12 @@ Levels of --check:
   deep    and every value of every file
 
 With --shards every batch of every rank is made as a job would make it, and compared:
-  - every rank takes as many steps, and has as many samples (uneven: one more or less);
-  - every position of the order is dealt to one shard, once;
-  - the rows are every row once, pads and dropped rows apart, for orders that promise it;
+  - every rank takes as many steps, and has as many rows or packs (uneven: one more or less);
+  - every position of the order is dealt to one shard, once, and the same to ranks of one replica group;
+  - the rows are every row once, pads and dropped rows apart, for orders that promise it; with --pack, the tokens;
   - pads are the rows of the order's first positions;
-  - ranks of one replica group are dealt the same;
-  - with --workers, the batches of a rank's workers in turn are those of the rank.
-The rows are compared with all rows by a hash of the set, in no memory: it misses an error once in 2^64 cases. With
---pack, of every token: ranks have as many packs at every step, no pack exceeds its capacity, and every token of the
-order is served once, but for what the options leave out.
+  - no pack exceeds its capacity.
+Rows and tokens are compared by a hash of the set, in no memory: it misses an error once in 2^64 cases.
 
 The digest of row ids is XXH3-64 of a rank's row ids as 8 little-endian bytes each, as in `rowdex epoch`. That of the
 run is of all ranks' digests. With --rows and --same-rows all rows are read once; a digest of their values has 128 bits
@@ -60,10 +57,6 @@ pub(crate) struct VerifyArgs {
     /// Show instead that the shards of all ranks are equal, disjoint and complete. No data is read.
     #[arg(long, conflicts_with_all = ["rows", "same_rows"])]
     shards: bool,
-
-    /// With --shards: check as well what K workers of each rank would make.
-    #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=4096))]
-    pub(crate) workers: u64,
 
     /// Tell the digest of the rows instead: one number for their values, in any order.
     #[arg(long, conflicts_with = "same_rows")]
@@ -125,89 +118,57 @@ fn digest(args: &VerifyArgs) -> Result<(), Failure> {
     });
     bar.finish();
     let digest = digest?;
-    let columns = digest.columns.iter();
-    if args.json.json {
-        let columns: Vec<_> = columns.map(|column| json!({"name": column.name, "kind": column.kind})).collect();
-        return output::print_json(
-            &json!({"rows": digest.rows, "rows_digest": digest.to_string(), "columns": columns}),
-        );
-    }
-    let columns: Vec<&str> = columns.map(|column| column.name.as_str()).collect();
-    output::print(&format!("{digest}  {}, over {}\n", output::counted(digest.rows, "row"), columns.join(", ")))
+    output::tell(
+        args.json.json,
+        &json!({"rows": digest.rows, "rows_digest": digest.to_string(), "columns": columns(&digest)}),
+    )
+}
+
+fn columns(digest: &RowsDigest) -> Vec<Value> {
+    digest.columns.iter().map(|column| json!({"name": column.name, "kind": column.kind})).collect()
 }
 
 fn files(args: &VerifyArgs) -> Result<(), Failure> {
     let index = args.index.open()?;
     index.verify()?;
     let base = view_of::base(&index);
-    let checked = match args.check {
-        Staleness::Off => Checked::default(),
-        level => checked(args, index, level)?,
+    let report = match args.check {
+        Staleness::Off => None,
+        level => {
+            let bar = Progress::new("checking files", index.num_files().into());
+            // Every value is looked at once, so keeping any of them would be in vain.
+            let dataset = args.data.open(index, Some(0))?;
+            let report = dataset.verify(level, &|progress| bar.set_position(progress.files_done));
+            bar.finish();
+            Some(report?)
+        }
     };
-    for problem in &checked.problems {
-        complain(said(problem));
-    }
+    let problems = report.as_ref().map(|report| &report.problems[..]).unwrap_or_default();
+    problems.iter().for_each(|problem| complain(said(problem)));
     if let Some(Base::Changed(message)) = &base {
         complain(message);
     }
-    let whole = checked.problems.is_empty() && !matches!(base, Some(Base::Changed(_)));
-    let told = match () {
-        () if args.json.json => output::print_json(&checked.to_json(args, whole, base.as_ref())),
-        () if whole => output::print(&checked.to_text(args)),
-        () => Ok(()),
-    };
-    // A reader that is gone makes nothing whole.
-    if whole { told } else { Err(Failure::Reported) }
+    let whole = problems.is_empty() && !matches!(base, Some(Base::Changed(_)));
+    let told = json!({
+        "ok": whole,
+        "base": base.map(|base| match base {
+            Base::Same => "same",
+            Base::Changed(_) => "changed",
+            Base::NotThere => "not there",
+        }),
+        "check": args.check.to_string(),
+        "files": report.as_ref().map_or(0, |report| report.files),
+        "row_groups": report.as_ref().map_or(0, |report| report.row_groups),
+        "rows": report.as_ref().map_or(0, |report| report.rows),
+        "problems": problems.iter().map(problem_json).collect::<Vec<_>>(),
+    });
+    told_if(args, whole, &told, Failure::Reported)
 }
 
-/// What was looked at, and what is wrong with it.
-#[derive(Default)]
-struct Checked {
-    files: u64,
-    row_groups: u64,
-    rows: u64,
-    problems: Vec<rowdex::Error>,
-}
-
-fn checked(args: &VerifyArgs, index: Index, level: Staleness) -> Result<Checked, Failure> {
-    let bar = Progress::new("checking files", index.num_files().into());
-    // Every value is looked at once, so keeping any of them would be in vain.
-    let report = args.data.open(index, Some(0))?.verify(level, &|progress| bar.set_position(progress.files_done));
-    bar.finish();
-    let report = report?;
-    Ok(Checked { files: report.files, row_groups: report.row_groups, rows: report.rows, problems: report.problems })
-}
-
-impl Checked {
-    fn to_json(&self, args: &VerifyArgs, whole: bool, base: Option<&Base>) -> Value {
-        json!({
-            "ok": whole,
-            "base": base.map(|base| match base {
-                Base::Same => "same",
-                Base::Changed(_) => "changed",
-                Base::NotThere => "not there",
-            }),
-            "check": args.check.to_string(),
-            "files": self.files,
-            "row_groups": self.row_groups,
-            "rows": self.rows,
-            "problems": self.problems.iter().map(problem_json).collect::<Vec<_>>(),
-        })
-    }
-
-    fn to_text(&self, args: &VerifyArgs) -> String {
-        let index = args.index.index.display();
-        let files = output::counted(self.files, "file");
-        match args.check {
-            Staleness::Off => format!("{index}: the index is whole\n"),
-            Staleness::Deep => format!(
-                "{index}: the index is whole, and so is the data: {files}, {} and {} decoded\n",
-                output::counted(self.row_groups, "row group"),
-                output::counted(self.rows, "row")
-            ),
-            _ => format!("{index}: the index is whole, and its data has not changed: {files}\n"),
-        }
-    }
+/// Tells that all is well, or fails, as a reader that is gone makes nothing whole.
+fn told_if(args: &VerifyArgs, whole: bool, told: &Value, failure: Failure) -> Result<(), Failure> {
+    let told = if whole || args.json.json { output::tell(args.json.json, told) } else { Ok(()) };
+    if whole { told } else { Err(failure) }
 }
 
 fn problem_json(problem: &rowdex::Error) -> Value {

@@ -44,8 +44,7 @@ impl Job {
 
     /// What the reader needs for it.
     pub(super) fn seat(job: &[u8]) -> Result<Seat> {
-        let Self { datasets, views, sampler, options, share } =
-            postcard::from_bytes(job).map_err(|_| garbled())?;
+        let Self { datasets, views, sampler, options, share } = postcard::from_bytes(job).map_err(|_| garbled())?;
         let mut datasets = datasets.into_iter().map(SavedDataset::open).collect::<Result<Vec<_>>>()?;
         let sampler = sampler.sampler()?;
         let builder = match datasets.pop() {

@@ -170,7 +170,7 @@ fn the_table_for_people_has_the_same_numbers() {
     for digest in digests(&report).concat() {
         assert!(text.contains(digest), "{text}");
     }
-    assert!(text.contains("1,005 served, 1,003 distinct, 2 repeated, 0 missing"), "{text}");
+    assert!(text.contains("served    1,005\ndistinct  1,003\nrepeated  2\nmissing   0\n"), "{text}");
 }
 
 #[test]
@@ -191,10 +191,8 @@ fn a_run_that_was_stopped_goes_on_from_its_state() {
     assert_eq!(digests(&again), digests(&rest));
     let whole = run("--epochs 2");
     assert!(whole["state"].as_str().unwrap().contains(":2:0:"));
-    let text = place.run("epoch train.rdx --digest --steps 1").succeeds().text();
-    assert!(text.contains("--resume rowdex-state-v2:"), "{text}");
     let other = format!("epoch train.rdx --digest --seed 9 --resume {}", whole["state"].as_str().unwrap());
-    place.run(&other).exits_with_usage().complains(&["--seed 9", "--seed 0"]);
+    place.run(&other).fails().complains(&["fingerprint", "seed"]);
     place.run("epoch train.rdx --digest --resume nonsense").exits_with_usage().complains(&["state"]);
     place.run("epoch train.rdx --digest --steps 0").exits_with_usage();
 }

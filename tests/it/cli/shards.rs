@@ -18,19 +18,15 @@ fn every_world_tail_and_order_holds_its_promises() {
             for (tail, served) in
                 [("wrap", rows.div_ceil(ranks) * ranks), ("drop", rows / ranks * ranks), ("uneven", rows)]
             {
-                for options in ["", "--workers 3"] {
-                    let report = place.json(&format!(
-                        "verify train.rdx --shards --order {order} --world-size {ranks} --tail {tail} --batch-size 25 \
-                         --epochs 2 --seed 4 {options}"
-                    ));
-                    assert_eq!(numbers(&report["epochs"], "served"), [served; 2]);
-                    assert_eq!(numbers(&report["epochs"], "pads"), [served.saturating_sub(rows); 2]);
-                    assert_eq!(numbers(&report["epochs"], "dropped"), [rows.saturating_sub(served); 2]);
-                    assert_eq!(numbers(&report["epochs"], "min_uses"), [u64::from(served >= rows); 2]);
-                    assert_eq!(numbers(&report["epochs"], "max_uses"), [1 + u64::from(served > rows); 2]);
-                    assert_eq!(report["ranks"].as_array().unwrap().len() as u64, ranks);
-                    assert_eq!(numbers(&report["ranks"], "samples").iter().sum::<u64>(), served);
-                }
+                let report = place.json(&format!(
+                    "verify train.rdx --shards --order {order} --world-size {ranks} --tail {tail} --batch-size 25 \
+                     --epochs 2 --seed 4"
+                ));
+                assert_eq!(numbers(&report["epochs"], "served"), [served; 2]);
+                assert_eq!(numbers(&report["epochs"], "pads"), [served.saturating_sub(rows); 2]);
+                assert_eq!(numbers(&report["epochs"], "dropped"), [rows.saturating_sub(served); 2]);
+                assert_eq!(report["ranks"].as_array().unwrap().len() as u64, ranks);
+                assert_eq!(numbers(&report["ranks"], "samples").iter().sum::<u64>(), served);
             }
         }
     }
@@ -62,22 +58,6 @@ fn the_digest_of_a_rank_is_that_of_the_ids_it_gets() {
 }
 
 #[test]
-fn dropped_rows_are_listed_and_are_those_that_no_rank_gets() {
-    let place = Place::with_index();
-    let options = "train.rdx --world-size 4 --tail drop --seed 9";
-    let report = place.json(&format!("verify {options} --shards"));
-    let mut all: Vec<u64> =
-        report["epochs"][0]["dropped_rows"].as_array().unwrap().iter().map(|row| row.as_u64().unwrap()).collect();
-    assert_eq!(all.len(), 3);
-    for rank in 0..4 {
-        let ids = place.run(&format!("trace {options} --rank {rank}")).succeeds().text();
-        all.extend(ids.lines().map(|line| line.parse::<u64>().unwrap()));
-    }
-    all.sort_unstable();
-    assert!(all.into_iter().eq(0..ROWS as u64));
-}
-
-#[test]
 fn replica_groups_are_dealt_the_same_and_count_once() {
     let place = Place::with_index();
     for layout in ["consecutive", "strided"] {
@@ -95,9 +75,9 @@ fn fewer_rows_than_ranks_and_none_at_all_are_proven_too() {
     place.write("few/0.parquet", &rows_from(0, 3));
     place.run("build few -o few.rdx").succeeds();
     let wrap = place.json("verify few.rdx --shards --world-size 10 --batch-size 2");
-    assert_eq!((numbers(&wrap["epochs"], "pads"), numbers(&wrap["epochs"], "max_uses")), (vec![7], vec![4]));
+    assert_eq!(numbers(&wrap["epochs"], "pads"), [7]);
     let drop = place.json("verify few.rdx --shards --world-size 10 --tail drop");
-    assert_eq!((numbers(&drop["epochs"], "dropped"), numbers(&drop["epochs"], "max_uses")), (vec![3], vec![0]));
+    assert_eq!(numbers(&drop["epochs"], "dropped"), [3]);
     assert_eq!(drop["steps"], json!(0));
     place.write("data/empty.parquet", &rows_from(0, 0));
     place.run("build data -o train.rdx").succeeds();
@@ -107,7 +87,7 @@ fn fewer_rows_than_ranks_and_none_at_all_are_proven_too() {
 #[test]
 fn the_table_for_people_has_the_same_numbers() {
     let place = Place::with_index();
-    let options = "verify train.rdx --shards --world-size 4 --workers 3";
+    let options = "verify train.rdx --shards --world-size 4";
     let (text, report) = (place.run(options).succeeds().without_a_word().text(), place.json(options));
     for rank in report["ranks"].as_array().unwrap() {
         assert!(text.contains(rank["row_ids_digest"].as_str().unwrap()), "{text}");
@@ -115,7 +95,6 @@ fn the_table_for_people_has_the_same_numbers() {
     for promise in report["promises"].as_array().unwrap() {
         assert!(text.contains(promise["promise"].as_str().unwrap()), "{text}");
     }
-    assert!(text.contains("hashed") && text.contains("1,003 rows"), "{text}");
 }
 
 #[test]
@@ -134,7 +113,6 @@ fn an_epoch_has_the_row_ids_that_are_proven() {
 fn what_cannot_be_proven_is_refused() {
     let place = Place::with_index();
     place.run("verify train.rdx --world-size 4").exits_with_usage().complains(&["--world-size", "--shards"]);
-    place.run("verify train.rdx --shards --workers 1000000").exits_with_usage();
     place.run("verify train.rdx --shards --world-size 0").exits_with_usage().complains(&["--world-size"]);
     place.run("verify train.rdx --shards --world-size 4 --replication 3").exits_with_usage().complains(&["divide"]);
     place.run("verify train.rdx --shards --world-size 4 --tail error").fails().complains(&["1003"]);

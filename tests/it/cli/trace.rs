@@ -116,7 +116,8 @@ fn a_row_that_is_not_served_is_said_not_to_be() {
     let elsewhere = run("--world-size 4 --rank 2 --row 3");
     assert_eq!(elsewhere, "row 3 is served to other ranks in epoch 0\n");
     let there = run("--world-size 4 --row 3");
-    assert!(there.lines().nth(1).unwrap().split_whitespace().eq(["3", "0", "0", "3", "0", "3", "-"]), "{there}");
+    let words: Vec<&str> = there.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(words[..7], ["0", "0", "3", "0", "3", "no", "3"], "{there}");
 }
 
 #[test]

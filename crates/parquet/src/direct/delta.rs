@@ -111,7 +111,8 @@ impl<B: AsRef<[u8]>> Delta<B> {
             let Mini { start, width, next, left } = self.mini;
             let here = count.min(left).min(BLOCK - next % BLOCK);
             let whole = start + next / BLOCK * 4 * width as usize;
-            let whole = self.bytes.as_ref().get(whole..whole + 4 * width as usize).filter(|_| here == BLOCK && width <= 32);
+            let whole =
+                self.bytes.as_ref().get(whole..whole + 4 * width as usize).filter(|_| here == BLOCK && width <= 32);
             match whole {
                 Some(whole) => {
                     unpacker(width)(whole, &mut block);

@@ -141,11 +141,7 @@ impl ColumnShape {
         let value = empty + 1 + i16::from(is_optional(column.self_type()));
         let fits = (column.max_rep_level(), column.max_def_level()) == (1, value);
         let is_nullable = item.is_nullable() == (value == empty + 2);
-        (fits && is_nullable).then(|| Self::Lists {
-            list: field.data_type().clone(),
-            leaf,
-            empty,
-        })
+        (fits && is_nullable).then(|| Self::Lists { list: field.data_type().clone(), leaf, empty })
     }
 }
 

@@ -145,9 +145,7 @@ impl ColumnPages {
     /// Whether the next page is a dictionary.
     pub(super) fn is_dictionary_next(&self) -> bool {
         match &self.next {
-            PageSequence::InOrder(_) => {
-                self.following().is_some_and(|page| matches!(page.kind, PageKind::Dictionary))
-            }
+            PageSequence::InOrder(_) => self.following().is_some_and(|page| matches!(page.kind, PageKind::Dictionary)),
             PageSequence::Located { dictionary, .. } => dictionary.is_some(),
         }
     }

@@ -303,7 +303,10 @@ fn fixed<'a, T: ArrowNativeType, const N: usize>(
     bytes: impl Fn(T) -> [u8; N] + 'a,
 ) -> Encoder<'a> {
     let values = native_values::<T>(array);
-    Box::new(FixedEncoder { nulls: array.nulls(), bytes: move |at| values.get(at).map_or([NULL; N], |value| bytes(*value)) })
+    Box::new(FixedEncoder {
+        nulls: array.nulls(),
+        bytes: move |at| values.get(at).map_or([NULL; N], |value| bytes(*value)),
+    })
 }
 
 fn number<'a, T: ArrowNativeType>(array: &'a dyn Array, bytes: impl Fn(T) -> [u8; 8] + 'a) -> Encoder<'a> {

@@ -1,0 +1,335 @@
+//! `rowdex verify --shards`: goes through everything that all ranks are dealt, and shows that the promises hold.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Instant;
+
+use clap::ArgMatches;
+use rayon::prelude::*;
+use rowdex::DistributedSampler;
+use rowdex::order::{Overflow, Pack, Packed, Piece, Uses};
+use rowdex::sampler::{BatchPlan, EpochPlan, Tail};
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use super::VerifyArgs;
+use crate::command::failure::{Failure, complain};
+use crate::command::output;
+use crate::command::progress::Progress;
+use crate::command::sampling;
+
+/// More complaints than this about one rank say nothing new.
+const ENOUGH: usize = 3;
+
+/// Positions of an order that are looked at in one go.
+const AT_ONCE: usize = 1 << 16;
+
+pub(super) fn run(args: &VerifyArgs, given: &ArgMatches) -> Result<(), Failure> {
+    let mut sampling = args.sampling.clone();
+    let mut batch = args.batch;
+    args.state.settle(&mut sampling, Some(&mut batch), given)?;
+    sampling.whole_epochs();
+    let started = Instant::now();
+    let index = args.index.open()?;
+    let samplers = sampling.samplers(&sampling.orders(&index)?, batch)?;
+    let Some(first) = samplers.first() else { return Err(Failure::usage("there is no rank to look at")) };
+    let proof = prove(&samplers, index.len(), sampling.epochs()?)?;
+    if !proof.broken.is_empty() {
+        proof.broken.iter().for_each(complain);
+        return Err(Failure::Reported);
+    }
+    let packs = first.packed().is_some();
+    let ranks = (0..).zip(&proof.ranks).map(|(rank, dealt)| dealt.told(rank, packs));
+    let digests: Vec<u8> = proof.ranks.iter().flat_map(|rank| rank.row_ids.digest().to_le_bytes()).collect();
+    output::tell(
+        args.json.json,
+        &json!({
+            "rows": index.len(),
+            "positions": first.orders().len(),
+            "fingerprint": format!("{:016x}", first.orders().fingerprint()),
+            "world_size": sampling.world_size,
+            "shards": first.shard().count(),
+            "steps": proof.ranks.first().map(|rank| rank.steps),
+            "row_ids_digest": format!("{:016x}", xxh3_64(&digests)),
+            "seconds": started.elapsed().as_secs_f64(),
+            "ranks": ranks.collect::<Vec<_>>(),
+            "epochs": proof.epochs,
+            "promises": promises(first.shard().tail(), packs, proof.uses),
+        }),
+    )
+}
+
+/// What holds, where nothing is broken.
+fn promises(tail: Tail, packs: bool, uses: Uses) -> Vec<Value> {
+    let what = if packs { "packs" } else { "samples" };
+    let promises = [
+        "every rank takes the same number of steps".to_owned(),
+        match tail {
+            Tail::Uneven => format!("{what} of any two ranks differ by one at most"),
+            _ => format!("every rank has the same number of {what}"),
+        },
+        "every position is dealt to one shard, once, and ranks of a replica group are dealt the same".to_owned(),
+        "pads are the first rows again".to_owned(),
+        match (packs, uses) {
+            (true, _) => "no pack exceeds its capacity, and every token comes once, but for pads and dropped packs",
+            (false, Uses::Once) => "every row comes once, but for pads and dropped rows",
+            (false, _) => "what comes is what the order has, but for pads and dropped rows",
+        }
+        .to_owned(),
+    ];
+    promises.into_iter().map(|promise| json!({"holds": true, "promise": promise})).collect()
+}
+
+/// What was found of a run.
+struct Proof {
+    /// What the order promises of rows.
+    uses: Uses,
+    /// Of the last epoch, but for the digest.
+    ranks: Vec<Dealt>,
+    epochs: Vec<Value>,
+    broken: Vec<String>,
+}
+
+/// What a rank was dealt in an epoch.
+#[derive(Default)]
+struct Dealt {
+    steps: u64,
+    /// Packs, or rows where there are none.
+    units: u64,
+    /// Rows, or pieces of them.
+    samples: u64,
+    pads: u64,
+    tokens: u64,
+    /// Of all positions, and of all tokens but those of pads: sums of hashes, which are the same in any order.
+    positions: u64,
+    contents: u64,
+    /// Of all epochs.
+    row_ids: Xxh3Default,
+    broken: Vec<String>,
+}
+
+/// Goes through the epochs, until one breaks a promise.
+fn prove(samplers: &[DistributedSampler], rows: u64, epochs: Range<u64>) -> Result<Proof, Failure> {
+    let packed = samplers.first().and_then(DistributedSampler::packed).map(|packed| &**packed);
+    let ranks = samplers.iter().map(|_| Dealt::default()).collect();
+    let mut proof = Proof { uses: Uses::Any, ranks, epochs: Vec::new(), broken: Vec::new() };
+    let most_dropped = samplers.first().map_or(0, most_dropped);
+    let progress = Progress::new("steps", 0);
+    for epoch in epochs {
+        let plans = sampling::plans(samplers, epoch)?;
+        progress.lengthen(plans.iter().map(EpochPlan::steps).sum());
+        let all = proof.ranks.par_iter_mut().zip(&plans);
+        all.try_for_each(|(rank, plan)| rank.deal(plan, packed.map(Packed::pack), rows, &progress))?;
+        let mut broken = Vec::new();
+        proof.epochs.extend(together(&plans, &proof.ranks, packed, rows, most_dropped, &mut broken)?);
+        proof.broken.extend(broken.iter().map(|what| format!("epoch {epoch}: {what}")));
+        proof.uses = plans.first().map_or(Uses::Any, |plan| plan.order().uses());
+        if !proof.broken.is_empty() {
+            break;
+        }
+    }
+    progress.finish();
+    Ok(proof)
+}
+
+/// How many positions may be left out.
+fn most_dropped(sampler: &DistributedSampler) -> u64 {
+    let drops_batches = sampler.state().run.is_some_and(|run| run.drop_last_batch);
+    match sampler.shard().tail() {
+        _ if drops_batches => u64::MAX,
+        Tail::Drop if sampler.packed().is_some() => u64::MAX,
+        Tail::Drop => u64::from(sampler.shard().count()) - 1,
+        _ => 0,
+    }
+}
+
+impl Dealt {
+    /// Goes through all batches of an epoch, as a training job would.
+    fn deal(&mut self, plan: &EpochPlan, pack: Option<&Pack>, rows: u64, progress: &Progress) -> Result<(), Failure> {
+        *self = Self { row_ids: std::mem::take(&mut self.row_ids), ..Self::default() };
+        let mut batch = BatchPlan::default();
+        for step in plan.first_step()..plan.steps() {
+            plan.fill(step, &mut batch)?;
+            let wrong = wrong(&batch, plan, pack, rows).filter(|_| self.broken.len() < ENOUGH);
+            self.broken.extend(wrong.map(|what| format!("step {step} {what}")));
+            self.add(&batch, pack.is_some());
+            progress.advance(1);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, batch: &BatchPlan, packs: bool) {
+        self.steps += 1;
+        self.units += if packs { batch.packs.len() } else { batch.rows.len() } as u64;
+        self.samples += batch.rows.len() as u64;
+        self.pads += batch.pads as u64;
+        self.row_ids.update(&batch.rows.iter().flat_map(|row| row.to_le_bytes()).collect::<Vec<_>>());
+        let real = batch.rows.len().saturating_sub(batch.pads);
+        for ((slot, position), row) in positions(batch).enumerate().zip(&batch.rows) {
+            let piece = batch.pieces.get(slot).copied().unwrap_or(Piece { row: *row, offset: 0, length: 1 });
+            self.positions = self.positions.wrapping_add(element(position));
+            self.tokens += piece.length;
+            if slot < real {
+                self.contents = self.contents.wrapping_add(tokens(piece));
+            }
+        }
+    }
+
+    fn told(&self, rank: u32, packs: bool) -> Value {
+        json!({
+            "rank": rank,
+            "steps": self.steps,
+            "packs": packs.then_some(self.units),
+            "samples": self.samples,
+            "pads": self.pads,
+            "row_ids_digest": format!("{:016x}", self.row_ids.digest()),
+        })
+    }
+}
+
+fn positions(batch: &BatchPlan) -> impl Iterator<Item = u64> {
+    (0..).map(|slot| batch.first + slot * batch.stride)
+}
+
+/// What is wrong with a batch by itself.
+fn wrong(batch: &BatchPlan, plan: &EpochPlan, pack: Option<&Pack>, rows: u64) -> Option<String> {
+    let size = plan.batch_size();
+    let units = pack.map_or(batch.rows.len(), |_| batch.packs.len()) as u64;
+    if units > size || (units < size && batch.step + 1 < plan.steps()) {
+        return Some(format!("has {units} rows or packs instead of {size}"));
+    }
+    if let Some(row) = batch.rows.iter().find(|row| **row >= rows) {
+        return Some(format!("has row {row}, and there are {rows} rows"));
+    }
+    // Pads are what lies at the order's length and beyond, and it is the first rows that are served again.
+    let order = plan.order();
+    let again = || positions(batch).zip(&batch.rows).filter(|(position, _)| *position >= order.len());
+    if let Some((_, row)) = again().find(|(position, row)| order.row(position % order.len().max(1)) != Some(**row)) {
+        return Some(format!("has row {row} as a pad, which is of another position"));
+    }
+    if again().count() != batch.pads {
+        return Some(format!("counts {} pads instead of {}", batch.pads, again().count()));
+    }
+    let pack = pack?;
+    let first = std::iter::once(0).chain(batch.packs.iter().copied());
+    let pieces = first.zip(&batch.packs).map(|(first, end)| batch.pieces.get(first..*end).unwrap_or_default());
+    let taken = pieces.map(|pieces| (pieces.len(), pack.taken(pieces.iter().map(|piece| piece.length))));
+    let many = |pieces: usize| pack.max_pieces.is_some_and(|most| pieces as u64 > u64::from(most));
+    let bad = taken.into_iter().find(|(pieces, taken)| *taken > pack.capacity || many(*pieces) || *pieces == 0);
+    bad.map(|(pieces, taken)| format!("has a pack of {pieces} pieces that take {taken} tokens of {}", pack.capacity))
+}
+
+/// Holds what the ranks were dealt against each other, and against the order.
+fn together(
+    plans: &[EpochPlan],
+    ranks: &[Dealt],
+    packed: Option<&Packed>,
+    rows: u64,
+    most_dropped: u64,
+    broken: &mut Vec<String>,
+) -> Result<Option<Value>, Failure> {
+    let Some((plan, first)) = plans.first().zip(ranks.first()) else { return Ok(None) };
+    let uneven = u64::from(plan.shard().tail() == Tail::Uneven);
+    let mut shards: BTreeMap<u32, (usize, &Dealt)> = BTreeMap::new();
+    for (rank, (plan, dealt)) in plans.iter().zip(ranks).enumerate() {
+        broken.extend(dealt.broken.iter().map(|what| format!("rank {rank}: {what}")));
+        if dealt.steps != first.steps || dealt.units.abs_diff(first.units) > uneven {
+            let counts = |dealt: &Dealt| format!("{} steps with {} rows or packs", dealt.steps, dealt.units);
+            broken.push(format!("rank 0 takes {}, and rank {rank} {}", counts(first), counts(dealt)));
+        }
+        let (other, same) = *shards.entry(plan.shard().index()).or_insert((rank, dealt));
+        let all = |dealt: &Dealt| (dealt.positions, dealt.contents, dealt.row_ids.digest());
+        if all(same) != all(dealt) {
+            broken.push(format!("ranks {other} and {rank} are of one replica group and are dealt different rows"));
+        }
+    }
+    let count = plan.shard().count();
+    if shards.len() as u64 != u64::from(count) {
+        broken.push(format!("{} of {count} shards have a rank", shards.len()));
+    }
+    let sum = |number: fn(&Dealt) -> u64| shards.values().map(|(_, dealt)| number(dealt)).fold(0, u64::wrapping_add);
+    let served = sum(|dealt| dealt.samples);
+    let pads = sum(|dealt| dealt.pads);
+    let positions = (0..served).fold(0_u64, |sum, position| sum.wrapping_add(element(position)));
+    if sum(|dealt| dealt.positions) != positions {
+        broken.push(format!("the ranks are not dealt each of the first {served} positions once"));
+    }
+    let mut contents = sum(|dealt| dealt.contents);
+    let dropped = plan.order().len().saturating_sub(served);
+    let mut left_out = Vec::new();
+    match plan.packed() {
+        Some(packs) => packs.read(plan.order().len() - dropped, dropped, &mut left_out)?,
+        None => {
+            for row in plan.dropped() {
+                left_out.push(Piece { row: row?, offset: 0, length: 1 });
+            }
+        }
+    }
+    contents = left_out.iter().fold(contents, |sum, piece| sum.wrapping_add(tokens(*piece)));
+    if contents != whole(plan, packed, rows)? {
+        broken.push("what the ranks are dealt and what is dropped are not all rows and tokens once".to_owned());
+    }
+    let tail = plan.shard().tail();
+    if (pads > 0 && tail != Tail::Wrap) || dropped > most_dropped || left_out.len() as u64 != dropped {
+        broken.push(format!("{served} positions are served and {pads} of them are pads, of {}", plan.order().len()));
+    }
+    Ok(Some(json!({
+        "epoch": plan.epoch(),
+        "steps": plan.steps(),
+        "packs": packed.map(|_| sum(|dealt| dealt.units)),
+        "served": served,
+        "pads": pads,
+        "dropped": dropped,
+        "tokens": packed.map(|_| sum(|dealt| dealt.tokens)),
+    })))
+}
+
+/// What the tokens of all positions of an order come to; of rows that promise to be all, whatever the order says.
+fn whole(plan: &EpochPlan, packed: Option<&Packed>, rows: u64) -> Result<u64, Failure> {
+    let order = packed.map(|packed| packed.orders().epoch(plan.epoch())).transpose()?;
+    let order = order.as_ref().unwrap_or(plan.order());
+    let each = order.uses() == Uses::Once && order.len() == rows;
+    let mut ids = vec![0; AT_ONCE];
+    let mut lengths = vec![1; AT_ONCE];
+    let mut sum = 0_u64;
+    for first in (0..order.len()).step_by(AT_ONCE) {
+        let count = if each {
+            ids.iter_mut().zip(first..rows).map(|(id, row)| *id = row).count()
+        } else {
+            order.fill(first, &mut ids)
+        };
+        if let Some(packed) = packed {
+            packed.lengths().fill(&ids[..count], &mut lengths[..count])?;
+        }
+        for (row, length) in ids.iter().zip(&lengths).take(count) {
+            let kept = match packed.map(|packed| (packed.pack().overflow, packed.pack().longest())) {
+                Some((Overflow::Truncate, longest)) => (*length).min(longest),
+                Some((Overflow::Drop, longest)) if *length > longest => 0,
+                _ => *length,
+            };
+            sum = sum.wrapping_add(tokens(Piece { row: *row, offset: 0, length: kept }));
+        }
+    }
+    Ok(sum)
+}
+
+/// A hash of some tokens of a row. Of pieces that follow each other without gap and overlap, all but the ends of the
+/// row cancel out in the sum.
+fn tokens(Piece { row, offset, length }: Piece) -> u64 {
+    let before = |at| element(element(row).wrapping_add(at));
+    before(offset + length).wrapping_sub(before(offset))
+}
+
+/// Stafford's variant 13 of the MurmurHash3 finalizer, as in SplitMix64, with its increment so that 0 is hashed, too.
+///
+/// Sums of it modulo 2^64 tell multisets apart: of two different ones one in 2^64 pairs has the same sum, unless
+/// somebody looks for such a pair. (Bellare and Micciancio 1997; Clarke et al. 2003, MSet-Add-Hash.)
+fn element(number: u64) -> u64 {
+    let x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests;
