@@ -861,8 +861,7 @@ void rowdex_free(void *handle);
 //
 // files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths relative to this
 // directory, which must contain all files; the deepest one that does by default. schema: "strict" (the same columns
-// and types in every file) or "union" (missing columns are null, types are widened). rows: serves only the rows that
-// this file lists, as the list of rowdex_id_set_new; none may be listed twice. threads: that read footers,
+// and types in every file) or "union" (missing columns are null, types are widened). threads: that read footers,
 // one for each available core by default. overwrite: true replaces an existing file. update: true updates the index at
 // output, if there is one: its unchanged leading files keep their row ids. footers: false does not store footers, so
 // everyone who opens the index reads them again. partitions: false does not turn folders named key=value into columns.
@@ -874,8 +873,8 @@ void rowdex_free(void *handle);
 //
 // `progress` is called after each window of files, by the thread that builds. The report is JSON that the caller
 // frees, and `report` may be NULL: files, kept_files (of an update), read_files, requests, footer_bytes, row_groups,
-// rows, source_rows, index_bytes, repeated_files (named more than once), and differences, texts that say in what files
-// differ from the schema that is served.
+// rows, source_rows, index_bytes, repeated_files (named more than once), unlike_files (with other columns than the
+// first one), and unlike_example, a text that names one of these and says in what it differs, or null.
 rowdex_status rowdex_index_build(const char *description,
                                  rowdex_progress progress,
                                  void *progress_userdata,
@@ -943,9 +942,9 @@ rowdex_status rowdex_index_verify(const struct rowdex_index *index, struct rowde
 // columns: of lists, whose items are counted without decoding a value, or of integers, which say the lengths
 // themselves. Null and empty lists have the length 0; an integer must be there, and not be negative. given: lists of
 // lengths, by the names to note them by: tables or folders of tables with every row of the index once and a column
-// `length`. Such rows are served whole. stream: the name of the lengths that `stream` has, another such list. remove:
-// names of lengths that are removed. root: where the data is, instead of where the index says. threads: that count,
-// one for each available core by default. store: as for rowdex_index_open.
+// `length`. Such rows are served whole. stream: the name of the lengths that `stream` has, another such list. root:
+// where the data is, instead of where the index says. threads: that count, one for each available core by default.
+// store: as for rowdex_index_open.
 //
 // `stream` may be NULL. It is moved from, and released whatever happens. `progress` is called after each window of
 // row groups.
@@ -1038,19 +1037,17 @@ rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
 //
 // The description is JSON, {"where": "lang = 'en'"}. The rows are those of one of these: row_ids: an array of row ids,
 // in any order; repeats count once. ranges: an array of starts and ends of ranges, in turn, which may come in any
-// order, overlap and be empty; the end is not in the range. list: a file of the rows of index 0. Text has a row id, a
-// range like 10..20, or a place (a.parquet, a.parquet:2, a.parquet:2:10..20) on each line. CSV and Parquet have a
-// column row_id; or a column of files (file, filename, file_path, path) beside one of rows within the file
-// (row_in_file, file_row_number, row_index), or beside row_group and row. stream: true takes the stream of the
-// operands, with the columns of a list in Parquet: what any engine that speaks Arrow hands over, read a batch at a
-// time. view: the rows of index 0 that this index, a view of the same files, serves, too. where: the rows of the
-// dataset that meet this condition in SQL. Its columns are read and decoded once, where the footers do not decide; a
-// library that was built without the feature `filter` refuses. split: {"side": "train", "validation_fraction": 0.1,
-// "seed": 0} is one side of a split by a hash, "train" or "validation". A row keeps its side when files are appended,
-// and the sizes are those of as many coin tosses. With "by" it is by the values of this column of the dataset, so that
-// rows with equal values are on one side: integers, dates, booleans, strings and binary, and dictionaries of them; a
-// null is an error. The column is decoded in every row group that has one of the rows, on the dataset's threads and
-// past its cache. set: another set.
+// order, overlap and be empty; the end is not in the range. list: a file of the rows of index 0: Parquet (.parquet)
+// and Arrow (.arrow) have a column row_id, or the columns file and row_in_file; any other file is text with a row id
+// on each line. stream: true takes the stream of the operands, with the columns of a list in Parquet: what any engine
+// that speaks Arrow hands over, read a batch at a time. view: the rows of index 0 that this index, a view of the same
+// files, serves, too. where: the rows of the dataset that meet this condition in SQL. Its columns are read and decoded
+// once, where the footers do not decide; a library that was built without the feature `filter` refuses. split:
+// {"side": "train", "validation_fraction": 0.1, "seed": 0} is one side of a split by a hash, "train" or "validation".
+// A row keeps its side when files are appended, and the sizes are those of as many coin tosses. With "by" it is by the
+// values of this column of the dataset, so that rows with equal values are on one side: integers, dates, booleans,
+// strings and binary, and dictionaries of them; a null is an error. The column is decoded in every row group that has
+// one of the rows, on the dataset's threads and past its cache. set: another set.
 //
 // Then only those of the set `of` are left, those of the set `union` are added, and complement, if it is true, takes
 // all others. All sets are out of equally many rows. rows: out of how many the set is, for row_ids, for ranges, and
@@ -1081,8 +1078,8 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
 // is read but for a condition and for a split by a column. Its path holds what it held, or the whole view, at any
 // moment. A view without rows is an error.
 //
-// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made, but for
-// an update. Every choice leaves rows out; only union adds rows, to what the others leave:
+// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made.
+// Every choice leaves rows out; only union adds rows, to what the others leave:
 //
 // rows: keeps only the rows that this file lists, as the list of rowdex_id_set_new. skip: leaves out those
 // that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is
@@ -1094,14 +1091,9 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
 // data is that where and split read, instead of where the index says. overwrite: true replaces an existing file.
 // store: as for rowdex_index_open.
 //
-// With update, which is true, the view at output is brought up to date, after its base was by an update of
-// rowdex_index_build: rows of unchanged files stay as they were chosen, and the recorded choices are made again for
-// all other files. Choices are left out, then. Rows of other views and sets of row ids are not recorded: a view that
-// was made with them is refused. `base` is the base as it is now; NULL: it is where the view recorded it.
-//
 // `progress` is told how far the condition is: rows decided, rows in all, and 0. The report is JSON that the caller
 // frees, and `report` may be NULL: rows, base_rows, source_rows, repeated (how often lists had rows beyond the first
-// time), unserved (listed rows that the base does not serve), index_bytes, kept_files (of an update).
+// time), unserved (listed rows that the base does not serve), index_bytes.
 rowdex_status rowdex_select(const struct rowdex_index *base,
                             const char *description,
                             const struct rowdex_id_set *kept,
@@ -1300,8 +1292,8 @@ rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
                                      struct rowdex_error **error);
 
 // The digest of the rows of a dataset over the columns that it serves, whatever their order; docs/digests.md specifies
-// it. With `other` the rows of both are compared: `difference` is then what is not so, with the file, row group and
-// columns of a row that differs, or NULL if all is so. The caller frees it by rowdex_free.
+// it. With `other` the rows of both are compared: `difference` is then what is not so, with an order with the file
+// and row group of rows that differ, or NULL if all is so. The caller frees it by rowdex_free.
 //
 // Reads and decodes all rows once, on the threads of each dataset. `info` and `difference` may be NULL.
 rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,

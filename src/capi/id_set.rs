@@ -15,18 +15,17 @@ use crate::select::ListOfRows;
 ///
 /// The description is JSON, {"where": "lang = 'en'"}. The rows are those of one of these: row_ids: an array of row ids,
 /// in any order; repeats count once. ranges: an array of starts and ends of ranges, in turn, which may come in any
-/// order, overlap and be empty; the end is not in the range. list: a file of the rows of index 0: Parquet (.parquet) and
-/// Arrow (.arrow) have a column row_id, or the columns file and row_in_file; any other file is text with a row id on
-/// each line. stream: true takes the stream of the
-/// operands, with the columns of a list in Parquet: what any engine that speaks Arrow hands over, read a batch at a
-/// time. view: the rows of index 0 that this index, a view of the same files, serves, too. where: the rows of the
-/// dataset that meet this condition in SQL. Its columns are read and decoded once, where the footers do not decide; a
-/// library that was built without the feature `filter` refuses. split: {"side": "train", "validation_fraction": 0.1,
-/// "seed": 0} is one side of a split by a hash, "train" or "validation". A row keeps its side when files are appended,
-/// and the sizes are those of as many coin tosses. With "by" it is by the values of this column of the dataset, so that
-/// rows with equal values are on one side: integers, dates, booleans, strings and binary, and dictionaries of them; a
-/// null is an error. The column is decoded in every row group that has one of the rows, on the dataset's threads and
-/// past its cache. set: another set.
+/// order, overlap and be empty; the end is not in the range. list: a file of the rows of index 0: Parquet (.parquet)
+/// and Arrow (.arrow) have a column row_id, or the columns file and row_in_file; any other file is text with a row id
+/// on each line. stream: true takes the stream of the operands, with the columns of a list in Parquet: what any engine
+/// that speaks Arrow hands over, read a batch at a time. view: the rows of index 0 that this index, a view of the same
+/// files, serves, too. where: the rows of the dataset that meet this condition in SQL. Its columns are read and decoded
+/// once, where the footers do not decide; a library that was built without the feature `filter` refuses. split:
+/// {"side": "train", "validation_fraction": 0.1, "seed": 0} is one side of a split by a hash, "train" or "validation".
+/// A row keeps its side when files are appended, and the sizes are those of as many coin tosses. With "by" it is by the
+/// values of this column of the dataset, so that rows with equal values are on one side: integers, dates, booleans,
+/// strings and binary, and dictionaries of them; a null is an error. The column is decoded in every row group that has
+/// one of the rows, on the dataset's threads and past its cache. set: another set.
 ///
 /// Then only those of the set `of` are left, those of the set `union` are added, and complement, if it is true, takes
 /// all others. All sets are out of equally many rows. rows: out of how many the set is, for row_ids, for ranges, and

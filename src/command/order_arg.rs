@@ -5,11 +5,13 @@ use std::str::FromStr;
 
 use rowdex::dataset::Column;
 use rowdex::order::{IdSet, OrderSpec, Partition, Recipe};
+use rowdex::select::ListOfRows;
 use rowdex::{Dataset, Index};
 
 use crate::command::failure::{Failure, said};
 
-/// `global`, `blocks:8,contiguous`, `weighted:w,from=list.parquet,once`, `balanced:label,size=1000` or `file:order.bin`.
+/// `global`, `blocks:8,contiguous`, `weighted:w,from=list.parquet,once`, `balanced:label,size=1000` or
+/// `file:order.bin`.
 #[derive(Debug, Clone)]
 pub(crate) struct OrderArg {
     pub(crate) kind: OrderKindArg,
@@ -100,7 +102,7 @@ impl OrderArg {
             }
             OrderKindArg::Weighted { column: name, from, once } => {
                 let weights = match from {
-                    Some(list) => index.read_weights(list, name, kept.as_ref())?,
+                    Some(list) => ListOfRows::from(list).weights(index, name, kept.as_ref())?,
                     None => column(&dataset()?, name, kept.as_ref()).weights()?,
                 };
                 Recipe::weighted(weights).with_column(name).with_replacement(!once)

@@ -30,8 +30,9 @@ const CHUNK_ROWS: usize = 1 << 15;
 ///
 /// The condition is SQL: `docs/select.md` has all that it may say. A row is kept where it is true; null is not true.
 ///
-/// Row groups that the statistics of their footers decide alone are not read, nor are pages that the page index decides. Of the others, the columns of the condition are read and decoded once, on the
-/// dataset's threads and past its cache.
+/// Row groups that the statistics of their footers decide alone are not read, nor are pages that the page index
+/// decides. Of the others, the columns of the condition are read and decoded once, on the dataset's threads and past
+/// its cache.
 #[derive(Clone)]
 pub struct Filter<'a> {
     dataset: &'a Dataset,

@@ -167,9 +167,8 @@ fn a_set_is_described_in_one_way() {
         ..Numbers::default()
     };
     let set = |fields: &str| {
-        let stream = None::<Vec<std::result::Result<arrow::array::RecordBatch, arrow::error::ArrowError>>>;
         let chosen = read::<SetDescription>("set", format!("{{{fields}}}").as_bytes())
-            .and_then(|described| described.rows(&&given, None, stream));
+            .and_then(|described| described.rows(&&given, None, None));
         chosen.map_or_else(
             |error| error.to_string(),
             |chosen| {

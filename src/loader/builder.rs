@@ -193,9 +193,9 @@ impl LoaderBuilder {
         Loader::new(units, self.samplers, options)
     }
 
-    /// Reads for the loaders of this machine's ranks that [share](Self::share) a reader, in the place of the process that
-    /// these would start: in a process of its own, for orders and sources that no other program has. It takes the place
-    /// where the ranks meet at once, and so before any of them does.
+    /// Reads for the loaders of this machine's ranks that [share](Self::share) a reader, in the place of the process
+    /// that these would start: in a process of its own, for orders and sources that no other program has. It takes the
+    /// place where the ranks meet at once, and so before any of them does.
     ///
     /// The sampler is that of any rank. Each loader goes on from its own state and to its own last epoch, which are
     /// not those of this one. Whatever else decides what is served must be the same in all loaders; memory, threads,

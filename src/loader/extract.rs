@@ -138,7 +138,7 @@ pub(crate) fn from_file(
             let mut chunks = Collected { packs: layout.cloned(), ..Collected::in_chunks(chunk, facts.read) };
             let decodes = units.read(unit, read, prefetch, &mut chunks)?;
             let largest = chunks.largest;
-            let whole = chunks.to_stay(units)?;
+            let whole = chunks.into_held(units)?;
             let decoded_bytes = Some(whole.bytes());
             let staged_bytes = whole.bytes() + largest;
             Extracted { decoded_bytes, staged_bytes, decodes, ..from_held(serving, unit, whole, places, true)? }
@@ -274,7 +274,7 @@ impl Collected {
     }
 
     /// The unit in memory of just its size. Columns are copied in which a decoder left much room.
-    fn to_stay(self, units: &Units) -> Result<Held> {
+    fn into_held(self, units: &Units) -> Result<Held> {
         let form = units.form();
         let columns = match (self.packer, self.chunks.as_slice()) {
             (Some(packer), _) => return Ok(Held::packed(packer.finish()?)),

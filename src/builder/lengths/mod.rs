@@ -65,8 +65,9 @@ impl LengthsBuilder {
         self
     }
 
-    /// Takes lengths from outside, in the order of the row ids, as [`ListOfRows::lengths`](crate::select::ListOfRows::lengths) reads them. Rows with such
-    /// lengths can only be served whole.
+    /// Takes lengths from outside, in the order of the row ids, as
+    /// [`ListOfRows::lengths`](crate::select::ListOfRows::lengths) reads them. Rows with such lengths can only be
+    /// served whole.
     #[must_use]
     pub fn with_given(mut self, name: impl Into<String>, lengths: Vec<u64>) -> Self {
         self.given.push((name.into(), lengths));

@@ -95,7 +95,8 @@ impl FetchCost {
     }
 }
 
-/// Row groups that can be decoded one by one, whose rows follow each other. [`Units`](super::units::Units) makes of them what the loader works with.
+/// Row groups that can be decoded one by one, whose rows follow each other. [`Units`](super::units::Units) makes of
+/// them what the loader works with.
 ///
 /// The loader sees a dataset only through this, so that it can be tested on sources that are slow, count, or fail.
 pub(crate) trait Groups: std::fmt::Debug + Send + Sync {

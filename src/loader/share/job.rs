@@ -24,7 +24,7 @@ impl Job {
         let [sampler] = &builder.samplers[..] else { return Err(garbled()) };
         let own = |error: Error| {
             error.with_hint(
-                "start the reader with `LoaderBuilder::serve`, in a process of its own that has it, before the ranks",
+                "start the reader before the ranks, in a process of its own that has it",
             )
         };
         let job = Self {

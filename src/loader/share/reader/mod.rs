@@ -3,8 +3,8 @@
 //! One thread accepts ranks, each rank has one that listens to it, and one hands out what the engine delivers. What
 //! they share is behind one lock, which nobody holds while sending, reading or waiting.
 //!
-//! Whenever a rank joins, which it does anew when it goes to another place, the engine is started anew, with every rank at the batch after the
-//! last one that was sent to it. So what a rank gets depends on its own place alone.
+//! Whenever a rank joins, which it does anew when it goes to another place, the engine is started anew, with every rank
+//! at the batch after the last one that was sent to it. So what a rank gets depends on its own place alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
