@@ -38,7 +38,7 @@ class CargoBuild(BuildHookInterface[Any]):
         if not target.is_absolute():
             target = repository / target
         profile = os.environ.get("ROWDEX_CARGO_PROFILE", "dist")
-        common = ["--profile", profile, "--features", "capi,filter", "--target-dir", str(target)]
+        common = ["--profile", profile, "--features", "full", "--target-dir", str(target)]
         common += ["--manifest-path", str(repository / "Cargo.toml")]
         common += shlex.split(os.environ.get("ROWDEX_CARGO_ARGS", ""))
         # For the last step only, so that what is compiled of the dependencies is shared with other builds. Users get no
@@ -50,7 +50,7 @@ class CargoBuild(BuildHookInterface[Any]):
         # Large blocks as maps and the system's allocator, unless another one is asked for: Cargo.toml says why.
         mimalloc = os.environ.get("ROWDEX_ALLOCATOR") == "mimalloc"
         parts = ["--cfg", "rowdex_allocator" if mimalloc else "rowdex_library", "--cfg", "rowdex_command"]
-        self.cargo("rustc", *common, "--lib", "--crate-type", "cdylib", "--", *last, *parts)
+        self.cargo("rustc", "-p", "rowdex", *common, "--lib", "--crate-type", "cdylib", "--", *last, *parts)
         built = target / triple / ("debug" if profile == "dev" else profile)
         build_data["force_include"].update(
             {

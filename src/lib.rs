@@ -193,15 +193,18 @@
 //!
 //! # Features
 //!
-//! | feature | default | what it adds | what it costs |
-//! | --- | --- | --- | --- |
-//! | `cli` | yes | the command `rowdex` | clap, plotters, indicatif, CSV and JSON writers, an allocator |
-//! | `object-store` | yes | data and indexes by URL | object_store, tokio, reqwest, rustls with ring |
-//! | `serde` | no | typed rows: `MapDataset::get_as` | serde, serde_arrow |
-//! | `filter` | no | conditions in SQL: `Dataset::filter`, `Select::filter`, `--where` | parts of DataFusion, sqlparser |
-//! | `capi` | no | the functions of `include/rowdex.h` | mimalloc, which a shared library uses if asked |
+//! None is a default.
 //!
-//! A library that reads local files needs none of them: `default-features = false`.
+//! | feature | what it adds | what it costs |
+//! | --- | --- | --- |
+//! | `object-store` | data and indexes by URL | object_store, tokio, reqwest, rustls with ring |
+//! | `serde` | typed rows: `MapDataset::get_as` | serde, serde_arrow |
+//! | `filter` | conditions in SQL: `Dataset::filter`, `Select::filter` | parts of DataFusion, sqlparser |
+//! | `capi` | the functions of `include/rowdex.h` | mimalloc, which a shared library uses if asked |
+//! | `cli` | the command in the library of the Python package | clap, plotters, indicatif, CSV and JSON writers |
+//! | `full` | all of them | |
+//!
+//! The command is the package `rowdex-cli` in the folder `cli`.
 
 mod builder;
 #[cfg(feature = "capi")]

@@ -48,7 +48,8 @@ fi
 tell "the dataset that the programs read"
 data="$work/data"
 rm -rf "$data"
-cargo run --locked --quiet --all-features -- demo --keep "$data" >/dev/null
+cargo build --locked --quiet --workspace --all-features --bin rowdex
+"${CARGO_TARGET_DIR:-target}/debug/rowdex" demo --keep "$data" >/dev/null
 
 compile() { # SOURCE OUTPUT FLAGS...
   case "$1" in

@@ -69,7 +69,7 @@ fi
 # What frameworks and the site start from is built by the tests already, where those ran.
 export ROWDEX_COMMAND
 ROWDEX_COMMAND=$(realpath -m "${CARGO_TARGET_DIR:-target}/debug/rowdex")
-export ROWDEX_CARGO_PROFILE=${ROWDEX_CARGO_PROFILE:-dev} ROWDEX_CARGO_ARGS=${ROWDEX_CARGO_ARGS:---locked --all-features}
+export ROWDEX_CARGO_PROFILE=${ROWDEX_CARGO_PROFILE:-dev} ROWDEX_CARGO_ARGS=${ROWDEX_CARGO_ARGS:---locked}
 wheel() {
   step "the wheel"
   ready wheel_tools
@@ -99,19 +99,19 @@ if asked quick; then
   cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
   step "tests of the packages, of the command and of the sources themselves"
   ROWDEX_ORACLE=no ROWDEX_STORES=no cargo test --locked --workspace --all-features --lib --bins
-  cargo test --locked --all-features --test it house
+  cargo test --locked --workspace --all-features --test it house
 fi
 
 if asked core; then
-  # All of these share what is compiled of the dependencies, because the tests ask for the features that differ.
-  for features in "--all-features" "" "--no-default-features" "--no-default-features --features serde"; do
+  # Both share what is compiled of the dependencies, because the tests ask for the features that differ.
+  for features in "--all-features" ""; do
     step "lints ${features:-with the default features}"
     # shellcheck disable=SC2086
     cargo clippy --locked --workspace --all-targets $features -- -D warnings
   done
 
   step "the library alone, without what the tests ask for, and the index without Parquet"
-  cargo check --locked --lib --no-default-features
+  cargo check --locked --lib -p rowdex
   cargo check --locked --lib -p rowdex-index
 
   step "documentation"
@@ -127,7 +127,7 @@ if asked core; then
   cargo test --locked --workspace --all-features
 
   step "random, damaged and public files, with all columns left to the parquet crate"
-  ROWDEX_DECODE=parquet cargo test --locked --all-features --test it -- \
+  ROWDEX_DECODE=parquet cargo test --locked --workspace --all-features --test it -- \
     oracle::random oracle::every_sound oracle::damaged
 
   wheel
@@ -144,8 +144,7 @@ if asked core; then
   cat target/prepare/capi.log
 
   step "the main job"
-  # With the features that are built already.
-  cargo run --locked --quiet --all-features -- demo
+  "$ROWDEX_COMMAND" demo
 fi
 
 if [ -n "${ROWDEX_LONG:-}" ]; then
@@ -166,7 +165,7 @@ fi
 if asked frameworks; then
   [ -n "${ROWDEX_WHEEL:-}" ] || wheel
   step "the package under PyTorch and the frameworks"
-  cargo build --locked --quiet --all-features --bin rowdex
+  cargo build --locked --quiet --workspace --all-features --bin rowdex
   ready python
   bash tools/frameworks.sh -q
 fi

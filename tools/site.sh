@@ -37,7 +37,7 @@ fi
 # What the command writes to be looked at, of data with an odd thing or two.
 rowdex=${ROWDEX_COMMAND:-}
 if [ -z "$rowdex" ]; then
-  cargo build --locked --quiet --all-features --bin rowdex
+  cargo build --locked --quiet --workspace --all-features --bin rowdex
   rowdex=${CARGO_TARGET_DIR:-target}/debug/rowdex
 fi
 rm -rf target/site/report && mkdir -p target/site/report

@@ -11,8 +11,7 @@ from .native.library import path_bytes, size
 
 
 class DiskTier(NamedTuple):
-    """A folder on a local disk that keeps row groups for all processes of a machine, so that each is fetched and
-    decoded once between them.
+    """A folder on a local disk that keeps row groups for all processes of a machine and for later passes.
 
     It may be deleted at any time. Only its owner should be able to write to it: what is in it is served as data.
     """
@@ -21,17 +20,9 @@ class DiskTier(NamedTuple):
     """The folder, which is made when something is first kept."""
     bytes: int
     """The most bytes of files to keep in it."""
-    wait: float = 10.0
-    """How many seconds to wait at most for another process that reads the same row group."""
 
     def _struct(self) -> native.DiskTier:
-        if not 0 < self.wait < 1e12:
-            raise ValueError(f"a wait of {self.wait}: use a number of seconds above 0")
-        return native.DiskTier(
-            folder=path_bytes(self.folder),
-            bytes=size(self.bytes, "bytes"),
-            wait_ms=max(round(self.wait * 1000), 1),
-        )
+        return native.DiskTier(folder=path_bytes(self.folder), bytes=size(self.bytes, "bytes"))
 
 
 class TierCounters(NamedTuple):
@@ -51,8 +42,6 @@ class TierCounters(NamedTuple):
     """Their bytes."""
     discards: int
     """Entries deleted because they were damaged or of another version."""
-    timeouts: int
-    """Times that another process was waited for in vain."""
 
 
 def located_tier(tier: DiskTier) -> DiskTier:

@@ -64,7 +64,5 @@ def test_root_and_tier_stay_where_they_were_when_the_process_goes_elsewhere(
 
 
 def test_what_can_not_be_a_tier_is_refused(index: str, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ValueError, match="wait"):
-        rowdex.Dataset(index, disk_tier=rowdex.DiskTier(tmp_path, 1, wait=0))
     with pytest.raises(ValueError, match="bytes"):
         rowdex.Dataset(index, disk_tier=rowdex.DiskTier(tmp_path, 0))

@@ -47,8 +47,6 @@ pub struct rowdex_counters {
     pub tier_bytes_evicted: u64,
     /// Entries deleted because they were damaged or of another version.
     pub tier_discards: u64,
-    /// Times that another process was waited for in vain.
-    pub tier_timeouts: u64,
 }
 
 // SAFETY: repr(C) and integers of 8 bytes only.
@@ -107,6 +105,5 @@ fn told(dataset: &Dataset) -> rowdex_counters {
         tier_evictions: tier.evictions,
         tier_bytes_evicted: tier.bytes_evicted,
         tier_discards: tier.discards,
-        tier_timeouts: tier.timeouts,
     }
 }

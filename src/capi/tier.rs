@@ -1,7 +1,6 @@
 //! The local disk that row groups are kept on.
 
 use std::ffi::c_char;
-use std::time::Duration;
 
 use super::handle::{self, Versioned};
 use crate::dataset::DiskTier;
@@ -18,8 +17,6 @@ pub struct rowdex_disk_tier {
     pub folder: *const c_char,
     /// The most bytes of files to keep in it.
     pub bytes: u64,
-    /// How long to wait at most for another process that reads the same row group, in milliseconds. 0: 10 000.
-    pub wait_ms: u64,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -41,9 +38,5 @@ pub(super) unsafe fn disk_tier(given: *const rowdex_disk_tier, name: &str) -> Re
     if given.bytes == 0 {
         return Err(handle::invalid("a disk tier of 0 bytes keeps nothing").with_hint("set its bytes, or give no tier"));
     }
-    let mut tier = DiskTier::new(folder, given.bytes);
-    if given.wait_ms > 0 {
-        tier = tier.with_wait(Duration::from_millis(given.wait_ms));
-    }
-    Ok(Some(tier))
+    Ok(Some(DiskTier::new(folder, given.bytes)))
 }

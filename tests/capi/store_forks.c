@@ -146,7 +146,7 @@ static void share_a_tier(const char *folder, const char *root) {
   CHECK(mkdtemp(path) != NULL);
   rowdex_index *index = open_index(folder);
   const char *id = "id";
-  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30, .wait_ms = 60000};
+  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30};
   rowdex_dataset_options options = {.struct_size = sizeof options, .columns = &id, .num_columns = 1, .root = root,
                                     .cache_bytes = 1, .threads = 4, .disk_tier = &tier};
   rowdex_dataset *dataset = NULL;
@@ -169,7 +169,7 @@ static void share_a_tier(const char *folder, const char *root) {
       take_a_few(dataset);
       rowdex_counters counters = {.struct_size = sizeof counters};
       OK(rowdex_dataset_counters(dataset, &counters, NULL, &error));
-      CHECK(counters.tier_hits > 0 && counters.tier_timeouts == 0);
+      CHECK(counters.tier_hits > 0);
       rowdex_free(loader);
       rowdex_free(sampler);
       rowdex_free(dataset);

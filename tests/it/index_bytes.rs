@@ -14,7 +14,7 @@ const FINGERPRINT: u64 = 9_474_308_051_744_252_352;
 
 /// Written by format 1.0: three files, six row groups, every kind of container, footers and a partition column.
 fn golden() -> Index {
-    Index::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/index-1.0.rdx")).unwrap()
+    Index::open(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/data/index-1.0.rdx")).unwrap()
 }
 
 #[test]

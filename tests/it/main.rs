@@ -2,7 +2,6 @@
 
 mod alone;
 mod changed_index;
-#[cfg(feature = "cli")]
 mod cli;
 mod dictionaries;
 mod fuzz;
@@ -16,7 +15,6 @@ mod oracle;
 #[cfg(feature = "filter")]
 mod pruned;
 mod renamed;
-#[cfg(all(feature = "cli", feature = "object-store"))]
+#[cfg(feature = "object-store")]
 mod stores;
-#[cfg(feature = "cli")]
 mod synthetic;

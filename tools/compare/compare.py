@@ -4,7 +4,7 @@ DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files. Tasks: t
 sides stay alive and take turns, so a machine whose speed drifts is fair to both; medians of the rates and of the ratios
 are printed. The loader is measured by tools/compare/performance.py. Build first:
 
-    cargo build --release --example rowdex_side
+    cargo build --release -p rowdex --features cli --example rowdex_side
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ set:
 
 Medians are printed, of rates and of ratios within a turn. First
 
-    cargo build --release --example rowdex_side
+    cargo build --release -p rowdex --features cli,object-store --example rowdex_side
     cargo build --release -p rowdex-io --features object-store --example store_plain
     apt-get install nginx-light libnginx-mod-http-echo
 """

@@ -75,7 +75,7 @@ def linked(arguments: list[str]) -> list[Package]:
     """The packages of library and command, ordered by name, without those that only take part in the build."""
     target, features = chosen(arguments)
     edges = ["--edges=normal,no-proc-macro", f"--target={target}"]
-    tree = cargo("tree", "--prefix=none", "--format={p}", *edges, *features)
+    tree = cargo("tree", "--package=rowdex", "--prefix=none", "--format={p}", *edges, *features)
     inside = {tuple(line.split()[:2]) for line in tree.splitlines()}
     metadata = json.loads(cargo("metadata", "--format-version=1", f"--filter-platform={target}", *features))
     needs = {

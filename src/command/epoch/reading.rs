@@ -114,7 +114,6 @@ fn tier(counted: TierCounters) -> Option<Value> {
             "evictions": counted.evictions,
             "bytes_evicted": counted.bytes_evicted,
             "discards": counted.discards,
-            "timeouts": counted.timeouts,
         })
     })
 }

@@ -210,7 +210,7 @@ fn a_condition_that_is_none_leaves_no_file() {
 fn a_program_without_conditions_says_how_to_get_them() {
     let place = Place::with_index();
     let refused = place.run("select train.rdx --where id>3 -o x.rdx").exits_with_usage();
-    refused.complains(&["--profile dist --features filter"]);
+    refused.complains(&["--features full"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use sources::{code, paths};
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 fn read(path: impl AsRef<Path>) -> String {
     let path = Path::new(ROOT).join(path);

@@ -92,7 +92,7 @@ pub(super) fn torch_order(python: &Path, torch: bool) -> Result<String, String> 
 }
 
 fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
 fn tools() -> PathBuf {

@@ -16,7 +16,7 @@ use super::proxy::{field, read_head};
 
 /// The certificate of `localhost` and `127.0.0.1`, and its key.
 pub(super) fn certificate() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/localhost.pem")
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/data/localhost.pem")
 }
 
 /// From the head of a request to all that is sent in answer.

@@ -145,7 +145,7 @@ fn what_is_wrong_with_a_store_is_said_with_what_to_do() {
         let (data, file) = (format!("{}/data/", store.url), format!("{}/data/none.parquet", store.url));
         let (empty, none) = (format!("{}/nothing/", store.url), format!("{scheme}://no-such-bucket/data/"));
         let common: [Case<'_>; 5] = [
-            (&[], &none, &["no bucket `no-such-bucket`", "endpoint"]),
+            (&[], &none, &["no bucket or container `no-such-bucket`", "endpoint"]),
             (&[], &file, &[&file, "no such file", "a folder ends in `/`"]),
             (&[], &empty, &[&empty, "no Parquet file here"]),
             (&[], "s3://key:canary@bucket/data/", &["a user or a password", "environment"]),

@@ -43,14 +43,14 @@ fn without_credentials_it_is_said_which_to_set() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     // Machines that have such a service, and no role in it.
     let empty = Http::start(home.path(), Abilities { ranges: true, tags: true });
-    for (service, answer) in [(nobody, ""), (empty.address, "(HTTP status 40")] {
+    for (service, answer) in [(nobody, "no service of this machine gives any"), (empty.address, "HTTP status 40")] {
         for (url, variable) in [
             ("s3://a/b/", "AWS_ACCESS_KEY_ID"),
             ("gs://a/b/", "GOOGLE_APPLICATION"),
             ("az://a/b/", "AZURE_STORAGE_ACC"),
         ] {
             let said = said(url, service, &home);
-            let words = ["there are no credentials for the store", "this machine has none to give", answer, variable];
+            let words = ["there are no credentials for the store", answer, variable];
             assert!(words.iter().all(|word| said.contains(word)) && said.contains("SKIP_SIGNATURE"), "{url}: {said}");
             assert_eq!(said.lines().count(), 1, "{said}");
         }
@@ -82,7 +82,7 @@ fn an_azure_account_that_is_not_named_is_asked_for() {
     let home = TempDir::new().unwrap();
     let mut command = command("az://container/", &home);
     let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
-    assert!(said.contains("the account of the store is not set; set AZURE_STORAGE_ACCOUNT_NAME"), "{said}");
+    assert!(said.contains("not understood") && said.contains("AZURE_STORAGE_ACCOUNT_NAME"), "{said}");
 }
 
 #[test]
@@ -97,10 +97,7 @@ fn a_service_for_credentials_that_fails_is_asked_again() {
     let options = managed(&format!("http://{address}/token")).with_retries(2);
     let builder = IndexBuilder::new(["az://a/b/"]).with_store_options(options);
     let error = builder.build(folder.path().join("i.rdx")).unwrap_err();
-    assert!(
-        error.to_string().contains("the service that gives credentials for the store fails (HTTP status 503)"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("the service that gives them answers with HTTP status 503"), "{error}");
     drop(TcpStream::connect(address));
     assert_eq!(asked.join().unwrap(), 3);
 }

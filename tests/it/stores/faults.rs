@@ -8,6 +8,7 @@ use rowdex::dataset::Staleness;
 use rowdex::{Dataset, ErrorKind, Index, IndexBuilder};
 use tempfile::TempDir;
 
+use super::answers::Answers;
 use super::proxy::{Proxy, Weather};
 use super::server::{BUCKET, S3, SECRET};
 use super::{ROWS, write_data};
@@ -82,8 +83,8 @@ fn in_a_storm_every_row_is_exact_or_an_error_in_time() {
 fn a_store_that_only_fails_is_given_up_at_the_deadline() {
     let Some(s3) = S3::start() else { return };
     let (_folder, index) = indexed(&s3);
-    let proxy = Proxy::start(s3.address, Weather { faults_per_mille: 1000, seed: 3, ..Weather::default() }).unwrap();
-    let dataset = opened(&index, proxy.address, Duration::from_secs(2), 1000);
+    let failing = Answers::start(false, |_| b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n".to_vec());
+    let dataset = opened(&index, failing.address, Duration::from_secs(2), 1000);
     let began = Instant::now();
     let error = dataset.get(7).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 /// What a server can do.
 #[derive(Debug, Clone, Copy)]
@@ -18,42 +18,27 @@ pub(super) struct Abilities {
 #[derive(Debug)]
 pub(super) struct Http {
     pub(super) address: SocketAddr,
-    requests: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     accepting: Option<JoinHandle<()>>,
 }
 
 impl Http {
     pub(super) fn start(folder: &Path, abilities: Abilities) -> Self {
-        Self::start_slow(folder, abilities, Duration::ZERO)
-    }
-
-    /// One that thinks for so long before each answer.
-    pub(super) fn start_slow(folder: &Path, abilities: Abilities, latency: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let requests = Arc::new(AtomicU64::new(0));
-        let (ends, folder, counts) = (Arc::clone(&stop), folder.to_owned(), Arc::clone(&requests));
+        let ends = Arc::clone(&stop);
+        let folder = folder.to_owned();
         let accepting = std::thread::spawn(move || {
             for client in listener.incoming() {
                 if ends.load(Ordering::Relaxed) {
                     return;
                 }
-                let (folder, counts) = (folder.clone(), Arc::clone(&counts));
-                let before = move || {
-                    counts.fetch_add(1, Ordering::Relaxed);
-                    std::thread::sleep(latency);
-                };
-                std::thread::spawn(move || drop(serve(&client.unwrap(), &folder, abilities, &before)));
+                let folder = folder.clone();
+                std::thread::spawn(move || drop(serve(&client.unwrap(), &folder, abilities)));
             }
         });
-        Self { address, requests, stop, accepting: Some(accepting) }
-    }
-
-    /// Requests that came.
-    pub(super) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        Self { address, stop, accepting: Some(accepting) }
     }
 }
 
@@ -65,7 +50,7 @@ impl Drop for Http {
     }
 }
 
-fn serve(stream: &TcpStream, folder: &Path, abilities: Abilities, before: &dyn Fn()) -> std::io::Result<()> {
+fn serve(stream: &TcpStream, folder: &Path, abilities: Abilities) -> std::io::Result<()> {
     // Head and body are written apart, and the second would wait for the first to be acknowledged.
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
@@ -81,7 +66,6 @@ fn serve(stream: &TcpStream, folder: &Path, abilities: Abilities, before: &dyn F
                 line => lines.push(line.to_owned()),
             }
         }
-        before();
         let mut request = lines[0].split(' ');
         let (method, target) = (request.next().unwrap(), request.next().unwrap());
         let field = |name: &str| {

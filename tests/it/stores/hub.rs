@@ -180,13 +180,11 @@ fn a_hub_that_is_asked_too_often_is_given_the_time_that_it_asks_for() {
 fn what_the_hub_refuses_is_told_apart_with_what_to_do() {
     let (_folder, data, index) = prepared();
     let url = "hf://datasets/o/n";
-    let cases: [(bool, u16, &str, ErrorKind, &str); 9] = [
-        (false, 401, "GatedRepo", ErrorKind::Io, "accept its terms at https://huggingface.co/datasets/o/n, and set HF"),
-        (true, 403, "GatedRepo", ErrorKind::Io, "accept its terms at https://huggingface.co/datasets/o/n, as the"),
+    let cases: [(bool, u16, &str, ErrorKind, &str); 7] = [
+        (false, 401, "GatedRepo", ErrorKind::Io, "accept its terms on its page, and set HF_TOKEN"),
         (false, 401, "RepoNotFound", ErrorKind::NotFound, "or it is private"),
-        (true, 404, "RepoNotFound", ErrorKind::NotFound, "the account of the token sees no dataset o/n"),
-        (false, 404, "", ErrorKind::NotFound, "there is no dataset o/n, or it is private"),
-        (true, 401, "", ErrorKind::Io, "the hub does not take the token"),
+        (true, 404, "", ErrorKind::NotFound, "there is no dataset o/n, or it is private"),
+        (true, 401, "", ErrorKind::Io, "set HF_TOKEN to a valid token"),
         (true, 403, "", ErrorKind::Io, "the hub refuses access to the dataset o/n"),
         (false, 404, "RevisionNotFound", ErrorKind::NotFound, "the dataset o/n has no revision \"main\""),
         (false, 418, "", ErrorKind::Io, "HTTP status 418"),

@@ -17,7 +17,6 @@ mod hub;
 mod hub_server;
 mod listing;
 mod proxy;
-mod ranks;
 mod reading;
 mod redirects;
 mod server;

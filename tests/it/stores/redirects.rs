@@ -1,6 +1,5 @@
 //! Answers that send a client elsewhere: no secret goes there, and of plain HTTP the bytes come from there.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -196,40 +195,4 @@ fn what_is_asked_for_with_encryption_is_not_fetched_without() {
         assert!(done && said.contains("1100"), "{said}");
     }
     assert_eq!(open.heard(), [""; 0]);
-}
-
-#[test]
-fn a_part_that_comes_in_chunks_is_read_by_the_length_of_its_range() {
-    let folder = TempDir::new().unwrap();
-    write(&folder.path().join("a.parquet"), &rows(0, 1200));
-    let files = Http::start(folder.path(), Abilities { ranges: true, tags: true });
-    let passed = Answers::before(false, files.address);
-    let upstream = passed.address;
-    let chunked = Answers::start(false, move |head| chunked_by(upstream, head));
-    let index = folder.path().join("i.rdx");
-    IndexBuilder::new([format!("http://{}/a.parquet", chunked.address)]).build(&index).unwrap();
-    assert_eq!(Dataset::open(&index).unwrap().take(&[1100, 3]).unwrap().slice(1, 1), rows(3, 1));
-    // Of a whole file there is no range that tells the length.
-    let error = Index::open(format!("http://{}/i.rdx", chunked.address)).unwrap_err();
-    assert!(error.to_string().contains("no Content-Length") && error.hint().unwrap().contains("chunked"), "{error}");
-}
-
-/// The answer of another server, in chunks and without its length.
-fn chunked_by(upstream: SocketAddr, head: &str) -> Vec<u8> {
-    use std::io::{Read, Write};
-    let mut server = std::net::TcpStream::connect(upstream).unwrap();
-    write!(server, "{}\r\n\r\n", head.trim_end()).unwrap();
-    let mut answer = Vec::new();
-    server.read_to_end(&mut answer).unwrap();
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-    let lines = String::from_utf8(answer[..end].to_vec()).unwrap();
-    let kept: Vec<&str> = lines.trim_end().lines().filter(|line| !line.starts_with("content-length")).collect();
-    let mut out = format!("{}\r\ntransfer-encoding: chunked\r\n\r\n", kept.join("\r\n")).into_bytes();
-    for chunk in answer[end..].chunks(1000) {
-        out.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
-        out.extend(chunk);
-        out.extend(b"\r\n");
-    }
-    out.extend(b"0\r\n\r\n");
-    out
 }

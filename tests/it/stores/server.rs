@@ -31,7 +31,7 @@ fn at_hand(script: &'static str, arguments: &'static [&'static str], what: &str)
     static FOUND: Mutex<Option<HashMap<String, Option<PathBuf>>>> = Mutex::new(None);
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     let found = found.get_or_insert_default().entry(what.to_owned()).or_insert_with(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/stores").join(script);
+        let script = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tools/stores").join(script);
         let output = Command::new("sh").arg(&script).args(arguments).stderr(Stdio::piped()).output();
         match output {
             Ok(output) if output.status.success() => {
@@ -242,7 +242,7 @@ impl Azurite {
             command
         });
         let server = Self { process, address, _own: own };
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/stores/azurite_put.js");
+        let script = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tools/stores/azurite_put.js");
         let mut put = Command::new("node");
         let done = put.arg(script).args([&address.port().to_string(), BUCKET]).arg(folder).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

@@ -46,43 +46,38 @@ impl AtomicFile {
 
     /// Where the bytes written so far are, for reading them back.
     pub fn written(&mut self) -> Result<&Path> {
-        let failed =
-            |error: io::Error| Error::io("cannot write the file", error).with_file(self.target.display().to_string());
-        self.file.flush().map_err(failed)?;
+        self.file.flush().map_err(|error| self.failed(error))?;
         Ok(&self.temporary)
     }
 
     /// Puts the file in its place, after its bytes are on disk.
     pub fn commit(mut self) -> Result<()> {
-        let failed = |error: io::Error| {
-            Error::io("cannot put the file on disk", error).with_file(self.target.display().to_string())
-        };
-        self.file.flush().map_err(failed)?;
-        // A failed sync may have dropped the pages already, so a second one that succeeds would prove nothing.
-        self.file.get_ref().sync_all().map_err(failed)?;
-        if self.overwrite {
-            fs::rename(&self.temporary, &self.target).map_err(failed)?;
-        } else {
-            rename_to_new(&self.temporary, &self.target).map_err(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => already_exists(&self.target),
-                _ => failed(error),
-            })?;
-        }
-        let synced = sync_directory(directory(&self.target)).map_err(failed);
-        self.committed = true;
-        synced
+        self.put(|file| file.sync_all())?;
+        sync_directory(directory(&self.target)).map_err(|error| self.failed(error))
     }
 
-    /// Puts the file in its place, replacing what is there, without waiting for the disk: after a power cut it may hold
-    /// anything.
+    /// Puts the file in its place without waiting for the disk: after a power cut it may hold anything.
     pub fn commit_unsynced(mut self) -> Result<()> {
-        let failed = |error: io::Error| {
-            Error::io("cannot put the file in its place", error).with_file(self.target.display().to_string())
+        self.put(|_| Ok(()))
+    }
+
+    fn put(&mut self, sync: impl Fn(&File) -> io::Result<()>) -> Result<()> {
+        // A failed sync may have dropped the pages already, so a second one that succeeds would prove nothing.
+        self.file.flush().and_then(|()| sync(self.file.get_ref())).map_err(|error| self.failed(error))?;
+        let renamed = match self.overwrite {
+            true => fs::rename(&self.temporary, &self.target),
+            false => rename_to_new(&self.temporary, &self.target),
         };
-        self.file.flush().map_err(failed)?;
-        fs::rename(&self.temporary, &self.target).map_err(failed)?;
+        renamed.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => already_exists(&self.target),
+            _ => self.failed(error),
+        })?;
         self.committed = true;
         Ok(())
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        Error::io("cannot put the file on disk", error).with_file(self.target.display().to_string())
     }
 }
 

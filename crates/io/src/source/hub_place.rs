@@ -89,13 +89,9 @@ pub(crate) fn parse(rest: &str) -> Result<(String, String)> {
     Ok((authority, key.to_owned()))
 }
 
-/// The revision, decoded, and the path behind it; no revision if that is wrongly encoded. Of references with slashes
-/// the hub's own ones may be written as they are, and `~parquet` is short for the branch with converted files.
+/// The revision, decoded, and the path behind it; no revision if that is wrongly encoded. `~parquet` is short for the
+/// branch with converted files.
 fn split_revision(rest: &str) -> (Option<String>, &str) {
-    let mut parts = rest.splitn(4, '/');
-    if let (Some("refs"), Some(kind @ ("convert" | "pr")), Some(name)) = (parts.next(), parts.next(), parts.next()) {
-        return (Some(format!("refs/{kind}/{name}")), parts.next().unwrap_or_default());
-    }
     let (revision, key) = rest.split_once('/').unwrap_or((rest, ""));
     let revision = match revision.strip_prefix('~') {
         Some(name) => Some(format!("refs/convert/{name}")),
@@ -106,10 +102,7 @@ fn split_revision(rest: &str) -> (Option<String>, &str) {
 
 /// Whether git would take it as a name.
 fn is_reference(revision: &str) -> bool {
-    let part = |part: &str| !part.is_empty() && !part.starts_with('.');
-    revision.split('/').all(part)
-        && !revision.contains("..")
-        && revision.chars().all(|c| !c.is_control() && !" ~^:?*[\\@".contains(c))
+    revision.split('/').all(|part| !part.is_empty() && !part.starts_with('.')) && !revision.contains(['\\', '?', ' '])
 }
 
 fn encoded(revision: &str) -> String {

@@ -156,21 +156,9 @@ fn within(file: &File, ranges: &[Range<u64>]) -> Result<()> {
 }
 
 fn open_regular(path: &Path) -> Result<File> {
-    // Looked at before it is opened, because opening a named pipe waits for a writer.
-    let metadata = std::fs::metadata(path).map_err(cannot_open)?;
-    if !metadata.is_file() {
-        let what = if metadata.is_dir() { "is a directory, not a file" } else { "is not a regular file" };
-        return Err(Error::new(ErrorKind::Io, what));
-    }
-    fs::open(path).map_err(cannot_open)
-}
-
-fn cannot_open(error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "there is no such file below the root")
-            .with_source(error)
-            .with_hint(VANISHED),
-        _ => fs::error("cannot open", error),
+    match fs::regular(path, "the file", ErrorKind::Io) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(error.with_hint(VANISHED)),
+        opened => opened.map(|(file, _)| file),
     }
 }
 

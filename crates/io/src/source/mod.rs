@@ -23,11 +23,8 @@ use self::place::Place;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 pub use local::LocalSource;
-#[cfg(feature = "object-store")]
 pub use object::{ObjectSource, ObjectWriter};
-#[cfg(not(feature = "object-store"))]
-pub use object::{ObjectSource, ObjectWriter};
-pub use options::{NOTES, StoreOptions, UploadOptions};
+pub use options::{StoreOptions, UploadOptions};
 pub use pending::{Done, Pending};
 
 /// What identifies the present content of a file, as far as the store knows it.

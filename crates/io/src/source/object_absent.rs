@@ -54,11 +54,6 @@ impl ObjectSource {
     pub fn remove(&self, _path: &str) -> Result<()> {
         match *self {}
     }
-
-    #[doc(hidden)]
-    pub fn take_back(&self, _path: &str) -> Result<()> {
-        match *self {}
-    }
 }
 
 impl Source for ObjectSource {

@@ -42,16 +42,15 @@ impl StoreOptions {
     }
 
     /// How often a request is sent again after a fault that may pass: a lost connection, a body that is cut off, a
-    /// status of 429 or 5xx. The pauses between grow from 100 ms to 5 s, with jitter. Default: 10.
+    /// status of 408, 429 or 5xx. The pauses between grow from 100 ms to 5 s, with jitter. Default: 10.
     #[must_use]
     pub fn with_retries(mut self, retries: usize) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Reads over gaps of up to this many bytes between two ranges that are needed, however many there are. Default: 0,
-    /// and then gaps are read over, smallest first, as long as that adds at most 2 % to the bytes of a read (or 16
-    /// KiB).
+    /// Reads over gaps of up to this many bytes between two ranges that are needed, however many there are. Default, and
+    /// least: 16 KiB.
     ///
     /// A choice of columns costs a request for each run of neighbours in each row group; with a gap of the size of the
     /// columns between, it costs one, and the bytes of these columns. Within a region requests are billed and bytes are
@@ -71,9 +70,6 @@ impl StoreOptions {
         self
     }
 }
-
-/// The folder of the notes of uploads that are under way: `_uploads/NAME` of the object `NAME` beside it.
-pub const NOTES: &str = "_uploads/";
 
 /// What an object that is written in parts takes in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

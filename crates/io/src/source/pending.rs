@@ -77,15 +77,6 @@ impl<T> Pending<T> {
     pub fn wait(self) -> Result<T> {
         (self.wait)()
     }
-
-    /// The same with the result passed through `step`, on the thread that waits.
-    pub fn then<U>(self, step: impl FnOnce(T) -> Result<U> + Send + 'static) -> Pending<U>
-    where
-        T: 'static,
-    {
-        let Self { wait, done } = self;
-        Pending::new(done, move || step(wait()?))
-    }
 }
 
 impl<T> fmt::Debug for Pending<T> {
@@ -105,7 +96,7 @@ mod tests {
         for early in [false, true] {
             let (sender, told) = mpsc::channel();
             let done = Done::default();
-            let pending = Pending::new(done.clone(), || Ok(7)).then(|seven| Ok(seven + 1));
+            let pending = Pending::new(done.clone(), || Ok(7));
             if early {
                 done.set();
             }
@@ -116,7 +107,7 @@ mod tests {
             done.set();
             assert!(pending.is_done());
             assert_eq!(told.into_iter().count(), usize::from(!early));
-            assert_eq!(pending.wait().unwrap(), 8);
+            assert_eq!(pending.wait().unwrap(), 7);
         }
     }
 }

@@ -3,12 +3,11 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0..8 | `RDXTIER` and a newline |
-//! | 8..12 | version of this format, 1 |
+//! | 8..12 | version of this format, 2 |
 //! | 12..16 | length of the identity |
 //! | 16..24 | length of the payload |
-//! | 24..32 | xxh3-64 of all that follows the header |
-//! | 32..56 | zeros |
-//! | 56..64 | xxh3-64 of bytes 0..56 |
+//! | 24..32 | xxh3-64 of all that follows the header, and then of bytes 0..24 |
+//! | 32..64 | zeros |
 //! | 64.. | the identity: what the entry is of, in words; zeros up to a multiple of 64 |
 //! | ..end | the payload |
 //!
@@ -18,7 +17,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use super::TierKey;
 use crate::fs::atomic::AtomicFile;
@@ -28,7 +27,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 pub(super) const SUFFIX: &str = ".rdxt";
 
 const MAGIC: [u8; 8] = *b"RDXTIER\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 64;
 
 /// What Arrow wants its buffers to begin at multiples of; maps begin at a page.
@@ -46,23 +45,16 @@ pub(super) fn open(path: &Path, key: &TierKey) -> Result<Option<Bytes>> {
         Err(_) => return Ok(None),
     };
     let header = bytes.first_chunk::<HEADER>().ok_or_else(|| damaged("is too short"))?;
-    if xxh3_64(&header[..56]) != u64_at(header, 56) || header[..8] != MAGIC {
-        return Err(damaged("is no entry"));
-    }
-    if u32_at(header, 8) != VERSION {
-        return Err(damaged("is of another version"));
-    }
-    if u32_at(header, 12) as usize != key.identity.len() {
-        return Err(damaged("is of something else"));
+    let mut hash = Xxh3Default::new();
+    hash.update(&bytes[HEADER..]);
+    if *header != header_of(u64_at(header, 16), u32_at(header, 12), hash) {
+        return Err(damaged("is none, of another version, or has other bytes than were written"));
     }
     let payload = payload_at(key.identity.len());
-    if payload as u64 + u64_at(header, 16) != bytes.len() as u64 {
-        return Err(damaged("is not as long as it says"));
-    }
-    if xxh3_64(&bytes[HEADER..]) != u64_at(header, 24) {
-        return Err(damaged("has other bytes than were written"));
-    }
-    if bytes[HEADER..HEADER + key.identity.len()] != *key.identity.as_bytes() {
+    if u32_at(header, 12) as usize != key.identity.len()
+        || (payload as u64).checked_add(u64_at(header, 16)) != Some(bytes.len() as u64)
+        || bytes[HEADER..HEADER + key.identity.len()] != *key.identity.as_bytes()
+    {
         return Err(damaged("is of something else"));
     }
     Ok(Some(bytes.slice(payload..)))
@@ -109,14 +101,7 @@ impl EntryDraft {
     }
 
     pub(super) fn commit(mut self) -> Result<()> {
-        let mut header = [0; HEADER];
-        header[..8].copy_from_slice(&MAGIC);
-        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        header[12..16].copy_from_slice(&(self.identity as u32).to_le_bytes());
-        header[16..24].copy_from_slice(&self.payload.to_le_bytes());
-        header[24..32].copy_from_slice(&self.hash.digest().to_le_bytes());
-        let check = xxh3_64(&header[..56]);
-        header[56..].copy_from_slice(&check.to_le_bytes());
+        let header = header_of(self.payload, self.identity as u32, *self.hash);
         self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.write_all(&header)).map_err(unwritten)?;
         self.file.commit_unsynced()
     }
@@ -126,6 +111,18 @@ impl EntryDraft {
 pub(super) fn hash_in(name: &str) -> Option<u128> {
     let digits = name.strip_suffix(SUFFIX)?;
     (digits.len() == 32).then(|| u128::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// The header before an identity and a payload of these lengths, of which this is the hash.
+fn header_of(payload: u64, identity: u32, mut hash: Xxh3Default) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[12..16].copy_from_slice(&identity.to_le_bytes());
+    header[16..24].copy_from_slice(&payload.to_le_bytes());
+    hash.update(&header[..24]);
+    header[24..32].copy_from_slice(&hash.digest().to_le_bytes());
+    header
 }
 
 fn payload_at(identity: usize) -> usize {

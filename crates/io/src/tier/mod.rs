@@ -2,22 +2,20 @@
 //!
 //! The tier knows keys and bytes, not what the bytes mean. An entry is one file. It appears whole, by rename, and is
 //! never changed. A process maps an entry and compares its checksum when it first uses it, and unmaps it after the last
-//! use, so anybody may delete any entry at any time. All locks are advisory and every wait for one is bounded: a
-//! process that does not get a lock in time reads from the source.
+//! use, so anybody may delete any entry at any time. Nobody waits for anybody: whoever wants an entry that another one
+//! is making reads from the source.
 
 mod entry;
-mod entry_lock;
 mod room;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use lru::LruCache;
@@ -25,10 +23,9 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::entry::EntryDraft;
-use self::entry_lock::{EntryLock, Turn};
 use self::room::FolderRoom;
 
-use crate::fs::open;
+use crate::fs::{open, with_room};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 
@@ -41,25 +38,13 @@ use rowdex_base::once::Once;
 pub struct DiskTier {
     folder: PathBuf,
     bytes: u64,
-    wait: Duration,
 }
 
 impl DiskTier {
     /// Keeps at most `bytes` of files in `folder`, which is made when something is first kept. What is being written
     /// comes on top.
     pub fn new(folder: impl Into<PathBuf>, bytes: u64) -> Self {
-        Self { folder: folder.into(), bytes, wait: Duration::from_secs(10) }
-    }
-
-    /// How long to wait at most for another process that is reading the same row group, before reading it as well.
-    /// Default: 10 seconds.
-    ///
-    /// It counts from when the other one began, so a process that was stopped holds up the others for about so long in
-    /// all. After waiting in vain, the next waits are shorter.
-    #[must_use]
-    pub fn with_wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
+        Self { folder: folder.into(), bytes }
     }
 
     /// The folder.
@@ -91,8 +76,6 @@ pub struct TierCounters {
     pub bytes_evicted: u64,
     /// Entries deleted because they were damaged or of another version.
     pub discards: u64,
-    /// Times that another process was waited for in vain.
-    pub timeouts: u64,
 }
 
 /// What an entry is of. Two keys are the same entry only if all of their text is the same.
@@ -118,7 +101,7 @@ impl TierKey {
 pub enum Claim<'a, V> {
     /// The entry.
     Found(Arc<V>),
-    /// It is not there, and nobody else is writing it.
+    /// It is not there, and nobody else is making it.
     Make(Maker<'a, V>),
     /// It is not there and cannot be kept now.
     Without,
@@ -141,22 +124,9 @@ pub struct Tier<V> {
     parse: fn(Bytes) -> Result<(V, u64)>,
     open: Mutex<MappedEntries<V>>,
     room: Mutex<FolderRoom>,
-    patience: entry_lock::Patience,
     /// Why nothing more is written.
     fault: Once<Error>,
-    counts: TierCounts,
-}
-
-#[derive(Debug, Default)]
-struct TierCounts {
-    hits: AtomicU64,
-    misses: AtomicU64,
-    writes: AtomicU64,
-    bytes_written: AtomicU64,
-    evictions: AtomicU64,
-    bytes_evicted: AtomicU64,
-    discards: AtomicU64,
-    timeouts: AtomicU64,
+    counters: Mutex<TierCounters>,
 }
 
 /// Entries that are mapped, the one used last first.
@@ -177,9 +147,8 @@ impl<V> Tier<V> {
         Self {
             open: Mutex::new(MappedEntries { held: LruCache::unbounded(), bytes: 0 }),
             room: Mutex::new(FolderRoom::new(options.bytes)),
-            patience: entry_lock::Patience::new(options.wait),
             fault: Once::new(),
-            counts: TierCounts::default(),
+            counters: Mutex::default(),
             options,
             parse,
         }
@@ -187,17 +156,7 @@ impl<V> Tier<V> {
 
     /// What it has done so far, in this process.
     pub fn counters(&self) -> TierCounters {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        TierCounters {
-            hits: read(&self.counts.hits),
-            misses: read(&self.counts.misses),
-            writes: read(&self.counts.writes),
-            bytes_written: read(&self.counts.bytes_written),
-            evictions: read(&self.counts.evictions),
-            bytes_evicted: read(&self.counts.bytes_evicted),
-            discards: read(&self.counts.discards),
-            timeouts: read(&self.counts.timeouts),
-        }
+        *lock(&self.counters)
     }
 
     /// Why nothing more is kept, if that is so.
@@ -213,22 +172,25 @@ impl<V> Tier<V> {
     /// The entry if it is there, counted as a hit or a miss.
     pub fn find(&self, key: &TierKey) -> Option<Arc<V>> {
         let found = self.look(key);
-        count(if found.is_some() { &self.counts.hits } else { &self.counts.misses }, 1);
+        self.count_look_up(found.is_some());
         found
     }
 
     /// The entry, or the right to make it. `estimate` is how many bytes it will have, about.
-    ///
-    /// Waits for another thread or process that is making it, but not for ever.
     pub fn find_or_make(&self, key: TierKey, estimate: u64) -> Claim<'_, V> {
-        let found = match self.look(&key) {
+        let claim = match self.look(&key) {
             Some(found) => Claim::Found(found),
             None if self.takes(estimate) => self.make(key),
             None => Claim::Without,
         };
-        let found_it = matches!(found, Claim::Found(_));
-        count(if found_it { &self.counts.hits } else { &self.counts.misses }, 1);
-        found
+        self.count_look_up(matches!(claim, Claim::Found(_)));
+        claim
+    }
+
+    fn count_look_up(&self, is_hit: bool) {
+        let mut counters = lock(&self.counters);
+        counters.hits += u64::from(is_hit);
+        counters.misses += u64::from(!is_hit);
     }
 
     /// Whether an entry of so many bytes is likely to be kept.
@@ -249,17 +211,9 @@ impl<V> Tier<V> {
 
     fn make(&self, key: TierKey) -> Claim<'_, V> {
         let path = self.path(&key);
-        let waited = self.in_folder(|| self.patience.wait_for(&path, || path.exists()));
-        let lock = match waited {
-            Ok(Turn::Mine(lock)) => {
-                count(&self.counts.timeouts, u64::from(lock.was_overdue));
-                lock
-            }
-            Ok(Turn::Done) => return self.look(&key).map_or(Claim::Without, Claim::Found),
-            Ok(Turn::TimedOut) => {
-                count(&self.counts.timeouts, 1);
-                return Claim::Without;
-            }
+        let lock = match self.in_folder(|| EntryLock::try_new(&path)) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return Claim::Without,
             Err(error) => {
                 self.switch_off(Error::io("cannot lock an entry", error));
                 return Claim::Without;
@@ -318,7 +272,7 @@ impl<V> Tier<V> {
                 Some(value)
             }
             Err(_) => {
-                count(&self.counts.discards, 1);
+                lock(&self.counters).discards += 1;
                 // If it cannot be deleted, replacing it fails as well and is told.
                 let _ = fs::remove_file(&path);
                 None
@@ -362,8 +316,10 @@ impl<V> Tier<V> {
     /// Finds room for a finished entry, or says that there is none.
     fn make_room(&self, bytes: u64) -> bool {
         let cleared = lock(&self.room).make(&self.options.folder, bytes);
-        count(&self.counts.evictions, cleared.evictions);
-        count(&self.counts.bytes_evicted, cleared.bytes);
+        let mut counters = lock(&self.counters);
+        counters.evictions += cleared.evictions;
+        counters.bytes_evicted += cleared.bytes;
+        drop(counters);
         if let Some(present) = cleared.present {
             let open = lock(&self.open);
             let gone: Vec<u128> =
@@ -376,6 +332,32 @@ impl<V> Tier<V> {
 
     fn path(&self, key: &TierKey) -> PathBuf {
         self.options.folder.join(key.file_name())
+    }
+}
+
+/// An empty file beside an entry that is being made, with an advisory lock, so that one process at a time writes it. The
+/// system releases the lock of a process that ends.
+struct EntryLock {
+    _file: File,
+    path: PathBuf,
+}
+
+impl EntryLock {
+    /// `None` if somebody else has it.
+    fn try_new(entry: &Path) -> io::Result<Option<Self>> {
+        let path = entry.with_extension(room::LOCK);
+        let file = with_room(|| OpenOptions::new().create(true).truncate(false).write(true).open(&path))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Ok(None),
+            // A file system without locks only makes two processes do the same.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(Self { _file: file, path })),
+        }
+    }
+}
+
+impl Drop for EntryLock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -434,8 +416,9 @@ impl<V> Maker<'_, V> {
             Ok(()) => {
                 // The system's own time of a write may lie some milliseconds back.
                 let _ = touch(&self.path);
-                count(&self.tier.counts.writes, 1);
-                count(&self.tier.counts.bytes_written, bytes);
+                let mut counters = lock(&self.tier.counters);
+                counters.writes += 1;
+                counters.bytes_written += bytes;
             }
             // Somebody deleted the folder, which is anybody's right.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -459,10 +442,6 @@ fn touch(path: &Path) -> io::Result<()> {
 /// Whether the entry is no longer there. That another user's entry cannot be touched is no harm.
 fn is_gone(touched: io::Result<()>) -> bool {
     touched.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
-fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
 }
 
 /// A panic while a lock is held leaves counts and tables that are whole.

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{entry, entry_lock};
+use super::entry;
 use crate::fs::with_room;
 
 /// What was used so recently is in use.
@@ -23,8 +23,8 @@ const IN_USE: Duration = Duration::from_secs(3600);
 const FULL_FOR: Duration = Duration::from_secs(1);
 /// Looking through the folder takes at most about one part in so many of the time.
 const LOOKING_SHARE: u32 = 16;
-/// With more entries than this, a little more is evicted than must be, because looking through them takes long.
-const MANY: usize = 1024;
+/// The extension of a lock beside an entry.
+pub(super) const LOCK: &str = "lock";
 
 /// What a process knows of the folder.
 #[derive(Debug)]
@@ -81,28 +81,25 @@ impl FolderRoom {
         entries.sort_unstable_by_key(|entry| entry.used);
         let mut left: u64 = entries.iter().map(|entry| entry.bytes).sum();
         let target = self.budget - bytes;
-        let slack = if entries.len() > MANY { self.budget / 32 } else { 0 };
         let spared = self.began.max(SystemTime::now().checked_sub(IN_USE).unwrap_or(SystemTime::UNIX_EPOCH));
         let mut cleared = Cleared::default();
         let mut present: HashSet<u128> = entries.iter().map(|entry| entry.hash).collect();
-        if left > target {
-            for entry in entries.iter().take_while(|entry| entry.used < spared) {
-                if left <= target.saturating_sub(slack) {
-                    break;
-                }
-                match fs::remove_file(&entry.path) {
-                    Ok(()) => {
-                        cleared.evictions += 1;
-                        cleared.bytes += entry.bytes;
-                    }
-                    // Another process was faster, and the bytes are gone, too.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    // That of another user, in a folder where only its owner may remove a file.
-                    Err(_) => continue,
-                }
-                left = left.saturating_sub(entry.bytes);
-                present.remove(&entry.hash);
+        for entry in entries.iter().take_while(|entry| entry.used < spared) {
+            if left <= target {
+                break;
             }
+            match fs::remove_file(&entry.path) {
+                Ok(()) => {
+                    cleared.evictions += 1;
+                    cleared.bytes += entry.bytes;
+                }
+                // Another process was faster, and the bytes are gone, too.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // That of another user, in a folder where only its owner may remove a file.
+                Err(_) => continue,
+            }
+            left = left.saturating_sub(entry.bytes);
+            present.remove(&entry.hash);
         }
         cleared.enough = left <= target;
         cleared.present = Some(present);
@@ -144,7 +141,7 @@ fn look_through(folder: &Path) -> Vec<FoundEntry> {
 
 /// Whether a file is one that a killed process left behind, or a living one is using, by its name.
 fn is_leftover(name: &str) -> bool {
-    let temporary = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-")).map(|(name, _)| name);
-    let stem = temporary.or(name.strip_suffix(entry_lock::SUFFIX)).unwrap_or(name);
-    stem.len() < name.len() && entry::hash_in(stem).is_some()
+    let begun = name.strip_prefix('.').and_then(|name| name.split_once(".tmp-"));
+    let lock = || name.strip_suffix(LOCK).map(|stem| format!("{stem}{}", &entry::SUFFIX[1..]));
+    begun.map(|(name, _)| name.to_owned()).or_else(lock).is_some_and(|name| entry::hash_in(&name).is_some())
 }

@@ -1,20 +1,29 @@
 //! The client that a store is asked with: its options, its credentials, its transport.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use object_store::list::PaginatedListStore;
-use object_store::multipart::MultipartStore;
-use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig, aws, azure, gcp, http};
+use bytes::BytesMut;
+use futures_util::FutureExt;
+use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig, aws, azure, gcp, http};
+use tokio::sync::Semaphore;
 
-use super::credentials::Credentials;
-use super::hub::{Hub, HubConnector};
-use super::transport::{Transport, truth};
+use super::fault::Fault;
+use super::hub::Hub;
+use super::meter::Meter;
+use super::requests::{Credentials, Shared};
+use super::transport::{Protocol, Transport, truth};
 use crate::source::StoreOptions;
 use crate::source::place::{Scheme, Url};
+use rowdex_base::buffers::Buffers;
+use rowdex_base::error::Result;
 use rowdex_base::fork::undivided;
 
 /// A server that sends nothing for so long is taken for dead.
 const SILENCE: &str = "20 seconds";
+
+/// Bytes of buffers that may lie unused.
+const IDLE: usize = 64 << 20;
 
 /// Gives TLS its cryptography: what the application has installed, otherwise ring, which builds in a fraction of the
 /// time of rustls' own default.
@@ -25,37 +34,74 @@ fn install_cryptography() {
     }
 }
 
-/// How a store is asked.
-pub(super) struct Connection {
-    pub(super) store: Arc<dyn ObjectStore>,
-    /// The same, where it takes objects in parts.
-    pub(super) parts: Option<Arc<dyn MultipartStore>>,
-    /// The same, where it lists objects page by page.
-    pub(super) pages: Option<Arc<dyn PaginatedListStore>>,
-    /// `None` if requests go without any.
-    pub(super) credentials: Option<Credentials>,
-    /// What the hub alone is asked.
-    pub(super) hub: Option<Arc<Hub>>,
+/// The client of a store.
+pub(super) fn connect(url: &Url, options: &StoreOptions) -> Result<Shared> {
+    install_cryptography();
+    let transport = Transport { protocol: Protocol::Signed, requests: Arc::default(), deadline: options.deadline };
+    let requests = Arc::clone(&transport.requests);
+    let unread = |error: object_store::Error| Fault::of_configuration(&error, url).error;
+    let mut hub = None;
+    let (store, credentials) = match url.scheme {
+        Scheme::Http | Scheme::Https | Scheme::Hf => {
+            let given = |client: ClientOptions, (key, _, value)| client.with_config(key, value);
+            let client = timeouts(options).into_iter().fold(ClientOptions::new(), given);
+            // The endpoint of the hub says whether there is encryption, and no token goes out without.
+            let client = client.with_allow_http(url.scheme != Scheme::Https);
+            if let Some(repository) = url.repository() {
+                let sender = transport.sender(&client).map_err(unread)?;
+                hub = Some(Arc::new(Hub::new(url, repository, options, sender)?));
+            }
+            let root = hub.as_ref().map_or_else(|| url.with_key("").to_string(), |hub| hub.root());
+            let protocol = hub.clone().map_or(Protocol::Open, Protocol::Hub);
+            let store = http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry(options));
+            let store = store.with_http_connector(Transport { protocol, ..transport }).build().map_err(unread)?;
+            (Arc::new(store) as Arc<dyn ObjectStore>, None)
+        }
+        _ => signed(url, options, transport).map_err(unread)?,
+    };
+    Ok(Shared {
+        store,
+        credentials,
+        had_credentials: AtomicBool::new(false),
+        hub,
+        url: url.clone(),
+        permits: Semaphore::new(options.concurrency.min(Semaphore::MAX_PERMITS)),
+        deadline: options.deadline,
+        requests,
+        bytes: Default::default(),
+        meter: Meter::default(),
+        buffers: Arc::new(Buffers::<BytesMut>::keeping(IDLE)),
+    })
 }
 
-/// The client of a store.
-pub(super) fn connection(url: &Url, options: &StoreOptions) -> object_store::Result<Connection> {
-    install_cryptography();
-    // Requests are repeated here, where they are counted and a deadline holds for all of it.
-    let retry = RetryConfig { max_retries: 0, retry_timeout: options.deadline, ..RetryConfig::default() };
+fn retry(options: &StoreOptions) -> RetryConfig {
+    let backoff = BackoffConfig { max_backoff: std::time::Duration::from_secs(5), ..BackoffConfig::default() };
+    RetryConfig { max_retries: options.retries, retry_timeout: options.deadline, backoff }
+}
+
+/// What is set unless the user does: the key, the end of its name, and the value.
+fn timeouts(options: &StoreOptions) -> [(ClientConfigKey, &'static str, String); 2] {
+    let deadline = format!("{} seconds", options.deadline.as_secs().max(1));
+    [
+        (ClientConfigKey::Timeout, "TIMEOUT", deadline),
+        (ClientConfigKey::ReadTimeout, "READ_TIMEOUT", SILENCE.to_owned()),
+    ]
+}
+
+/// A store that wants its requests signed, and where its credentials come from, if requests are to have any.
+fn signed(
+    url: &Url,
+    options: &StoreOptions,
+    transport: Transport,
+) -> object_store::Result<(Arc<dyn ObjectStore>, Option<Credentials>)> {
     let given = |variable: &str| {
         let own = options.config.iter().any(|(name, _)| name.eq_ignore_ascii_case(variable));
         own || std::env::var_os(variable).is_some()
     };
-    let deadline = format!("{} seconds", options.deadline.as_secs().max(1));
-    let timeouts = [
-        (ClientConfigKey::Timeout, "TIMEOUT", deadline.as_str()),
-        (ClientConfigKey::ReadTimeout, "READ_TIMEOUT", SILENCE),
-    ];
-    macro_rules! signed {
+    macro_rules! built {
         ($builder:expr, $keys:ty, $prefix:literal, $named:ident) => {{
             let mut builder = $builder;
-            for (key, name, value) in timeouts {
+            for (key, name, value) in timeouts(options) {
                 if !given(&format!("{}_{name}", $prefix)) {
                     builder = builder.with_config(<$keys>::Client(key), value);
                 }
@@ -65,45 +111,27 @@ pub(super) fn connection(url: &Url, options: &StoreOptions) -> object_store::Res
                     builder = builder.with_config(key, value);
                 }
             }
-            let builder = builder.with_retry(retry).with_http_connector(Transport { follows: false });
             let skips = builder.get_config_value(&<$keys>::SkipSignature).and_then(|skips| truth(&skips));
+            let builder = builder.with_retry(retry(options)).with_http_connector(transport);
             let store = builder.$named(&url.authority).build()?;
-            let credentials = (skips != Some(true)).then(|| Credentials::of(store.credentials()));
-            let store = Arc::new(store);
-            let parts = Arc::clone(&store);
-            let pages = Arc::clone(&store);
-            Connection { parts: Some(parts), pages: Some(pages), store, credentials, hub: None }
+            let provider = Arc::clone(store.credentials());
+            let fetch = move || {
+                let provider = Arc::clone(&provider);
+                async move { provider.get_credential().await.map(drop) }.boxed()
+            };
+            let credentials: Option<Credentials> = (skips != Some(true)).then(|| Box::new(fetch) as _);
+            (Arc::new(store), credentials)
         }};
     }
     Ok(match url.scheme {
-        Scheme::S3 => signed!(aws::AmazonS3Builder::from_env(), aws::AmazonS3ConfigKey, "AWS", with_bucket_name),
         Scheme::Gcs => {
             let builder = gcp::GoogleCloudStorageBuilder::from_env();
-            signed!(builder, gcp::GoogleConfigKey, "GOOGLE", with_bucket_name)
+            built!(builder, gcp::GoogleConfigKey, "GOOGLE", with_bucket_name)
         }
         Scheme::Azure => {
             let builder = azure::MicrosoftAzureBuilder::from_env();
-            signed!(builder, azure::AzureConfigKey, "AZURE", with_container_name)
+            built!(builder, azure::AzureConfigKey, "AZURE", with_container_name)
         }
-        Scheme::Http | Scheme::Https | Scheme::Hf => {
-            let client = timeouts
-                .into_iter()
-                .fold(ClientOptions::new(), |client, (key, _, value)| client.with_config(key, value));
-            let hub = match url.repository() {
-                // The endpoint says whether there is encryption, and no token goes out without.
-                Some(repository) => {
-                    Some(Arc::new(Hub::new(repository, options, &client.clone().with_allow_http(true))?))
-                }
-                None => None,
-            };
-            let root = hub.as_ref().map_or_else(|| url.with_key("").to_string(), |hub| hub.root());
-            let client = client.with_allow_http(url.scheme != Scheme::Https);
-            let store = http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry);
-            let store = match &hub {
-                Some(hub) => store.with_http_connector(HubConnector(Arc::clone(hub))).build()?,
-                None => store.with_http_connector(Transport { follows: true }).build()?,
-            };
-            Connection { store: Arc::new(store), parts: None, pages: None, credentials: None, hub }
-        }
+        _ => built!(aws::AmazonS3Builder::from_env(), aws::AmazonS3ConfigKey, "AWS", with_bucket_name),
     })
 }

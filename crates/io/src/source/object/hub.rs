@@ -1,295 +1,279 @@
 //! The protocol of the Hugging Face hub: files behind redirects to signed URLs, listings in pages, branches as commits.
 //!
-//! The token goes to the hub and to nobody else. A file of the hub is at `…/resolve/REVISION/PATH`, which leads to a
-//! URL of a store that is signed for a while. It is asked for once and kept, so that a range costs one request and not
-//! two; when the store no longer takes it, the hub is asked anew. What a file contains the hub says beside the redirect
-//! (`X-Linked-ETag`), in the same words as in its listings: the store's own tags are not looked at.
+//! The token goes to the hub and to nobody else. It comes from the environment or from its file, and from nowhere else:
+//! what a program sets by name may be pickled, logged and sent to workers. A file of the hub is at
+//! `…/resolve/REVISION/PATH`, which leads to a URL of a store that is signed for a while. It is asked for once and kept,
+//! so that a range costs one request and not two; when the store no longer takes it, the hub is asked anew. What a file
+//! contains the hub says beside the redirect (`X-Linked-ETag`), in the same words as in its listings: the store's own
+//! tags are not looked at.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use futures_util::{FutureExt, StreamExt};
-use object_store::ClientOptions;
-use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
-};
-use reqwest::header::{
-    AUTHORIZATION, CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, LINK, RANGE, RETRY_AFTER,
-};
+use bytes::Bytes;
+use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse};
+use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, LINK, RANGE};
 use reqwest::{Method, StatusCode, Url};
-use tokio::time::Instant;
 
-use super::hub_fault::HubFault;
-use super::hub_settings::HubSettings;
-use super::transport::{MOST, Refused, client, redirected, with_length};
+use super::fault::{Fault, as_it_is};
+use super::transport::{Sender, redirected, request, truth, url_of};
 use crate::source::hub_place::{Repository, is_commit};
 use crate::source::percent::percent_encoded;
-use crate::source::{FileStat, StoreOptions};
+use crate::source::{FileStat, StoreOptions, place};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
-/// A page of a listing has a thousand entries of a few hundred bytes.
-const LARGEST_ANSWER: usize = 64 << 20;
-
-const LINKED_TAG: HeaderName = HeaderName::from_static("x-linked-etag");
-const LINKED_SIZE: HeaderName = HeaderName::from_static("x-linked-size");
-const ERROR_CODE: HeaderName = HeaderName::from_static("x-error-code");
+/// Pauses before a listing is asked for again.
+const PAUSES: [u64; 4] = [1, 2, 4, 8];
 
 /// One dataset of the hub.
 pub(super) struct Hub {
-    client: reqwest::Client,
+    sender: Sender,
+    place: place::Url,
     repository: Repository,
+    /// Without a slash at its end.
     endpoint: String,
+    /// `Bearer …`
     token: Option<HeaderValue>,
     offline: bool,
     /// Where each file is, by its URL at the hub.
-    places: Mutex<HashMap<String, Slot>>,
-    /// Until when the hub wants to hear nothing.
-    closed: Mutex<Option<Instant>>,
+    places: Mutex<HashMap<Url, Slot>>,
 }
 
 type Slot = Arc<tokio::sync::Mutex<Option<HubTarget>>>;
 
-/// Where a file is in a store, and the tag of its content.
+/// Where a file is in a store, and what the hub says of its content.
 #[derive(Clone, PartialEq, Eq)]
 struct HubTarget {
     url: Url,
     tag: Option<HeaderValue>,
-}
-
-/// What the hub answers.
-enum Asked {
-    Served(HttpResponse),
-    Elsewhere { url: Url, tag: Option<HeaderValue>, size: Option<HeaderValue> },
-}
-
-/// A part of a listing, and the query that asks for the next one.
-pub(super) struct Page {
-    pub(super) files: Vec<(String, FileStat)>,
-    pub(super) next: Option<String>,
+    size: Option<HeaderValue>,
 }
 
 impl Hub {
+    /// From options, and for what they do not say from the environment, under the names of Hugging Face's own library.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an endpoint that is none, and where the token would go out without encryption.
     pub(super) fn new(
+        place: &place::Url,
         repository: Repository,
         options: &StoreOptions,
-        settings: &ClientOptions,
-    ) -> object_store::Result<Self> {
-        let failed = |fault: HubFault| object_store::Error::Generic { store: "hub", source: Box::new(fault) };
-        let HubSettings { endpoint, token, offline } = HubSettings::of(options).map_err(failed)?;
+        sender: Sender,
+    ) -> Result<Self> {
+        let own = |name: &str| options.config.iter().rev().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let text = |name: &str| {
+            let value = own(name).map(|(_, value)| value.clone()).or_else(|| std::env::var(name).ok());
+            value.filter(|value| !value.is_empty())
+        };
+        let refuse = |message: &'static str, hint: &'static str| {
+            Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint))
+        };
+        if own("HF_TOKEN").is_some() {
+            return refuse("a token is taken from the environment only", "set HF_TOKEN there");
+        }
+        let endpoint = text("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".to_owned());
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        let at = Url::parse(&endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(at) = at.filter(|url| url.username().is_empty() && url.password().is_none() && url.query().is_none())
+        else {
+            return refuse("HF_ENDPOINT is no URL of a server", "write `https://HOST`");
+        };
+        let file = || {
+            let home = || std::env::home_dir().map(|home| home.join(".cache/huggingface"));
+            let home = || text("HF_HOME").map(PathBuf::from).or_else(home);
+            text("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(home()?.join("token")))
+        };
+        let token = text("HF_TOKEN").or_else(|| std::fs::read_to_string(file()?).ok());
+        let token = token.as_deref().map(str::trim).filter(|token| !token.is_empty());
+        if token.is_some() && at.scheme() == "http" && !is_here(&at) {
+            let hint = "set HF_ENDPOINT to a URL with https";
+            return refuse("HF_ENDPOINT is not encrypted, and the token would be sent to it", hint);
+        }
+        let mut token = token.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+        token.iter_mut().for_each(|token| token.set_sensitive(true));
+        let offline = text("HF_HUB_OFFLINE").as_deref().and_then(truth) == Some(true);
         let places = Mutex::default();
-        let closed = Mutex::default();
-        Ok(Self { client: client(settings)?, repository, endpoint, token, offline, places, closed })
+        Ok(Self { sender, place: place.clone(), repository, endpoint, token, offline, places })
     }
 
     /// The URL that all files of the dataset are below.
     pub(super) fn root(&self) -> String {
-        let Repository { name, .. } = &self.repository;
-        format!("{}/datasets/{name}/resolve/{}", self.endpoint, self.repository.encoded_revision())
+        format!("{}/datasets/{}/resolve/{}", self.endpoint, self.repository.name, self.repository.encoded_revision())
     }
 
     /// The commit that the revision is of now.
-    pub(super) async fn commit(&self) -> Result<String, HttpError> {
-        let Repository { name, .. } = &self.repository;
-        let revision = self.repository.encoded_revision();
-        let url = format!("{}/api/datasets/{name}/revision/{revision}", self.endpoint);
-        let (answer, _) = self.json(&url).await?;
+    pub(super) async fn commit(&self) -> Result<String> {
+        let (answer, _) = self.json("revision", "").await?;
         let commit = answer.get("sha").and_then(serde_json::Value::as_str).filter(|sha| is_commit(sha));
-        commit.map(str::to_owned).ok_or_else(|| HubFault::Misread("it does not say which commit this is").error())
+        commit.map(str::to_owned).ok_or_else(|| misread("it does not say which commit this is"))
     }
 
-    /// A page of the files below a folder: the first one, or the one that the last one named.
-    pub(super) async fn page(&self, folder: &str, next: Option<&str>) -> Result<Page, HttpError> {
-        let Repository { name, .. } = &self.repository;
+    /// All files below a folder; none of what is no folder.
+    pub(super) async fn list(&self, folder: &str) -> Result<Vec<(String, FileStat)>> {
         let below = if folder.is_empty() { String::new() } else { format!("/{}", percent_encoded(folder)) };
-        let revision = self.repository.encoded_revision();
-        let query = next.unwrap_or("recursive=true");
-        let url = format!("{}/api/datasets/{name}/tree/{revision}{below}?{query}", self.endpoint);
-        let (answer, headers) = self.json(&url).await?;
-        let misread = || HubFault::Misread("its listing is none").error();
-        let entries = answer.as_array().ok_or_else(misread)?;
-        let files = entries.iter().filter(|entry| entry.get("type").is_none_or(|kind| kind == "file"));
-        let files = files.map(|entry| file_of(entry).ok_or_else(misread)).collect::<Result<_, _>>()?;
-        let next = next_query(&headers).filter(|found| found != query);
-        Ok(Page { files, next })
+        let mut listed = Vec::new();
+        let mut query = "recursive=true".to_owned();
+        loop {
+            let (page, headers) = match self.json("tree", &format!("{below}?{query}")).await {
+                Err(error) if error.kind() == ErrorKind::NotFound && !folder.is_empty() => return Ok(listed),
+                page => page?,
+            };
+            let entries = page.as_array().ok_or_else(|| misread("its listing is none"))?;
+            let files = entries.iter().filter(|entry| entry.get("type").is_none_or(|kind| kind == "file"));
+            for file in files {
+                listed.push(file_of(file).ok_or_else(|| misread("its listing is none"))?);
+            }
+            match next_query(&headers) {
+                Some(next) if next != query => query = next,
+                _ => return Ok(listed),
+            }
+        }
     }
 
-    async fn json(&self, url: &str) -> Result<(serde_json::Value, HeaderMap), HttpError> {
-        let answer = match self.ask(Method::GET, url_of(url)?, None).await? {
-            Asked::Served(answer) => answer,
-            Asked::Elsewhere { .. } => return Err(HubFault::Misread("it leads to another server").error()),
-        };
-        if !answer.status().is_success() {
-            let status = answer.status().as_u16();
-            return Err(HubFault::Refused { status, code: None, with_token: self.token.is_some() }.error());
-        }
-        let headers = answer.headers().clone();
-        let mut body = BytesMut::new();
-        let mut chunks = answer.into_body().bytes_stream();
-        while let Some(chunk) = chunks.next().await {
-            let chunk: Bytes = chunk?;
-            if chunk.len() > LARGEST_ANSWER - body.len() {
-                return Err(HubFault::Misread("its answer does not end").error());
+    /// What the hub's API says of the revision, asked again after a fault that may pass.
+    async fn json(&self, what: &str, rest: &str) -> Result<(serde_json::Value, HeaderMap)> {
+        let Repository { name, .. } = &self.repository;
+        let revision = self.repository.encoded_revision();
+        let url = format!("{}/api/datasets/{name}/{what}/{revision}{rest}", self.endpoint);
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let answer = self.try_json(&url).await;
+            let passes = match &answer {
+                Ok((status, ..)) => status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS,
+                Err(error) => error.kind() != HttpErrorKind::Unknown,
+            };
+            if passes && let Some(pause) = pauses.next() {
+                tokio::time::sleep(Duration::from_secs(pause)).await;
+                continue;
             }
-            body.extend_from_slice(&chunk);
+            let fault = |error| object_store::Error::Generic { store: "hub", source: Box::new(error) };
+            let (status, headers, body) = answer.map_err(|error| Fault::of(&fault(error), &self.place).error)?;
+            if !status.is_success() {
+                return Err(misread(&format!("it answers with HTTP status {}", status.as_u16())));
+            }
+            return Ok((serde_json::from_slice(&body).map_err(|_| misread("its answer is no JSON"))?, headers));
         }
-        let read = serde_json::from_slice(&body).map_err(|_| HubFault::Misread("its answer is no JSON").error())?;
-        Ok((read, headers))
+    }
+
+    async fn try_json(&self, url: &str) -> Result<(StatusCode, HeaderMap, Bytes), HttpError> {
+        match self.ask(url_of(url)?, &HeaderMap::new()).await? {
+            Ok(_) => Err(as_it_is(misread("it leads to another server"))),
+            Err(answer) => {
+                let (parts, body) = answer.into_parts();
+                Ok((parts.status, parts.headers, body.bytes().await?))
+            }
+        }
     }
 
     /// A request for a file, which is all that the client of an HTTP server sends.
-    async fn file(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let url = request.uri().to_string();
-        let range = request.headers().get(RANGE).cloned();
-        match *request.method() {
-            Method::HEAD => self.head(&url).await,
-            Method::GET => self.get(&url, range).await,
-            _ => Err(HubFault::ReadOnly.error()),
+    pub(super) async fn file(&self, asked: &HttpRequest) -> Result<HttpResponse, HttpError> {
+        if ![Method::GET, Method::HEAD].contains(asked.method()) {
+            let error = Error::new(ErrorKind::InvalidArgument, "the hub is read, and not written to");
+            return Err(as_it_is(error.with_hint("write to a local file, and upload it")));
         }
-    }
-
-    async fn head(&self, url: &str) -> Result<HttpResponse, HttpError> {
-        match self.ask(Method::HEAD, url_of(url)?, None).await? {
-            Asked::Served(answer) => Ok(answer),
-            // What is asked for is said beside the redirect.
-            Asked::Elsewhere { tag, size: Some(size), .. } => {
-                let mut answer = HttpResponse::new(Bytes::new().into());
-                answer.headers_mut().insert(CONTENT_LENGTH, size);
-                Ok(tagged(answer, tag))
-            }
-            Asked::Elsewhere { url, tag, size: None } => self.bare(Method::HEAD, &url, None, tag).await,
-        }
-    }
-
-    async fn get(&self, url: &str, range: Option<HeaderValue>) -> Result<HttpResponse, HttpError> {
-        let slot = Arc::clone(lock(&self.places).entry(url.to_owned()).or_default());
-        let mut refused = None;
-        loop {
+        let url = url_of(&asked.uri().to_string())?;
+        let range: HeaderMap = asked.headers().get(RANGE).map(|range| (RANGE, range.clone())).into_iter().collect();
+        let slot =
+            Arc::clone(self.places.lock().unwrap_or_else(PoisonError::into_inner).entry(url.clone()).or_default());
+        for _ in 0..2 {
             // While one asks the hub, others who want the file wait for the lock.
             let mut place = slot.lock().await;
-            let known = place.clone().filter(|known| refused.as_ref() != Some(known));
-            let is_fresh = known.is_none();
-            let target = match known {
-                Some(known) => known,
-                None => match self.ask(Method::GET, url_of(url)?, range.clone()).await? {
-                    // At the hub itself, which has small files.
-                    Asked::Served(answer) => return Ok(answer),
-                    Asked::Elsewhere { url, tag, .. } => place.insert(HubTarget { url, tag }).clone(),
+            let target = match &*place {
+                Some(known) => known.clone(),
+                None => match self.ask(url.clone(), &range).await? {
+                    Ok(target) => place.insert(target).clone(),
+                    // The hub has small files itself.
+                    Err(answer) => return Ok(answer),
                 },
             };
             drop(place);
-            let answer = self.bare(Method::GET, &target.url, range.clone(), target.tag.clone()).await?;
+            if asked.method() == Method::HEAD
+                && let Some(size) = target.size
+            {
+                // What is asked for was said beside the redirect.
+                let mut answer = HttpResponse::new(Bytes::new().into());
+                answer.headers_mut().insert(CONTENT_LENGTH, size);
+                return Ok(tagged(answer, target.tag));
+            }
+            let answer = self.sender.follow(asked.method(), target.url.clone(), &range).await?;
             if !is_refusal(answer.status()) {
-                return Ok(answer);
+                return Ok(tagged(answer, target.tag));
             }
-            if is_fresh {
-                *slot.lock().await = None;
-                return Err(HubFault::Unsigned { status: answer.status().as_u16() }.error());
+            // It is signed for a while only.
+            let mut place = slot.lock().await;
+            if *place == Some(target) {
+                *place = None;
             }
-            refused = Some(target);
         }
+        let error = Error::new(ErrorKind::Io, "the hub's store refuses what the hub signed");
+        Err(as_it_is(error.with_hint("try again later, and check the clock")))
     }
 
-    /// Asks the hub, with the token, and goes where it leads as long as that is the hub.
-    async fn ask(&self, method: Method, mut url: Url, range: Option<HeaderValue>) -> Result<Asked, HttpError> {
+    /// Asks the hub, with the token, and goes where it leads as long as that is the hub: the place of a file elsewhere,
+    /// or the answer of the hub itself.
+    async fn ask(&self, mut url: Url, range: &HeaderMap) -> Result<Result<HubTarget, HttpResponse>, HttpError> {
         if self.offline {
-            return Err(HubFault::Offline.error());
+            let message = "HF_HUB_OFFLINE is set, so the hub is not asked, and the disk tier does not have this";
+            let error = Error::new(ErrorKind::Io, message);
+            return Err(as_it_is(error.with_hint("unset it, or fill the disk tier while there is a network")));
         }
         let home = url.origin();
+        let mut headers = range.clone();
+        headers.extend(self.token.clone().map(|token| (AUTHORIZATION, token)));
         let mut tag = None;
-        for _ in 0..=MOST {
-            let left = lock(&self.closed).and_then(|until| until.checked_duration_since(Instant::now()));
-            if let Some(left) = left.filter(|left| !left.is_zero()) {
-                return Err(HubFault::Limited { wait: Some(left) }.error());
-            }
-            let mut request = bare_request(&method, &url, range.as_ref())?;
-            if let Some(token) = &self.token {
-                request.headers_mut().insert(AUTHORIZATION, token.clone());
-            }
-            let answer = self.send(request).await?;
-            if let Some(wait) = limited(&answer) {
-                *lock(&self.closed) = wait.map(|wait| Instant::now() + wait);
-                return Err(HubFault::Limited { wait }.error());
-            }
+        // A redirect of a name leads to one more.
+        for _ in 0..5 {
+            let answer = self.sender.send(request(&Method::GET, &url, &headers)?).await?;
             if is_refusal(answer.status()) {
-                return Err(self.refused(&url, &answer).error());
+                return Err(as_it_is(self.refused(&answer)));
             }
             let said = answer.headers();
-            tag = said.get(LINKED_TAG).or_else(|| said.get(ETAG)).and_then(quoted).or(tag);
-            let Some(next) = redirected(&url, &answer)? else { return Ok(Asked::Served(tagged(answer, tag))) };
+            tag = said.get("x-linked-etag").or_else(|| said.get(ETAG)).and_then(quoted).or(tag);
+            let Some(next) = redirected(&url, &answer)? else { return Ok(Err(tagged(answer, tag))) };
             if next.origin() != home {
-                return Ok(Asked::Elsewhere { url: next, tag, size: said.get(LINKED_SIZE).cloned() });
+                return Ok(Ok(HubTarget { url: next, tag, size: said.get("x-linked-size").cloned() }));
             }
             url = next;
         }
-        Err(Refused::error(format!("the hub redirects more than {MOST} times")))
+        Err(as_it_is(misread("it redirects to itself")))
     }
 
-    /// Asks the store that the hub leads to, which needs to know nothing but the range.
-    async fn bare(
-        &self,
-        method: Method,
-        at: &Url,
-        range: Option<HeaderValue>,
-        tag: Option<HeaderValue>,
-    ) -> Result<HttpResponse, HttpError> {
-        if self.offline {
-            return Err(HubFault::Offline.error());
-        }
-        let mut at = at.clone();
-        for _ in 0..=MOST {
-            let answer = self.send(bare_request(&method, &at, range.as_ref())?).await?;
-            if let Some(wait) = limited(&answer) {
-                return Err(HubFault::Limited { wait }.error());
-            }
-            match redirected(&at, &answer)? {
-                Some(next) => at = next,
-                None => return Ok(tagged(answer, tag)),
-            }
-        }
-        Err(Refused::error(format!("the store of the hub redirects more than {MOST} times")))
-    }
-
-    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        HttpService::call(&self.client, request).await
-    }
-
-    /// Of what is below a revision, what is not found is the file, where the hub does not say more.
-    fn refused(&self, url: &Url, answer: &HttpResponse) -> HubFault {
-        let code = answer.headers().get(ERROR_CODE).and_then(|code| code.to_str().ok());
-        let is_word =
-            |code: &&str| (1..=40).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let is_entry = answer.status() == StatusCode::NOT_FOUND && !url.path().contains("/revision/");
-        let code = code.filter(is_word).or(is_entry.then_some("EntryNotFound")).map(str::to_owned);
-        HubFault::Refused { status: answer.status().as_u16(), code, with_token: self.token.is_some() }
-    }
-}
-
-/// Asks the hub for the files of a store's client.
-pub(super) struct HubConnector(pub(super) Arc<Hub>);
-
-impl HttpConnector for HubConnector {
-    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Files(Arc::clone(&self.0))))
-    }
-}
-
-#[derive(Debug)]
-struct Files(Arc<Hub>);
-
-impl HttpService for Files {
-    fn call<'a, 'b>(
-        &'a self,
-        request: HttpRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'b>>
-    where
-        'a: 'b,
-        Self: 'b,
-    {
-        async move { self.0.file(request).await.map(with_length) }.boxed()
+    /// What the hub refuses, and what can be done about it. No text of the hub is in it.
+    fn refused(&self, answer: &HttpResponse) -> Error {
+        let Repository { name, revision } = &self.repository;
+        let status = answer.status();
+        let code = answer.headers().get("x-error-code").and_then(|code| code.to_str().ok()).unwrap_or_default();
+        let (kind, message, hint) = match code {
+            "GatedRepo" => (
+                ErrorKind::Io,
+                format!("the dataset {name} is gated"),
+                "accept its terms on its page, and set HF_TOKEN to a token of that account",
+            ),
+            "RevisionNotFound" => (
+                ErrorKind::NotFound,
+                format!("the dataset {name} has no revision {revision:?}"),
+                "name a branch, a tag or a commit that it has",
+            ),
+            "EntryNotFound" => (
+                ErrorKind::NotFound,
+                format!("the dataset {name} has no such file at revision {revision:?}"),
+                "check the path, or build the index again",
+            ),
+            code if code == "RepoNotFound" || status == StatusCode::NOT_FOUND => (
+                ErrorKind::NotFound,
+                format!("there is no dataset {name}, or it is private"),
+                "check the name; for a private dataset set HF_TOKEN to a token of an account that sees it",
+            ),
+            _ => (
+                ErrorKind::Io,
+                format!("the hub refuses access to the dataset {name} (HTTP status {})", status.as_u16()),
+                "set HF_TOKEN to a valid token that may read it, or unset it for a public dataset",
+            ),
+        };
+        Error::new(kind, message).with_hint(hint)
     }
 }
 
@@ -299,56 +283,20 @@ impl fmt::Debug for Hub {
     }
 }
 
-impl fmt::Debug for HubConnector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+fn misread(what: &str) -> Error {
+    Error::new(ErrorKind::Io, format!("the hub is not understood: {what}")).with_hint("check HF_ENDPOINT and HF_TOKEN")
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn url_of(text: &str) -> Result<Url, HttpError> {
-    Url::parse(text).map_err(|_| HubFault::Misread("its URL is none").error())
-}
-
-fn bare_request(method: &Method, url: &Url, range: Option<&HeaderValue>) -> Result<HttpRequest, HttpError> {
-    let mut request = HttpRequest::new(HttpRequestBody::empty());
-    *request.method_mut() = method.clone();
-    *request.uri_mut() = url.as_str().parse().map_err(|_| HubFault::Misread("it leads to what is no URL").error())?;
-    if let Some(range) = range {
-        request.headers_mut().insert(RANGE, range.clone());
-    }
-    Ok(request)
+/// Whether a server is on this machine, where nobody listens on the way.
+fn is_here(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether an answer says that the URL does not lead to a file, or not any more, or not for everybody.
 fn is_refusal(status: StatusCode) -> bool {
-    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND, StatusCode::GONE].contains(&status)
-}
-
-/// Whether these are too many requests, and how long to wait then, if the server says so.
-fn limited(answer: &HttpResponse) -> Option<Option<Duration>> {
-    match answer.status() {
-        StatusCode::TOO_MANY_REQUESTS => Some(wait_of(answer.headers())),
-        StatusCode::SERVICE_UNAVAILABLE => wait_of(answer.headers()).map(Some),
-        _ => None,
-    }
-}
-
-/// The longest time that is asked for, in seconds: by `Retry-After`, or by the draft `httpapi-ratelimit-headers`, which
-/// the hub follows (`"api";r=0;t=55`).
-fn wait_of(headers: &HeaderMap) -> Option<Duration> {
-    /// Nobody waits longer, and a time from now on that is far away is none.
-    const MOST_SECONDS: u64 = 365 * 86_400;
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let after = text(RETRY_AFTER.as_str()).and_then(|after| after.trim().parse::<u64>().ok());
-    let spent = text("ratelimit").into_iter().flat_map(|policies| policies.split(',')).filter_map(|policy| {
-        let parameter = |name: &str| policy.split(';').find_map(|part| part.trim().strip_prefix(name)?.parse().ok());
-        parameter("t=").filter(|_| parameter("r=") == Some(0_u64))
-    });
-    spent.chain(after).max().map(|seconds| Duration::from_secs(seconds.min(MOST_SECONDS)))
+    matches!(status.as_u16(), 401 | 403 | 404 | 410)
 }
 
 /// The answer with the hub's tag for its content. Times are those of the store, which copies files when it likes.
@@ -379,34 +327,6 @@ fn file_of(entry: &serde_json::Value) -> Option<(String, FileStat)> {
 /// The query of the next page. Its address is not looked at: the next page is asked for where this one was.
 fn next_query(headers: &HeaderMap) -> Option<String> {
     let links = headers.get_all(LINK).into_iter().filter_map(|link| link.to_str().ok());
-    let next = links.flat_map(|links| links.split(", ")).find_map(|link| {
-        let (url, rest) = link.trim().strip_prefix('<')?.split_once('>')?;
-        let says_next = |part: &str| part.trim().eq_ignore_ascii_case("rel=\"next\"") || part.trim() == "rel=next";
-        rest.split(';').any(says_next).then_some(url)
-    })?;
-    Some(next.split_once('?')?.1.split('#').next()?.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_time_that_a_server_asks_for_is_waited() {
-        for (headers, seconds) in [
-            (&[][..], None),
-            (&[("retry-after", "7")], Some(7)),
-            (&[("retry-after", "soon")], None),
-            (&[("ratelimit", "\"api\";r=12;t=55")], None),
-            (&[("ratelimit", "\"api\";r=3;t=5, \"resolvers\";r=0;t=41")], Some(41)),
-            (&[("retry-after", "2"), ("ratelimit", "\"api\";r=0;t=55")], Some(55)),
-            (&[("retry-after", "18446744073709551615")], Some(365 * 86_400)),
-        ] {
-            let pair = |(name, value): &(&'static str, &'static str)| {
-                (HeaderName::from_static(name), HeaderValue::from_static(value))
-            };
-            let wait = wait_of(&headers.iter().map(pair).collect());
-            assert_eq!(wait.map(|wait| wait.as_secs()), seconds, "{headers:?}");
-        }
-    }
+    let next = links.flat_map(|links| links.split(", ")).find(|link| link.contains("rel=\"next\""))?;
+    Some(next.split_once('?')?.1.split('>').next()?.to_owned())
 }

@@ -1,51 +1,43 @@
 //! Files in object stores: S3, GCS, Azure, HTTP servers, and the Hugging Face hub.
 //!
-//! A row group is read in a few large requests at once. What keeps them few and the bytes needed: ranges are joined
-//! over gaps, smallest first, as long as the gaps together stay below 2 % of what is needed (or 16 KiB) and each below
-//! 1 MiB, and over all gaps that [`StoreOptions::with_gap`] permits; what is then longer than 8 MiB is fetched in equal
-//! parts of at most that length, because one connection is slower than the link.
+//! A row group is read in a few large requests at once. Ranges are joined over gaps of up to 16 KiB, or as long as
+//! [`StoreOptions::with_gap`] permits; what is then longer than 8 MiB is fetched in equal parts of at most that length,
+//! because one connection is slower than the link. The store's own client repeats requests that fail.
 
 mod client;
 mod connect;
-mod credentials;
 mod fault;
 mod hub;
-mod hub_fault;
-mod hub_settings;
 mod meter;
 mod requests;
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "one range is a list of ranges here")]
 mod tests;
 mod transport;
-mod uploads;
 mod writer;
 
 use std::fmt;
+use std::future::Future;
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use object_store::path::Path;
 
-use self::client::{Client, Part};
-use self::requests::LARGE;
+use self::client::Client;
+use self::requests::{LARGE, Shared, count_parts};
 pub use self::writer::ObjectWriter;
 use super::place::{Place, Url};
-use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, UploadOptions, VANISHED, cut, short_read};
-use rowdex_base::buffers::Buffers;
+use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, UploadOptions, VANISHED, coalesce, cut};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
 
-/// The largest gap that is read over.
-const GAP: u64 = 1 << 20;
-
-/// Gaps of so many bytes together are always read over: their transfer takes less than another request.
-const FREE_GAPS: u64 = 16 << 10;
-
-/// The largest request.
-const PART: u64 = 8 << 20;
+/// Gaps of so many bytes are always read over: their transfer takes less than another request.
+const FREE_GAP: u64 = 16 << 10;
 
 /// Files below one URL of an object store.
 ///
@@ -118,10 +110,33 @@ impl ObjectSource {
         }
     }
 
+    /// Starts work on the object at a path, whose errors are not told of which file they are.
+    fn start<T, F>(&self, path: &str, work: impl FnOnce(Arc<Shared>, Path) -> F) -> Result<Pending<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let key = Path::parse(self.key(path)).map_err(|_| {
+            let message = "the path cannot be that of an object: it has an empty part, a `.` or a `..`";
+            Error::new(ErrorKind::InvalidArgument, message)
+        })?;
+        self.client()?.start(|shared| work(shared, key))
+    }
+
+    /// Does work on the object at a path; errors name it.
+    fn run<T, F>(&self, path: &str, work: impl FnOnce(Arc<Shared>, Path) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let done = self.start(path, work).and_then(Pending::wait);
+        done.map_err(|error| self.located("", error.with_file(self.url(path))))
+    }
+
     /// Keys and stats of all objects below the root.
     #[doc(hidden)]
     pub fn list(&self) -> Result<Vec<(String, FileStat)>> {
-        self.client()?.list(self.key("")).map_err(|error| error.with_file(self.root.to_string()))
+        self.run("", |shared, folder| async move { shared.list(&folder).await })
     }
 
     /// The URL with the commit in place of a branch or tag of the hub, which is asked for it. Any other URL, and one
@@ -134,34 +149,35 @@ impl ObjectSource {
         if url.repository().is_none_or(|repository| repository.is_pinned()) {
             return Ok(url);
         }
-        let commit = Self::at(url.with_key(""), options)?.client()?.commit();
+        let source = Self::at(url.with_key(""), options)?;
+        let commit = source.run("", |shared, _| async move {
+            match &shared.hub {
+                Some(hub) => hub.commit().await,
+                None => Err(Error::new(ErrorKind::Internal, "a commit of a store without any")),
+            }
+        });
         Ok(url.at_revision(&commit.map_err(|error| error.with_file(url.to_string()))?))
     }
 
     /// All of an object; of the one that the root names, if the path is empty.
     #[doc(hidden)]
     pub fn get_whole(&self, path: &str) -> Result<Bytes> {
-        let whole = self.client()?.end(self.key(path), None, None);
-        Ok(whole.map_err(|error| self.located("", error.with_file(self.url(path))))?.1)
+        self.run(path, |shared, path| async move { shared.get_whole(&path).await })
     }
 
     /// Writes an object, whole or not at all; the one that the root names, if the path is empty.
     #[doc(hidden)]
     pub fn put(self: &Arc<Self>, path: &str, bytes: Bytes, overwrite: bool) -> Result<()> {
-        if bytes.len() > LARGE {
-            return self.put_large(path, &bytes, overwrite);
+        if bytes.len() <= LARGE {
+            return self.run(path, move |shared, path| async move { shared.put(&path, bytes, overwrite).await });
         }
-        self.client()?.put(self.key(path), bytes, overwrite).map_err(|error| error.with_file(self.url(path)))
-    }
-
-    /// Writes an object in parts, each within the time of a request.
-    fn put_large(self: &Arc<Self>, path: &str, bytes: &[u8], overwrite: bool) -> Result<()> {
         if !overwrite && self.stat(path).is_ok() {
             return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already").with_file(self.url(path)));
         }
+        // In parts, each within the time of a request.
         let options = UploadOptions { part_bytes: LARGE / 4, parts: 4 };
         let mut writer = ObjectWriter::new(Arc::clone(self), path, options, overwrite);
-        let written = writer.write_all(bytes);
+        let written = writer.write_all(&bytes);
         written.map_err(|error| Error::io("cannot write to the store", error).with_file(self.url(path)))?;
         writer.commit().map(drop)
     }
@@ -175,52 +191,36 @@ impl ObjectSource {
     /// Removes an object, if it is there.
     #[doc(hidden)]
     pub fn remove(&self, path: &str) -> Result<()> {
-        self.client()?.remove(self.key(path)).map_err(|error| error.with_file(self.url(path)))
-    }
-
-    /// Takes back the upload of an object that a process did not live to complete, which its note tells of.
-    #[doc(hidden)]
-    pub fn take_back(&self, path: &str) -> Result<()> {
-        match self.get_whole(&writer::note(path)) {
-            Ok(id) => match self.take_back_upload(path, &String::from_utf8_lossy(&id)) {
-                // It was completed, and nobody was left to remove the note. Not all stores say so in the same way.
-                Err(_) if self.stat(path).is_ok() => self.remove(&writer::note(path)),
-                taken => taken,
-            },
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn take_back_upload(&self, path: &str, id: &str) -> Result<()> {
-        let taken = self.client()?.abort_upload(self.key(path), id.to_owned());
-        taken.map_err(|error| error.with_file(self.url(path)))?;
-        self.remove(&writer::note(path))
+        self.run(path, |shared, path| async move { shared.remove(&path).await })
     }
 
     fn url(&self, path: &str) -> String {
         self.root.with_key(self.key(path)).to_string()
     }
 
-    fn start(&self, path: &str, expected: Option<&FileStat>, ranges: &[Range<u64>]) -> Result<Pending<Vec<Bytes>>> {
-        let size = expected.map_or(u64::MAX, |stat| stat.size);
-        if let Some(range) = ranges.iter().find(|range| range.start < range.end && range.end > size) {
-            return Err(short_read(range, size.saturating_sub(range.start) as usize));
-        }
-        let reads = join(ranges, self.options.gap);
-        let client = self.client()?;
-        let buffers = Arc::clone(client.buffers());
-        let parts: Vec<Vec<Part>> = reads.iter().map(|read| parts(read, expected.is_some(), &buffers)).collect();
-        let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
-        let parts = parts.into_iter().flatten().collect();
-        let pending = client.start_ranges(self.key(path), parts, expected.cloned())?;
+    fn join(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+        coalesce(ranges, self.options.gap.max(FREE_GAP), u64::MAX)
+    }
+
+    /// Starts reading; without `expected`, the object is looked at first.
+    fn start_read(
+        &self,
+        path: &str,
+        expected: Option<&FileStat>,
+        ranges: &[Range<u64>],
+    ) -> Result<Pending<Vec<Bytes>>> {
+        let reads = self.join(ranges);
         let ranges = ranges.to_vec();
-        Ok(pending.then(move |bodies| {
-            let mut bodies = bodies.into_iter();
-            let glued = counts.into_iter().map(|count| buffers.lend(glue(bodies.by_ref().take(count))));
-            let whole: Vec<Bytes> = glued.collect();
+        let expected = expected.cloned();
+        self.start(path, |shared, path| async move {
+            let stat = match expected {
+                Some(stat) => stat,
+                None => shared.stat(&path).await?,
+            };
+            let whole = try_join_all(reads.iter().map(|read| shared.read(&path, read, &stat))).await?;
+            let whole: Vec<Bytes> = whole.into_iter().map(|(_, bytes)| bytes).collect();
             cut(&reads, &whole, &ranges)
-        }))
+        })
     }
 }
 
@@ -230,26 +230,27 @@ impl Source for ObjectSource {
     }
 
     fn stat(&self, path: &str) -> Result<FileStat> {
-        let stat = || self.client()?.stat(self.key(path));
-        stat().map_err(|error| self.located(path, error))
+        let stat = self.start(path, |shared, path| async move { shared.stat(&path).await });
+        stat.and_then(Pending::wait).map_err(|error| self.located(path, error))
     }
 
     fn end(&self, path: &str, length: u64, expected: Option<&FileStat>) -> Result<(FileStat, Bytes)> {
-        let end = || self.client()?.end(self.key(path), Some(length), expected.cloned());
-        end().map_err(|error| self.located(path, error))
+        let expected = expected.cloned();
+        let end = self.start(path, move |shared, path| async move { shared.end(&path, length, expected).await });
+        end.and_then(Pending::wait).map_err(|error| self.located(path, error))
     }
 
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.start(path, None, ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
+        self.start_read(path, None, ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
     }
 
     fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.start(path, Some(stat), ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
+        self.start_read(path, Some(stat), ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
     }
 
     fn begin(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
         // An error comes again, with its words, from the read that this would have been for.
-        self.start(path, Some(stat), ranges).ok()
+        self.start_read(path, Some(stat), ranges).ok()
     }
 
     fn is_remote(&self) -> bool {
@@ -257,15 +258,17 @@ impl Source for ObjectSource {
     }
 
     fn traffic(&self) -> Traffic {
-        self.used().map(Client::traffic).unwrap_or_default()
+        let Some(client) = self.used() else { return Traffic::default() };
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Traffic { requests: read(&client.shared.requests), bytes: read(&client.shared.bytes) }
     }
 
     fn link(&self) -> Option<Link> {
-        self.used()?.link()
+        self.used()?.shared.meter.link()
     }
 
     fn requests(&self, ranges: &[Range<u64>]) -> u64 {
-        join(ranges, self.options.gap).iter().map(count_parts).fold(0, u64::saturating_add)
+        self.join(ranges).iter().map(count_parts).fold(0, u64::saturating_add)
     }
 }
 
@@ -276,71 +279,4 @@ impl fmt::Debug for ObjectSource {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-/// Joins ranges over their smallest gaps: all up to `permitted`, and others within what may be wasted.
-fn join(ranges: &[Range<u64>], permitted: u64) -> Vec<Range<u64>> {
-    let joined = super::coalesce(ranges, 0, u64::MAX);
-    let needed: u64 = joined.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
-    let mut left = (needed / 50).max(FREE_GAPS);
-    let mut gaps: Vec<(u64, usize)> =
-        joined.windows(2).enumerate().map(|(at, pair)| (pair[1].start - pair[0].end, at)).collect();
-    gaps.sort_unstable();
-    let mut over = vec![false; joined.len()];
-    for (gap, at) in gaps {
-        if gap > permitted {
-            if gap > GAP || gap > left {
-                break;
-            }
-            left -= gap;
-        }
-        over[at] = true;
-    }
-    let mut reads: Vec<Range<u64>> = Vec::new();
-    let mut goes_on = false;
-    for (range, over) in joined.into_iter().zip(over) {
-        match reads.last_mut() {
-            Some(last) if goes_on => last.end = range.end,
-            _ => reads.push(range),
-        }
-        goes_on = over;
-    }
-    reads
-}
-
-/// How many requests a read is made of.
-fn count_parts(read: &Range<u64>) -> u64 {
-    (read.end - read.start).div_ceil(PART).max(1)
-}
-
-/// Equal parts, none longer than a request may be, which share one allocation.
-///
-/// If it is not known that the file has so many bytes, nothing is allocated for them yet, and it stays one part.
-fn parts(read: &Range<u64>, known: bool, buffers: &Buffers<BytesMut>) -> Vec<Part> {
-    let length = read.end - read.start;
-    let Some(whole) = usize::try_from(length).ok().filter(|_| known) else {
-        return vec![Part { range: read.clone(), body: BytesMut::new() }];
-    };
-    let count = count_parts(read);
-    let each = length.div_ceil(count);
-    let mut rest = buffers.take(whole);
-    let part = |number: u64| {
-        let range = read.start + number * each..(read.start + (number + 1) * each).min(read.end);
-        let behind = rest.split_off((range.end - range.start) as usize);
-        Part { range, body: std::mem::replace(&mut rest, behind) }
-    };
-    (0..count).map(part).collect()
-}
-
-/// What [`parts`] took apart, again in one piece, which takes no copy.
-fn glue(bodies: impl Iterator<Item = BytesMut>) -> BytesMut {
-    let mut whole = BytesMut::new();
-    for body in bodies {
-        if whole.is_empty() {
-            whole = body;
-        } else {
-            whole.unsplit(body);
-        }
-    }
-    whole
 }

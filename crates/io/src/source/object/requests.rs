@@ -1,190 +1,154 @@
-//! Requests to a store, each repeated until it succeeds, cannot succeed, or its time is over.
+//! Requests to a store, whose client repeats those that fail until their time is over.
 
-use std::collections::HashSet;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{StreamExt, TryStreamExt};
-use object_store::client::HttpError;
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
-use object_store::multipart::MultipartStore;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, try_join_all};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, PutMode};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, WriteMultipart};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-use super::credentials::Credentials;
 use super::fault::{Fault, Sort};
-use super::hub::{Hub, Page};
+use super::hub::Hub;
 use super::meter::{Meter, Sent};
-use crate::source::FileStat;
 use crate::source::place::{Scheme, Url};
+use crate::source::{FileStat, short_read};
+use rowdex_base::buffers::Buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
-
-/// Pauses before a request is repeated: the first, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// An object larger than this is written in parts.
 pub(super) const LARGE: usize = 64 << 20;
 
-/// Pages of the hub, which have a thousand files each, that a listing may have.
-const HUB_PAGES: usize = 1000;
+/// The largest request for a part of a file.
+const PART: u64 = 8 << 20;
+
+/// How long credentials may take that nobody has seen. A machine's own service answers in milliseconds, and on one that
+/// is no cloud's there is nobody to ask.
+const CREDENTIALS: Duration = Duration::from_secs(5);
+
+/// Gets credentials, which the store's client keeps until shortly before they expire.
+pub(super) type Credentials = Box<dyn Fn() -> BoxFuture<'static, object_store::Result<()>> + Send + Sync>;
 
 /// What requests need.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// The same, where it takes objects in parts.
-    pub(super) parts: Option<Arc<dyn MultipartStore>>,
-    /// The same, where it lists objects page by page.
-    pub(super) pages: Option<Arc<dyn PaginatedListStore>>,
     /// `None` if requests go without any.
     pub(super) credentials: Option<Credentials>,
+    pub(super) had_credentials: AtomicBool,
     /// What the hub alone is asked; `None` for any other store.
     pub(super) hub: Option<Arc<Hub>>,
     pub(super) url: Url,
     pub(super) permits: Semaphore,
     pub(super) deadline: Duration,
-    pub(super) retries: usize,
-    pub(super) requests: AtomicU64,
+    pub(super) requests: Arc<AtomicU64>,
     pub(super) bytes: AtomicU64,
     pub(super) meter: Meter,
+    /// Memory for what is read.
+    pub(super) buffers: Arc<Buffers<BytesMut>>,
 }
 
-/// An answer, of which the body is still to come.
-type Answer = Result<GetResult, Fault>;
-
-/// One request with its repetitions.
-pub(super) struct Attempts<'a> {
-    shared: &'a Shared,
-    _permit: SemaphorePermit<'a>,
-    deadline: Instant,
-    left: usize,
-    pause: Duration,
-}
-
-impl Attempts<'_> {
-    /// One attempt, which ends at the deadline at the latest.
-    pub(super) async fn limit<T>(&self, attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        self.shared.requests.fetch_add(1, Ordering::Relaxed);
-        let late = |_| Err(Fault::new(Sort::Passing, ErrorKind::Io, "the store does not answer in time"));
-        tokio::time::timeout_at(self.deadline, attempt).await.unwrap_or_else(late)
-    }
-
-    /// Waits until it is time to try again, unless that is in vain or too late.
-    pub(super) async fn again(&mut self, fault: Fault) -> Result<()> {
-        if fault.sort != Sort::Passing || self.left == 0 {
-            return Err(fault.error);
-        }
-        self.left -= 1;
-        let pause = self.pause.mul_f64(0.5 + jitter() / 2.0);
-        self.pause = (self.pause * 2).min(MAX_PAUSE);
-        if let Some(wait) = fault.wait
-            && Instant::now() + wait >= self.deadline
-        {
-            let asked = wait.as_secs_f64().ceil();
-            let whole = self.shared.deadline.as_secs_f64();
-            let message =
-                format!("{}: it asks to wait {asked} s, and a request may take {whole} s", fault.error.message());
-            let hint = fault.error.hint().unwrap_or_default();
-            return Err(Error::new(fault.error.kind(), message).with_hint(format!("give a longer deadline, or {hint}")));
-        }
-        // Not all at once, when the time has come.
-        let pause = fault.wait.map_or(pause, |wait| wait + pause);
-        if Instant::now() + pause >= self.deadline {
-            let seconds = self.shared.deadline.as_secs_f64();
-            let message = format!("gave up after {seconds} s: {}", fault.error.message());
-            return Err(Error::new(fault.error.kind(), message)
-                .with_hint("check the network and the store, or try again later"));
-        }
-        tokio::time::sleep(pause).await;
-        Ok(())
-    }
+/// How many requests a read is made of: one connection is slower than the link.
+pub(super) fn count_parts(read: &Range<u64>) -> u64 {
+    (read.end - read.start).div_ceil(PART).max(1)
 }
 
 impl Shared {
-    /// Waits for a turn, and for credentials. The time for the request is counted from its turn.
-    pub(super) async fn attempts(&self) -> Result<Attempts<'_>> {
-        let permit = self.permits.acquire().await;
-        let permit = permit.map_err(|_| Error::new(ErrorKind::Internal, "the store is closed"))?;
-        let deadline = Instant::now() + self.deadline;
-        let mut attempts = Attempts { shared: self, _permit: permit, deadline, left: self.retries, pause: FIRST_PAUSE };
-        if let Some(credentials) = &self.credentials {
-            let left = |attempts: &Attempts<'_>| attempts.deadline.saturating_duration_since(Instant::now());
-            while let Err(fault) = credentials.ready(&self.url, left(&attempts)).await {
-                attempts.again(fault).await?;
-            }
-        }
-        Ok(attempts)
-    }
-
     pub(super) fn fault(&self, error: &object_store::Error) -> Fault {
         Fault::of(error, &self.url)
     }
 
-    async fn get(&self, path: &Path, options: GetOptions) -> Answer {
+    /// A request with its repetitions, which ends at the deadline. Its time is counted from its turn.
+    async fn ask<T>(&self, request: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        let _permit = self.permits.acquire().await;
+        let in_time = async {
+            self.wait_for_credentials().await?;
+            request.await
+        };
+        timeout(self.deadline, in_time).await.unwrap_or_else(|_| {
+            let seconds = self.deadline.as_secs_f64();
+            let message = format!("gave up after {seconds} s: the store fails, or does not answer in time");
+            Err(Fault::new(Sort::Final, ErrorKind::Io, message, "check the network and the store, or try again later"))
+        })
+    }
+
+    /// Credentials are asked for before the first request, so that an error says which of two servers it was.
+    async fn wait_for_credentials(&self) -> Result<(), Fault> {
+        let Some(credentials) = self.credentials.as_ref().filter(|_| !self.had_credentials.load(Ordering::Relaxed))
+        else {
+            return Ok(());
+        };
+        match timeout(CREDENTIALS.min(self.deadline), credentials()).await {
+            Ok(Ok(())) => {
+                self.had_credentials.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            failed => Err(Fault::of_credentials(failed.ok().and_then(Result::err).as_ref(), &self.url)),
+        }
+    }
+
+    async fn get(&self, path: &Path, options: GetOptions) -> Result<GetResult, Fault> {
         self.store.get_opts(path, options).await.map_err(|error| self.fault(&error))
     }
 
-    /// Asks until it succeeds, cannot succeed, or its time is over.
-    pub(super) async fn ask<T, F>(&self, request: impl Fn() -> F) -> Result<T>
-    where
-        F: Future<Output = Result<T, Fault>>,
-    {
-        let mut attempts = self.attempts().await?;
-        loop {
-            match attempts.limit(request()).await {
-                Ok(answer) => return Ok(answer),
-                Err(fault) => attempts.again(fault).await?,
-            }
-        }
-    }
-
     pub(super) async fn stat(&self, path: &Path) -> Result<FileStat> {
-        let answer = self.ask(|| self.get(path, GetOptions { head: true, ..GetOptions::default() }));
-        Ok(stat_of(&answer.await?.meta))
+        let answer = self.ask(self.get(path, GetOptions { head: true, ..GetOptions::default() }));
+        answer.await.map(|answer| stat_of(&answer.meta)).map_err(Fault::into_error)
     }
 
-    /// One range of an object, which must be the expected one if one is expected.
-    pub(super) async fn range(
-        &self,
-        path: &Path,
-        range: Range<u64>,
-        expected: Option<&FileStat>,
-        body: &mut BytesMut,
-    ) -> Result<FileStat> {
-        let mut attempts = self.attempts().await?;
-        loop {
-            match attempts.limit(self.try_range(path, range.clone(), expected, body)).await {
-                Ok(stat) => return Ok(stat),
-                Err(fault) => attempts.again(fault).await?,
+    /// A range of an object, which must be the expected one, in parts that share one allocation; and what the store says
+    /// of the object.
+    pub(super) async fn read(&self, path: &Path, range: &Range<u64>, expected: &FileStat) -> Result<(FileStat, Bytes)> {
+        if range.end > expected.size {
+            return Err(short_read(range, expected.size.saturating_sub(range.start) as usize));
+        }
+        let each = (range.end - range.start).div_ceil(count_parts(range)).max(1);
+        let mut rest = self.buffers.take((range.end - range.start) as usize);
+        let parts = range.clone().step_by(each as usize).map(|start| {
+            let part = start..(start + each).min(range.end);
+            let behind = rest.split_off((part.end - part.start) as usize);
+            let mut body = std::mem::replace(&mut rest, behind);
+            async move { self.part(path, part, expected, &mut body).await.map(|stat| (stat, body)) }
+        });
+        let whole = try_join_all(parts).await?.into_iter().reduce(|(stat, mut whole), (_, next)| {
+            whole.unsplit(next);
+            (stat, whole)
+        });
+        let (stat, whole) = whole.unwrap_or_else(|| (expected.clone(), BytesMut::new()));
+        Ok((stat, self.buffers.lend(whole)))
+    }
+
+    /// The client goes on with a body that breaks off, but only where the store has tags, and not after a short one.
+    async fn part(&self, path: &Path, range: Range<u64>, expected: &FileStat, body: &mut BytesMut) -> Result<FileStat> {
+        for _ in 0..2 {
+            match self.ask(self.try_part(path, range.clone(), expected, body)).await {
+                Err(Fault { sort: Sort::Body, .. }) => {}
+                done => return done.map_err(Fault::into_error),
             }
         }
+        self.ask(self.try_part(path, range, expected, body)).await.map_err(Fault::into_error)
     }
 
-    async fn try_range(
+    async fn try_part(
         &self,
         path: &Path,
         range: Range<u64>,
-        expected: Option<&FileStat>,
+        expected: &FileStat,
         body: &mut BytesMut,
     ) -> Result<FileStat, Fault> {
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(range.clone())),
-            if_match: expected.and_then(|stat| strong(stat.etag.as_deref()?)),
-            ..GetOptions::default()
-        };
+        let if_match = expected.etag.as_deref().and_then(strong);
+        let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), if_match, ..GetOptions::default() };
         let sent = Sent::now(self.bytes.load(Ordering::Relaxed));
         let answer = self.get(path, options).await?;
         let latency = sent.elapsed();
         // Not every server knows conditions, so the answer must say of which content it is, too.
         let stat = stat_of(&answer.meta);
-        if expected.is_some_and(|expected| !expected.may_be(&stat)) {
+        if !expected.may_be(&stat) {
             return Err(Fault::changed());
         }
         self.body(answer, range.end - range.start, body).await?;
@@ -192,42 +156,26 @@ impl Shared {
         Ok(stat)
     }
 
-    pub(super) async fn end(
-        &self,
-        path: &Path,
-        length: Option<u64>,
-        expected: Option<&FileStat>,
-    ) -> Result<(FileStat, Bytes)> {
-        let Some(length) = length else {
-            return self.ask(|| self.try_get(path, GetOptions::default(), u64::MAX)).await;
-        };
+    /// The end of an object, at most `length` bytes.
+    pub(super) async fn end(&self, path: &Path, length: u64, expected: Option<FileStat>) -> Result<(FileStat, Bytes)> {
         let stat = match expected {
-            Some(expected) => expected.clone(),
+            Some(expected) => expected,
             None if self.url.scheme == Scheme::Azure => self.stat(path).await?,
-            None => match self.suffix(path, length).await? {
-                Some(end) => return Ok(end),
-                None => self.stat(path).await?,
-            },
+            None => {
+                let options = GetOptions { range: Some(GetRange::Suffix(length)), ..GetOptions::default() };
+                match self.ask(self.try_get(path, options, length)).await {
+                    // It is empty, which has no end, or the server knows no suffixes.
+                    Err(Fault { sort: Sort::Range, .. }) => self.stat(path).await?,
+                    end => return end.map_err(Fault::into_error),
+                }
+            }
         };
-        if stat.size == 0 {
-            return Ok((stat, Bytes::new()));
-        }
-        let start = stat.size.saturating_sub(length);
-        let mut body = BytesMut::new();
-        let stat = self.range(path, start..stat.size, Some(&stat), &mut body).await?;
-        Ok((stat, body.freeze()))
+        self.read(path, &(stat.size.saturating_sub(length)..stat.size), &stat).await
     }
 
-    /// The end of an object in one request; `None` if it is empty, which has no end, or the server knows no suffixes.
-    async fn suffix(&self, path: &Path, length: u64) -> Result<Option<(FileStat, Bytes)>> {
-        self.ask(|| async {
-            let options = GetOptions { range: Some(GetRange::Suffix(length)), ..GetOptions::default() };
-            match self.try_get(path, options, length).await {
-                Err(Fault { sort: Sort::Range, .. }) => Ok(None),
-                end => end.map(Some),
-            }
-        })
-        .await
+    pub(super) async fn get_whole(&self, path: &Path) -> Result<Bytes> {
+        let whole = self.ask(self.try_get(path, GetOptions::default(), u64::MAX)).await;
+        whole.map(|(_, bytes)| bytes).map_err(Fault::into_error)
     }
 
     /// Asks for up to `length` bytes.
@@ -241,15 +189,17 @@ impl Shared {
 
     /// Receives the whole body, which must be of this length.
     async fn body(&self, answer: GetResult, length: u64, body: &mut BytesMut) -> Result<(), Fault> {
-        let wrong =
-            || Fault::new(Sort::Passing, ErrorKind::Io, "the store delivers another length than it was asked for");
+        let wrong = || {
+            let message = "the store delivers another length than it was asked for";
+            Fault::new(Sort::Body, ErrorKind::Io, message, "try again later")
+        };
         let length = usize::try_from(length).map_err(|_| wrong())?;
         body.clear();
         // More than a little is taken as it comes, whatever the server says that it has.
         body.reserve(length.min(LARGE));
         let mut stream = answer.into_stream();
         while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| self.fault(&error))?;
+            let chunk = chunk.map_err(|error| Fault { sort: Sort::Body, ..self.fault(&error) })?;
             self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             if chunk.len() > length - body.len() {
                 return Err(wrong());
@@ -259,114 +209,77 @@ impl Shared {
         if body.len() == length { Ok(()) } else { Err(wrong()) }
     }
 
-    /// The commit that the hub has for the revision.
-    pub(super) async fn commit(&self) -> Result<String> {
-        let hub =
-            self.hub.as_ref().ok_or_else(|| Error::new(ErrorKind::Internal, "a commit of a store without any"))?;
-        self.ask(|| async { hub.commit().await.map_err(|error| self.hub_fault(error)) }).await
-    }
-
-    fn hub_fault(&self, error: HttpError) -> Fault {
-        Fault::of(&object_store::Error::Generic { store: "hub", source: Box::new(error) }, &self.url)
-    }
-
-    /// All files below a folder, page by page.
+    /// All objects below a folder, as folders go: what `a/b` names is not below `a/bc`.
     pub(super) async fn list(&self, folder: &Path) -> Result<Vec<(String, FileStat)>> {
-        let mut listed = Vec::new();
-        let mut next = None;
-        let mut named = HashSet::new();
-        for number in 0.. {
-            if self.hub.is_some() && number == HUB_PAGES {
-                return Err(Error::new(
-                    ErrorKind::Io,
-                    format!("the listing does not end after {} files", listed.len()),
-                )
-                .with_hint("name a folder of the dataset"));
-            }
-            // Each page is a request of its own, with its own time: a long listing may meet any number of faults.
-            let page = self.ask(|| async {
-                match self.page(folder, next.as_deref()).await {
-                    // What is no folder of the hub has nothing below it.
-                    Err(fault) if fault.sort == Sort::NoEntry && !folder.as_ref().is_empty() => Ok(None),
-                    page => page.map(Some),
-                }
-            });
-            let Some(page) = page.await? else { return Ok(Vec::new()) };
-            listed.extend(page.files);
-            let Some(token) = page.next else { break };
-            if !named.insert(token.clone()) {
-                let message = format!("the listing comes back to a page that it had, after {} files", listed.len());
-                return Err(
-                    Error::new(ErrorKind::Io, message).with_hint("name the files, or ask whoever runs the store")
-                );
-            }
-            next = Some(token);
-        }
-        Ok(listed)
-    }
-
-    /// The page of a listing that an earlier one names, or the first.
-    async fn page(&self, folder: &Path, next: Option<&str>) -> Result<Page, Fault> {
         if let Some(hub) = &self.hub {
-            return hub.page(folder.as_ref(), next).await.map_err(|error| self.hub_fault(error));
+            return hub.list(folder.as_ref()).await;
         }
-        let fault = |error| self.fault(&error);
-        let (objects, next) = match &self.pages {
-            Some(pages) => {
-                let prefix = Some(format!("{folder}/")).filter(|_| !folder.as_ref().is_empty());
-                let options = PaginatedListOptions { page_token: next.map(str::to_owned), ..Default::default() };
-                let page = pages.list_paginated(prefix.as_deref(), options).await.map_err(fault)?;
-                (page.result.objects, page.page_token)
+        let mut listed = Vec::new();
+        let mut objects = self.store.list(Some(folder).filter(|folder| !folder.as_ref().is_empty()));
+        // A listing that goes round comes back to the object that was the last one at some power of two.
+        let mut passed = None;
+        loop {
+            let next = async { objects.next().await.transpose().map_err(|error| self.fault(&error)) };
+            let Some(object) = self.ask(next).await.map_err(Fault::into_error)? else { return Ok(listed) };
+            if passed.as_ref() == Some(&object.location) {
+                let message = format!("the listing comes back to a page that it had, after {} files", listed.len());
+                let hint = "name the files, or ask whoever runs the store";
+                return Err(Error::new(ErrorKind::Io, message).with_hint(hint));
             }
-            // Any other server lists all at once.
-            None => (self.store.list(Some(folder)).try_collect().await.map_err(fault)?, None),
-        };
-        let files = objects.iter().map(|object| (object.location.to_string(), stat_of(object))).collect();
-        Ok(Page { files, next })
+            listed.push((object.location.to_string(), stat_of(&object)));
+            if listed.len().is_power_of_two() {
+                passed = Some(object.location);
+            }
+        }
     }
 
     pub(super) async fn put(&self, path: &Path, bytes: Bytes, overwrite: bool) -> Result<()> {
-        if !overwrite {
-            // Some stores cannot create conditionally; this is right but for a race.
-            match self.stat(path).await {
-                Ok(_) => return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already")),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+        // Some stores cannot create conditionally; this is right but for a race.
+        if !overwrite && self.is_there(path).await?.is_some() {
+            return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already"));
         }
-        let mut attempts = self.attempts().await?;
-        let mut mode = if overwrite { PutMode::Overwrite } else { PutMode::Create };
-        let mut is_again = false;
-        loop {
-            let put = async {
-                let put = self.store.put_opts(path, bytes.clone().into(), mode.clone().into()).await;
-                put.map_err(|error| self.fault(&error))
-            };
-            match attempts.limit(put).await {
-                Ok(_) => return Ok(()),
-                Err(Fault { sort: Sort::Unsupported, .. }) if !matches!(mode, PutMode::Overwrite) => {
-                    mode = PutMode::Overwrite;
-                }
-                // An earlier attempt may have put it without an answer.
-                Err(Fault { sort: Sort::Exists, .. }) if is_again && self.has(path, &bytes).await => return Ok(()),
-                Err(fault) => attempts.again(fault).await?,
-            }
-            is_again = true;
+        let mode = if overwrite { PutMode::Overwrite } else { PutMode::Create };
+        let fault = match self.try_put(path, &bytes, mode).await {
+            Err(Fault { sort: Sort::Unsupported, .. }) => self.try_put(path, &bytes, PutMode::Overwrite).await.err(),
+            put => put.err(),
+        };
+        match fault {
+            None => Ok(()),
+            // An earlier attempt may have put it without an answer.
+            Some(fault) if fault.error.kind() == ErrorKind::AlreadyExists => match self.get_whole(path).await {
+                Ok(found) if found == bytes => Ok(()),
+                _ => Err(fault.error),
+            },
+            Some(fault) => Err(fault.error),
         }
     }
 
-    /// Whether the object has these bytes.
-    async fn has(&self, path: &Path, bytes: &Bytes) -> bool {
-        match self.store.get_opts(path, GetOptions::default()).await {
-            Ok(found) => found.bytes().await.is_ok_and(|found| found == *bytes),
-            Err(_) => false,
+    async fn try_put(&self, path: &Path, bytes: &Bytes, mode: PutMode) -> Result<(), Fault> {
+        let put = self.store.put_opts(path, bytes.clone().into(), mode.into());
+        self.ask(async { put.await.map(drop).map_err(|error| self.fault(&error)) }).await
+    }
+
+    /// The stat of an object, if there is one.
+    pub(super) async fn is_there(&self, path: &Path) -> Result<Option<FileStat>> {
+        match self.stat(path).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            stat => stat.map(Some),
         }
     }
-}
 
-/// From 0 to 1, so that those who failed together do not all come back together.
-fn jitter() -> f64 {
-    f64::from(RandomState::new().hash_one(0) as u32) / f64::from(u32::MAX)
+    /// Removes an object, if it is there.
+    pub(super) async fn remove(&self, path: &Path) -> Result<()> {
+        match self.ask(async { self.store.delete(path).await.map_err(|error| self.fault(&error)) }).await {
+            Err(fault) if fault.error.kind() != ErrorKind::NotFound => Err(fault.error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) async fn begin_upload(&self, path: &Path, part_bytes: usize) -> Result<WriteMultipart> {
+        let begin = async { self.store.put_multipart(path).await.map_err(|error| self.fault(&error)) };
+        let upload = self.ask(begin).await.map_err(Fault::into_error)?;
+        Ok(WriteMultipart::new_with_chunk_size(upload, part_bytes))
+    }
 }
 
 /// A tag that a condition may name. Weak ones never match.

@@ -6,47 +6,65 @@
 //! followed, and the request that goes there has the range and the condition alone. No request says where it comes from
 //! (`Referer`): the URL of an earlier one may be signed.
 
-use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
-use std::net::ToSocketAddrs;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderName, IF_MATCH, LOCATION, RANGE};
-use reqwest::{ClientBuilder, Method, NoProxy, Proxy, StatusCode, Url, dns, redirect, tls};
+use reqwest::header::{HeaderMap, HeaderName, IF_MATCH, LOCATION, RANGE, RETRY_AFTER};
+use reqwest::{ClientBuilder, Method, NoProxy, Proxy, StatusCode, Url, redirect, tls};
+
+use super::fault::as_it_is;
+use super::hub::Hub;
+use rowdex_base::error::{Error, ErrorKind};
 
 /// What a request that follows a redirect takes along.
 const KEPT: [HeaderName; 2] = [RANGE, IF_MATCH];
 
 /// Redirects that are followed, one after the other.
-pub(super) const MOST: usize = 10;
+const MOST: usize = 10;
 
 /// Makes the clients of a store, and those that ask for its credentials.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Transport {
-    /// Whether redirects are part of the protocol, and requests hold no secret.
-    pub(super) follows: bool,
+    pub(super) protocol: Protocol,
+    /// Requests so far.
+    pub(super) requests: Arc<AtomicU64>,
+    /// How long a request may take.
+    pub(super) deadline: Duration,
+}
+
+/// What a store's client may do with its requests.
+#[derive(Debug, Clone)]
+pub(super) enum Protocol {
+    /// They hold secrets.
+    Signed,
+    /// They hold none, and redirects are followed.
+    Open,
+    /// They are the hub's business.
+    Hub(Arc<Hub>),
+}
+
+/// Sends requests, each as it is, and counts them.
+#[derive(Debug)]
+pub(super) struct Sender {
+    client: reqwest::Client,
+    transport: Transport,
 }
 
 impl HttpConnector for Transport {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Requests { client: client(options)?, follows: self.follows }))
+        Ok(HttpClient::new(self.sender(options)?))
     }
 }
 
-#[derive(Debug)]
-struct Requests {
-    client: reqwest::Client,
-    follows: bool,
-}
-
-impl HttpService for Requests {
+impl HttpService for Sender {
     fn call<'a, 'b>(
         &'a self,
         request: HttpRequest,
@@ -57,199 +75,157 @@ impl HttpService for Requests {
     {
         async move {
             let reads = [Method::GET, Method::HEAD].contains(request.method());
-            let answer = if self.follows && reads { self.follow(request).await } else { self.send(request).await };
-            answer.map(with_length)
+            match &self.transport.protocol {
+                Protocol::Hub(hub) => hub.file(&request).await,
+                Protocol::Open if reads => {
+                    let take = |name: HeaderName| Some((name.clone(), request.headers().get(name)?.clone()));
+                    let url = url_of(&request.uri().to_string())?;
+                    self.follow(request.method(), url, &KEPT.into_iter().filter_map(take).collect()).await
+                }
+                _ => self.send(request).await,
+            }
         }
         .boxed()
     }
 }
 
-impl Requests {
-    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        HttpService::call(&self.client, request).await
+impl Transport {
+    pub(super) fn sender(&self, options: &ClientOptions) -> object_store::Result<Sender> {
+        Ok(Sender { client: client(options)?, transport: self.clone() })
+    }
+}
+
+impl Sender {
+    /// One request. Before the answer that there are too many, it waits as long as the server asks for: the client will
+    /// ask again.
+    pub(super) async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.transport.requests.fetch_add(1, Ordering::Relaxed);
+        let answer = HttpService::call(&self.client, request).await?;
+        if matches!(answer.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+            && let Some(seconds) = wait_of(answer.headers())
+        {
+            let deadline = self.transport.deadline;
+            if seconds >= deadline.as_secs() {
+                let limit = deadline.as_secs_f64();
+                let message =
+                    format!("too many requests: the server asks to wait {seconds} s, and a request may take {limit} s");
+                let hint = "give a longer deadline, or try again later; with HF_TOKEN set, the hub allows more";
+                return Err(as_it_is(Error::new(ErrorKind::Io, message).with_hint(hint)));
+            }
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+        Ok(answer)
     }
 
-    async fn follow(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let unreadable = |_| Refused::error("the server redirects to what is no URL".to_owned());
-        let mut url = Url::parse(&request.uri().to_string()).map_err(unreadable)?;
-        let method = request.method().clone();
-        let take = |name: HeaderName| Some((name.clone(), request.headers().get(name)?.clone()));
-        let kept: Vec<_> = KEPT.into_iter().filter_map(take).collect();
-        let mut answer = self.send(request).await?;
-        for _ in 0..MOST {
+    /// A request that is sent on to where the answer leads.
+    pub(super) async fn follow(
+        &self,
+        method: &Method,
+        mut url: Url,
+        headers: &HeaderMap,
+    ) -> Result<HttpResponse, HttpError> {
+        for _ in 0..=MOST {
+            let answer = self.send(request(method, &url, headers)?).await?;
             let Some(next) = redirected(&url, &answer)? else { return Ok(answer) };
-            let mut bare = HttpRequest::new(HttpRequestBody::empty());
-            *bare.method_mut() = method.clone();
-            *bare.uri_mut() = next
-                .as_str()
-                .parse()
-                .map_err(|_| Refused::error("the server redirects to what is no URL".to_owned()))?;
-            bare.headers_mut().extend(kept.iter().cloned());
-            answer = self.send(bare).await?;
             url = next;
         }
-        match redirected(&url, &answer)? {
-            None => Ok(answer),
-            Some(_) => Err(Refused::error(format!("the server redirects more than {MOST} times"))),
-        }
+        Err(refused(&format!("more than {MOST} times")))
     }
+}
+
+/// A request with these headers alone.
+pub(super) fn request(method: &Method, url: &Url, headers: &HeaderMap) -> Result<HttpRequest, HttpError> {
+    let mut request = HttpRequest::new(HttpRequestBody::empty());
+    *request.method_mut() = method.clone();
+    *request.uri_mut() = url.as_str().parse().map_err(|_| refused("to what is no URL"))?;
+    *request.headers_mut() = headers.clone();
+    Ok(request)
+}
+
+pub(super) fn url_of(text: &str) -> Result<Url, HttpError> {
+    Url::parse(text).map_err(|_| refused("to what is no URL"))
 }
 
 /// Where an answer to a request of `url` sends the client, if it does.
 pub(super) fn redirected(url: &Url, answer: &HttpResponse) -> Result<Option<Url>, HttpError> {
-    const STATUSES: [StatusCode; 5] = [
-        StatusCode::MOVED_PERMANENTLY,
-        StatusCode::FOUND,
-        StatusCode::SEE_OTHER,
-        StatusCode::TEMPORARY_REDIRECT,
-        StatusCode::PERMANENT_REDIRECT,
-    ];
-    let Some(location) = answer.headers().get(LOCATION).filter(|_| STATUSES.contains(&answer.status())) else {
-        return Ok(None);
-    };
-    let refused = |what: &str| Err(Refused::error(format!("the server redirects to {what}")));
+    let is_redirect = matches!(answer.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let Some(location) = answer.headers().get(LOCATION).filter(|_| is_redirect) else { return Ok(None) };
     let Some(mut next) = location.to_str().ok().and_then(|text| url.join(text).ok()) else {
-        return refused("what is no URL");
+        return Err(refused("to what is no URL"));
     };
     next.set_fragment(None);
     match next.scheme() {
         "https" => {}
         "http" if url.scheme() == "http" => {}
-        "http" => return refused(&format!("{}, without encryption", next.origin().ascii_serialization())),
-        other => return refused(&format!("a URL of the scheme `{other}`")),
+        "http" => {
+            return Err(refused(&format!("to {}, without encryption", next.origin().ascii_serialization())));
+        }
+        other => return Err(refused(&format!("to a URL of the scheme `{other}`"))),
     }
     if !next.username().is_empty() || next.password().is_some() {
-        return refused("a URL with a user or a password");
+        return Err(refused("to a URL with a user or a password"));
     }
     Ok(Some(next))
 }
 
-/// A part of a file with its length, which the server may tell by the range alone: it sends chunks then. How many bytes
-/// come is counted in any case.
-pub(super) fn with_length(mut answer: HttpResponse) -> HttpResponse {
-    if answer.status() == StatusCode::PARTIAL_CONTENT
-        && !answer.headers().contains_key(CONTENT_LENGTH)
-        && let Some(length) = length_of_range(answer.headers())
-    {
-        answer.headers_mut().insert(CONTENT_LENGTH, length.into());
-    }
-    answer
-}
-
-/// Of `bytes 5-9/100` it is 5.
-fn length_of_range(headers: &HeaderMap) -> Option<u64> {
-    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?.trim().strip_prefix("bytes ")?;
-    let (first, last) = range.split_once('/')?.0.split_once('-')?;
-    last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
-}
-
 /// A redirect that is not followed. The text names no more of its target than scheme, host and port.
-#[derive(Debug)]
-pub(super) struct Refused(String);
-
-impl Refused {
-    pub(super) fn error(message: String) -> HttpError {
-        HttpError::new(HttpErrorKind::Unknown, Self(message))
-    }
+fn refused(what: &str) -> HttpError {
+    let hint = "see where the URL leads (`curl -IL URL`), and name one that serves the file itself";
+    as_it_is(Error::new(ErrorKind::Io, format!("the server redirects {what}")).with_hint(hint))
 }
 
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// The seconds that a server asks to wait: by `Retry-After`, or by the draft `httpapi-ratelimit-headers`, which the hub
+/// follows (`"api";r=0;t=55`).
+fn wait_of(headers: &HeaderMap) -> Option<u64> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    text(RETRY_AFTER.as_str()).or_else(|| Some(text("ratelimit")?.rsplit_once("t=")?.1))?.trim().parse().ok()
 }
-
-impl std::error::Error for Refused {}
 
 /// The client that the environment and the options of a store describe. It follows no redirect by itself.
-pub(super) fn client(options: &ClientOptions) -> object_store::Result<reqwest::Client> {
-    TransportSettings(options).client()
-}
-
-/// What the environment and the options of a store say of its client.
-struct TransportSettings<'a>(&'a ClientOptions);
-
-impl TransportSettings<'_> {
-    fn text(&self, key: ClientConfigKey) -> Option<String> {
-        self.0.get_config_value(&key)
+fn client(options: &ClientOptions) -> object_store::Result<reqwest::Client> {
+    use ClientConfigKey as Key;
+    let text = |key| options.get_config_value(&key);
+    let is = |key| text(key).as_deref().and_then(truth).unwrap_or(false);
+    let mut builder = ClientBuilder::new()
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        // What is compressed on the way has another length than the file.
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .user_agent(text(Key::UserAgent).unwrap_or_else(|| concat!("rowdex/", env!("CARGO_PKG_VERSION")).to_owned()))
+        .https_only(!is(Key::AllowHttp))
+        .danger_accept_invalid_certs(is(Key::AllowInvalidCertificates));
+    if let Some(headers) = options.get_default_headers() {
+        builder = builder.default_headers(headers.clone());
     }
-
-    fn read<T>(&self, key: ClientConfigKey, read: impl Fn(&str) -> Option<T>) -> object_store::Result<Option<T>> {
-        let Some(text) = self.text(key) else { return Ok(None) };
-        // Which option it is is not said, as the value is not: `Fault::of_configuration` shows neither.
-        let misread = || object_store::Error::Generic { store: "Config", source: "an option is not understood".into() };
-        read(&text).map(Some).ok_or_else(misread)
+    let times: [(_, fn(_, _) -> _); 4] = [
+        (Key::Timeout, ClientBuilder::timeout),
+        (Key::ConnectTimeout, ClientBuilder::connect_timeout),
+        (Key::ReadTimeout, ClientBuilder::read_timeout),
+        (Key::PoolIdleTimeout, ClientBuilder::pool_idle_timeout::<Duration>),
+    ];
+    for (key, set) in times {
+        if let Some(time) = text(key).and_then(|text| humantime::parse_duration(&text).ok()) {
+            builder = set(builder, time);
+        }
     }
-
-    fn is(&self, key: ClientConfigKey) -> object_store::Result<bool> {
-        Ok(self.read(key, truth)?.unwrap_or(false))
+    if is(Key::Http1Only) {
+        builder = builder.http1_only();
     }
-
-    fn time(&self, key: ClientConfigKey) -> object_store::Result<Option<Duration>> {
-        self.read(key, |text| humantime::parse_duration(text).ok())
+    let failed = |error: reqwest::Error| object_store::Error::Generic {
+        store: "HTTP client",
+        source: Box::new(error.without_url()),
+    };
+    if let Some(url) = text(Key::ProxyUrl) {
+        let excluded = text(Key::ProxyExcludes).and_then(|names| NoProxy::from_string(&names));
+        let certificate = text(Key::ProxyCaCertificate).map(|text| tls::Certificate::from_pem(text.as_bytes()));
+        builder = builder
+            .tls_certs_merge(certificate.transpose().map_err(failed)?)
+            .proxy(Proxy::all(url).map_err(failed)?.no_proxy(excluded));
     }
-
-    fn client(&self) -> object_store::Result<reqwest::Client> {
-        use ClientConfigKey as Key;
-        let agent = || concat!("rowdex/", env!("CARGO_PKG_VERSION")).to_owned();
-        let mut builder = ClientBuilder::new()
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .user_agent(self.text(Key::UserAgent).unwrap_or_else(agent))
-            // What is compressed on the way has another length than the file.
-            .no_gzip()
-            .no_brotli()
-            .no_zstd()
-            .no_deflate()
-            .https_only(!self.is(Key::AllowHttp)?)
-            .danger_accept_invalid_certs(self.is(Key::AllowInvalidCertificates)?)
-            .http2_keep_alive_interval(self.time(Key::Http2KeepAliveInterval)?)
-            .http2_keep_alive_while_idle(self.is(Key::Http2KeepAliveWhileIdle)?)
-            .http2_max_frame_size(self.read(Key::Http2MaxFrameSize, |text| text.parse::<u32>().ok())?);
-        if let Some(headers) = self.0.get_default_headers() {
-            builder = builder.default_headers(headers.clone());
-        }
-        if self.is(Key::NoSystemCertificates)? {
-            builder = builder.tls_certs_only([]);
-        }
-        let times: [(_, fn(_, _) -> _); 5] = [
-            (Key::Timeout, ClientBuilder::timeout),
-            (Key::ConnectTimeout, ClientBuilder::connect_timeout),
-            (Key::ReadTimeout, ClientBuilder::read_timeout),
-            (Key::PoolIdleTimeout, ClientBuilder::pool_idle_timeout::<Duration>),
-            (Key::Http2KeepAliveTimeout, ClientBuilder::http2_keep_alive_timeout),
-        ];
-        for (key, set) in times {
-            if let Some(time) = self.time(key)? {
-                builder = set(builder, time);
-            }
-        }
-        if let Some(most) = self.read(Key::PoolMaxIdlePerHost, |text| text.parse().ok())? {
-            builder = builder.pool_max_idle_per_host(most);
-        }
-        if self.is(Key::Http1Only)? {
-            builder = builder.http1_only();
-        }
-        if self.is(Key::Http2Only)? {
-            builder = builder.http2_prior_knowledge();
-        }
-        if self.is(Key::RandomizeAddresses)? {
-            builder = builder.dns_resolver(Shuffled);
-        }
-        self.proxied(builder).and_then(ClientBuilder::build).map_err(|error| object_store::Error::Generic {
-            store: "HTTP client",
-            source: Box::new(error.without_url()),
-        })
-    }
-
-    fn proxied(&self, builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
-        use ClientConfigKey as Key;
-        let Some(url) = self.text(Key::ProxyUrl) else { return Ok(builder) };
-        let excluded = self.text(Key::ProxyExcludes).and_then(|names| NoProxy::from_string(&names));
-        let certificate = self.text(Key::ProxyCaCertificate);
-        let certificate = certificate.map(|text| tls::Certificate::from_pem(text.as_bytes())).transpose()?;
-        Ok(builder.tls_certs_merge(certificate).proxy(Proxy::all(url)?.no_proxy(excluded)))
-    }
+    builder.build().map_err(failed)
 }
 
 /// Yes or no, as the options of a store are written.
@@ -258,22 +234,5 @@ pub(super) fn truth(text: &str) -> Option<bool> {
         "1" | "true" | "on" | "yes" | "y" => Some(true),
         "0" | "false" | "off" | "no" | "n" => Some(false),
         _ => None,
-    }
-}
-
-/// Looks up names, and gives the addresses in any order, so that not every connection goes to the first machine.
-#[derive(Debug)]
-struct Shuffled;
-
-impl dns::Resolve for Shuffled {
-    fn resolve(&self, name: dns::Name) -> dns::Resolving {
-        async move {
-            let look_up = move || (name.as_str(), 0).to_socket_addrs();
-            let mut found: Vec<_> = tokio::task::spawn_blocking(look_up).await??.collect();
-            let order = RandomState::new();
-            found.sort_by_cached_key(|address| order.hash_one(address));
-            Ok::<dns::Addrs, _>(Box::new(found.into_iter()))
-        }
-        .boxed()
     }
 }

@@ -1,6 +1,6 @@
 //! The program `rowdex`.
 
-#[path = "../command/mod.rs"]
+#[path = "../../src/command/mod.rs"]
 mod command;
 
 use std::process::ExitCode;
