@@ -94,16 +94,6 @@ def test_others_read_the_rows_of_the_input_in_the_order_and_its_metadata(
     assert frame.sort("id").equals(polars.read_parquet(str(large / "data/*.parquet")))
 
 
-def test_the_stored_order_is_no_worse_than_chance(large: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    rowdex.shuffle(large / "train.rdx", tmp_path / "out", seed=7, columns=["id"])
-    ids = read(tmp_path / "out")["id"].to_numpy()
-    assert sorted(ids) == list(range(70_001))
-    # Of a random permutation of n numbers, the correlation of neighbours and of places is normal, of variance 1 / n.
-    deviation = 70_001**-0.5
-    assert abs(np.corrcoef(ids[1:], ids[:-1])[0, 1]) < 5 * deviation
-    assert abs(np.corrcoef(ids, np.arange(70_001))[0, 1]) < 5 * deviation
-
-
 def test_the_command_writes_the_very_same_files(large: pathlib.Path, tmp_path: pathlib.Path) -> None:
     if not COMMAND:
         pytest.skip("ROWDEX_COMMAND does not name the command")
@@ -290,24 +280,6 @@ def test_wrong_options_are_named(
     with pytest.raises((rowdex.Error, ValueError), match=said):
         rowdex.shuffle(folder / "train.rdx", tmp_path / "out", **options)
     assert not (tmp_path / "out").exists() or "step" in options
-
-
-def test_row_groups_that_cannot_be_read_are_told(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    for path in folder.glob("*.parquet"):
-        (data / path.name).write_bytes(path.read_bytes())
-    rowdex.build(data, tmp_path / "train.rdx", progress=False)
-    broken = data / "part-1.parquet"
-    column = pq.ParquetFile(broken).metadata.row_group(2).column(0)
-    at, times = column.dictionary_page_offset or column.data_page_offset, broken.stat()
-    with broken.open("r+b") as file:
-        file.seek(at)
-        file.write(b"\xff" * column.total_compressed_size)
-    os.utime(broken, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(rowdex.Error) as raised:
-        rowdex.shuffle(tmp_path / "train.rdx", tmp_path / "failed")
-    assert raised.value.file == "part-1.parquet" and raised.value.row_group == 2
 
 
 SBATCH = """#!/bin/sh

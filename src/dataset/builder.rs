@@ -224,16 +224,15 @@ impl DatasetBuilder {
                 ));
         }
         let root = self.root.clone();
-        let (source, place, local_root) = match self.source {
-            Some(source) => (source, String::new(), None),
+        let (source, place) = match self.source {
+            Some(source) => (source, String::new()),
             None => {
                 let root = match self.root {
                     Some(root) => Place::of(root)?,
                     None => root::of(&self.index)?,
                 };
                 let place = name(&root);
-                let local = if let Place::Local(folder) = &root { Some(folder.clone()) } else { None };
-                (source::open(root, &self.store)?, place, local)
+                (source::open(root, &self.store)?, place)
             }
         };
         let default_threads = || if source.is_remote() { REMOTE_THREADS } else { Self::default_threads() };
@@ -250,7 +249,6 @@ impl DatasetBuilder {
             threads,
             tier: self.tier,
             place,
-            local_root,
             columns: self.columns,
             root,
         };

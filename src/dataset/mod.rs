@@ -96,8 +96,6 @@ struct DatasetSettings {
     tier: Option<DiskTier>,
     /// Where the files are, by name.
     place: String,
-    /// The same, if that is a local folder.
-    local_root: Option<PathBuf>,
     /// The columns and the root that were asked for, if any were.
     columns: Option<Vec<String>>,
     root: Option<PathBuf>,
@@ -327,11 +325,6 @@ impl Dataset {
         let group = &state.files.row_group(row_group)?;
         let read = RowGroupRead { group, slots: Slots::All, projection: self.projection(), keeps: true };
         state.held.load(read, slots, state.reader()).map_err(|error| group.located(error))
-    }
-
-    /// The local folder that the paths of files are relative to, if there is one.
-    pub(crate) fn local_root(&self) -> Option<&Path> {
-        self.inner.settings.local_root.as_deref()
     }
 
     /// Where a file is: a path or a URL.

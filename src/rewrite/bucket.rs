@@ -8,10 +8,9 @@ use arrow::datatypes::{SchemaRef, UInt32Type};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
+use super::Rewriting;
 use super::part::{SpillPart, SpillSegment};
-use super::progress::RewriteMeter;
 use super::shape::Buckets;
-use super::spread::FirstPass;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::{pool, stop};
 use rowdex_order::EpochOrder;
@@ -49,19 +48,14 @@ pub(super) struct HeldInput {
 
 impl HeldInput {
     /// Reads all rows; `None` if they take more than so many bytes.
-    pub(super) fn read(
-        reading: &FirstPass<'_>,
-        pool: &ThreadPool,
-        meter: &RewriteMeter,
-        most: u64,
-    ) -> Result<Option<Self>> {
+    pub(super) fn read(run: &Rewriting<'_>, pool: &ThreadPool, most: u64) -> Result<Option<Self>> {
         let bytes = AtomicU64::new(0);
         let is_full = AtomicBool::new(false);
-        let groups: Vec<u32> = (0..reading.dataset.index().num_row_groups()).collect();
+        let groups: Vec<u32> = (0..run.rewrite.dataset.index().num_row_groups()).collect();
         let read = |group: u32| {
             let mut rows = Vec::new();
             let mut footprint = Footprint::default();
-            reading.read(group, &mut |first, batch| {
+            run.read(group, &mut |first, batch| {
                 let taken = footprint.add(&batch);
                 if bytes.fetch_add(taken, Ordering::Relaxed) + taken > most {
                     is_full.store(true, Ordering::Relaxed);
@@ -70,7 +64,6 @@ impl HeldInput {
                 rows.push((first, batch));
                 Ok(())
             })?;
-            meter.advance(reading.rows(group));
             Ok(rows)
         };
         let read = pool::each(Some(pool), &groups, || (), |(), group| read(*group))?;

@@ -25,15 +25,12 @@
 mod bucket;
 mod columns;
 mod decide;
-mod destinations;
 mod encode;
 mod output;
 mod part;
 mod plan;
-mod progress;
 mod run;
 mod shape;
-mod spill;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -42,16 +39,21 @@ mod write;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::ThreadPool;
 
+use self::columns::OutputColumns;
+use self::encode::Encoding;
+use self::output::RewriteOutput;
+use self::part::Spill;
 pub use self::plan::{Codec, ColumnPlan, RewritePlan};
-pub use self::progress::{Phase, RewriteProgress, RewriteReport};
 use crate::dataset::{Dataset, DatasetBuilder};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::pool::{run_on, start};
 use rowdex_base::stop::{self, Asked};
-use rowdex_order::Order;
+use rowdex_io::fs::MoreIdle;
+use rowdex_order::{EpochOrder, Order};
 
 /// A part of a rewrite that a process does, from [`Rewrite::run_task`]. Tasks of one kind may run at the same time, on
 /// machines that share the output folder and the spill folder.
@@ -74,6 +76,65 @@ pub enum RewriteTask {
     },
     /// Writes the index, once all files are written, and removes what was spilled.
     Index,
+}
+
+/// What a rewrite is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Phase {
+    /// The first of two passes: rows are read in the order of the files, and held or spilled to buckets.
+    Read,
+    /// The second pass: rows are put to their places, and encoded.
+    Write,
+}
+
+/// How far a rewrite is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RewriteProgress {
+    /// What it is at.
+    pub phase: Phase,
+    /// Rows that this phase is done with.
+    pub rows_done: u64,
+    /// Rows of this phase in all.
+    pub rows: u64,
+    /// Bytes that were spilled so far.
+    pub bytes_spilled: u64,
+    /// Bytes of output files that are in their places.
+    pub bytes_written: u64,
+}
+
+/// What a rewrite made.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "capi", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RewriteReport {
+    /// Rows that were written, or are in files that were there already.
+    pub rows: u64,
+    /// Output files.
+    pub files: u64,
+    /// Files that were finished before, by a run that this one goes on from.
+    pub kept_files: u64,
+    /// Bytes of the files that this run wrote.
+    pub bytes_written: u64,
+    /// Bytes that this run spilled.
+    pub bytes_spilled: u64,
+    /// The index of the output; `None` from a task that does not write it.
+    pub index: Option<PathBuf>,
+}
+
+/// A rewrite at work.
+struct Rewriting<'a> {
+    rewrite: &'a Rewrite,
+    plan: RewritePlan,
+    columns: OutputColumns,
+    encoding: Encoding,
+    order: Arc<dyn EpochOrder>,
+    output: RewriteOutput,
+    spill: Spill,
+    meter: RewriteMeter,
+    pool: ThreadPool,
+    _idle: MoreIdle,
 }
 
 /// Writes the rows of a dataset anew, in the order of an epoch.
@@ -262,8 +323,8 @@ impl Rewrite {
         within(pool, || decide::decide(self, &columns))
     }
 
-    fn columns(&self) -> Result<columns::OutputColumns> {
-        columns::OutputColumns::new(&self.dataset, self.origin.as_deref())
+    fn columns(&self) -> Result<OutputColumns> {
+        OutputColumns::new(&self.dataset, self.origin.as_deref())
     }
 
     fn pool(&self, threads: usize) -> Result<ThreadPool> {
@@ -294,5 +355,41 @@ impl fmt::Debug for Rewrite {
             .field("memory", &self.memory)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
+    }
+}
+
+/// Counts what is done, on any thread, and tells it.
+struct RewriteMeter {
+    tell: Option<Arc<dyn Fn(RewriteProgress) + Send + Sync>>,
+    phase: Phase,
+    rows: u64,
+    rows_done: AtomicU64,
+    bytes_spilled: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+impl RewriteMeter {
+    fn new(tell: Option<Arc<dyn Fn(RewriteProgress) + Send + Sync>>) -> Self {
+        let zero = AtomicU64::default;
+        Self { tell, phase: Phase::Read, rows: 0, rows_done: zero(), bytes_spilled: zero(), bytes_written: zero() }
+    }
+
+    /// Begins a phase of so many rows.
+    fn begin(&mut self, phase: Phase, rows: u64) {
+        (self.phase, self.rows, self.rows_done) = (phase, rows, AtomicU64::default());
+        self.advance(0);
+    }
+
+    fn advance(&self, rows: u64) {
+        let rows_done = self.rows_done.fetch_add(rows, Ordering::Relaxed) + rows;
+        if let Some(tell) = &self.tell {
+            tell(RewriteProgress {
+                phase: self.phase,
+                rows_done,
+                rows: self.rows,
+                bytes_spilled: self.bytes_spilled.load(Ordering::Relaxed),
+                bytes_written: self.bytes_written.load(Ordering::Relaxed),
+            });
+        }
     }
 }

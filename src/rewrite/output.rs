@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::plan::RewritePlan;
-use super::spill::SPILL;
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_io::fs::{atomic::AtomicFile, with_room};
@@ -20,6 +19,8 @@ use rowdex_io::source::{ObjectSource, ObjectWriter, StoreOptions, UploadOptions}
 
 const PLAN: &str = "_rewrite.json";
 const INDEX: &str = "index.rdx";
+/// Where rows are spilled in an output folder.
+pub(super) const SPILL: &str = "_spill";
 
 /// A plan as it is noted in the output.
 #[derive(Serialize, Deserialize)]
@@ -167,17 +168,6 @@ pub(super) struct RewriteOutput {
     lock: Option<File>,
 }
 
-/// What to do about what is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExistingOutput {
-    /// Refuse it.
-    Refuse,
-    /// Go on with it, if it is of the same plan.
-    Resume,
-    /// Remove it, if a rewrite wrote it.
-    Replace,
-}
-
 impl RewriteOutput {
     /// The folder or prefix at this path, which need not be there.
     ///
@@ -191,41 +181,44 @@ impl RewriteOutput {
 
     /// Refuses to write among the files that are read.
     fn check_input(&self, dataset: &Dataset) -> Result<()> {
-        let mut files = dataset.index().files();
-        let inside = match &self.place {
-            OutputPlace::Folder(output) => {
-                let Some(data) = dataset.local_root() else { return Ok(()) };
-                let output = real(output);
-                // A file, or a folder on the way to it, may be a link.
-                let file = files.map(|file| data.join(file.path())).find(|file| real(file).starts_with(&output));
-                file.map(|file| file.display().to_string())
+        let folder = self.folder().map(real);
+        let is_inside = |location: &String| match (&self.place, Place::of(location)) {
+            // A file, or a folder on the way to it, may be a link.
+            (OutputPlace::Folder(_), Ok(Place::Local(file))) => {
+                folder.as_ref().is_some_and(|folder| real(&file).starts_with(folder))
             }
-            OutputPlace::Prefix { url: output, .. } => files.find_map(|file| {
-                let Ok(Place::Remote(url)) = Place::of(dataset.location(file.path())?) else { return None };
-                let is_below = output.key.is_empty()
-                    || url.key.strip_prefix(&output.key).is_some_and(|rest| rest.starts_with('/'));
-                (is_below && url.same_store(output)).then(|| url.to_string())
-            }),
+            (OutputPlace::Prefix { url: output, .. }, Ok(Place::Remote(url))) => {
+                let rest = url.key.strip_prefix(&output.key);
+                url.same_store(output) && (output.key.is_empty() || rest.is_some_and(|rest| rest.starts_with('/')))
+            }
+            _ => false,
         };
-        inside.map_or(Ok(()), |file| {
+        let mut files = dataset.index().files().filter_map(|file| dataset.location(file.path()));
+        files.find(is_inside).map_or(Ok(()), |file| {
             Err(Error::new(ErrorKind::InvalidArgument, "the output folder has a file of the input")
                 .with_file(file)
                 .with_hint("write to a folder of its own"))
         })
     }
 
-    /// Makes it ready for this plan.
-    pub(super) fn prepare(&mut self, plan: &RewritePlan, existing: ExistingOutput, is_alone: bool) -> Result<()> {
+    /// Makes it ready for this plan: goes on with what is there if it resumes, and replaces it if it is to overwrite.
+    pub(super) fn prepare(
+        &mut self,
+        plan: &RewritePlan,
+        resumes: bool,
+        overwrites: bool,
+        is_alone: bool,
+    ) -> Result<()> {
         if let Some(folder) = self.folder() {
             fs::create_dir_all(folder).map_err(|error| failed("cannot make the output folder", folder, error))?;
             self.lock = lock(folder, is_alone)?;
         }
         match self.plan()? {
-            Some(known) if existing == ExistingOutput::Resume => {
+            Some(known) if resumes => {
                 self.check_plan(plan, &known)?;
                 return if is_alone { self.clean(plan) } else { Ok(()) };
             }
-            Some(known) if existing == ExistingOutput::Replace => self.remove(&known)?,
+            Some(known) if overwrites => self.remove(&known)?,
             Some(_) => {
                 return Err(Error::new(ErrorKind::AlreadyExists, "the folder has a rewrite already")
                     .with_file(self.path().display().to_string())
@@ -283,7 +276,7 @@ impl RewriteOutput {
     /// Removes what a rewrite of this plan left, the plan last.
     fn remove(&self, plan: &RewritePlan) -> Result<()> {
         self.clean(plan)?;
-        self.folder().map_or(Ok(()), |folder| remove_folder(&folder.join(SPILL)))?;
+        self.remove_spilled()?;
         let there = self.place.names()?;
         let files = (0..plan.files).map(|file| plan.file_name(file));
         let mut names = files.chain([INDEX, PLAN].map(str::to_owned)).filter(|name| there.contains(name));
@@ -345,6 +338,11 @@ impl RewriteOutput {
 
     pub(super) fn remove_index(&self) -> Result<()> {
         self.place.remove(INDEX)
+    }
+
+    /// Removes what was spilled in the folder, for whatever plan.
+    pub(super) fn remove_spilled(&self) -> Result<()> {
+        self.folder().map_or(Ok(()), |folder| remove_folder(&folder.join(SPILL)))
     }
 
     pub(super) fn index(&self) -> PathBuf {

@@ -12,7 +12,6 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How pages of a column are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
 #[non_exhaustive]
 pub enum Codec {
     /// Not at all: a value that is wanted alone is read alone.
@@ -47,20 +46,6 @@ impl FromStr for Codec {
             Error::new(ErrorKind::InvalidArgument, format!("no compression is called {text:?}"))
                 .with_hint("use none, snappy, lz4, zstd, or a level from zstd:1 to zstd:22")
         })
-    }
-}
-
-impl From<Codec> for String {
-    fn from(codec: Codec) -> Self {
-        codec.to_string()
-    }
-}
-
-impl TryFrom<String> for Codec {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
     }
 }
 

@@ -1,48 +1,24 @@
 //! A rewrite from beginning to end, or one of its tasks.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rayon::ThreadPool;
-
 use super::bucket::{Bucket, HeldInput, PLACE_BYTES, SpilledBuckets};
-use super::columns::OutputColumns;
-use super::destinations::Destinations;
 use super::encode::Encoding;
-use super::output::{ExistingOutput, RewriteOutput, remove_folder};
-use super::part::SpillPart;
-use super::plan::RewritePlan;
-use super::progress::{Phase, RewriteMeter, RewriteReport};
+use super::output::RewriteOutput;
+use super::part::{MOST_ROWS, Spill, SpillLayout, SpillPart};
 use super::shape::{Buckets, slice};
-use super::spill::{MOST_ROWS, SPILL, Spill, SpillLayout};
-use super::spread::{FirstPass, SpillPass};
-use super::write::{FileWriter, Writing};
-use super::{Rewrite, RewriteTask, within};
+use super::write::FileWriter;
+use super::{Phase, Rewrite, RewriteMeter, RewritePlan, RewriteReport, RewriteTask, Rewriting, within};
 use crate::builder::{IndexBuilder, LengthsBuilder};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::stop::{Asked, check};
 use rowdex_index::LengthsOf;
 use rowdex_io::fs::MoreIdle;
-use rowdex_order::EpochOrder;
 use rowdex_projection::Projection;
 
 /// What one encoded row group lets go of waits for the next one, within the part of the memory that encoding has.
 const MOST_IDLE: usize = 64 << 20;
-
-/// A rewrite at work.
-struct Rewriting<'a> {
-    rewrite: &'a Rewrite,
-    plan: RewritePlan,
-    columns: OutputColumns,
-    encoding: Encoding,
-    order: Arc<dyn EpochOrder>,
-    output: RewriteOutput,
-    spill: Spill,
-    meter: RewriteMeter,
-    pool: ThreadPool,
-    _idle: MoreIdle,
-}
 
 impl Rewrite {
     /// Writes all files, and the index.
@@ -124,7 +100,7 @@ impl Rewrite {
         let pool = self.pool(self.threads)?;
         let mut output = RewriteOutput::new(&self.output, &self.dataset)?;
         let plan = self.planned(&pool)?;
-        let spill = Spill::new(self.spill.as_deref(), &output, &plan)?;
+        let spill = Spill::new(self.spill.as_deref(), &output, &plan, self.row_groups())?;
         let spills = match task {
             None => !self.fits(&plan),
             Some(task) => task != RewriteTask::Index,
@@ -133,14 +109,9 @@ impl Rewrite {
             // Before anything is written.
             spill.folder()?;
         }
-        let existing = match (self.resume, self.overwrite) {
-            _ if task.is_some() => ExistingOutput::Resume,
-            (true, _) => ExistingOutput::Resume,
-            (false, true) => ExistingOutput::Replace,
-            (false, false) => ExistingOutput::Refuse,
-        };
-        output.prepare(&plan, existing, task.is_none())?;
-        if existing != ExistingOutput::Resume {
+        let resumes = self.resume || task.is_some();
+        output.prepare(&plan, resumes, self.overwrite, task.is_none())?;
+        if !resumes {
             spill.remove()?;
         }
         let columns = self.columns()?;
@@ -171,20 +142,20 @@ impl Rewrite {
     }
 
     /// Threads of the first pass: so few that what they read fits beside what they hold.
-    fn threads_that_read(&self) -> usize {
+    pub(super) fn threads_that_read(&self) -> usize {
         let index = self.dataset.index();
         let bytes: u64 = index.files().map(|file| file.size()).sum();
-        let group = bytes / u64::from(index.num_row_groups().max(1));
+        let group = bytes / self.row_groups().max(1);
         let more = (self.memory / 4).checked_div(group).unwrap_or(u64::MAX);
         usize::try_from(more.saturating_add(2)).unwrap_or(usize::MAX).clamp(1, self.threads)
     }
 
     /// Buckets that take a third of the memory, and parts that threads and tasks share evenly.
-    fn layout(&self, plan: &RewritePlan, tasks: u64) -> SpillLayout {
+    pub(super) fn layout(&self, plan: &RewritePlan, tasks: u64) -> SpillLayout {
         /// Bytes of a segment, below which reading them one by one takes too long.
         const LEAST_SEGMENT: u64 = 64 << 10;
         const LEAST_BUCKETS: u64 = 16;
-        const LEAST_PART: u64 = 8 << 20;
+        const LEAST_PART: f64 = (8 << 20) as f64;
         let threads = self.threads_that_read() as u64;
         let most_buckets = (self.memory / threads / LEAST_SEGMENT).max(LEAST_BUCKETS);
         // Something less than fits, because sizes of rows differ.
@@ -192,13 +163,16 @@ impl Rewrite {
         let rows = (fits as u64).max(plan.rows.div_ceil(most_buckets)).clamp(1, MOST_ROWS);
         let groups = rows / plan.row_group_rows * plan.row_group_rows;
         let bytes = self.dataset.len() as f64 * plan.row_bytes();
-        let even = threads.saturating_mul(4).saturating_mul(tasks) as f64;
-        let part = (bytes / even).clamp(LEAST_PART as f64, self.memory.max(LEAST_PART) as f64);
-        let row_groups = u64::from(self.dataset.index().num_row_groups());
+        let by_memory = bytes / self.memory.max(1) as f64;
+        let parts = by_memory.max((threads * 4).saturating_mul(tasks) as f64).min(bytes / LEAST_PART) as u64;
         SpillLayout {
             bucket_rows: if groups > 0 { groups } else { rows },
-            parts: ((bytes / part).ceil() as u64).clamp(1, row_groups.max(1)),
+            parts: parts.clamp(1, self.row_groups().max(1)),
         }
+    }
+
+    pub(super) fn row_groups(&self) -> u64 {
+        u64::from(self.dataset.index().num_row_groups())
     }
 }
 
@@ -209,10 +183,6 @@ impl Rewriting<'_> {
         shape.file(files.start).start..shape.file(files.end - 1).end
     }
 
-    fn reading(&self) -> FirstPass<'_> {
-        FirstPass { dataset: &self.rewrite.dataset, columns: &self.columns, chunk_rows: self.plan.chunk_rows as usize }
-    }
-
     /// All rows in memory, if they fit and nothing was spilled before, which is gone on with.
     fn hold(&mut self) -> Result<Option<HeldInput>> {
         if !self.rewrite.fits(&self.plan) || self.spill.layout()?.is_some() {
@@ -220,35 +190,10 @@ impl Rewriting<'_> {
         }
         self.meter.begin(Phase::Read, self.rewrite.dataset.len());
         let pool = self.rewrite.pool(self.rewrite.threads_that_read())?;
-        HeldInput::read(&self.reading(), &pool, &self.meter, self.rewrite.most_held(&self.plan))
+        HeldInput::read(self, &pool, self.rewrite.most_held(&self.plan))
     }
 
-    /// Spills all rows, or those of one of so many equal parts of the input.
-    fn spill_rows(&mut self, task: u64, tasks: u64) -> Result<()> {
-        let memory = self.rewrite.memory;
-        let layout = self.spill.prepare(self.rewrite.layout(&self.plan, tasks))?;
-        let destinations = Destinations::new(Arc::clone(&self.order), memory / 4)?;
-        let threads = self.rewrite.threads_that_read();
-        let parts = self.spill.parts(layout)?;
-        let own = slice(layout.parts, task, tasks);
-        let own = own.start as usize..own.end as usize;
-        let index = self.rewrite.dataset.index();
-        let groups = super::spread::groups(index.num_row_groups(), own.clone(), parts.len());
-        let rows = groups.filter_map(|group| index.row_group(group)).map(|group| group.rows()).sum();
-        self.meter.begin(Phase::Read, rows);
-        let spread = SpillPass {
-            reading: self.reading(),
-            destinations: &destinations,
-            buckets: self.buckets(layout),
-            parts: &parts,
-            compresses: self.plan.spill_compressed,
-            held: (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64,
-            meter: &self.meter,
-        };
-        spread.run(&self.rewrite.pool(threads)?, own)
-    }
-
-    fn buckets(&self, layout: SpillLayout) -> Buckets {
+    pub(super) fn buckets(&self, layout: SpillLayout) -> Buckets {
         Buckets { rows: self.plan.rows, bucket_rows: layout.bucket_rows }
     }
 
@@ -258,8 +203,7 @@ impl Rewriting<'_> {
         self.meter.begin(Phase::Write, wanted.iter().map(|positions| positions.end - positions.start).sum());
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
         let all = first.start..last.end;
-        let writing = self.writing();
-        let mut writer = FileWriter::new(&writing);
+        let mut writer = FileWriter::new(self);
         if self.plan.rows == 0 {
             return writer.write_empty(0);
         }
@@ -297,23 +241,6 @@ impl Rewriting<'_> {
         })
     }
 
-    fn writing(&self) -> Writing<'_> {
-        let memory = self.rewrite.memory / 4;
-        let group = self.plan.row_group_rows as f64 * self.plan.encoded_row_bytes()
-            + 2.0 * self.plan.chunk_rows as f64 * self.plan.row_bytes();
-        let lanes = (memory as f64 / group.max(1.0)) as usize;
-        Writing {
-            plan: &self.plan,
-            output: &self.output,
-            columns: &self.columns,
-            encoding: &self.encoding,
-            order: &*self.order,
-            // Two row groups are beside the memory.
-            lanes: lanes.max(2).min(self.rewrite.threads),
-            meter: &self.meter,
-        }
-    }
-
     /// What was spilled for these positions.
     fn spilled(&self, positions: Range<u64>) -> Result<SpilledBuckets> {
         let missing = |error: Error| error.with_hint("run the tasks that spill first");
@@ -348,7 +275,7 @@ impl Rewriting<'_> {
         self.output.clean(&self.plan)?;
         self.spill.remove()?;
         // What was spilled here before it was resumed with a spill folder elsewhere.
-        self.output.folder().map_or(Ok(()), |folder| remove_folder(&folder.join(SPILL)))
+        self.output.remove_spilled()
     }
 
     /// Lengths of columns that are written are read of them. Others, given ones among them, are brought to the order of

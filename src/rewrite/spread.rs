@@ -2,53 +2,66 @@
 //! they go to.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::columns::as_read;
+use super::part::{PartWriter, SpillPart};
+use super::shape::{Buckets, slice};
+use super::{Phase, Rewriting};
+use crate::dataset::Slots;
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use rayon::ThreadPool;
-
-use super::columns::{OutputColumns, as_read};
-use super::destinations::Destinations;
-use super::part::{PartWriter, SpillPart};
-use super::progress::RewriteMeter;
-use super::shape::{Buckets, slice};
-use crate::dataset::{Dataset, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::{pool, stop};
+use rowdex_order::{EpochOrder, Uses};
 use rowdex_parquet::RowSink;
 use rowdex_rows::{Footprint, bytes_of_part, gather, record_batch, uncopied};
 
-/// What the first pass reads.
-#[derive(Clone, Copy)]
-pub(super) struct FirstPass<'a> {
-    pub(super) dataset: &'a Dataset,
-    pub(super) columns: &'a OutputColumns,
-    pub(super) chunk_rows: usize,
-}
-
-impl FirstPass<'_> {
-    /// Rows of a row group.
-    pub(super) fn rows(&self, group: u32) -> u64 {
-        self.dataset.index().row_group(group).map_or(0, |entry| entry.rows())
-    }
-
+impl Rewriting<'_> {
     /// Hands over the rows of a row group with the row id of the first, chunk by chunk, in the types in which they are
     /// held and spilled.
     pub(super) fn read(&self, group: u32, take: &mut dyn FnMut(u64, RecordBatch) -> Result<()>) -> Result<()> {
         stop::check()?;
-        let Some(entry) = self.dataset.index().row_group(group) else { return Ok(()) };
-        let mut sink = FirstPassSink { reading: self, take, next: entry.first_row(), failed: None };
-        let read = self.dataset.read(group, Slots::All, as_read(self.dataset), None, &mut sink);
+        let dataset = &self.rewrite.dataset;
+        let Some(entry) = dataset.index().row_group(group) else { return Ok(()) };
+        let mut sink = FirstPassSink { run: self, take, next: entry.first_row(), failed: None };
+        let read = dataset.read(group, Slots::All, as_read(dataset), None, &mut sink);
         // What becomes of rows is no fault of the file that they are from.
-        sink.failed.map_or(read, Err)
+        sink.failed.map_or(read, Err)?;
+        self.meter.advance(entry.rows());
+        Ok(())
+    }
+
+    /// Spills all rows, or those of one of so many equal parts of the input.
+    pub(super) fn spill_rows(&mut self, task: u64, tasks: u64) -> Result<()> {
+        let memory = self.rewrite.memory;
+        let layout = self.spill.prepare(self.rewrite.layout(&self.plan, tasks))?;
+        let parts = self.spill.parts(layout)?;
+        let groups = |part: u64| slice(self.rewrite.row_groups(), part, layout.parts);
+        let own = slice(layout.parts, task, tasks);
+        let index = self.rewrite.dataset.index();
+        let entries = own.clone().flat_map(groups).filter_map(|group| index.row_group(group as u32));
+        self.meter.begin(Phase::Read, entries.map(|group| group.rows()).sum());
+        let destinations = Destinations::new(Arc::clone(&self.order), memory / 4)?;
+        let threads = self.rewrite.threads_that_read();
+        let pass = SpillPass {
+            run: self,
+            destinations: &destinations,
+            buckets: self.buckets(layout),
+            held: (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64,
+        };
+        let own: Vec<u64> = own.collect();
+        let pool = self.rewrite.pool(threads)?;
+        let spill = |part: &u64| pass.spill(&parts[*part as usize], groups(*part));
+        let spilled = pool::each(Some(&pool), &own, || (), |(), part| spill(part))?;
+        spilled.into_iter().collect()
     }
 }
 
 struct FirstPassSink<'a> {
-    reading: &'a FirstPass<'a>,
+    run: &'a Rewriting<'a>,
     take: &'a mut dyn FnMut(u64, RecordBatch) -> Result<()>,
     /// The row id of the next row.
     next: u64,
@@ -57,72 +70,111 @@ struct FirstPassSink<'a> {
 
 impl RowSink for FirstPassSink<'_> {
     fn chunk_rows(&self) -> usize {
-        self.reading.chunk_rows
+        self.run.plan.chunk_rows as usize
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         let first = self.next;
         self.next += chunk.num_rows() as u64;
-        let taken = self.reading.columns.plain_of(&chunk).and_then(|plain| (self.take)(first, plain));
+        let taken = self.run.columns.plain_of(&chunk).and_then(|plain| (self.take)(first, plain));
         taken.inspect_err(|error| self.failed = Some(error.clone()))
     }
 }
 
 /// What the first pass works with if it spills.
-pub(super) struct SpillPass<'a> {
-    pub(super) reading: FirstPass<'a>,
-    pub(super) destinations: &'a Destinations,
-    pub(super) buckets: Buckets,
-    /// The parts that are made, each of consecutive row groups.
-    pub(super) parts: &'a [PathBuf],
-    /// Whether parts are compressed.
-    pub(super) compresses: bool,
+struct SpillPass<'a> {
+    run: &'a Rewriting<'a>,
+    destinations: &'a Destinations,
+    buckets: Buckets,
     /// Bytes of rows that a thread may hold.
-    pub(super) held: u64,
-    pub(super) meter: &'a RewriteMeter,
-}
-
-/// The row groups of consecutive parts, of so many.
-pub(super) fn groups(row_groups: u32, of: Range<usize>, parts: usize) -> Range<u32> {
-    let start = |part: usize| slice(u64::from(row_groups), part as u64, parts as u64).start as u32;
-    start(of.start)..start(of.end)
+    held: u64,
 }
 
 impl SpillPass<'_> {
-    /// Makes these parts, but for those that are there already.
-    pub(super) fn run(&self, pool: &ThreadPool, parts: Range<usize>) -> Result<()> {
-        let parts: Vec<usize> = parts.collect();
-        let spilled = pool::each(Some(pool), &parts, || (), |(), part| self.spill(*part))?;
-        spilled.into_iter().collect()
-    }
-
-    fn spill(&self, part: usize) -> Result<()> {
-        let path = &self.parts[part];
-        let groups = groups(self.reading.dataset.index().num_row_groups(), part..part + 1, self.parts.len());
+    /// Spills these row groups to a part, unless it is there already.
+    fn spill(&self, path: &Path, groups: Range<u64>) -> Result<()> {
+        let Rewriting { plan, columns, meter, .. } = self.run;
+        let index = self.run.rewrite.dataset.index();
         match SpillPart::open(path, 0..0) {
             Ok(_) => {
-                self.meter.advance(groups.map(|group| self.reading.rows(group)).sum());
+                let entries = groups.filter_map(|group| index.row_group(group as u32));
+                meter.advance(entries.map(|group| group.rows()).sum());
                 return Ok(());
             }
             // What is damaged is written anew.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) => {}
             Err(error) => return Err(error),
         }
-        let FirstPass { columns, chunk_rows, .. } = self.reading;
-        let writer = PartWriter::create(path, self.compresses)?;
-        let mut scatter = Scatter::new(&self.buckets, &columns.plain, chunk_rows, self.held, writer);
+        let writer = PartWriter::create(path, plan.spill_compressed)?;
+        let mut scatter = Scatter::new(&self.buckets, &columns.plain, plan.chunk_rows as usize, self.held, writer);
         for group in groups {
-            self.reading.read(group, &mut |first, rows| {
+            self.run.read(group as u32, &mut |first, rows| {
                 let mut places = Vec::with_capacity(rows.num_rows());
                 for row in 0..rows.num_rows() as u32 {
                     self.destinations.of(first + u64::from(row), |position| places.push((row, position)));
                 }
                 scatter.add(rows, places.into_iter())
             })?;
-            self.meter.advance(self.reading.rows(group));
         }
-        self.meter.bytes_spilled.fetch_add(scatter.finish()?, Ordering::Relaxed);
+        meter.bytes_spilled.fetch_add(scatter.finish()?, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// The inverse of an order: its own, or a table where rows may come more than once.
+#[derive(Debug)]
+struct Destinations {
+    order: Arc<dyn EpochOrder>,
+    /// Row and position, sorted.
+    table: Option<Vec<(u64, u64)>>,
+}
+
+/// Positions that are asked for at once.
+const STEP: usize = 4096;
+
+impl Destinations {
+    /// Of this order, within so many bytes.
+    ///
+    /// # Errors
+    /// `TooLarge` if the table of an order that may repeat rows does not fit.
+    fn new(order: Arc<dyn EpochOrder>, memory: u64) -> Result<Self> {
+        if order.uses() != Uses::Any {
+            return Ok(Self { order, table: None });
+        }
+        let bytes = order.len().saturating_mul(size_of::<(u64, u64)>() as u64);
+        if bytes > memory {
+            let message = format!("the places of {} listed rows take {bytes} bytes of memory", order.len());
+            return Err(Error::new(ErrorKind::TooLarge, message)
+                .with_hint(format!("give {} bytes of memory or more", bytes.saturating_mul(4))));
+        }
+        let mut table = Vec::with_capacity(order.len() as usize);
+        let mut rows = vec![0; STEP];
+        for first in (0..order.len()).step_by(STEP) {
+            let filled = order.fill(first, &mut rows);
+            table.extend(rows[..filled].iter().copied().zip(first..));
+        }
+        table.sort_unstable();
+        Ok(Self { order, table: Some(table) })
+    }
+
+    /// Bytes of memory that it takes.
+    fn bytes(&self) -> u64 {
+        self.table.as_ref().map_or(0, |table| (table.len() * size_of::<(u64, u64)>()) as u64)
+    }
+
+    /// Tells each position of a row.
+    fn of(&self, row: u64, mut tell: impl FnMut(u64)) {
+        match &self.table {
+            None => {
+                if let Some(position) = self.order.position(row) {
+                    tell(position);
+                }
+            }
+            Some(table) => {
+                let first = table.partition_point(|(other, _)| *other < row);
+                table[first..].iter().take_while(|(other, _)| *other == row).for_each(|(_, position)| tell(*position));
+            }
+        }
     }
 }
 
@@ -222,5 +274,34 @@ impl<'a> Scatter<'a> {
     pub(super) fn finish(mut self) -> Result<u64> {
         self.write()?;
         self.part.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rowdex_order::{Explicit, Global, Order};
+
+    fn walked(order: &Arc<dyn EpochOrder>, rows: u64) {
+        let destinations = Destinations::new(Arc::clone(order), 1 << 20).unwrap();
+        for row in 0..rows {
+            let mut found = Vec::new();
+            destinations.of(row, |position| found.push(position));
+            let expected: Vec<u64> = (0..order.len()).filter(|position| order.row(*position) == Some(row)).collect();
+            assert_eq!(found, expected, "row {row}");
+        }
+    }
+
+    #[test]
+    fn all_positions_of_a_row_are_found_also_of_one_that_is_repeated() {
+        walked(&Global::new(300, 4).unwrap().epoch(0).unwrap(), 300);
+        let ids: Vec<u64> = (0..9000).map(|id| id * 31 % 97).collect();
+        walked(&Explicit::new(&ids[..], 120).unwrap().epoch(0).unwrap(), 120);
+    }
+
+    #[test]
+    fn a_table_that_does_not_fit_is_refused() {
+        let order = Explicit::new(&[1, 1][..], 2).unwrap().epoch(0).unwrap();
+        assert_eq!(Destinations::new(order, 31).unwrap_err().kind(), ErrorKind::TooLarge);
     }
 }

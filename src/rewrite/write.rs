@@ -7,32 +7,19 @@ use arrow::array::RecordBatch;
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use rayon::prelude::*;
 
+use super::Rewriting;
 use super::bucket::Bucket;
-use super::columns::OutputColumns;
-use super::encode::{EncodedFile, Encoding, GroupEncoder};
-use super::output::{OutFile, RewriteOutput};
-use super::plan::RewritePlan;
-use super::progress::RewriteMeter;
+use super::encode::{EncodedFile, GroupEncoder};
+use super::output::OutFile;
 use super::shape::OutputGroup;
 use rowdex_base::error::{Error, Result};
 use rowdex_base::stop;
-use rowdex_order::EpochOrder;
-
-/// What files are written with.
-pub(super) struct Writing<'a> {
-    pub(super) plan: &'a RewritePlan,
-    pub(super) output: &'a RewriteOutput,
-    pub(super) columns: &'a OutputColumns,
-    pub(super) encoding: &'a Encoding,
-    pub(super) order: &'a dyn EpochOrder,
-    /// Row groups that are encoded at once.
-    pub(super) lanes: usize,
-    pub(super) meter: &'a RewriteMeter,
-}
 
 /// Files being written: positions come in order, without a gap within a file.
 pub(super) struct FileWriter<'a> {
-    writing: &'a Writing<'a>,
+    run: &'a Rewriting<'a>,
+    /// Row groups that are encoded at once.
+    lanes: usize,
     file: Option<EncodedFile<OutFile>>,
     /// The row group that is not complete.
     group: Option<GroupEncoder<'a>>,
@@ -46,21 +33,26 @@ enum Encoded<'a> {
 }
 
 impl<'a> FileWriter<'a> {
-    pub(super) fn new(writing: &'a Writing<'a>) -> Self {
-        Self { writing, file: None, group: None }
+    pub(super) fn new(run: &'a Rewriting<'a>) -> Self {
+        let Rewriting { plan, rewrite, .. } = run;
+        let group =
+            plan.row_group_rows as f64 * plan.encoded_row_bytes() + 2.0 * plan.chunk_rows as f64 * plan.row_bytes();
+        let lanes = (rewrite.memory as f64 / 4.0 / group.max(1.0)) as usize;
+        // Two row groups are beside the memory.
+        Self { run, lanes: lanes.max(2).min(rewrite.threads), file: None, group: None }
     }
 
     /// Takes the rows of a bucket. Runs in the pool that encodes.
     pub(super) fn add(&mut self, bucket: &Bucket) -> Result<()> {
-        let groups: Vec<OutputGroup> = self.writing.plan.shape().groups(bucket.positions.clone()).collect();
+        let groups: Vec<OutputGroup> = self.run.plan.shape().groups(bucket.positions.clone()).collect();
         let asked = stop::Asked::of_thread();
-        for groups in groups.chunks(self.writing.lanes) {
+        for groups in groups.chunks(self.lanes) {
             // The first row group may have begun in the bucket before.
             let begun = std::iter::once(self.group.take()).chain(std::iter::repeat_with(|| None));
             let begun: Vec<_> = groups.iter().zip(begun).collect();
             let encode = |(group, begun)| {
                 let _asked = asked.clone().map(stop::Asked::enter);
-                self.writing.encode(bucket, group, begun)
+                self.run.encode(bucket, group, begun)
             };
             let encoded: Vec<Result<Encoded<'a>>> = begun.into_par_iter().map(encode).collect();
             for (group, encoded) in groups.iter().zip(encoded) {
@@ -68,7 +60,7 @@ impl<'a> FileWriter<'a> {
                     Encoded::Part(encoder) => self.group = Some(encoder),
                     Encoded::Whole(encoded) => {
                         self.put(group.file, group.is_last, |file| file.add(encoded))?;
-                        self.writing.meter.advance(group.positions.end - group.positions.start);
+                        self.run.meter.advance(group.positions.end - group.positions.start);
                     }
                 }
             }
@@ -88,7 +80,7 @@ impl<'a> FileWriter<'a> {
         is_last: bool,
         add: impl FnOnce(&mut EncodedFile<OutFile>) -> Result<()>,
     ) -> Result<()> {
-        let Writing { plan, output, encoding, meter, .. } = self.writing;
+        let Rewriting { plan, output, encoding, meter, .. } = self.run;
         let path = output.file(plan, file).display().to_string();
         let put = || {
             let mut file = match self.file.take() {
@@ -108,9 +100,14 @@ impl<'a> FileWriter<'a> {
     }
 }
 
-impl<'a> Writing<'a> {
+impl Rewriting<'_> {
     /// Encodes those rows of a row group that are in the bucket.
-    fn encode(&self, bucket: &Bucket, group: &OutputGroup, begun: Option<GroupEncoder<'a>>) -> Result<Encoded<'a>> {
+    fn encode<'a>(
+        &'a self,
+        bucket: &Bucket,
+        group: &OutputGroup,
+        begun: Option<GroupEncoder<'a>>,
+    ) -> Result<Encoded<'a>> {
         let mut encoder = begun.map_or_else(|| self.encoding.group(), Ok)?;
         let start = group.positions.start.max(bucket.positions.start);
         let end = group.positions.end.min(bucket.positions.end);
