@@ -16,11 +16,11 @@ pub use self::list::{ListOfRows, ListedRows};
 use crate::dataset::Dataset;
 #[cfg(feature = "filter")]
 use crate::dataset::{Filter, FilterProgress, FilterReport};
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::Index;
 #[cfg(feature = "filter")]
 use rowdex_index::build_info::quoted;
-use rowdex_index::output::{self, Output};
+use rowdex_index::output::Output;
 use rowdex_index::{root, view};
 use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, shown};
@@ -46,6 +46,7 @@ use rowdex_order::{IdSet, Side};
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct Select {
     base: Index,
     choices: Vec<Choice>,
@@ -107,37 +108,31 @@ impl Select {
     }
 
     /// Only the rows that a file lists, a [`ListOfRows`].
-    #[must_use]
     pub fn rows(self, list: impl Into<PathBuf>) -> Self {
         self.choose(Choice::Rows(list.into()))
     }
 
     /// None of the rows that a file lists.
-    #[must_use]
     pub fn skip(self, list: impl Into<PathBuf>) -> Self {
         self.choose(Choice::Skip(list.into()))
     }
 
     /// Only these rows, by row id of the base. What is recorded of them is `note`.
-    #[must_use]
     pub fn kept(self, rows: IdSet, note: impl Into<String>) -> Self {
         self.choose(Choice::Kept(rows, note.into()))
     }
 
     /// Only rows that another view of the same files serves, too.
-    #[must_use]
     pub fn and(self, view: Index) -> Self {
         self.choose(Choice::And(view))
     }
 
     /// None of the rows that another view of the same files serves.
-    #[must_use]
     pub fn not(self, view: Index) -> Self {
         self.choose(Choice::Not(view))
     }
 
     /// Beside what all choices leave, the rows of another view of the same files.
-    #[must_use]
     pub fn or(mut self, view: Index) -> Self {
         self.added.push(view);
         self
@@ -147,14 +142,12 @@ impl Select {
     ///
     /// The key of a row is its place among all rows of the files. So a sample of a view is that of its base, as far as
     /// the view has it, and it keeps its rows when files are appended.
-    #[must_use]
     pub fn sample(self, fraction: f64, seed: u64) -> Self {
         self.choose(Choice::Sample { fraction, seed })
     }
 
     /// Only one side of a [`Split`](rowdex_order::Split) by row id of the base, with this fraction of the rows for
     /// validation.
-    #[must_use]
     pub fn split(self, side: Side, validation_fraction: f64, seed: u64) -> Self {
         self.choose(Choice::Split { side, fraction: validation_fraction, seed, by: None })
     }
@@ -162,7 +155,6 @@ impl Select {
     /// Only one side of a [`Split`](rowdex_order::Split) by the values of a column, which is read of the rows that the
     /// choices before leave: rows with equal values are on one side. See
     /// [`Column::split`](crate::dataset::Column::split).
-    #[must_use]
     pub fn split_by(self, column: impl Into<String>, side: Side, validation_fraction: f64, seed: u64) -> Self {
         self.choose(Choice::Split { side, fraction: validation_fraction, seed, by: Some(column.into()) })
     }
@@ -172,7 +164,6 @@ impl Select {
     /// Conditions come last, so that values are read of rows alone that the other choices leave. `docs/select.md` says
     /// what a condition may be. See [`Dataset::filter`].
     #[cfg(feature = "filter")]
-    #[must_use]
     pub fn filter(mut self, condition: impl Into<String>) -> Self {
         self.conditions.push(condition.into());
         self
@@ -181,7 +172,6 @@ impl Select {
     /// Where the data is that conditions and splits by a column read, instead of where the index says. See
     /// [`DatasetBuilder::with_root`](crate::dataset::DatasetBuilder::with_root). The view says of the
     /// data what its base says.
-    #[must_use]
     pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = Some(root.into());
         self
@@ -189,7 +179,6 @@ impl Select {
 
     /// With how many threads conditions are decided and columns read. See
     /// [`DatasetBuilder::with_threads`](crate::dataset::DatasetBuilder::with_threads).
-    #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
@@ -197,21 +186,18 @@ impl Select {
 
     /// Is called while conditions are decided.
     #[cfg(feature = "filter")]
-    #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(FilterProgress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
         self
     }
 
     /// Whether to replace an existing file. Default: no.
-    #[must_use]
     pub fn with_overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
     }
 
     /// How the store that the view goes to is talked to. Default: [`StoreOptions::default`].
-    #[must_use]
     pub fn with_store_options(mut self, options: StoreOptions) -> Self {
         self.store = options;
         self
@@ -219,7 +205,6 @@ impl Select {
 
     /// The time that is recorded. Default: that of [`write`](Self::write). With a given one equal choices give equal
     /// bytes.
-    #[must_use]
     pub fn with_time(mut self, time: SystemTime) -> Self {
         self.time = Some(time);
         self
@@ -239,14 +224,7 @@ impl Select {
                 .with_hint("say which rows (where, rows, skip, and, or, not, sample, split)"));
         }
         let output = output.as_ref();
-        let overwrite = self.overwrite;
         let place = Place::of(output)?;
-        let exists = |error: Error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
-                .with_file(shown(output))
-                .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite]),
-            _ => error,
-        };
         self.check_place(output)?;
         let dataset = self.dataset()?;
         #[cfg(feature = "filter")]
@@ -255,10 +233,7 @@ impl Select {
             Some(dataset) if !self.conditions.is_empty() => Some(dataset.filter_all(&self.conditions)?),
             _ => None,
         };
-        let mut file = Output::create(place.clone(), overwrite, &self.store).map_err(exists)?;
-        if place.url().is_some() && !overwrite && output::exists(&place, &self.store)? {
-            return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
-        }
+        let mut file = Output::create(place.clone(), self.overwrite, &self.store)?;
         let mut told = ChoiceRecord::default();
         let rows = self.chosen(&place, dataset.as_ref(), &mut told)?;
         #[cfg(feature = "filter")]
@@ -278,7 +253,7 @@ impl Select {
             ErrorKind::Io => error.with_file(shown(output)),
             _ => error,
         })?;
-        file.commit().map_err(exists)?;
+        file.commit()?;
         Ok(SelectReport {
             rows: rows.len(),
             base_rows: self.base.len(),
@@ -392,11 +367,7 @@ impl ChoiceRecord {
 
 impl fmt::Debug for Select {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Select")
-            .field("base", &self.base)
-            .field("choices", &self.choices)
-            .field("added", &self.added)
-            .finish_non_exhaustive()
+        f.debug_struct("Select").finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -24,8 +23,6 @@ class BuildReport(NamedTuple):
     """Row groups in the index."""
     rows: int
     """Rows served: row ids are 0 up to ``rows - 1``."""
-    source_rows: int
-    """Rows in those row groups; more than ``rows`` where rows were selected."""
     index_bytes: int
     """Length of the index file in bytes."""
     read_files: int
@@ -54,8 +51,6 @@ def build(
     footers: bool = True,
     partitions: bool = True,
     rename: Mapping[str, str] | None = None,
-    slice: tuple[int, int] | None = None,
-    parts: Iterable[Path] = (),
     lengths: Iterable[str] = (),
     progress: Progress = None,
     store: StoreOptions | None = None,
@@ -80,10 +75,6 @@ def build(
         rename: Serves columns of the files by other names: ``{"content": "text"}`` serves what some files call
             ``content`` as ``text``. Only whole columns, in either schema mode. A file may have either name, not both.
             An update goes on with the renames of the index.
-        slice: ``(3, 64)`` indexes slice 3, counted from 0, of 64 of the sorted list of files alone, as a part of the
-            whole.
-        parts: Indexes of such slices: files that are as recorded there are not read. The index has the very bytes that
-            it has without them. They must have footers and the same root, and select no rows.
         lengths: Columns by which it is noted how long rows are, as :meth:`Index.note_lengths` does. An update goes on
             with those of the index.
         progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
@@ -95,7 +86,6 @@ def build(
             :class:`AlreadyExistsError`, a :class:`NotFoundError` or another. It names the file.
     """
     inputs = several(inputs)
-    parts = several(parts)
     description = described(
         files=inputs,
         output=output,
@@ -107,24 +97,13 @@ def build(
         footers=footers,
         partitions=partitions,
         rename=rename,
-        slice=slice,
-        parts=parts,
         lengths=[lengths] if isinstance(lengths, str) else lengths,
         store=store_fields(store),
     )
     with told(progress, "indexing") as tell:
-        remote = is_remote(*inputs, output, root, *parts)
+        remote = is_remote(*inputs, output, root)
         report = waiting(remote, lambda: reported(library.index_build, description, tell, None))
     return BuildReport(**report)
-
-
-def part(paths: list[str], slice: tuple[int, int], shared: dict[str, Any]) -> bytes:
-    """The bytes of an index of a slice of the files, for a task on another machine."""
-    with tempfile.TemporaryDirectory(prefix="rowdex-part-") as folder:
-        path = os.path.join(folder, "part.rdx")
-        build(paths, path, slice=slice, progress=False, **shared)
-        with open(path, "rb") as file:
-            return file.read()
 
 
 def several(given: Any) -> list[Any]:

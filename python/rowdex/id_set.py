@@ -63,8 +63,8 @@ class IdSet(RowSet):
         """The rows of an index that a file of this machine or an Arrow stream lists.
 
         Parquet, Arrow, and any object with ``__arrow_c_stream__`` have a column ``row_id``, or ``file`` and
-        ``row_in_file``, as :func:`rowdex.select` takes them; a text has a row id on each line.
-        Of a stream, the row ids are kept in memory: 8 bytes each.
+        ``row_in_file``, as :func:`rowdex.select` takes them; a text has a row id on each line. Of a
+        stream, the row ids are kept in memory: 8 bytes each.
         """
         index = index if isinstance(index, Index) else index.index
         if not hasattr(rows, "__arrow_c_stream__"):

@@ -1,7 +1,6 @@
 """rowdex on a cluster of Ray.
 
 - In a training function of Ray Train a :class:`rowdex.Loader` takes rank and world size from Ray by itself.
-- :func:`build` builds an index with footers that tasks have read.
 - :func:`shuffle` writes rows anew, in a shuffled order, by tasks.
 - :func:`read` makes a ``ray.data.Dataset`` of a dataset's rows, in their order, and :func:`rows` makes a set of row ids
   of what a query of Ray Data picked.
@@ -11,10 +10,8 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import ray.data
 from ray.data.block import BlockMetadata
@@ -22,11 +19,8 @@ from ray.data.datasource import Datasource as _Datasource
 from ray.data.datasource import ReadTask
 
 from . import native
-from .building import BuildReport
-from .building import build as _build
-from .building import part as _part
 from .dataset import Dataset
-from .errors import AlreadyExistsError, ArgumentError
+from .errors import ArgumentError
 from .index import Path
 from .loading import options as _options
 from .native.imports import loaded
@@ -35,7 +29,6 @@ from .native.numbers import whole_in_pickles
 from .order import IdSet
 from .rewriting import ShuffleReport
 from .rewriting import shuffle as _shuffle
-from .store import StoreOptions
 
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
@@ -198,68 +191,6 @@ def rows(picked: ray.data.Dataset, dataset: Dataset | int, column: str = "row_id
     return IdSet(dataset if isinstance(dataset, int) else len(dataset), ids)
 
 
-def build(
-    inputs: Path | Iterable[Path],
-    output: Path,
-    *,
-    tasks: int | None = None,
-    num_cpus: float = 1,
-    schema_mode: Literal["strict", "union"] = "strict",
-    root: Path | None = None,
-    partitions: bool = True,
-    rename: Mapping[str, str] | None = None,
-    threads: int | None = None,
-    store: StoreOptions | None = None,
-    **others: Any,
-) -> BuildReport:
-    """Builds an index as :func:`rowdex.build` does, to the very same bytes, with footers that tasks of Ray have read.
-
-    Each task lists the files, reads the footers of a slice of them, and returns an index of that. The caller joins
-    these, which reads no footer again; files that changed meanwhile it reads itself. All machines must see the data by
-    the same paths or URLs; ``output`` is written here. When a task fails, its error is raised at once; the other tasks
-    end by themselves, and what they return is dropped.
-
-    Args:
-        inputs, output, schema_mode, root, partitions, rename, threads, store: As :func:`rowdex.build` has them.
-        tasks: How many. Default: one for each processor of the cluster.
-        num_cpus: Processors that each task takes.
-        others: As :func:`rowdex.build` has them, for the whole: ``overwrite``, ``update``, ``footers`` and
-            ``progress``.
-
-    Raises:
-        Error: what building raises, in a task or here.
-    """
-    if tasks is not None and tasks < 1:
-        raise ValueError(f"tasks={tasks}: use 1 or more")
-    given = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
-    paths = [located(path) for path in given]
-    shared: dict[str, Any] = {
-        "schema_mode": schema_mode, "root": None if root is None else located(root), "partitions": partitions,
-        "rename": rename, "threads": threads, "store": store,
-    }  # fmt: skip
-    if os.path.exists(located(output)) and not (others.get("overwrite") or others.get("update")):
-        # Before a cluster works for nothing.
-        hint = "overwrite it (overwrite=True), update it (update=True) or choose another path"
-        path = located(output)
-        raise AlreadyExistsError(f"{path}: the index exists already; {hint}", file=path, hint=hint)
-    count = tasks or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 1e-3)))
-    task = ray.remote(num_cpus=num_cpus)(_part)
-    running = {task.remote(paths, (slice, count), shared): slice for slice in range(count)}
-    with tempfile.TemporaryDirectory(prefix="rowdex-parts-") as folder:
-        parts = [os.path.join(folder, f"{slice}.rdx") for slice in range(count)]
-        try:
-            while running:
-                for done in ray.wait(list(running))[0]:
-                    with open(parts[running[done]], "wb") as file:
-                        file.write(ray.get(done))
-                    del running[done]
-        except ray.exceptions.RayTaskError as error:
-            # The other tasks are left to end by themselves. Ray (2.60) ends the whole program, without a word, when a
-            # task is cancelled whose result is just arriving ("Tried to complete task that was not pending").
-            raise error.cause from error
-        return _build(paths, output, parts=parts, **shared, **others)
-
-
 def shuffle(
     source: Dataset | Path,
     output: Path,
@@ -329,4 +260,4 @@ def shuffle(
     )
 
 
-__all__ = ["Datasource", "build", "read", "rows", "shuffle"]
+__all__ = ["Datasource", "read", "rows", "shuffle"]

@@ -72,7 +72,7 @@ def chunks(file: pathlib.Path, paths: list[str]) -> int:
 
 CHOICES = [
     ["image.bytes"], ["image.path", "label"], ["label", "image.bytes"], ["nested.a.x"], ["nested.a"], ["nested.b"],
-    ["nested.b", "nested.a.y"], ["points.list.element.x"], ["nested.dot"], ["text"], ["image.path", "image.bytes"],
+    ["nested.b", "nested.a.y"], ["points.x"], ["nested.dot"], ["text"], ["image.path", "image.bytes"],
 ]  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::found::FilesToIndex;
-use super::parts::KnownFiles;
 use super::scanned::Scanned;
 use super::threads::reading;
 use super::unchanged::Unchanged;
@@ -34,7 +33,6 @@ pub(super) struct Footers<'a> {
     /// The index that is updated, and which of its files are as they were.
     pub(super) old: Option<&'a Index>,
     pub(super) unchanged: HashMap<&'a str, Unchanged>,
-    pub(super) parts: KnownFiles<'a>,
     pub(super) renames: &'a Renames,
 }
 
@@ -89,11 +87,6 @@ impl Footers<'_> {
             return Ok((known, false));
         }
         let listed = self.found.listed.get(path);
-        if let Some((part, now)) = self.parts.find(path, listed, self.source)
-            && let Some(known) = Scanned::known(part, &now, self.renames, compressor.as_deref_mut())?
-        {
-            return Ok((known, false));
-        }
         let read = Scanned::read(self.source, path, guess, listed, self.renames, compressor);
         Ok((read.map_err(|error| self.located(not_there(error, self.found, path), path))?, true))
     }

@@ -9,7 +9,6 @@ mod found;
 mod lengths;
 mod listing;
 mod partition;
-mod parts;
 mod run;
 mod scanned;
 mod schema;
@@ -22,7 +21,6 @@ mod writing;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use self::parts::slice_of;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_index::output::{self, Output};
 use rowdex_io::source::StoreOptions;
@@ -40,6 +38,7 @@ pub use self::schema::SchemaMode;
 /// println!("{} rows in {} row groups", report.rows, report.row_groups);
 /// # Ok(()) }
 /// ```
+#[must_use]
 pub struct IndexBuilder {
     inputs: Vec<PathBuf>,
     root: Option<PathBuf>,
@@ -50,8 +49,6 @@ pub struct IndexBuilder {
     threads: Option<usize>,
     overwrite: bool,
     update: bool,
-    parts: Vec<PathBuf>,
-    slice: Option<(u64, u64)>,
     lengths: Vec<String>,
     store: StoreOptions,
     progress: Box<OnProgress>,
@@ -94,8 +91,6 @@ pub struct BuildReport {
     pub row_groups: u64,
     /// Rows served: row ids are `0..rows`.
     pub rows: u64,
-    /// Rows in those row groups; more than `rows` where rows were selected.
-    pub source_rows: u64,
     /// Length of the index file in bytes.
     pub index_bytes: u64,
     /// How often a file was named that was named already: it is in the index once.
@@ -126,8 +121,6 @@ impl IndexBuilder {
             threads: None,
             overwrite: false,
             update: false,
-            parts: Vec::new(),
-            slice: None,
             lengths: Vec::new(),
             store: StoreOptions::default(),
             progress: Box::new(|_| ()),
@@ -135,28 +128,24 @@ impl IndexBuilder {
     }
 
     /// Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
-    #[must_use]
     pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = Some(root.into());
         self
     }
 
     /// How the schemas of the files are brought together. Default: [`SchemaMode::Strict`].
-    #[must_use]
     pub fn with_schema_mode(mut self, mode: SchemaMode) -> Self {
         self.schema_mode = mode;
         self
     }
 
     /// Whether to store the footers, so that nobody who opens the index needs to read them again. Default: yes.
-    #[must_use]
     pub fn with_footers(mut self, footers: bool) -> Self {
         self.footers = footers;
         self
     }
 
     /// Whether folders named `key=value` below the root become columns (hive partitioning). Default: yes.
-    #[must_use]
     pub fn with_partitions(mut self, partitions: bool) -> Self {
         self.partitions = partitions;
         self
@@ -167,7 +156,6 @@ impl IndexBuilder {
     /// Only columns at the top level have other names, whatever the schema mode. A file may have either name, or, in a
     /// union, neither; a file with both is an error, and so is a name that no file has. Several names may become one.
     /// An update goes on with the renames of the index that it updates.
-    #[must_use]
     pub fn with_renames(mut self, renames: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> Self {
         self.renames = renames.into_iter().map(|(old, new)| (old.into(), new.into())).collect();
         self
@@ -175,14 +163,12 @@ impl IndexBuilder {
 
     /// Reads footers with this many threads. Default: one per available core. From a store, they are as many as
     /// [`StoreOptions::with_concurrency`] says.
-    #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
     /// Whether to replace an existing file. Default: no.
-    #[must_use]
     pub fn with_overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
@@ -190,47 +176,21 @@ impl IndexBuilder {
 
     /// Whether to update the index at the output path, if there is one: its leading files that have not changed keep
     /// their row ids and are not read, all others follow, by path. Default: no.
-    #[must_use]
     pub fn with_update(mut self, update: bool) -> Self {
         self.update = update;
-        self
-    }
-
-    /// Indexes one part of the data alone: slice `slice` of `slices` of the sorted list of files. Machines that each
-    /// build one slice share the reading of footers; [`with_parts`](Self::with_parts) then makes the whole index.
-    ///
-    /// Slices are consecutive, and their numbers of files differ by one at most; there may be more slices than files.
-    /// The index of a slice records an absolute root, so that it may be copied to another machine.
-    #[must_use]
-    pub fn with_slice(mut self, slice: u64, slices: u64) -> Self {
-        self.slice = Some((slice, slices));
-        self
-    }
-
-    /// Takes footers from these indexes instead of reading them, for files that are as the index recorded them: of the
-    /// same size, and of the same time or entity tag. Other files are read; files that only a part has are left out.
-    ///
-    /// The index has the very bytes that it has without parts. Parts must have the root of the whole, store footers,
-    /// and select no rows. A local file costs a look at its size and time, one in a store nothing beyond the listing.
-    #[must_use]
-    pub fn with_parts(mut self, parts: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
-        self.parts = parts.into_iter().map(Into::into).collect();
         self
     }
 
     /// Notes how long rows are by these columns, of lists or of integers, as
     /// [`LengthsBuilder::with_column`] does. Default: none; an update goes on with those of the index that it updates.
     ///
-    /// These columns are read of all files that no index with their lengths is at hand of: the one that is updated, or
-    /// a part.
-    #[must_use]
+    /// An update reads these columns of the files that are new.
     pub fn with_lengths(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.lengths = columns.into_iter().map(Into::into).collect();
         self
     }
 
     /// How object stores are talked to, if the data or the index is in one. Default: [`StoreOptions::default`].
-    #[must_use]
     pub fn with_store_options(mut self, options: StoreOptions) -> Self {
         self.store = options;
         self
@@ -238,7 +198,6 @@ impl IndexBuilder {
 
     /// Is called after each window of files, on the building thread; and when lengths are noted, once more for all
     /// files.
-    #[must_use]
     pub fn with_progress(mut self, progress: impl Fn(BuildProgress) + Send + Sync + 'static) -> Self {
         self.progress = Box::new(progress);
         self
@@ -258,7 +217,6 @@ impl IndexBuilder {
     /// or the data; [`ErrorKind::Stale`] if somebody else wrote the index that is updated meanwhile.
     pub fn build(&self, output: impl AsRef<Path>) -> Result<BuildReport> {
         let place = Place::of(&output)?;
-        self.check_slice()?;
         // Before anything is read.
         Renames::new(self.renames.iter().cloned())?;
         let old = self.old_index(output.as_ref(), &place)?;
@@ -273,16 +231,9 @@ impl IndexBuilder {
         };
         let overwrite = self.overwrite || self.update;
         let mut file = Output::create(place.clone(), overwrite, &self.store).map_err(exists)?;
-        if place.url().is_some() && !overwrite && output::exists(&place, &self.store)? {
-            return Err(exists(Error::new(ErrorKind::AlreadyExists, "")));
-        }
-        let mut found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
+        let found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
         if found.has(&place) {
             return Err(output::is_data(&shown(output.as_ref())));
-        }
-        if let Some((slice, slices)) = self.slice {
-            let own = slice_of(found.paths.len(), slice, slices);
-            found.paths = found.paths.drain(own).collect();
         }
         let report = self.write_noted(&mut file, &place, &found, old.as_ref()).map_err(|error| match error.kind() {
             // What fails without a name is the writing.
@@ -299,13 +250,6 @@ impl IndexBuilder {
 
 impl fmt::Debug for IndexBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexBuilder")
-            .field("inputs", &self.inputs.iter().map(|input| shown(input)).collect::<Vec<_>>())
-            .field("root", &self.root.as_deref().map(shown))
-            .field("schema_mode", &self.schema_mode)
-            .field("update", &self.update)
-            .field("slice", &self.slice)
-            .field("parts", &self.parts.iter().map(|part| shown(part)).collect::<Vec<_>>())
-            .finish_non_exhaustive()
+        f.debug_struct("IndexBuilder").finish_non_exhaustive()
     }
 }

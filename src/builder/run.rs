@@ -7,7 +7,6 @@ use super::footers::Footers;
 use super::found::FilesToIndex;
 use super::lengths::{self, KnownRows};
 use super::partition::Partitions;
-use super::parts::Parts;
 use super::schema::Merged;
 use super::threads::counting;
 use super::unchanged::unchanged;
@@ -22,20 +21,6 @@ use rowdex_io::source::place::{Place, shown};
 use rowdex_projection::Renames;
 
 impl IndexBuilder {
-    pub(super) fn check_slice(&self) -> Result<()> {
-        let refuse =
-            |message: String, hint: &'static str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
-        match self.slice {
-            Some((slice, slices)) if slice >= slices => {
-                refuse(format!("there is no slice {slice} of {slices}"), "slices are counted from 0")
-            }
-            Some(_) if self.update => {
-                refuse("a slice of the files cannot be updated".to_owned(), "update the whole index")
-            }
-            _ => Ok(()),
-        }
-    }
-
     pub(super) fn old_index(&self, output: &Path, place: &Place) -> Result<Option<Index>> {
         if !self.update {
             return Ok(None);
@@ -90,10 +75,7 @@ impl IndexBuilder {
         old: Option<&Index>,
     ) -> Result<(BuildReport, Vec<KnownRows>)> {
         let source = &*source::open(found.root.clone(), &self.store)?;
-        // A slice is not opened beside the data, but joined to others elsewhere.
-        let root =
-            if self.slice.is_some() { root::absolute(&found.root) } else { root::recorded(output, &found.root) }?;
-        let parts = Parts::open(&self.parts, &found.root, &self.store)?;
+        let root = root::recorded(output, &found.root)?;
         let unchanged = match old {
             Some(old) => unchanged(old, found, source, *old.root() == root || is_older(old, &found.root)),
             None => HashMap::new(),
@@ -123,7 +105,7 @@ impl IndexBuilder {
                 build.keep(old, &entry, now, source)?;
             }
         }
-        let footers = Footers { builder: self, source, found, old, unchanged, parts: parts.files(), renames: &renames };
+        let footers = Footers { builder: self, source, found, old, unchanged, renames: &renames };
         footers.add_all(&fresh, kept + fresh.len(), &mut build)?;
         build.finish(&root, self)
     }

@@ -117,7 +117,6 @@ impl Build<'_> {
         let source_rows = group.source_rows;
         self.writer.push_row_group(group)?;
         self.report.rows += source_rows;
-        self.report.source_rows += source_rows;
         self.report.row_groups += 1;
         Ok(())
     }
@@ -161,8 +160,7 @@ impl Build<'_> {
             {
                 return refuse(new, "the new name is that of a field of a column", "give a name without dots");
             }
-            // One slice need not have what the whole has.
-            if builder.slice.is_some() || self.renamed.contains(old) {
+            if self.renamed.contains(old) {
                 continue;
             }
             if self.partitions.names().contains(old) {

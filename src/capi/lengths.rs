@@ -23,10 +23,10 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// columns: of lists, whose items are counted without decoding a value, or of integers, which say the lengths
 /// themselves. Null and empty lists have the length 0; an integer must be there, and not be negative. given: lists of
-/// lengths, by the names to note them by: tables or folders of tables with every row of the index once and a column
-/// `length`. Such rows are served whole. stream: the name of the lengths that `stream` has, another such list. root:
-/// where the data is, instead of where the index says. threads: that count, one for each available core by default.
-/// store: as for rowdex_index_open.
+/// lengths, by the names to note them by: tables with every row of the index once and a column `length`. Such rows are
+/// served whole. stream: the name of the lengths that `stream` has, another such list. root: where the data is, instead
+/// of where the index says. threads: that count, one for each available core by default. store: as for
+/// rowdex_index_open.
 ///
 /// `stream` may be NULL. It is moved from, and released whatever happens. `progress` is called after each window of
 /// row groups.

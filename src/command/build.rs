@@ -26,9 +26,7 @@ Examples:
   rowdex build data/ -o train.rdx --update --lengths words=lengths.parquet  or by a list, for an index that is there
   rowdex build data/ -o train.rdx --schema union --rename content=text
   rowdex build s3://bucket/data/ -o s3://bucket/train.rdx
-  rowdex build hf://datasets/owner/name@main -o train.rdx
-  rowdex build data/ -o parts/3.rdx --slice 3/64        on one of 64 machines, then on one of them:
-  rowdex build data/ -o train.rdx --parts parts/*.rdx")]
+  rowdex build hf://datasets/owner/name@main -o train.rdx")]
 pub(crate) struct BuildArgs {
     /// Parquet files, folders to search for them, and quoted glob patterns; or URLs of these in one bucket, container
     /// or host (s3, gs, az, http, https). Credentials are taken from the environment.
@@ -73,14 +71,6 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     no_partitions: bool,
 
-    /// Index slice I of N alone: of the sorted list of files, a consecutive piece. Slices are counted from 0.
-    #[arg(long, value_name = "I/N", conflicts_with = "update")]
-    slice: Option<Slice>,
-
-    /// Take the footers of unchanged files from these indexes of slices, instead of reading them.
-    #[arg(long, value_name = "FILE", num_args = 1..)]
-    parts: Vec<PathBuf>,
-
     /// Note how long rows are, by the items of a column of lists, or by a column of integers; `a.b` is field b of
     /// column a, and null and empty lists have the length 0. NAME=LIST takes them from a list of
     /// every row, as for `select --rows`, with a column `length`.
@@ -109,25 +99,6 @@ impl FromStr for Rename {
             Some((old, new)) if !new.contains('=') => Ok(Self { old: old.to_owned(), new: new.to_owned() }),
             Some(_) => Err(format!("{text:?} has more than one `=`: rename such columns in Python or Rust")),
             None => Err(format!("{text:?} has no new name: write text=content to serve column text as content")),
-        }
-    }
-}
-
-/// Which slice of the files, of how many.
-#[derive(Debug, Clone, Copy)]
-struct Slice {
-    slice: u64,
-    slices: u64,
-}
-
-impl FromStr for Slice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (slice, slices) = text.split_once('/').unwrap_or((text, ""));
-        match (slice.parse(), slices.parse()) {
-            (Ok(slice), Ok(slices)) if slice < slices => Ok(Self { slice, slices }),
-            _ => Err(format!("{text:?} is no slice: write 0/8 for the first of eight")),
         }
     }
 }
@@ -168,7 +139,6 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
             "footer_bytes": report.footer_bytes,
             "row_groups": report.row_groups,
             "rows": report.rows,
-            "source_rows": report.source_rows,
             "index_bytes": report.index_bytes,
             "repeated_files": report.repeated_files,
             "unlike_files": report.unlike_files,
@@ -186,13 +156,9 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
         .with_renames(args.rename.iter().map(|Rename { old, new }| (old, new)))
         .with_overwrite(args.overwrite)
         .with_update(args.update)
-        .with_parts(&args.parts)
         .with_lengths(args.lengths.iter().filter(|name| !name.contains('=')));
     if let Some(root) = &args.root {
         builder = builder.with_root(root);
-    }
-    if let Some(Slice { slice, slices }) = args.slice {
-        builder = builder.with_slice(slice, slices);
     }
     builder
 }

@@ -10,8 +10,7 @@ use rowdex::{Dataset, Index};
 
 use crate::command::failure::{Failure, said};
 
-/// `global`, `blocks:8,contiguous`, `weighted:w,from=list.parquet,once`, `balanced:label,size=1000` or
-/// `file:order.bin`.
+/// `global`, `blocks:8,contiguous`, `weighted:w,from=w.parquet,once`, `balanced:label,size=1000` or `file:order.bin`.
 #[derive(Debug, Clone)]
 pub(crate) struct OrderArg {
     pub(crate) kind: OrderKindArg,

@@ -11,7 +11,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
 use rowdex_index::{Index, root};
-use rowdex_io::source::place::{Place, shown};
+use rowdex_io::source::place::Place;
 use rowdex_io::source::{self, Source, StoreOptions};
 use rowdex_io::tier::DiskTier;
 use rowdex_parquet::{FileMetadata, MAX_DECODED_BYTES, views_pay, views_save_nothing};
@@ -22,6 +22,7 @@ const REMOTE_THREADS: usize = 16;
 
 /// How a [`Dataset`] is opened. Made by [`Dataset::builder`].
 #[derive(Clone)]
+#[must_use]
 pub struct DatasetBuilder {
     index: Index,
     columns: Option<Vec<String>>,
@@ -115,14 +116,12 @@ impl DatasetBuilder {
 
     /// Serves these columns, in this order; all of them unless called. A path with dots names a nested field:
     /// `person.name`.
-    #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = Some(columns.into_iter().map(Into::into).collect());
         self
     }
 
     /// Keeps at most this many bytes of decoded row groups; 0 keeps none. Default: 1 GiB.
-    #[must_use]
     pub fn with_cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
         self
@@ -130,7 +129,6 @@ impl DatasetBuilder {
 
     /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default:
     /// [`default_threads`](Self::default_threads), and 16 for data in an object store, for which they mostly wait.
-    #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
@@ -139,28 +137,24 @@ impl DatasetBuilder {
     /// Finds the data files below this directory or URL, instead of where the index says that they were.
     ///
     /// An index from somebody else should only be opened with a root, so that it cannot choose which directory is read.
-    #[must_use]
     pub fn with_root(mut self, root: impl Into<PathBuf>) -> Self {
         self.root = Some(root.into());
         self
     }
 
     /// How object stores are talked to, if the data is in one. Default: [`StoreOptions::default`].
-    #[must_use]
     pub fn with_store_options(mut self, options: StoreOptions) -> Self {
         self.store = options;
         self
     }
 
     /// Reads the data files through this source, instead of from where the index or the root says that they are.
-    #[must_use]
     pub fn with_source(mut self, source: Arc<dyn Source>) -> Self {
         self.source = Some(source);
         self
     }
 
     /// How closely files are compared with what was indexed. Default: [`Staleness::Stat`].
-    #[must_use]
     pub fn with_staleness(mut self, staleness: Staleness) -> Self {
         self.staleness = staleness;
         self
@@ -169,7 +163,6 @@ impl DatasetBuilder {
     /// Refuses a row group that takes more than this many bytes when decoded, before it is decoded. Default: 2 GiB.
     ///
     /// This is what bounds memory against hostile files, whose few bytes may claim to be many.
-    #[must_use]
     pub fn with_max_decoded_bytes(mut self, bytes: u64) -> Self {
         self.max_decoded_bytes = bytes;
         self
@@ -191,7 +184,6 @@ impl DatasetBuilder {
     /// let dataset = Dataset::builder(Index::open("s3://bucket/train.rdx")?).with_disk_tier(tier).open()?;
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn with_disk_tier(mut self, tier: DiskTier) -> Self {
         self.tier = Some(tier);
         self
@@ -284,15 +276,6 @@ fn first_file(index: &Index) -> Result<Option<FileMetadata>> {
 
 impl fmt::Debug for DatasetBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DatasetBuilder")
-            .field("index", &self.index)
-            .field("columns", &self.columns)
-            .field("cache_bytes", &self.cache_bytes)
-            .field("threads", &self.threads)
-            .field("root", &self.root.as_deref().map(shown))
-            .field("source", &self.source)
-            .field("staleness", &self.staleness)
-            .field("tier", &self.tier)
-            .finish_non_exhaustive()
+        f.debug_struct("DatasetBuilder").finish_non_exhaustive()
     }
 }

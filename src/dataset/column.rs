@@ -16,7 +16,6 @@ pub use self::class::{Class, Labels};
 use self::class::Value;
 use super::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_base::pool;
 use rowdex_index::RowGroupEntry;
 use rowdex_order::id_set::Builder;
 use rowdex_order::{IdSet, Side, Split};
@@ -26,6 +25,7 @@ use rowdex_order::{IdSet, Side, Split};
 /// Reading decodes the column of every row group that has one of the rows, once, on the dataset's threads and past
 /// its cache.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct Column<'a> {
     dataset: &'a Dataset,
     name: String,
@@ -41,7 +41,6 @@ impl Dataset {
 
 impl<'a> Column<'a> {
     /// Only these rows, out of all rows of the dataset: what others have in the column does not matter.
-    #[must_use]
     pub fn of(self, rows: &'a IdSet) -> Self {
         Self { rows: Some(rows), ..self }
     }
@@ -55,34 +54,12 @@ impl<'a> Column<'a> {
     pub fn labels(&self) -> Result<Labels> {
         let mut codes = Vec::new();
         self.reserve(&mut codes)?;
-        let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
-        let mut classes = Vec::new();
-        let mut key = Vec::new();
-        let mut last = None;
+        let mut known = KnownClasses::default();
         self.each_value("label", |_, value| {
-            value.write(&mut key);
-            // Neighbours are often of one class.
-            let code = match &last {
-                Some((of, code)) if *of == key => *code,
-                _ => {
-                    let code = match known.get(&key) {
-                        Some(code) => *code,
-                        None => {
-                            let code = u32::try_from(classes.len())
-                                .map_err(|_| Error::new(ErrorKind::TooLarge, "more than 2^32 classes"))?;
-                            classes.push(value.to_class());
-                            known.insert(key.clone(), code);
-                            code
-                        }
-                    };
-                    last = Some((key.clone(), code));
-                    code
-                }
-            };
-            codes.push(code);
+            codes.push(known.code(value)?);
             Ok(())
         })?;
-        Ok(Labels::sorted(codes, classes))
+        Ok(Labels::sorted(codes, known.classes))
     }
 
     /// How many rows each class has, ascending by value, and last how many have no value, if any. Types as for
@@ -92,24 +69,21 @@ impl<'a> Column<'a> {
     /// [`ErrorKind::InvalidArgument`] if there is no such column; [`ErrorKind::Schema`] if the column is of another
     /// type; and those of reading.
     pub fn counts(&self) -> Result<Vec<(Option<Class>, u64)>> {
-        let mut known: HashMap<Vec<u8>, (Class, u64)> = HashMap::new();
-        let mut key = Vec::new();
+        let mut known = KnownClasses::default();
+        let mut counts: Vec<u64> = Vec::new();
         let mut nulls = 0;
         self.each_optional("label", |_, value| {
             let Some(value) = value else {
                 nulls += 1;
                 return Ok(());
             };
-            value.write(&mut key);
-            match known.get_mut(&key) {
-                Some((_, count)) => *count += 1,
-                None => {
-                    known.insert(key.clone(), (value.to_class(), 1));
-                }
+            match counts.get_mut(known.code(value)? as usize) {
+                Some(count) => *count += 1,
+                None => counts.push(1),
             }
             Ok(())
         })?;
-        let mut counts: Vec<(Class, u64)> = known.into_values().collect();
+        let mut counts: Vec<(Class, u64)> = known.classes.into_iter().zip(counts).collect();
         counts.sort();
         let counts = counts.into_iter().map(|(class, count)| (Some(class), count));
         Ok(counts.chain((nulls > 0).then_some((None, nulls))).collect())
@@ -222,35 +196,20 @@ impl<'a> Column<'a> {
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         let inner = &self.dataset.inner.settings;
-        let reader = Dataset::builder(inner.index.clone())
-            .with_columns([&self.name])
-            .with_source(inner.source.clone())
-            .with_staleness(inner.staleness)
-            .with_max_decoded_bytes(inner.max_decoded_bytes)
-            .with_cache_bytes(0)
-            .with_threads(inner.threads)
-            .open()?;
+        let reader = self.dataset.with_other_columns(&[&self.name])?;
         let ids = FoundIds(self.rows);
         let wanted: Vec<RowGroupEntry<'_>> = inner.index.row_groups().filter(|entry| ids.count(entry) > 0).collect();
-        let pool = reader.inner.pool(reader.inner.state()?)?;
-        let read = |(): &mut (), entry: &RowGroupEntry<'_>| {
+        let read = |entry: &RowGroupEntry<'_>| {
             let batch = reader.read_whole(entry.index())?;
             let array = batch.columns().first().cloned();
             array.ok_or_else(|| Error::new(ErrorKind::Internal, "a column that was chosen is not there"))
         };
         // Only a few row groups at a time are in memory.
         for entries in wanted.chunks(inner.threads.max(1)) {
-            let arrays = pool::each(pool.filter(|_| entries.len() > 1), entries, || (), read)?;
-            for (entry, array) in entries.iter().zip(arrays) {
+            for (entry, array) in entries.iter().zip(reader.each_row_group(entries, read)?) {
                 let picked = ids.pick(entry, array?).and_then(leaf).map_err(|error| self.unreadable(error));
                 let checked = picked.and_then(|array| each(*entry, ids, array));
-                checked.map_err(|error| {
-                    let error = error.with_column(&self.name).with_row_group(u64::from(entry.ordinal()));
-                    match inner.index.file(entry.file()) {
-                        Some(file) => error.with_file(file.path()),
-                        None => error,
-                    }
-                })?;
+                checked.map_err(|error| self.dataset.located(error.with_column(&self.name), entry.index()))?;
             }
         }
         Ok(())
@@ -279,6 +238,38 @@ fn leaf(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
     let Some(fields) = array.as_struct_opt().filter(|fields| fields.num_columns() == 1) else { return Ok(array) };
     let nulls = NullBuffer::union(fields.nulls(), fields.column(0).nulls());
     leaf(make_array(fields.column(0).to_data().into_builder().nulls(nulls).build()?))
+}
+
+/// Classes in the order in which they came.
+#[derive(Default)]
+struct KnownClasses {
+    codes: HashMap<Vec<u8>, u32>,
+    classes: Vec<Class>,
+    key: Vec<u8>,
+    /// Neighbours are often of one class.
+    last: Option<(Vec<u8>, u32)>,
+}
+
+impl KnownClasses {
+    /// The place of the class that a value is of.
+    fn code(&mut self, value: Value<'_>) -> Result<u32> {
+        value.write(&mut self.key);
+        if let Some((_, code)) = self.last.as_ref().filter(|(of, _)| *of == self.key) {
+            return Ok(*code);
+        }
+        let code = match self.codes.get(&self.key) {
+            Some(code) => *code,
+            None => {
+                let code = u32::try_from(self.classes.len())
+                    .map_err(|_| Error::new(ErrorKind::TooLarge, "more than 2^32 classes"))?;
+                self.classes.push(value.to_class());
+                self.codes.insert(self.key.clone(), code);
+                code
+            }
+        };
+        self.last = Some((self.key.clone(), code));
+        Ok(code)
+    }
 }
 
 /// Which rows are read.

@@ -16,7 +16,6 @@ use super::column::FoundIds;
 use super::files::OpenGroup;
 use super::reader::Slots;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_base::pool;
 use rowdex_filter::{Condition, Predicate, Truth};
 use rowdex_index::RowGroupEntry;
 use rowdex_order::IdSet;
@@ -34,6 +33,7 @@ const CHUNK_ROWS: usize = 1 << 15;
 /// decides. Of the others, the columns of the condition are read and decoded once, on the dataset's threads and past
 /// its cache.
 #[derive(Clone)]
+#[must_use]
 pub struct Filter<'a> {
     dataset: &'a Dataset,
     condition: Condition,
@@ -105,13 +105,11 @@ enum Decided {
 
 impl<'a> Filter<'a> {
     /// Only these rows, out of all rows of the dataset: others are not decided, and not kept.
-    #[must_use]
     pub fn of(self, rows: &'a IdSet) -> Self {
         Self { rows: Some(rows), ..self }
     }
 
     /// Whether statistics of row groups and pages may decide what is not read. Default: yes. The rows are the same.
-    #[must_use]
     pub fn with_pruning(self, prunes: bool) -> Self {
         Self { prunes, ..self }
     }
@@ -152,27 +150,19 @@ impl<'a> Filter<'a> {
         if self.columns().is_empty() {
             return self.constant(ids, &wanted, report);
         }
-        let reader = Dataset::builder(inner.index.clone())
-            .with_columns(self.columns())
-            .with_source(inner.source.clone())
-            .with_staleness(inner.staleness)
-            .with_max_decoded_bytes(inner.max_decoded_bytes)
-            .with_cache_bytes(0)
-            .with_threads(inner.threads)
-            .open()?;
+        let reader = self.dataset.with_other_columns(self.columns())?;
         let predicate = self.condition.over(reader.projection().internal())?;
         let state = reader.inner.state()?;
         let pruner = Pruner::new(&state.files, &predicate);
         let done = AtomicU64::new(0);
-        let decide = |(): &mut (), entry: &RowGroupEntry<'_>| {
+        let decide = |entry: &RowGroupEntry<'_>| {
             let decided = self.decide(&reader, &predicate, &pruner, ids, entry);
             let count = ids.count(entry);
             let rows_done = done.fetch_add(count, Ordering::Relaxed) + count;
             progress(FilterProgress { rows_done, rows: report.rows });
             decided
         };
-        let pool = reader.inner.pool(state)?;
-        let decided = pool::each(pool.filter(|_| wanted.len() > 1), &wanted, || (), decide)?;
+        let decided = reader.each_row_group(&wanted, decide)?;
         let mut kept = Builder::new(all);
         let mut counts = FilterCounts::default();
         for (entry, decided) in wanted.iter().zip(decided) {

@@ -28,8 +28,8 @@ impl RunPart {
 }
 
 impl Dataset {
-    /// As [`read`](Self::read), of row groups of one file one after the other. Their bytes are read together. If that
-    /// fails, they are read again one by one, which tells which row group is at fault.
+    /// As [`read`](Self::read), of row groups of one file one after the other. Their bytes are read together, and one by
+    /// one where that fails before there is a row.
     pub(crate) fn read_run(
         &self,
         parts: &[RunPart],
@@ -38,21 +38,16 @@ impl Dataset {
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let state = self.inner.state()?;
-        let mut watched = WatchedSink { sink, was_given: false, has_failed: false };
+        let mut watched = WatchedSink { sink, was_given: false };
         let done = match (&state.disk_cache, &prefetch) {
             (None, None) => read_as_one(state, parts, projection, &mut watched),
             _ => Ok(false),
         };
-        let WatchedSink { was_given, has_failed, .. } = watched;
+        let was_given = watched.was_given;
         match done {
             Ok(true) => Ok(()),
-            Err(error) if has_failed => Err(error),
-            // Which row group is to blame is found out by reading them one by one. If none is, whoever asked reads them
-            // one by one, as after any error.
-            Err(error) if was_given => {
-                read_one_by_one(state, parts, projection, None, &mut Nowhere(sink.chunk_rows()))?;
-                Err(error)
-            }
+            // Rows cannot be taken back: whoever asked reads the row groups one by one, as after any error.
+            Err(error) if was_given => Err(error),
             Ok(false) | Err(_) => read_one_by_one(state, parts, projection, prefetch, sink),
         }
     }
@@ -122,7 +117,6 @@ fn read_one_by_one(
 struct WatchedSink<'a> {
     sink: &'a mut dyn RowSink,
     was_given: bool,
-    has_failed: bool,
 }
 
 impl RowSink for WatchedSink<'_> {
@@ -132,20 +126,7 @@ impl RowSink for WatchedSink<'_> {
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         self.was_given = true;
-        self.sink.take(chunk).inspect_err(|_| self.has_failed = true)
-    }
-}
-
-/// Lets all rows go, in chunks of so many.
-struct Nowhere(usize);
-
-impl RowSink for Nowhere {
-    fn chunk_rows(&self) -> usize {
-        self.0
-    }
-
-    fn take(&mut self, _: RecordBatch) -> Result<()> {
-        Ok(())
+        self.sink.take(chunk)
     }
 }
 

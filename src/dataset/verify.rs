@@ -2,14 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use rayon::prelude::*;
-
 use super::files::in_file;
 use super::reader::{RowGroupRead, RowGroupReader};
 use super::{Dataset, Slots, Staleness};
 use rowdex_base::error::{Error, Result};
-use rowdex_base::pool::run_on;
-use rowdex_base::stop::{self, Asked};
+use rowdex_base::{pool, stop};
 use rowdex_index::FileEntry;
 use rowdex_parquet::WholeBatch;
 
@@ -59,25 +56,20 @@ impl Dataset {
         let state = inner.state()?;
         let files = index.num_files();
         let done = Mutex::new(0);
-        let asked = Asked::of_thread();
-        let check = |number: u32| {
-            let _asked = asked.clone().map(Asked::enter);
+        // The problem of a file is no reason to stop.
+        let check = |(): &mut (), number: &u32| {
             stop::check()?;
+            let number = *number;
             let outcome = index.file(number).map_or(Ok((0, 0)), |entry| self.verify_file(&entry, level));
             let mut files_done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *files_done += 1;
             progress(VerifyProgress { files_done: *files_done, files: u64::from(files) });
-            outcome
+            Ok(outcome)
         };
-        let outcomes: Vec<Result<(u64, u64)>> = match inner.pool(state)? {
-            Some(pool) => run_on(pool, || (0..files).into_par_iter().map(check).collect())?,
-            None => (0..files).map(check).collect(),
-        };
-        // What is missing then is no fault of the files.
-        stop::check()?;
-        report.files = outcomes.len() as u64;
-        for outcome in outcomes {
-            match outcome {
+        let numbers: Vec<u32> = (0..files).collect();
+        for outcome in pool::each(inner.pool(state)?, &numbers, || (), check)? {
+            report.files += 1;
+            match outcome? {
                 Ok((row_groups, rows)) => {
                     report.row_groups += row_groups;
                     report.rows += rows;

@@ -29,8 +29,6 @@ pub(crate) struct BuildDescription {
     footers: Option<bool>,
     partitions: Option<bool>,
     rename: Option<BTreeMap<String, String>>,
-    slice: Option<[u64; 2]>,
-    parts: Option<Vec<GivenPath>>,
     lengths: Option<Vec<String>>,
     store: Option<StoreDescription>,
 }
@@ -54,7 +52,6 @@ impl BuildDescription {
             .with_partitions(self.partitions != Some(false))
             .with_overwrite(self.overwrite == Some(true))
             .with_update(self.updates())
-            .with_parts(self.parts.iter().flatten())
             .with_renames(self.rename.iter().flatten())
             .with_lengths(self.lengths.iter().flatten())
             .with_store_options(self.store()?);
@@ -63,9 +60,6 @@ impl BuildDescription {
         }
         if let Some(mode) = &self.schema {
             builder = builder.with_schema_mode(mode.parse()?);
-        }
-        if let Some([slice, slices]) = self.slice {
-            builder = builder.with_slice(slice, slices);
         }
         if let Some(threads) = self.threads {
             builder = builder.with_threads(threads);

@@ -58,16 +58,3 @@ fn bytes_that_are_no_index_are_refused_with_advice() {
         assert!(error.hint().is_some(), "{error}");
     }
 }
-
-#[test]
-fn a_reader_that_fails_is_an_io_error() {
-    struct Broken;
-    impl std::io::Read for Broken {
-        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-            Err(std::io::Error::other("the line is down"))
-        }
-    }
-    let error = Index::read(Broken).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.to_string().contains("the line is down"));
-}

@@ -216,21 +216,10 @@ fn an_update_keeps_renames_and_takes_more_for_files_that_follow() {
 }
 
 #[test]
-fn slices_may_lack_the_column_and_their_whole_may_not() {
+fn a_name_that_no_file_has_is_refused_in_a_union() {
     let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    mixed(folder.path());
-    let builder = |renames: [(&str, &str); 1]| IndexBuilder::new([path("data")]).with_renames(renames);
-    let text = [("text", "words")];
-    for slice in 0..2 {
-        builder(text).with_slice(slice, 2).build(path(&format!("{slice}.rdx"))).unwrap();
-    }
-    let parts = [path("0.rdx"), path("1.rdx")];
-    assert_eq!(builder(text).with_parts(&parts).build(path("joined.rdx")).unwrap().read_files, 0);
-    builder(text).build(path("whole.rdx")).unwrap();
-    assert_eq!(std::fs::read(path("joined.rdx")).unwrap(), std::fs::read(path("whole.rdx")).unwrap());
-    let error = builder([("txt", "words")]).with_schema_mode(SchemaMode::Union).build(path("x.rdx")).unwrap_err();
-    assert_eq!(error.column(), Some("txt"));
+    let builder = mixed(folder.path()).with_renames([("txt", "words")]).with_schema_mode(SchemaMode::Union);
+    assert_eq!(builder.build(folder.path().join("x.rdx")).unwrap_err().column(), Some("txt"));
 }
 
 #[test]

@@ -122,13 +122,7 @@ impl<'a> FileEntry<'a> {
 
 impl fmt::Debug for FileEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileEntry")
-            .field("index", &self.index)
-            .field("path", &self.path())
-            .field("size", &self.size())
-            .field("row_groups", &self.row_groups())
-            .field("rows", &self.rows())
-            .finish_non_exhaustive()
+        f.debug_struct("FileEntry").field("index", &self.index).finish_non_exhaustive()
     }
 }
 
@@ -194,13 +188,6 @@ impl<'a> RowGroupEntry<'a> {
 
 impl fmt::Debug for RowGroupEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowGroupEntry")
-            .field("index", &self.index)
-            .field("file", &self.file())
-            .field("ordinal", &self.ordinal())
-            .field("row_ids", &self.row_ids())
-            .field("source_rows", &self.source_rows())
-            .field("decoded_bytes", &self.decoded_bytes())
-            .finish_non_exhaustive()
+        f.debug_struct("RowGroupEntry").field("index", &self.index).finish_non_exhaustive()
     }
 }

@@ -28,7 +28,6 @@ pub mod view;
 pub mod writer;
 
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -108,7 +107,7 @@ impl Index {
     ///
     /// Replace an index by renaming another to its path, as this library does. One that is overwritten or shortened in
     /// place while it is open goes on serving the rows that it was opened with, without footers; if its tables are
-    /// mapped, it serves wrong rows, or the process is killed by SIGBUS. [`Index::read`] reads an index of any size.
+    /// mapped, it serves wrong rows, or the process is killed by SIGBUS. [`Index::from_bytes`] takes one of any size.
     ///
     /// A URL (`s3://`, `gs://`, `az://`, `http://`, `https://`) works as well: one request, and the index is held in
     /// memory.
@@ -149,17 +148,6 @@ impl Index {
     ///
     /// As [`Index::open`], without those of the file system.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self> {
-        Self::new(IndexBytes::Memory(bytes.into()), None)
-    }
-
-    /// Reads an index to the end and checks it; for readers, and for files that others may change in place.
-    ///
-    /// # Errors
-    ///
-    /// As [`Index::open`].
-    pub fn read(mut reader: impl Read) -> Result<Self> {
-        let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes).map_err(|error| Error::io("cannot read the index", error))?;
         Self::new(IndexBytes::Memory(bytes.into()), None)
     }
 

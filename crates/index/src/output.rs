@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Index;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::stop;
 use rowdex_io::fs;
 use rowdex_io::fs::atomic::{AtomicFile, behind_link};
@@ -54,6 +54,11 @@ impl Output {
                 if url.key.is_empty() || url.key.ends_with('/') {
                     return Err(Error::new(ErrorKind::InvalidArgument, "the URL names no object to write")
                         .with_file(url.to_string()));
+                }
+                if !overwrite && exists(&Place::Remote(url.clone()), options)? {
+                    return Err(Error::new(ErrorKind::AlreadyExists, "the object exists already")
+                        .with_file(url.to_string())
+                        .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite]));
                 }
                 let bytes = Cursor::new(Vec::new());
                 Ok(Self::Object { url, bytes, overwrite, options: options.clone() })

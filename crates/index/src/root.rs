@@ -50,20 +50,10 @@ fn beside(file: &Path, way: &str) -> PathBuf {
 /// The root relative to the directory of the index if it can be written so, absolute otherwise. It need not be there:
 /// a view says the same of it as its base, wherever the data is now.
 pub fn recorded(output: &Place, root: &Place) -> Result<Root> {
-    from(Some(output), root)
-}
-
-/// The root as it is recorded in an index that is copied to another machine.
-pub fn absolute(root: &Place) -> Result<Root> {
-    from(None, root)
-}
-
-fn from(output: Option<&Place>, root: &Place) -> Result<Root> {
-    let (output, root) = match (output, root) {
+    let root = match root {
         // Data in a store stays where it is when an index of it is copied to another place.
-        (_, Place::Remote(url)) => return Ok(Root { kind: RootKind::Absolute, path: url.to_string() }),
-        (None | Some(Place::Remote(_)), Place::Local(root)) => (None, root),
-        (Some(Place::Local(output)), Place::Local(root)) => (Some(output), root),
+        Place::Remote(url) => return Ok(Root { kind: RootKind::Absolute, path: url.to_string() }),
+        Place::Local(root) => root,
     };
     let canonical = |path: &Path| {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -72,8 +62,8 @@ fn from(output: Option<&Place>, root: &Place) -> Result<Root> {
     };
     let root = canonical(root)?;
     let beside = match output {
-        Some(output) => relative(&canonical(output.parent().unwrap_or(Path::new("")))?, &root),
-        None => None,
+        Place::Local(output) => relative(&canonical(output.parent().unwrap_or(Path::new("")))?, &root),
+        Place::Remote(_) => None,
     };
     let (kind, path) = match beside {
         Some(path) => (RootKind::RelativeToIndex, path),

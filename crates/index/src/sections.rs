@@ -1,6 +1,5 @@
 //! Writes the sections of an index file one behind the other, and around them what makes them one.
 
-use std::fmt;
 use std::io::{Seek, SeekFrom, Write};
 
 use xxhash_rust::xxh3::Xxh3Default;
@@ -22,12 +21,6 @@ pub(crate) struct SectionWriter<W> {
     /// Where the section begins that is being written, and the hash of what it has so far.
     start: u64,
     hasher: Xxh3Default,
-}
-
-impl<W> fmt::Debug for SectionWriter<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SectionWriter").field("position", &self.position).finish_non_exhaustive()
-    }
 }
 
 impl<W: Write + Seek> SectionWriter<W> {

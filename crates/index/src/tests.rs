@@ -380,13 +380,13 @@ fn bytes_may_start_at_any_alignment() {
 }
 
 #[test]
-fn a_file_a_buffer_and_a_reader_give_the_same_index() {
+fn a_file_and_a_buffer_give_the_same_index() {
     let bytes = full_sample();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.rdx");
     std::fs::write(&path, &bytes).unwrap();
     let mapped = Index::open(&path).unwrap();
-    let read = Index::read(Cursor::new(bytes.clone())).unwrap();
+    let read = Index::from_bytes(bytes.clone()).unwrap();
     assert_eq!(mapped.path(), Some(path.as_path()));
     assert_eq!(mapped.size_bytes(), bytes.len() as u64);
     assert_eq!(mapped.fingerprint(), read.fingerprint());

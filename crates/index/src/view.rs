@@ -4,6 +4,7 @@
 //! served or not. Those are the row ids of an index of the same files that serves everything.
 
 use std::io::{Seek, SeekFrom};
+use std::iter::Peekable;
 use std::ops::Range;
 
 use super::lengths::{LengthsWriter, NewLengths, RowLengths};
@@ -12,7 +13,7 @@ use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, 
 use super::{FileEntry, Index, Root, RowGroupEntry};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::IdSet;
-use rowdex_order::id_set::Builder;
+use rowdex_order::id_set::{Builder, Ranges};
 
 /// Lengths that are copied to a view at once.
 const COPIED_AT_ONCE: usize = 1 << 16;
@@ -48,17 +49,10 @@ impl Index {
             for run in runs {
                 let run_ids = id..id + (run.end - run.start);
                 id = run_ids.end;
-                while let Some(range) = wanted.peek() {
-                    let common = range.start.max(run_ids.start)..range.end.min(run_ids.end);
-                    if common.start < common.end {
-                        let first = own.start + run.start + (common.start - run_ids.start);
-                        source.add(first..first + (common.end - common.start))?;
-                    }
-                    if range.end > run_ids.end {
-                        break;
-                    }
-                    wanted.next();
-                }
+                each_within(&mut wanted, &run_ids, |common| {
+                    let first = own.start + run.start + (common.start - run_ids.start);
+                    source.add(first..first + (common.end - common.start))
+                })?;
             }
         }
         Ok(source.finish())
@@ -72,17 +66,10 @@ impl Index {
         for (group, own) in self.source_groups() {
             let selection = group.selection();
             let slot = |row: u64| selection.map_or(row, |set| set.rank(row));
-            while let Some(range) = wanted.peek() {
-                let common = range.start.max(own.start)..range.end.min(own.end);
-                if common.start < common.end {
-                    let slots = slot(common.start - own.start)..slot(common.end - own.start);
-                    ids.add(group.first_row() + slots.start..group.first_row() + slots.end)?;
-                }
-                if range.end > own.end {
-                    break;
-                }
-                wanted.next();
-            }
+            each_within(&mut wanted, &own, |common| {
+                let slots = slot(common.start - own.start)..slot(common.end - own.start);
+                ids.add(group.first_row() + slots.start..group.first_row() + slots.end)
+            })?;
         }
         Ok(ids.finish())
     }
@@ -134,6 +121,25 @@ impl Index {
     }
 }
 
+/// Calls `each` with what of the wanted ranges is in `own`, and leaves those that go beyond it.
+fn each_within(
+    wanted: &mut Peekable<Ranges<'_>>,
+    own: &Range<u64>,
+    mut each: impl FnMut(Range<u64>) -> Result<()>,
+) -> Result<()> {
+    while let Some(range) = wanted.peek() {
+        let common = range.start.max(own.start)..range.end.min(own.end);
+        if common.start < common.end {
+            each(common)?;
+        }
+        if range.end > own.end {
+            break;
+        }
+        wanted.next();
+    }
+    Ok(())
+}
+
 /// Writes an index of the files of `base` that serves these source rows, and returns how long it is in bytes.
 pub fn write(out: &mut Output, base: &Index, rows: &IdSet, root: &Root, build_info: &str) -> Result<u64> {
     let mut writer = IndexWriter::new(out)?;
@@ -159,19 +165,13 @@ pub fn write(out: &mut Output, base: &Index, rows: &IdSet, root: &Root, build_in
         for (group, own) in groups.by_ref().take(file.row_groups().len()) {
             picked.clear();
             let mut count = 0;
-            while let Some(range) = wanted.peek() {
-                let common = range.start.max(own.start)..range.end.min(own.end);
-                if common.start < common.end {
-                    count += common.end - common.start;
-                    if count < group.source_rows() {
-                        pick(&mut picked, common.start - own.start..common.end - own.start)?;
-                    }
+            each_within(&mut wanted, &own, |common| {
+                count += common.end - common.start;
+                match count < group.source_rows() {
+                    true => pick(&mut picked, common.start - own.start..common.end - own.start),
+                    false => Ok(()),
                 }
-                if range.end > own.end {
-                    break;
-                }
-                wanted.next();
-            }
+            })?;
             writer.push_row_group(NewRowGroup {
                 ordinal: group.ordinal(),
                 source_rows: group.source_rows(),
@@ -203,26 +203,17 @@ fn copy_lengths<'a>(out: &'a mut Output, base: &Index, rows: &IdSet) -> Result<&
     let new = columns.iter().map(|known| NewLengths { name: known.name().to_owned(), of: known.of() });
     let view = out.read_back()?;
     let mut writer = LengthsWriter::append(out, &view, new.collect())?;
-    let mut waiting = vec![Vec::new(); columns.len()];
-    let mut push = |waiting: &mut [Vec<u64>]| {
-        waiting.iter_mut().enumerate().try_for_each(|(column, lengths)| {
-            writer.push(column, lengths)?;
-            lengths.clear();
-            Ok(())
-        })
-    };
+    let mut lengths = Vec::new();
     for range in ids.ranges() {
         for start in range.clone().step_by(COPIED_AT_ONCE) {
             let piece = start..range.end.min(start.saturating_add(COPIED_AT_ONCE as u64));
-            for (known, lengths) in columns.iter().zip(&mut waiting) {
-                known.read(piece.clone(), lengths)?;
-            }
-            if waiting.iter().any(|lengths| lengths.len() >= COPIED_AT_ONCE) {
-                push(&mut waiting)?;
+            for (column, known) in columns.iter().enumerate() {
+                lengths.clear();
+                known.read(piece.clone(), &mut lengths)?;
+                writer.push(column, &lengths)?;
             }
         }
     }
-    push(&mut waiting)?;
     writer.finish()
 }
 

@@ -156,7 +156,7 @@ pub struct IndexWriter<W> {
 
 impl<W> std::fmt::Debug for IndexWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IndexWriter").field("out", &self.out).finish_non_exhaustive()
+        f.debug_struct("IndexWriter").finish_non_exhaustive()
     }
 }
 

@@ -25,23 +25,13 @@ impl Renames {
         pairs.sort_unstable();
         let refuse =
             |message: String, hint: String| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
-        if let Some((old, _)) = pairs.iter().find(|(_, new)| new.is_empty()) {
-            return refuse(format!("the column {old:?} is renamed to nothing"), "give its new name".to_owned());
+        if let Some((old, new)) = pairs.iter().find(|(old, new)| new.is_empty() || old == new) {
+            let message = format!("the column {old:?} is renamed to {new:?}");
+            return refuse(message, "give another new name, or leave it out".to_owned());
         }
-        if let Some((old, _)) = pairs.iter().find(|(old, new)| old == new) {
-            let message = format!("the column {old:?} is renamed to its own name");
-            return refuse(message, "leave it out, or give another new name".to_owned());
-        }
-        for pair in pairs.windows(2) {
-            if let [(old, first), (same, second)] = pair
-                && old == same
-            {
-                let message = match first == second {
-                    true => format!("the column {old:?} is renamed to {first:?} twice"),
-                    false => format!("the column {old:?} is renamed to {first:?} and to {second:?}"),
-                };
-                return refuse(message, "give each column one new name".to_owned());
-            }
+        if let Some([(old, first), (_, second)]) = pairs.array_windows().find(|[(a, _), (b, _)]| a == b) {
+            let message = format!("the column {old:?} is renamed to {first:?} and to {second:?}");
+            return refuse(message, "give each column one new name".to_owned());
         }
         for (old, new) in &pairs {
             if let Ok(at) = pairs.binary_search_by(|(name, _)| name.cmp(new)) {
@@ -113,9 +103,9 @@ mod tests {
         assert!(renames(&[("a", "x"), ("b", "x")]).is_ok());
         for (pairs, said) in [
             (&[("a", "x"), ("a", "y")][..], r#""a" is renamed to "x" and to "y""#),
-            (&[("a", "x"), ("a", "x")], "twice"),
-            (&[("a", "a")], "its own name"),
-            (&[("a", "")], "to nothing"),
+            (&[("a", "x"), ("a", "x")], "one new name"),
+            (&[("a", "a")], "another new name"),
+            (&[("a", "")], "another new name"),
             (&[("a", "b"), ("b", "c")], r#"rename "a" to "c""#),
             (&[("a", "b"), ("b", "a")], "give both of them new ones"),
         ] {

@@ -2,26 +2,21 @@
 
 use arrow::datatypes::{DataType, Field, Schema};
 
-use super::{FieldNames, FieldPick, children, prune};
+use super::children;
 use rowdex_base::error::{Error, ErrorKind};
 
-/// The error for a column that is not there, with the one that was probably meant and those that exist: below a column
-/// the fields of it, otherwise all columns.
+/// The error for a column that is not there, with the one that was probably meant and those that exist.
 pub fn unknown(schema: &Schema, path: &str) -> Error {
     const SHOWN: usize = 20;
-    let (above, below) = known_above(schema, path).unzip();
-    let mut names = below.unwrap_or_default();
-    if names.is_empty() {
-        schema.fields().iter().for_each(|field| paths(field, "", &mut names));
-    }
+    let mut names = Vec::new();
+    schema.fields().iter().for_each(|field| paths(field, "", &mut names));
     let near = names.iter().map(|name| (distance(name, path), name)).min();
     let near = near.filter(|(distance, _)| *distance <= path.chars().count() / 3 + 1);
     let meant = near.map_or(String::new(), |(_, name)| format!("did you mean {name:?}? "));
     let more = names.len().saturating_sub(SHOWN);
     names.truncate(SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let what = above.map_or("the columns are".to_owned(), |above| format!("below {above:?} there are"));
-    let hint = format!("{meant}{what}: {}{more}", names.join(", "));
+    let hint = format!("{meant}the columns are: {}{more}", names.join(", "));
     Error::new(ErrorKind::InvalidArgument, "there is no such column").with_column(path).with_hint(hint)
 }
 
@@ -31,32 +26,6 @@ pub(crate) fn ambiguous(path: &str, name: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
         .with_column(path)
         .with_hint("serve all columns, or all fields of the struct, or write files in which names differ")
-}
-
-/// The longest part of a path that is a column or field with fields below it, and the paths of these.
-fn known_above<'a>(schema: &Schema, path: &'a str) -> Option<(&'a str, Vec<String>)> {
-    path.rmatch_indices('.').find_map(|(dot, _)| {
-        let above = &path[..dot];
-        let (column, pick) = FieldNames::new(schema.fields()).find(above)?;
-        let field = schema.fields().get(column)?;
-        let mut names = Vec::new();
-        paths(&prune(field, &pick), "", &mut names);
-        let below = names.split_off(names.len().min(1 + steps(field.data_type(), &pick)));
-        (!below.is_empty()).then_some((above, below))
-    })
-}
-
-/// How many names of fields are between a column and what is picked of it, as [`paths`] writes them.
-fn steps(data_type: &DataType, pick: &FieldPick) -> usize {
-    let FieldPick::Below(below) = pick else { return 0 };
-    let Some((place, pick)) = below.last_key_value() else { return 0 };
-    let Some(child) = children(data_type).get(*place) else { return 0 };
-    match (data_type, pick) {
-        (DataType::Struct(_), _) => 1 + steps(child.data_type(), pick),
-        // The entries of a map are a struct that has no name in a path.
-        (DataType::Map(..), FieldPick::Below(_)) => steps(child.data_type(), pick).saturating_sub(1),
-        _ => steps(child.data_type(), pick),
-    }
 }
 
 /// The paths by which a field and those below it can be asked for.

@@ -113,30 +113,6 @@ def test_rows_that_a_query_picked_are_trained_on(dataset: Any, tmp_path: pathlib
         rowdex_ray.rows(found.select_columns(["id"]), dataset)
 
 
-def test_an_index_built_by_tasks_has_the_very_bytes_of_a_local_one(
-    unequal: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    for number in range(5):
-        folder = data / f"part={number}"
-        folder.mkdir()
-        (folder / "rows.parquet").write_bytes((unequal / f"part-{number}.parquet").read_bytes())
-    local = rowdex.build(data, tmp_path / "local.rdx")
-    for tasks in (1, 3):
-        report = rowdex_ray.build(data, tmp_path / "ray.rdx", tasks=tasks, num_cpus=0.5, overwrite=True)
-        assert (report.files, report.rows, report.read_files) == (5, 10_007, 0)
-        assert report.index_bytes == local.index_bytes
-        assert (tmp_path / "ray.rdx").read_bytes() == (tmp_path / "local.rdx").read_bytes()
-    (data / "part=3" / "rows.parquet").write_bytes(b"PAR1 and then nothing")
-    for _ in range(5):  # the other task is at another point of its work each time
-        with pytest.raises(rowdex.errors.FormatError, match="rows.parquet"):
-            rowdex_ray.build(data, tmp_path / "ray.rdx", tasks=2, overwrite=True)
-    assert (tmp_path / "ray.rdx").read_bytes() == (tmp_path / "local.rdx").read_bytes()
-    with pytest.raises(rowdex.errors.AlreadyExistsError):
-        rowdex_ray.build(unequal, tmp_path / "ray.rdx", tasks=1)
-
-
 def test_a_run_of_ray_train_goes_on_exactly_with_the_worker_that_is_left(
     unequal: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -290,15 +266,3 @@ def test_a_shuffle_by_tasks_needs_nothing_that_only_the_machine_of_the_caller_ha
     report = rowdex_ray.shuffle("train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, root=".", **options)
     assert report.rows == local.rows and data_files(tmp_path / "ray") == data_files(tmp_path / "local")
     assert list((tmp_path / "temporary").iterdir()) == []
-
-
-def test_an_index_built_by_tasks_serves_columns_by_other_names(unequal: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    for number, names in enumerate((["id"], ["number"])):
-        pq.write_table(pa.table([pa.array([number])], names), data / f"{number}.parquet")
-    rename = {"number": "id"}
-    rowdex.build(data, tmp_path / "local.rdx", rename=rename)
-    report = rowdex_ray.build(data, tmp_path / "ray.rdx", tasks=1, rename=rename)
-    assert report.read_files == 0
-    assert (tmp_path / "ray.rdx").read_bytes() == (tmp_path / "local.rdx").read_bytes()

@@ -249,21 +249,6 @@ fn given_lengths_stay_with_an_update_only_if_no_file_is_new() {
 }
 
 #[test]
-fn parts_hand_over_their_lengths() {
-    let folder = TempDir::new().unwrap();
-    data(folder.path());
-    let whole = fs::read(build(folder.path(), &["tokens"]).path().unwrap()).unwrap();
-    let builder = || IndexBuilder::new([folder.path().join("data")]).with_lengths(["tokens"]);
-    let parts: Vec<_> = (0..2).map(|slice| folder.path().join(format!("{slice}.rdx"))).collect();
-    for (slice, part) in parts.iter().enumerate() {
-        builder().with_root(folder.path().join("data")).with_slice(slice as u64, 2).build(part).unwrap();
-    }
-    let joined = folder.path().join("joined.rdx");
-    builder().with_parts(&parts).build(&joined).unwrap();
-    assert!(fs::read(&joined).unwrap() == whole);
-}
-
-#[test]
 fn a_view_has_the_lengths_of_its_rows() {
     let folder = TempDir::new().unwrap();
     data(folder.path());

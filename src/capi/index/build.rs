@@ -19,16 +19,14 @@ use crate::describe::BuildDescription;
 /// one for each available core by default. overwrite: true replaces an existing file. update: true updates the index at
 /// output, if there is one: its unchanged leading files keep their row ids. footers: false does not store footers, so
 /// everyone who opens the index reads them again. partitions: false does not turn folders named key=value into columns.
-/// rename: columns of the files that are served by other names, {"content": "text"}. slice: [3, 64] indexes slice 3,
-/// counted from 0, of 64 of the sorted list of files alone, as a part of the whole. parts: indexes of such slices or of
-/// the same data, with footers: files that are as recorded there are not read, and the index has the very bytes that it
-/// has without them. lengths: columns by which it is noted how long rows are, as rowdex_index_note_lengths does;
-/// progress is told once more, then. store: as for rowdex_index_open.
+/// rename: columns of the files that are served by other names, {"content": "text"}. lengths: columns by which it is
+/// noted how long rows are, as rowdex_index_note_lengths does; progress is told once more, then. store: as for
+/// rowdex_index_open.
 ///
 /// `progress` is called after each window of files, by the thread that builds. The report is JSON that the caller
 /// frees, and `report` may be NULL: files, kept_files (of an update), read_files, requests, footer_bytes, row_groups,
-/// rows, source_rows, index_bytes, repeated_files (named more than once), unlike_files (with other columns than the
-/// first one), and unlike_example, a text that names one of these and says in what it differs, or null.
+/// rows, index_bytes, repeated_files (named more than once), unlike_files (with other columns than the first one), and
+/// unlike_example, a text that names one of these and says in what it differs, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_index_build(
     description: *const c_char,
