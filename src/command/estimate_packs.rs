@@ -11,9 +11,7 @@ use rowdex::sampler::{PackForecast, PackSpec};
 use serde_json::{Value, json};
 
 use crate::command::failure::Failure;
-
-/// Rows whose lengths are in the picture.
-const ROWS: u64 = 1 << 20;
+use crate::command::lengths;
 
 const BARS: u64 = 48;
 const SIZE: (u32, u32) = (1120, 420);
@@ -44,7 +42,7 @@ pub(crate) fn told(pack: &PackSpec, forecast: &PackForecast) -> Value {
 
 /// The lengths of rows, and how full packs are, as SVG.
 pub(crate) fn plot(pack: &PackSpec, forecast: &PackForecast, index: &Index) -> Result<String, Failure> {
-    let lengths = sampled_lengths(index, &pack.lengths)?;
+    let lengths = lengths::sampled(index, &pack.lengths)?;
     let packs = &forecast.pack_tokens;
     let capacity = if pack.pack.algorithm == Algorithm::Buckets { most(packs) } else { pack.pack.capacity };
     let mut text = String::new();
@@ -65,16 +63,6 @@ pub(crate) fn plot(pack: &PackSpec, forecast: &PackForecast, index: &Index) -> R
 /// The largest of them, or 1.
 fn most(values: &[u64]) -> u64 {
     values.iter().copied().max().unwrap_or(0).max(1)
-}
-
-/// The lengths of rows, evenly spread.
-fn sampled_lengths(index: &Index, name: &str) -> Result<Vec<u64>, Failure> {
-    let lengths = index.lengths(name)?;
-    let stride = usize::try_from(index.len().div_ceil(ROWS).max(1)).unwrap_or(usize::MAX);
-    let rows: Vec<u64> = (0..index.len()).step_by(stride).collect();
-    let mut found = vec![0; rows.len()];
-    rowdex::order::Lengths::fill(&lengths, &rows, &mut found)?;
-    Ok(found)
 }
 
 /// How many values lie in each part of the range up to `most`.

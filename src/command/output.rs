@@ -84,7 +84,11 @@ fn said(name: &str, value: &Value, grouped: bool) -> Option<String> {
             Some(bytes) if name.contains("bytes") || name == "memory" => HumanBytes(bytes).to_string(),
             Some(count) if grouped => HumanCount(count).to_string(),
             Some(count) => count.to_string(),
-            None => number.as_f64().map_or_else(|| number.to_string(), |number| format!("{number:.3}")),
+            None => match number.as_f64() {
+                Some(large) if large >= 1000.0 => format!("{large:.0}"),
+                Some(small) => format!("{small:.3}"),
+                None => number.to_string(),
+            },
         },
         // Names come from files, and may be anything.
         Value::String(text) => text.replace(char::is_control, " "),
@@ -106,17 +110,21 @@ pub(crate) fn rate(count: u64, seconds: f64) -> f64 {
 }
 
 /// Rows of cells with every column as wide as its widest cell; numbers to the right, as people compare them.
-pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or_default()).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+fn columns(rows: &[Vec<String>]) -> String {
+    let form = |column: usize| {
+        let cells = || rows.iter().filter_map(move |row| row.get(column));
+        let width = cells().map(|cell| cell.chars().count()).max().unwrap_or_default();
+        (width, cells().skip(1).all(|cell| cell.starts_with(|c: char| c.is_ascii_digit() || c == '-')))
+    };
+    let forms: Vec<(usize, bool)> = (0..rows.first().map_or(0, Vec::len)).map(form).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&forms).map(|(cell, &(width, numbers))| match numbers {
+            true => format!("{cell:>width$}  "),
+            false => format!("{cell:<width$}  "),
+        });
+        cells.collect::<String>().trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 /// Stdout, or a file that is at its path once it is committed, and never was if it is not.

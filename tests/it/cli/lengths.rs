@@ -23,6 +23,8 @@ fn lengths_are_noted_by_columns_and_from_a_list_and_shown() {
     let names: Vec<_> = told.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
     assert_eq!(names, [json!("id"), json!("tags"), json!("words")]);
     assert_eq!((&told[0]["sum"], &told[2]["longest"]), (&json!((ROWS - 1) * ROWS / 2), &json!(8)));
+    let quantiles: Vec<_> = told[2]["quantiles"].as_array().unwrap().iter().map(|one| one["length"].clone()).collect();
+    assert_eq!(quantiles, [0, 0, 2, 4, 6, 8, 8].map(|length| json!(length)));
     let text = place.run("info train.rdx").succeeds().text();
     assert!(text.contains("tags") && text.contains("median"), "{text}");
     place.run("build data -o no.rdx --lengths label").fails().complains(&["label", "Utf8", "lists or of integers"]);

@@ -66,20 +66,6 @@ fn rows_that_a_view_leaves_out_are_not_served_and_all_others_are() {
 }
 
 #[test]
-fn the_sides_of_a_split_make_the_whole() {
-    let place = place();
-    for options in [",fraction=0.3", "", ",by=user", ",by=class,seed=5,fraction=0.5"] {
-        let side = |side: &str| format!("--only {}", view(&place, &format!("--split {side}{options}")));
-        let [train, validation] = ["train", "validation"].map(|name| coverage(&epoch(&place, &side(name))));
-        assert_eq!((train[1] + validation[1], train[2], validation[2]), (1000, 0, 0), "{options}");
-        assert!(train[0] > 0 && validation[0] > 0, "{options}");
-    }
-    // A hundred users of ten rows each.
-    let by_user = view(&place, "--split validation,by=user");
-    assert_eq!(coverage(&epoch(&place, &format!("--only {by_user}")))[0] % 10, 0);
-}
-
-#[test]
 fn weights_draw_and_zero_is_never_served() {
     let place = place();
     let report = epoch(&place, "--order weighted:weight");

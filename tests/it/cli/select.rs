@@ -1,13 +1,9 @@
 //! `select`: views, what they serve, what they say of themselves, and what is refused.
 
 use std::fs;
-use std::process::Stdio;
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
-use rowdex::Index;
 use serde_json::json;
 
 use super::place::{Place, ROWS};
@@ -131,41 +127,6 @@ fn choices_that_cannot_be_are_refused_in_one_line_and_leave_nothing() {
         .fails()
         .complains(&["would replace", "another path"]);
     assert!(!place.names().iter().any(|name| name.contains("no.rdx")), "{:?}", place.names());
-}
-
-#[test]
-fn a_select_killed_at_any_moment_leaves_a_whole_view_or_what_was_there() {
-    let place = Place::with_index();
-    let ids: String = (0..ROWS).step_by(2).map(|id| format!("{id}\n")).collect();
-    fs::write(place.path("even.txt"), ids.repeat(200)).unwrap();
-    place.list("few.txt", 3..5);
-    place.run("select train.rdx --rows few.txt -o few.rdx").succeeds();
-    let started = Instant::now();
-    place.run("select train.rdx --rows even.txt -o whole.rdx").succeeds();
-    let whole = started.elapsed();
-    let target = place.path("view.rdx");
-    let mut random = 7_u64;
-    for kill in 0..40_u32 {
-        let replaces = kill % 2 == 0;
-        let _ = fs::remove_file(&target);
-        if replaces {
-            fs::copy(place.path("few.rdx"), &target).unwrap();
-        }
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let mut select = place.command("select train.rdx --rows even.txt -o view.rdx --overwrite");
-        let mut select = select.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        sleep(whole.mul_f64(1.1 * (random >> 11) as f64 / (1_u64 << 53) as f64).min(Duration::from_millis(500)));
-        select.kill().unwrap();
-        select.wait().unwrap();
-        match Index::open(&target) {
-            Ok(index) => {
-                index.verify().unwrap();
-                let whole = ROWS.div_ceil(2) as u64;
-                assert!(index.len() == whole || replaces && index.len() == 2, "kill {kill}: {}", index.len());
-            }
-            Err(error) => assert!(!replaces && !target.exists(), "kill {kill}: {error}"),
-        }
-    }
 }
 
 #[test]
