@@ -250,12 +250,12 @@ pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
         Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, JoinedLengths,
-        Lengths, MAX_LEN, Measure, Mixed, MixedPart, Order, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch,
-        Piece, Ranges, Resized, Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
+        Lengths, MAX_LEN, Measure, Mixed, MixedPart, Order, Overflow, Pack, PackCounts, Packed, PackedEpoch, Piece,
+        Ranges, Resized, Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
     };
     // What the command says of orders, and what it checks of them.
     #[doc(hidden)]
-    pub use rowdex_order::{OrderKind, OrderSpec, Outline, Partition, Recipe, RowLayout, Uses, conformance};
+    pub use rowdex_order::{OrderKind, OrderSpec, Outline, Partition, Recipe, RowLayout, Uses};
 }
 
 /// Which positions are mine. [`rowdex_order::sampler`] says how rows are shared out, and what a state counts.

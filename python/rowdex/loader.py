@@ -171,8 +171,6 @@ class Loader:
         self._meter = Meter()
         self._own_schema: Schema | None = None
         self._loader = PerProcess(self._open)
-        if "share" in self._more_options:
-            _share.close_at_exit(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """The arguments, and where the run stands. What was read ahead, and what is counted, is of this loader."""

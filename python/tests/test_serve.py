@@ -1,8 +1,7 @@
-"""Ranks, and workers of their DataLoaders, that `rowdex serve` reads for, under a watchdog."""
+"""Ranks that `rowdex serve` reads for, under a watchdog."""
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import shutil
@@ -10,14 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import rowdex
 
-from .test_share import WATCHDOG, WORKERS, Job, addresses, alone, await_nothing_but, names_in
+from .test_share import WATCHDOG, Job, addresses, alone, await_nothing_but
 
 COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
 pytestmark = [
@@ -95,15 +93,14 @@ def steps(job: Job) -> list[list[str]]:
     return [job.lines(rank, "step") for rank in range(job.world)]
 
 
-@pytest.mark.parametrize(("world", "batch"), [(2, 16), (3, 7)])
-def test_each_rank_gets_what_it_would_have_read_itself(served: Any, job: Any, world: int, batch: int) -> None:
+def test_each_rank_gets_what_it_would_have_read_itself(served: Any, job: Any) -> None:
     before = addresses()
-    shared, server = served(world, "--memory", "1MiB", "--once", batch=batch)
-    for rank in range(world):
+    shared, server = served(2, "--memory", "1MiB", "--once", batch=16)
+    for rank in range(2):
         shared.start(rank)
     shared.wait()
-    assert steps(shared) == alone(job, world, batch=batch), shared.errors(0)
-    assert all(shared.ended(rank) for rank in range(world))
+    assert steps(shared) == alone(job, 2, batch=16), shared.errors(0)
+    assert all(shared.ended(rank) for rank in range(2))
     assert server.end() == (0, "")
     await_nothing_but(before)
 
@@ -127,25 +124,6 @@ def test_when_the_server_has_ended_the_ranks_go_on(served: Any, job: Any, how: i
     await_nothing_but(before)
 
 
-@pytest.mark.parametrize("how", ["continue", "fail"])
-def test_a_rank_that_is_killed_ends_the_others_if_they_are_to_and_never_the_server(
-    served: Any, job: Any, how: str
-) -> None:
-    shared, server = served(2, "--on-death", how, epochs=8)
-    shared.start(0)
-    shared.start(1, kill=6)
-    shared.wait(1)
-    if how == "fail":
-        shared.wait()
-        (error,) = shared.lines(0, "error")
-        assert "rank 1" in error and "has died" in error
-        shared.start(0, state=steps(shared)[0][-1].split()[-1])
-    shared.start(1, state=steps(shared)[1][-1].split()[-1])
-    shared.wait()
-    assert steps(shared) == alone(job, 2, epochs=8), shared.errors(0)
-    assert server.process.poll() is None
-
-
 def test_a_rank_that_differs_is_told_in_what(served: Any) -> None:
     shared, server = served(2, "--memory", "1MiB", batch=16)
     shared.start(0, batch=32)
@@ -157,16 +135,6 @@ def test_a_rank_that_differs_is_told_in_what(served: Any) -> None:
     assert where in error and "its batch size is 32, and not 16" in error and "`rowdex serve`" in error
     (error,) = shared.lines(1, "error")
     assert "its memory is 2097152, and not 1048576" in error
-
-
-def test_two_jobs_with_servers_never_meet(served: Any, job: Any) -> None:
-    jobs = [served(2)[0], served(2, batch=9)[0]]
-    for rank in range(2):
-        for shared in jobs:
-            shared.start(rank)
-    for shared, batch in zip(jobs, (20, 9)):
-        shared.wait()
-        assert steps(shared) == alone(job, 2, batch=batch), shared.errors(0)
 
 
 def test_a_loader_with_defaults_is_served_by_a_server_with_as_few_options(index: str) -> None:
@@ -196,24 +164,3 @@ def test_a_loader_with_defaults_is_served_by_a_server_with_as_few_options(index:
         finally:
             watchdog.cancel()
             server.kill()
-
-
-def test_workers_of_all_ranks_have_a_server(served: Any, index: str) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    cases = [("others each epoch", "fork", False)]
-    shared, server = served(2, "--columns", "id,x,vector,name", epochs=3, cases=cases, workers_name="train")
-    for rank in range(2):
-        shared.start(rank, program=WORKERS)
-    shared.wait()
-    for rank in range(2):
-        sampler = rowdex.DistributedSampler(rowdex.Dataset(index), num_replicas=2, batch_size=20, seed=7, rank=rank)
-        epochs = [[json.dumps(batch.row_ids) for batch in sampler.batches()] for _ in range(3)]
-        rows = [f"{epoch} {step} {ids}" for epoch, batches in enumerate(epochs) for step, ids in enumerate(batches)]
-        assert shared.lines(rank, "step") == [f"{cases[0][0]} {batch}" for batch in rows], shared.errors(rank)
-    # Until it has seen that nobody is there any more.
-    tasks, deadline = pathlib.Path(f"/proc/{server.process.pid}/task"), time.monotonic() + WATCHDOG
-    while any(name.startswith("rowdex-share-ra") for name in names_in(tasks)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    server.process.send_signal(signal.SIGTERM)
-    assert server.end() == (0, "")

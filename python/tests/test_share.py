@@ -45,7 +45,7 @@ class Job:
         program: pathlib.Path = PROGRAM, **more: Any,
     ) -> None:  # fmt: skip
         share = {"job": self.name, "name": "train", "ranks": self.world}
-        share |= {name: self.options[name] for name in ("on_death", "drift") if name in self.options}
+        share |= {name: self.options[name] for name in ("drift",) if name in self.options}
         # A launcher says all of it.
         share = share if environment is None else {}
         own = {"rank": rank, "note": str(self.note(rank)), "share": share if shared else None}
@@ -172,16 +172,6 @@ def test_ranks_of_torchrun_find_each_other(job: Any) -> None:
     assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2), shared.errors(1)
 
 
-def test_two_jobs_on_a_machine_never_meet(job: Any) -> None:
-    jobs = [job(2), job(2, batch=9)]
-    for rank in range(2):
-        for shared in jobs:
-            shared.start(rank)
-    for shared, batch in zip(jobs, (20, 9)):
-        shared.wait()
-        assert [shared.lines(rank, "step") for rank in range(2)] == alone(job, 2, batch=batch), shared.errors(0)
-
-
 def test_readers_that_are_killed_are_started_again_and_no_rank_misses_a_step(job: Any) -> None:
     shared = job(3, pause=0.002, epochs=8)
     for rank in range(3):
@@ -221,39 +211,6 @@ def test_when_another_rank_is_killed_the_others_go_on_and_it_comes_back_at_its_s
     shared.start(1, state=shared.lines(1, "step")[-1].split()[-1])
     shared.wait()
     assert [shared.lines(rank, "step") for rank in range(3)] == alone(job, 3), shared.errors(0)
-
-
-def test_when_another_rank_is_killed_the_others_fail_if_they_are_told_to(job: Any) -> None:
-    # More steps than ranks may be apart: an error comes after what was sent before.
-    shared = job(3, pause=0.002, epochs=8, on_death="fail")
-    shared.start(0)
-    shared.reader()
-    shared.note(2).touch()
-    # Who comes when the others have ended is told nothing of it.
-    shared.start(1, kill=6, after=str(shared.note(2)))
-    shared.start(2)
-    shared.wait()
-    pid = shared.lines(1, "pid")[0]
-    for rank in (0, 2):
-        (error,) = shared.lines(rank, "error")
-        assert f"rank 1 (process {pid}) has died" in error and not shared.ended(rank)
-    # A rank that ends in good order ends nobody.
-    states = [shared.lines(rank, "step")[-1].split()[-1] for rank in range(3)]
-    for rank in range(3):
-        shared.start(rank, state=states[rank], **({"fail": 5} if rank == 1 else {}))
-    shared.wait()
-    expected = alone(job, 3, epochs=8)
-    assert [shared.lines(rank, "step") for rank in (0, 2)] == [expected[0], expected[2]], shared.errors(0)
-
-
-@pytest.fixture(scope="session")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Rows of 64 KiB."""
-    folder = tmp_path_factory.mktemp("wide")
-    rows = [bytes([row % 251]) * (64 << 10) for row in range(512)]
-    pq.write_table(pa.table({"wide": pa.array(rows, pa.binary())}), folder / "a.parquet", row_group_size=64)
-    rowdex.build(folder / "a.parquet", folder / "a.rdx")
-    return str(folder / "a.rdx")
 
 
 @pytest.mark.parametrize(
@@ -408,8 +365,6 @@ def test_arguments_that_make_no_sense_are_refused(index: str) -> None:
     refused(TypeError, r"share_drift: Loader has no such option; write share=rowdex.Share\(drift=…\)", share_drift=3)
     with pytest.raises(ValueError, match="ranks of a Share is 0: use 1 or more"):
         rowdex.Share(ranks=0)
-    with pytest.raises(ValueError, match="use 'continue' or 'fail'"):
-        rowdex.Share(on_death="restart")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="give the words of a command line"):
         rowdex.Share(program="rowdex")
     share = rowdex.Share(job=f"test {uuid.uuid4()}", ranks=1, program=["/no/such/program"])

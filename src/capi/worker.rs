@@ -10,9 +10,8 @@ use super::sampler::rowdex_sampler;
 /// their own: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
 /// serves.
 ///
-/// It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which
-/// the rank has no rows are left out, and no rows are marked as pads. A rowdex_sampler_info says that it is rank 0 of
-/// 1, and a rowdex_batch_info of its batches that they are of rank 0.
+/// It begins with the first step of the current epoch. Steps in which the rank has no rows are left out. A
+/// rowdex_sampler_info of it names its rank, as a rowdex_batch_info of its batches does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_worker(
     sampler: Option<&rowdex_sampler>,

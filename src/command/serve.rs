@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::HumanBytes;
 use rowdex::loader::Share;
 
@@ -14,12 +14,14 @@ use crate::command::output;
 use crate::command::sampling::{BatchArg, DealingArgs};
 use crate::command::signals;
 
+/// The reader of ranks that have started it: its socket is stdin, and what it serves is in a file, which is stdout.
 #[cfg(target_os = "linux")]
-/// The reader of ranks that have started it: they have said all else at its socket, which is stdin.
 pub(crate) fn at_socket() -> Result<(), Failure> {
     let socket = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
     let socket = socket.map_err(|error| rowdex::Error::io("cannot take over a socket", error))?;
-    Ok(rowdex::loader::Server::run(socket)?)
+    let job = std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned();
+    let job = job.map_err(|error| rowdex::Error::io("cannot take over what to serve", error))?;
+    Ok(rowdex::loader::Server::run(socket, job)?)
 }
 
 /// How often to look whether the program is to end.
@@ -62,10 +64,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..))]
     drift: Option<u32>,
 
-    /// What becomes of the other ranks when one dies: `continue`, or `fail` with an error that names it.
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t = OnDeath::Continue)]
-    on_death: OnDeath,
-
     /// End when all ranks have left, and none has come back for five seconds.
     #[arg(long)]
     once: bool,
@@ -89,12 +87,6 @@ pub(crate) struct ServeArgs {
     carousel: CarouselArgs,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnDeath {
-    Continue,
-    Fail,
-}
-
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let asked_to_end = signals::asked_to_end()?;
     let sampling = args.dealing.clone().among(args.world_size.unwrap_or(args.ranks));
@@ -108,7 +100,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if let Some(name) = &args.name {
         share = share.name(name);
     }
-    share = share.fail_on_death(args.on_death == OnDeath::Fail);
     if let Some(steps) = args.drift {
         share = share.drift(steps as usize);
     }

@@ -205,10 +205,10 @@ pub(crate) fn column_of<'a>(packed: &'a Packed, given: Option<&'a str>) -> Optio
 /// How many pieces a row has, and a pack.
 fn shape(packed: &Packed, epoch: u64) -> Result<(f64, f64)> {
     let planned = packed.packed(epoch)?;
-    let counts = planned.sums().counts();
+    let pieces = rowdex_order::EpochOrder::len(&*planned) as f64;
     let rows = rowdex_order::Order::len(packed).max(1) as f64;
     // Of rows that are left out there are no pieces, and the others are as many as they were.
-    Ok(((counts.pieces as f64 / rows).max(1.0), (counts.pieces as f64 / (counts.packs as f64).max(1.0)).max(1.0)))
+    Ok(((pieces / rows).max(1.0), (pieces / (planned.packs() as f64).max(1.0)).max(1.0)))
 }
 
 fn unlike(row: u64, tokens: u64, of: &str, items: u64, column: &str) -> Error {

@@ -54,7 +54,7 @@ pub enum Fault {
 }
 
 /// A row group that could not be read, from [`Loader::lost_groups`](super::Loader::lost_groups).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LostGroup {
     /// Its number in the index.

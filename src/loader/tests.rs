@@ -24,8 +24,8 @@ use rowdex_base::stop::Asked;
 use rowdex_io::source::{Done, Pending};
 use rowdex_order::sampler::{Batching, Deal, Rest, Shard, Stretch, Tail};
 use rowdex_order::{
-    Blocks, Contiguous, Cost, EpochOrder, Global, Lengths, Order, Pack, Packed, Piece, Resized, Sequential, Weighted,
-    conformance,
+    Blocks, Contiguous, Cost, EpochOrder, Explicit, Global, Lengths, Order, OrderSpec, Pack, Packed, Piece, Resized,
+    Rotated, Sequential, Weighted,
 };
 use rowdex_parquet::{self as row_group, RowSink};
 
@@ -198,7 +198,18 @@ fn orders(global: bool, len: u64) -> Arc<dyn Order> {
 
 /// Every sort of orders that is a permutation, and some that repeat rows and leave rows out.
 fn sorts(len: u64) -> Vec<(String, Arc<dyn Order>)> {
-    let mut all = conformance::every(len, 7).unwrap();
+    let groups = [1.min(len), 0, len / 3, len / 5];
+    let groups = [&groups[..], &[len - groups.iter().sum::<u64>()]].concat();
+    let named = |name: &str| name.parse::<OrderSpec>().unwrap().orders(&groups, 7).unwrap();
+    let mut all: Vec<(String, Arc<dyn Order>)> =
+        vec![("explicit".into(), Arc::new(Explicit::new((0..len).rev().collect::<Vec<_>>(), len).unwrap()))];
+    for name in ["sequential", "global", "blocks(3)"] {
+        all.push((format!("contiguous {name}"), Arc::new(Contiguous::new(named(name), 4).unwrap())));
+        all.push((format!("rotated {name}"), Arc::new(Rotated::new(named(name)))));
+    }
+    all.extend(
+        ["sequential", "global", "torch", "blocks(1)", "blocks(3)", "blocks(all)"].map(|n| (n.into(), named(n))),
+    );
     if len > 0 {
         let weights: Vec<f64> = (0..len).map(|row| (row % 3) as f64 + 0.5).collect();
         all.push(("weighted".into(), Arc::new(Weighted::with_replacement(&weights, len + 5, 7).unwrap())));

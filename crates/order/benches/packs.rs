@@ -87,17 +87,8 @@ fn main() -> Result<()> {
             let began = Instant::now();
             packed(threads)?.packed(0)?;
             let all = began.elapsed().as_secs_f64();
-            let counts = *epoch.sums().counts();
+            let counts = epoch.counts()?;
             let fill = counts.tokens as f64 / (counts.packs * capacity) as f64;
-            let bytes = epoch.sums().to_bytes();
-            let began = now(origin);
-            let sums = rowdex_order::PackSums::from_bytes(&bytes);
-            let opened = match sums {
-                Some(sums) => packed(1)?.with_sums(sums)?,
-                None => unreachable!("just written"),
-            };
-            opened.start(opened.packs() / 2)?;
-            let open = now(origin) - began;
             let (began, mut places) = (now(origin), 0);
             let packs = [1, 3, 5, 7, 9, 11, 13, 15].map(|eighth| epoch.packs() * eighth / 16);
             for pack in packs {
@@ -106,11 +97,9 @@ fn main() -> Result<()> {
             let block = (now(origin) - began) / packs.len() as f64;
             println!(
                 "  {capacity}: planned in {one:.2} s on one thread ({:.2} of walking), {all:.2} s on {threads}; \
-                 opened and a first block packed in {:.1} ms from {} KB; a block packed in {:.2} ms ({places}); \
+                 a block packed in {:.2} ms ({places}); \
                  {} packs, {:.4} % full, {} rows split",
                 one / walk,
-                open * 1e3,
-                bytes.len() / 1000,
                 block * 1e3,
                 counts.packs,
                 fill * 100.0,

@@ -1,163 +1,60 @@
-//! What every [`Order`] must keep to, as one check that runs over any of them.
-//!
-//! The built-in orders are tested by it. An implementation of your own should be, too:
-//!
-//! ```
-//! # mod rowdex { pub use rowdex_base::error::Result; pub use rowdex_order as order; }
-//! use rowdex::order::{Sequential, conformance};
-//!
-//! # fn main() -> rowdex::Result<()> {
-//! conformance::check(&Sequential::new(1000)?, [0, 1, 7])?;
-//! # Ok(())
-//! # }
-//! ```
+//! What every [`Order`] must keep to, as one check for the tests of each.
 
-#[cfg(test)]
-mod tests;
-
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Blocks, Contiguous, EpochOrder, Explicit, Global, Order, Rotated, Sequential, Torch, Uses};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use super::{Blocks, Contiguous, EpochOrder, Explicit, Global, Order, Rotated, Sequential, Torch, Uses, reachable};
+use rowdex_base::error::Result;
 
-/// So many row ids are asked for, whether they are served or not.
-const MOST_UNSERVED: u64 = 1 << 16;
-
-/// Checks what [`EpochOrder`] and [`Order`] ask of an implementation, in these epochs. All positions of them are
-/// listed, so use short orders.
-///
-/// # Errors
-///
-/// Those of [`Order::epoch`], and `Internal` for what the orders do not keep to: the error says what, and where.
-pub fn check(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>) -> Result<()> {
-    each(orders, epochs, false)
-}
-
-/// As [`check`], and every row that is served has a known position, however often it is served.
-#[cfg(test)]
-pub(crate) fn check_strictly(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>) -> Result<()> {
-    each(orders, epochs, true)
-}
-
-fn each(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>, strictly: bool) -> Result<()> {
-    let len = orders.len();
-    let most = orders.rows();
+/// Checks what [`EpochOrder`] and [`Order`] ask of an implementation, in these epochs, and that every row that is served
+/// has a known position.
+pub(crate) fn check(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>) -> Result<()> {
     for epoch in epochs {
-        let wrong = |what: String| {
-            let message = format!("orders {}, epoch {epoch}: {what}", orders.name());
-            Error::new(ErrorKind::Internal, message).with_hint("the implementation of the orders is at fault")
-        };
         let order = orders.epoch(epoch)?;
-        if order.len() != len {
-            return Err(wrong(format!("{} positions instead of {len}", order.len())));
-        }
-        let rows = rows(&*order, most).map_err(wrong)?;
+        let len = order.len();
+        assert_eq!((len, order.is_empty()), (orders.len(), len == 0), "{orders:?}");
+        let rows: Vec<u64> = (0..len).map(|position| order.row(position).unwrap()).collect();
         let again = orders.epoch(epoch)?;
-        let differs = |position: &u64| again.row(*position) != rows.get(to_usize(*position)).copied();
-        if let Some(position) = (0..len).rev().find(differs) {
-            return Err(wrong(format!("position {position} has another row when it is asked for again")));
+        assert!((0..len).rev().all(|position| again.row(position) == Some(rows[position as usize])), "{orders:?}");
+        assert!([len, u64::MAX].into_iter().all(|beyond| order.row(beyond).is_none()), "{orders:?}");
+        let served: BTreeSet<u64> = rows.iter().copied().collect();
+        let ids = orders.rows().unwrap_or(served.last().map_or(0, |row| row + 1));
+        assert!(served.last().is_none_or(|row| *row < ids), "{orders:?}");
+        // Of the rows that are not served, enough: there may be any number of them.
+        for row in (0..ids.min(1 << 16)).chain(served.iter().copied()).chain([u64::MAX]) {
+            let position = order.position(row);
+            assert_eq!(position.is_some(), served.contains(&row), "{orders:?}, row {row}");
+            assert!(position.is_none_or(|position| order.row(position) == Some(row)), "{orders:?}, row {row}");
         }
-        positions(&*order, &rows, most, strictly || order.uses() != Uses::Any).map_err(wrong)?;
-        uses(&*order, &rows).map_err(wrong)?;
-        filling(&*order, &rows).map_err(wrong)?;
+        match order.uses() {
+            Uses::Once => assert!(served.len() == rows.len() && served.into_iter().eq(0..len), "{orders:?}"),
+            Uses::AtMostOnce => assert_eq!(served.len(), rows.len(), "{orders:?}"),
+            Uses::Any => {}
+        }
+        filling(&*order, &rows);
     }
     Ok(())
-}
-
-/// The row at every position: there is one exactly below the length.
-fn rows(order: &dyn EpochOrder, most: Option<u64>) -> Result<Vec<u64>, String> {
-    let len = order.len();
-    let row = |position| order.row(position).ok_or_else(|| format!("position {position} of {len} has no row"));
-    let rows: Vec<u64> = (0..len).map(row).collect::<Result<_, _>>()?;
-    if let Some(beyond) = [len, u64::MAX].into_iter().find(|position| order.row(*position).is_some()) {
-        return Err(format!("position {beyond} has a row, and there are {len} positions"));
-    }
-    match rows.iter().find(|row| most.is_some_and(|most| **row >= most)) {
-        Some(row) => Err(format!("row {row} is served, of {} rows", most.unwrap_or_default())),
-        None => Ok(rows),
-    }
-}
-
-/// A position of a row has that row; and where `all` are known, every row that is served has one.
-fn positions(order: &dyn EpochOrder, rows: &[u64], most: Option<u64>, all: bool) -> Result<(), String> {
-    let ids = most.unwrap_or_else(|| rows.iter().max().map_or(0, |row| row.saturating_add(1)));
-    let mut served: Vec<u64> = rows.to_vec();
-    served.sort_unstable();
-    // Of the rows that are not served, enough: there may be any number of them.
-    let some = ids.min(MOST_UNSERVED);
-    for row in (0..some).chain(served.iter().copied()).chain([u64::MAX]) {
-        match order.position(row) {
-            Some(position) if order.row(position) != Some(row) => {
-                return Err(format!("row {row} is said to be at position {position}, which has another row"));
-            }
-            None if all && served.binary_search(&row).is_ok() => {
-                return Err(format!("row {row} is served, and its position is not known"));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// How often rows are served is what the order promises.
-fn uses(order: &dyn EpochOrder, rows: &[u64]) -> Result<(), String> {
-    let mut served: Vec<u64> = rows.to_vec();
-    served.sort_unstable();
-    let twice = served.windows(2).find(|pair| pair.first() == pair.last()).and_then(|pair| pair.first());
-    match (order.uses(), twice) {
-        (Uses::Once | Uses::AtMostOnce, Some(row)) => Err(format!("row {row} is served twice, against the promise")),
-        (Uses::Once, None) if !served.iter().copied().eq(0..order.len()) => {
-            Err("rows are left out, against the promise of every row once".to_owned())
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Filling gives what single positions give, for any beginning, stride and room.
-fn filling(order: &dyn EpochOrder, rows: &[u64]) -> Result<(), String> {
+fn filling(order: &dyn EpochOrder, rows: &[u64]) {
     let len = order.len();
-    let strides = [
-        (0, 1),
-        (1, 1),
-        (0, 3),
-        (2, 7),
-        (len / 2, 1),
-        (len, 1),
-        (0, len.saturating_add(1)),
-        (1, u64::MAX),
-        (u64::MAX, 1),
-    ];
-    for (first, stride) in strides {
-        let first_at = to_usize(first);
-        let by = to_usize(stride);
-        let expected: Vec<u64> = rows.iter().skip(first_at).step_by(by).copied().collect();
-        for room in [expected.len() + 3, expected.len() / 2] {
-            let mut filled = vec![u64::MAX; room];
-            let written = order.fill_strided(first, stride, &mut filled);
-            let due = expected.len().min(room);
-            if written != due || filled.get(..due) != expected.get(..due) {
-                return Err(format!(
-                    "filling {room} places from {first} by {stride} gives other rows than asking for each"
-                ));
-            }
-            if filled.iter().skip(due).any(|row| *row != u64::MAX) {
-                return Err(format!("filling {room} places from {first} by {stride} writes beyond what it counts"));
+    for first in [0, 1, 2, len / 2, len.saturating_sub(5), len, u64::MAX] {
+        for stride in [0, 1, 2, 3, 4, 5, 6, 8, 12, 30, 299, len, u64::MAX] {
+            for room in [0, 1, 2, 50, 700] {
+                let mut filled = vec![u64::MAX; room];
+                let written = order.fill_strided(first, stride, &mut filled);
+                assert_eq!(written, reachable(first, stride, len, room), "{order:?} {first} {stride} {room}");
+                assert!(filled[written..].iter().all(|row| *row == u64::MAX), "{order:?} writes beyond its end");
+                let places = (0..written as u64).map(|i| rows[(first + i * stride) as usize]);
+                assert!(places.eq(filled[..written].iter().copied()), "{order:?} {first} {stride} {room}");
             }
         }
     }
-    Ok(())
-}
-
-fn to_usize(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// Every sort of orders, over `len` rows: all of them permutations.
-///
-/// # Errors
-/// None for a length that an order may have.
-#[doc(hidden)]
-pub fn every(len: u64, seed: u64) -> Result<Vec<(String, Arc<dyn Order>)>> {
+pub(crate) fn every(len: u64, seed: u64) -> Result<Vec<(String, Arc<dyn Order>)>> {
     let groups = unequal(len);
     let blocks = |k| -> Result<Arc<dyn Order>> { Ok(Arc::new(Blocks::new(&groups, k, seed)?)) };
     let global: Arc<dyn Order> = Arc::new(Global::new(len, seed)?);
@@ -196,4 +93,35 @@ fn unequal(mut len: u64) -> Vec<u64> {
         }
     }
     groups
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "draws too many rows for Miri")]
+fn every_sort_of_orders_conforms() {
+    for len in [0, 1, 2, 3, 19, 21, 64, 100, 599] {
+        for (name, orders) in every(len, 11).unwrap() {
+            check(&*orders, [0, 1, u64::MAX]).unwrap();
+            // A list may hold anything.
+            let uses = if name == "explicit" { Uses::Any } else { Uses::Once };
+            assert_eq!(orders.epoch(0).unwrap().uses(), uses, "{name}");
+            let rows = |epoch| {
+                let mut rows = vec![0; len as usize];
+                orders.epoch(epoch).unwrap().fill(0, &mut rows);
+                rows
+            };
+            assert!(len < 19 || (rows(2) == rows(3)) == orders.is_same_every_epoch(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn all_orders_have_fingerprints_of_their_own() {
+    let mut seen = BTreeSet::new();
+    for (len, seed) in [(100, 3), (100, 4), (101, 3)] {
+        for (name, orders) in every(len, seed).unwrap() {
+            // Without a seed, those of another seed are the same orders.
+            let unseeded = name.contains("sequential") || name == "explicit";
+            assert_eq!(seen.insert(orders.fingerprint()), seed == 3 || !unseeded, "{name} {len} {seed}");
+        }
+    }
 }

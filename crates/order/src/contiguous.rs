@@ -1,12 +1,11 @@
 //! Consecutive pieces of an order, one for each shard.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
+use super::names::named;
 use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Outline, Uses, reachable};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -91,27 +90,7 @@ impl Partition {
     }
 }
 
-impl fmt::Display for Partition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Strided => "strided",
-            Self::Contiguous => "contiguous",
-        })
-    }
-}
-
-impl FromStr for Partition {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "strided" => Ok(Self::Strided),
-            "contiguous" => Ok(Self::Contiguous),
-            _ => Err(Error::new(ErrorKind::InvalidArgument, format!("no partition is called {name:?}"))
-                .with_hint("use strided or contiguous")),
-        }
-    }
-}
+named!(Partition, "partition", "use strided or contiguous", Strided = "strided", Contiguous = "contiguous");
 
 impl Order for Contiguous {
     fn len(&self) -> u64 {

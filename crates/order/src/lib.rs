@@ -24,8 +24,6 @@
 //! A [`Recipe`] describes orders made of all of these, over the rows of a [`RowLayout`]. The command line, the C API
 //! and the Python package make their orders from one, so that the same options mean the same order everywhere.
 //!
-//! An implementation of your own can be checked with [`conformance::check`].
-//!
 //! Positions and row ids are `u64` below 2^63. What comes after sharding is the business of [`sampler`].
 //!
 //! `docs/orders.md` specifies every built-in order exactly enough to write it again in another language. A built-in
@@ -33,7 +31,8 @@
 
 mod balanced;
 mod blocks;
-pub mod conformance;
+#[cfg(test)]
+mod conformance;
 mod contiguous;
 mod explicit;
 mod feistel;
@@ -80,7 +79,7 @@ pub use self::layout::RowLayout;
 pub use self::lengths::{JoinedLengths, Lengths, Measure};
 pub use self::mixed::{Mixed, MixedPart};
 pub use self::outline::{OrderKind, OrderSpec, Outline};
-pub use self::pack::{Algorithm, Cost, Empty, Overflow, Pack, PackCounts, PackSums, Packed, PackedEpoch, Piece};
+pub use self::pack::{Algorithm, Cost, Empty, Overflow, Pack, PackCounts, Packed, PackedEpoch, Piece};
 pub use self::recipe::Recipe;
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;

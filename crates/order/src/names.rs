@@ -1,4 +1,4 @@
-//! Orders by the names that people write, and outlines in one line.
+//! Orders and choices by the names that people write, and outlines in one line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,36 @@ use std::sync::Arc;
 
 use super::{Blocks, Global, Order, OrderKind, OrderSpec, Outline, Sequential, Torch};
 use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// Has values written and parsed by their names.
+macro_rules! named {
+    ($type:ident, $what:literal, $hint:literal, $($variant:ident = $name:literal),+) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self {
+                    $(Self::$variant => $name,)+
+                })
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = rowdex_base::error::Error;
+
+            fn from_str(name: &str) -> rowdex_base::error::Result<Self> {
+                match name {
+                    $($name => Ok(Self::$variant),)+
+                    _ => {
+                        let message = format!(concat!("no ", $what, " is called {:?}"), name);
+                        let kind = rowdex_base::error::ErrorKind::InvalidArgument;
+                        Err(rowdex_base::error::Error::new(kind, message).with_hint($hint))
+                    }
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use named;
 
 impl OrderSpec {
     /// The orders over row groups of so many rows each, in the order of their row ids.

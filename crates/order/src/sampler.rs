@@ -47,7 +47,6 @@
 mod batch;
 mod batching;
 mod evened;
-mod every;
 mod forecast;
 mod launch;
 mod options;
@@ -83,9 +82,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The samples and batches of one rank, epoch after epoch.
 ///
-/// The methods that take an epoch are pure. [`iter`](Self::iter), [`batches`](Self::batches) and
-/// [`batches_of_worker`](Self::batches_of_worker) serve the current epoch and move on to the next one, so a training
-/// loop need not call [`set_epoch`](Self::set_epoch), but may.
+/// The methods that take an epoch are pure. [`batches`](Self::batches) and [`next_epoch`](Self::next_epoch) serve the
+/// current epoch and move on to the next one, so a training loop need not call [`set_epoch`](Self::set_epoch), but may.
 #[derive(Debug)]
 pub struct DistributedSampler {
     /// The orders it was made with, which `orders` are too, or their rotation.
@@ -333,7 +331,7 @@ impl DistributedSampler {
     ///
     /// Those of [`plan`](Self::plan).
     pub fn total_steps(&self, epochs: u64) -> Result<u64> {
-        if self.batching.equal_rows().is_some() {
+        if self.batching.has_equal_epochs() {
             let more = epochs.saturating_sub(1).saturating_mul(self.whole(self.epoch)?.steps());
             return Ok(if epochs == 0 { 0 } else { self.left(self.epoch)?.steps().saturating_add(more) });
         }
@@ -361,15 +359,6 @@ impl DistributedSampler {
         Ok(EpochPlan { order, pads, rest, batch_size, whole, left, served })
     }
 
-    /// This rank's `p`-th sample in an epoch; `None` if it has fewer, or if it was served before the run was resumed.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`plan`](Self::plan) and [`EpochPlan::at`].
-    pub fn at(&self, epoch: u64, p: u64) -> Result<Option<Sample>> {
-        self.plan(epoch)?.at(p)
-    }
-
     /// This rank's batch at a step of an epoch.
     ///
     /// # Errors
@@ -391,15 +380,6 @@ impl DistributedSampler {
         Ok(plan)
     }
 
-    /// The samples of the current epoch; the one after becomes current.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`next_epoch`](Self::next_epoch).
-    pub fn iter(&mut self) -> Result<Samples> {
-        Ok(self.next_epoch()?.samples())
-    }
-
     /// The batches of the current epoch; the one after becomes current.
     ///
     /// # Errors
@@ -407,19 +387,6 @@ impl DistributedSampler {
     /// Those of [`next_epoch`](Self::next_epoch).
     pub fn batches(&mut self) -> Result<Batches> {
         Ok(self.next_epoch()?.batches())
-    }
-
-    /// The batches of the current epoch that one of `workers` workers of this rank makes, see
-    /// [`EpochPlan::batches_of_worker`]; the epoch after becomes current. Each worker has its own clone of the sampler.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`next_epoch`](Self::next_epoch); `InvalidArgument` unless `worker` is one of them.
-    pub fn batches_of_worker(&mut self, worker: u64, workers: u64) -> Result<Batches> {
-        let next = after(self.epoch)?;
-        let batches = self.plan(self.epoch)?.batches_of_worker(worker, workers)?;
-        self.epoch = next;
-        Ok(batches)
     }
 
     /// The position that an epoch begins at.

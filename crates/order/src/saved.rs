@@ -172,10 +172,13 @@ mod lengths {
         let mut all = vec![0; lengths.len() as usize];
         let rows: Vec<u64> = (0..lengths.len()).collect();
         lengths.fill(&rows, &mut all).map_err(ser::Error::custom)?;
-        let column = |wanted: fn(Measure<'_>) -> Option<&str>| lengths.measure().and_then(wanted).map(str::to_owned);
-        let items = column(|measure| if let Measure::Items(column) = measure { Some(column) } else { None });
-        let numbers = column(|measure| if let Measure::Numbers(column) = measure { Some(column) } else { None });
-        SavedLengths { lengths: all, items, numbers, fingerprint: lengths.fingerprint() }.serialize(to)
+        let mut saved = SavedLengths { lengths: all, items: None, numbers: None, fingerprint: lengths.fingerprint() };
+        match lengths.measure() {
+            Some(Measure::Items(column)) => saved.items = Some(column.to_owned()),
+            Some(Measure::Numbers(column)) => saved.numbers = Some(column.to_owned()),
+            None => {}
+        }
+        saved.serialize(to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Lengths>, D::Error> {
@@ -194,19 +197,5 @@ pub(crate) mod shared {
 
     pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Arc<T>, D::Error> {
         T::deserialize(from).map(Arc::new)
-    }
-}
-
-pub(crate) mod list {
-    use std::sync::Arc;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(crate) fn serialize<T: Serialize, S: Serializer>(values: &Arc<[T]>, to: S) -> Result<S::Ok, S::Error> {
-        values.serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Arc<[T]>, D::Error> {
-        Vec::deserialize(from).map(Arc::from)
     }
 }

@@ -1,11 +1,9 @@
 //! Which rows are for training and which for validation.
 
-use std::fmt;
-use std::str::FromStr;
-
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::id_set::IdSet;
+use super::names::named;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Begins the message that a split's key is hashed from.
@@ -25,27 +23,7 @@ pub enum Side {
     Validation,
 }
 
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Train => "train",
-            Self::Validation => "validation",
-        })
-    }
-}
-
-impl FromStr for Side {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "train" => Ok(Self::Train),
-            "validation" => Ok(Self::Validation),
-            _ => Err(Error::new(ErrorKind::InvalidArgument, format!("no side of a split is called {text:?}"))
-                .with_hint("use train or validation")),
-        }
-    }
-}
+named!(Side, "side of a split", "use train or validation", Train = "train", Validation = "validation");
 
 /// A split into training and validation rows by a hash, so that nothing but the seed and a row's own key decides its
 /// side.

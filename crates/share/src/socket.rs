@@ -38,9 +38,6 @@ const MEETING: Duration = Duration::from_secs(30);
 /// For so long nobody listens at an address that somebody has just taken.
 const TAKING: Duration = Duration::from_millis(500);
 
-/// The number of the PID namespace that a machine starts with. It is the same on all machines.
-const MACHINE: u64 = 0xEFFF_FFFC;
-
 /// Wakes whoever waits, once and for all.
 #[derive(Debug)]
 pub struct Signal(OwnedFd);
@@ -352,24 +349,21 @@ pub enum Met {
 /// A process that does not listen any more may have left its socket to a forked child that knows nothing of it.
 /// Everybody then goes on to the next address, which all find in the same way.
 ///
-/// Processes of different PID namespaces never connect: they could not watch each other, and what the system says of
-/// a process that cannot be seen from here is no process. Whoever comes second is told so.
-///
 /// # Errors
-/// `Closed` if the call is to stop, `InvalidArgument` if others of this job are in another PID namespace.
+/// `Closed` if the call is to stop.
 pub fn meet(address: &str, signal: &Signal) -> Result<Option<Met>> {
     let (began, mut tried, mut attempt) = (Instant::now(), Instant::now(), 0_u32);
-    let namespace = namespace();
+    // Processes of different PID namespaces never meet: they could not watch each other, and what the system says of a
+    // process that cannot be seen from here is no process. Where the system does not tell, all are of one.
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
     while !signal.is_set() {
         stop::check()?;
-        let name = name_of(address, namespace, attempt);
+        let name = format!("{address}/{namespace}/{attempt}");
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes())
             .map_err(|error| failed("cannot make an address for the loaders of this machine", error))?;
         let socket = socket()?;
         match bind(&socket, &name) {
             Ok(()) => {
-                // After the address was taken: of two who come at once, one at least sees the other.
-                refuse_others(address, namespace)?;
                 listen(&socket, BACKLOG).map_err(|error| failed("cannot wait for other ranks", error))?;
                 return Ok(Some(Met::First(Listener { socket, address: name, is_handed_over: false })));
             }
@@ -396,50 +390,6 @@ pub fn meet(address: &str, signal: &Signal) -> Result<Option<Met>> {
         }
     }
     Ok(None)
-}
-
-/// The PID namespace of this process; where the system does not tell, that of the machine.
-fn namespace() -> u64 {
-    std::fs::metadata("/proc/self/ns/pid").map_or(MACHINE, |namespace| namespace.ino())
-}
-
-/// Where processes of a namespace meet, after so many addresses that nobody answers at.
-fn name_of(address: &str, namespace: u64, attempt: u32) -> String {
-    let of_namespace = if namespace == MACHINE { String::new() } else { format!("/{PID}{namespace}") };
-    let of_attempt = if attempt == 0 { String::new() } else { format!("/{attempt}") };
-    format!("{address}{of_namespace}{of_attempt}")
-}
-
-/// What the number of a namespace follows in a name.
-const PID: &str = "pid-";
-
-/// The namespace of a socket at this address, if that is its name.
-fn namespace_of(address: &str, name: &str) -> Option<u64> {
-    let rest = name.strip_prefix(address)?;
-    let mut parts = rest.split('/');
-    if parts.next() != Some("") {
-        return None;
-    }
-    match parts.next().and_then(|part| part.strip_prefix(PID)) {
-        Some(namespace) => namespace.parse().ok(),
-        None => Some(MACHINE),
-    }
-}
-
-/// Fails if processes of another PID namespace meet at this address. Without `/proc` nobody knows.
-fn refuse_others(address: &str, namespace: u64) -> Result<()> {
-    let sockets = std::fs::read("/proc/self/net/unix").unwrap_or_default();
-    let sockets = String::from_utf8_lossy(&sockets);
-    // The last column; an abstract address begins with what is shown as @.
-    let mut names = sockets.lines().filter_map(|line| line.split_once('@')).map(|(_, name)| name);
-    if names.any(|name| namespace_of(address, name).is_some_and(|other| other != namespace)) {
-        let message = "loaders of this job, of the same share name, are in another PID namespace of this machine";
-        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(
-            "start the containers with one PID namespace, or give the loaders of each container a job name and a \
-             number of ranks of their own",
-        ));
-    }
-    Ok(())
 }
 
 fn socket() -> Result<OwnedFd> {
@@ -555,34 +505,6 @@ mod tests {
         let full = std::iter::repeat_with(|| one.send(b"a batch", None, &signal)).find_map(Result::err).unwrap();
         assert_eq!(full.kind(), ErrorKind::Closed);
         assert_eq!(meet(&address, &signal).unwrap_err().kind(), ErrorKind::Closed);
-    }
-
-    #[test]
-    fn processes_of_another_pid_namespace_are_refused_and_not_met() {
-        let address = address("namespace");
-        let stop = Signal::new().unwrap();
-        let other = SocketAddrUnix::new_abstract_name(name_of(&address, 7, 0).as_bytes()).unwrap();
-        let elsewhere = socket().unwrap();
-        bind(&elsewhere, &other).unwrap();
-        listen(&elsewhere, BACKLOG).unwrap();
-        let error = meet(&address, &stop).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.to_string().contains("PID namespace") && error.hint().is_some(), "{error}");
-        drop(elsewhere);
-        assert!(matches!(meet(&address, &stop).unwrap(), Some(Met::First(_))));
-    }
-
-    #[test]
-    fn addresses_tell_namespaces_apart() {
-        let named = |namespace, attempt| name_of("group/1", namespace, attempt);
-        assert_eq!([named(MACHINE, 0), named(MACHINE, 2)], ["group/1", "group/1/2"]);
-        for (namespace, attempt) in [(MACHINE, 0), (MACHINE, 12), (7, 0), (71, 3)] {
-            assert_eq!(namespace_of("group/1", &named(namespace, attempt)), Some(namespace));
-            assert_eq!(namespace_of("group/2", &named(namespace, attempt)), None);
-            assert_eq!(namespace_of("group", &named(namespace, attempt)).filter(|other| *other == 7), None);
-        }
-        assert_eq!(namespace_of("group/1", "group/11"), None);
-        assert!(named(u32::MAX.into(), u32::MAX).len() < 40, "the address of a socket has 107 bytes");
     }
 
     #[test]

@@ -27,10 +27,7 @@ _ELSEWHERE = {
     "prefetch": "batches are made ahead, as far as memory= allows",
     "prefetch_factor": "batches are made ahead, as far as memory= allows",
     "shard_id": "use rank=",
-    **{
-        f"share_{it}": f"write share=rowdex.Share({it}=…)"
-        for it in ("name", "job", "ranks", "drift", "on_death", "program")
-    },
+    **{f"share_{it}": f"write share=rowdex.Share({it}=…)" for it in ("name", "job", "ranks", "drift", "program")},
     "shuffle_buffer": "all rows are shuffled among all, and memory= bounds what is held",
     "threads": "use worker_threads= of the rowdex.torch.Dataset",
     "transform": "use map= for a function of batches, or decode= for functions of values",

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import dataclasses
 import functools
 import itertools
-import multiprocessing
-import multiprocessing.util
 import os
 import socket
 import sys
-import weakref
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from ..native.library import library, no_nul
 
 _numbers = itertools.count()
-_open: weakref.WeakSet[Any] = weakref.WeakSet()
-_told: set[int] = set()
 # As Linux has them.
 _CLOSES_ON_EXEC, _SEALS = 1, 2
 
@@ -37,9 +31,6 @@ class Share:
         ranks: How many ranks are on this machine. Default: what the launcher says.
         drift: How many steps a rank may be ahead of another one, about, before it waits. Default: 32, fewer of large
             batches.
-        on_death: What becomes of the other ranks when one dies, that is, ends without closing its loader or leaving
-            Python. ``"continue"``: they go on, and it may come back. ``"fail"``: they raise an error that names its
-            process. Default: what ``rowdex serve`` was told, or ``"continue"``.
         program: The program that reads, as a command line: the command ``rowdex`` of this version. Default: that of
             this package, ``[sys.executable, "-m", "rowdex"]``, if it has one, else ``rowdex`` on the path.
     """
@@ -48,15 +39,12 @@ class Share:
     job: str | None = None
     ranks: int | None = None
     drift: int | None = None
-    on_death: Literal["continue", "fail"] | None = None
     program: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         for argument, value in (("ranks", self.ranks), ("drift", self.drift)):
             if value is not None and not 0 < value < 2**31:
                 raise ValueError(f"{argument} of a Share is {value}: use 1 or more")
-        if self.on_death not in (None, "continue", "fail"):
-            raise ValueError(f"on_death={self.on_death!r} of a Share: use 'continue' or 'fail'")
         if isinstance(self.program, str) or self.program is not None and not self.program:
             raise TypeError(f"program={self.program!r} of a Share: give the words of a command line, as [\"rowdex\"]")
         for argument, text in (("name", self.name), ("job", self.job)):
@@ -120,21 +108,5 @@ def _library_options(share: Share) -> dict[str, Any]:
         "share_job": None if share.job is None else share.job.encode(),
         "share_ranks": share.ranks or 0,
         "share_drift": share.drift or 0,
-        "share_on_death": None if share.on_death is None else share.on_death.encode(),
         "share_program": [os.fsencode(word) for word in program],
     }
-
-
-def close_at_exit(loader: Any) -> None:
-    """Lets the reader know when this process ends, so that this is not taken for a death."""
-    _open.add(loader)
-    if multiprocessing.parent_process() is not None and os.getpid() not in _told:
-        # What was registered with atexit does not run in all of these.
-        _told.add(os.getpid())
-        multiprocessing.util.Finalize(None, _close_all, exitpriority=100)
-
-
-@atexit.register
-def _close_all() -> None:
-    for loader in list(_open):
-        loader.close()

@@ -238,7 +238,7 @@ class LoaderOptions(Versioned):
         ("epochs", c_uint64), ("more_ranks", POINTER(c_void_p)), ("num_more_ranks", c_size_t), ("on_fault", c_char_p),
         ("fault_seed", c_uint64), ("views", c_uint64), ("read_concurrency", c_uint64), ("share", c_char_p),
         ("share_name", c_char_p), ("share_job", c_char_p), ("share_ranks", c_uint64), ("share_drift", c_uint64),
-        ("share_on_death", c_char_p), ("share_program", POINTER(c_char_p)), ("num_share_program", c_size_t),
+        ("share_program", POINTER(c_char_p)), ("num_share_program", c_size_t),
         ("max_wait", c_uint64), ("tokens", c_char_p), ("with_columns", POINTER(c_char_p)),
         ("num_with_columns", c_size_t),
     ]

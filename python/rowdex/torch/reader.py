@@ -13,7 +13,7 @@ from .. import native
 from ..batch import Batch
 from ..dataset import Dataset
 from ..errors import StateError
-from ..loading.share import among_workers, close_at_exit
+from ..loading.share import among_workers
 from ..native.library import Handle, call, count, library, loader_options
 from ..spec import OpenSampler, SamplerSpec, batch_of, sampler_info, steps_left
 from .samplers import Step
@@ -67,8 +67,6 @@ class Stream:
         self._loader = Handle(library.loader_new, dataset._pointer, own, ctypes.byref(loader))
         self._schema, self._first, self._workers = dataset.schema, first, workers
         self._steps = int(sampler_info(own).steps)
-        if shared:
-            close_at_exit(self)
 
     def close(self) -> None:
         """Ends what it does in this process."""

@@ -55,9 +55,6 @@ pub struct rowdex_loader_options {
     pub share_ranks: u64,
     /// With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
     pub share_drift: u64,
-    /// With share: what becomes of the other ranks when one dies, that is, ends without freeing or closing its loader.
-    /// "continue" (NULL): they go on, and it may come back. "fail": they get an error that names it.
-    pub share_on_death: *const c_char,
     /// With share: the program that reads, and arguments that come before its own: the command of this version. NULL:
     /// `rowdex`, where the system finds programs.
     pub share_program: *const *const c_char,
@@ -146,12 +143,11 @@ pub(super) unsafe fn builder(
 /// The pointers in `options` are as the header says.
 unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
     // SAFETY: the caller's promise.
-    let (with, name, job, death) = unsafe {
+    let (with, name, job) = unsafe {
         (
             handle::optional_text(options.share, "options.share")?,
             handle::optional_text(options.share_name, "options.share_name")?,
             handle::optional_text(options.share_job, "options.share_job")?,
-            handle::optional_text(options.share_on_death, "options.share_on_death")?,
         )
     };
     let ranks = bytes(options.share_ranks);
@@ -162,21 +158,13 @@ unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
             return Err(handle::invalid(format!("nothing that ranks share a reader of is called {other:?}"))
                 .with_hint("use machine, or NULL"));
         }
-        None if name.or(job).or(death).is_some() || ranks.or(drift).is_some() => {
+        None if name.or(job).is_some() || ranks.or(drift).is_some() => {
             return Err(handle::invalid("options of a shared reader, which is not asked for")
                 .with_hint("set options.share to machine"));
         }
         None => return Ok(None),
     }
-    let mut share = match death {
-        None => Share::machine(),
-        Some("continue") => Share::machine().fail_on_death(false),
-        Some("fail") => Share::machine().fail_on_death(true),
-        Some(other) => {
-            return Err(handle::invalid(format!("nothing to do about the death of a rank is called {other:?}"))
-                .with_hint("use continue or fail"));
-        }
-    };
+    let mut share = Share::machine();
     if let Some(name) = name {
         share = share.name(name);
     }

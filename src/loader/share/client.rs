@@ -15,17 +15,14 @@ use crate::loader::control::{closed, timed_out};
 use crate::loader::deliver::{Deliver, Watched};
 use crate::loader::part::Part;
 use crate::loader::walk::Empty;
-use crate::loader::{Batch, LoaderStats, NextBatch, Packs};
+use crate::loader::{Batch, LoaderStats, LostGroup, NextBatch, Packs};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_order::sampler::DistributedSampler;
 use rowdex_share::{Connection, Met, Received, Signal, meet, read};
 
-/// How long to try again where readers end before they answer.
-const MEETING: Duration = Duration::from_secs(30);
-
 /// How many readers may end before one of them has sent a batch.
-const MOST_ENDED: u32 = 3;
+const MOST_ENDED: u32 = 5;
 
 /// Delivers the batches of one rank. It looks for a reader when a batch is asked for.
 #[derive(Debug)]
@@ -49,10 +46,6 @@ struct At {
     connection: Option<Arc<Connection>>,
     /// The reader that this rank has started.
     started: Option<Child>,
-    /// The reader has answered.
-    is_welcome: bool,
-    /// The reader was told that this rank waits, and nothing came since.
-    waits: bool,
     /// How many readers have ended since the last batch came.
     ended: u32,
     sampler: DistributedSampler,
@@ -68,7 +61,7 @@ impl Watched for Shared {
     fn stop(&self) {
         self.stop.set();
         if let Some(connection) = self.connection().upgrade() {
-            self.leave(&connection);
+            connection.end();
         }
     }
 
@@ -81,21 +74,11 @@ impl Shared {
     fn connection(&self) -> MutexGuard<'_, Weak<Connection>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Ends a connection. One that ends without a word is that of a process that died.
-    fn leave(&self, connection: &Connection) {
-        let _ = connection.send(&Request::Leaving.to_bytes(), None, &self.stop);
-        connection.end();
-    }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let mut at = self.lock();
-        if let Some(connection) = at.connection.take() {
-            self.shared.leave(&connection);
-        }
-        start::reap(at.started.take());
+        start::reap(self.lock().started.take());
     }
 }
 
@@ -105,8 +88,6 @@ impl Client {
         let at = At {
             connection: None,
             started: None,
-            is_welcome: false,
-            waits: false,
             ended: 0,
             sampler: seat.sampler.clone(),
             place: begin_of(&seat.sampler, seat.place),
@@ -133,7 +114,7 @@ impl Client {
             own: Standpoint::of(&at.sampler),
             place: at.place,
             end: self.seat.options.epochs,
-            facts: self.seat.group.facts.clone(),
+            facts: self.seat.group.facts.iter().filter(|fact| fact.said).cloned().collect(),
         };
         Request::Hello(Box::new(hello)).to_bytes()
     }
@@ -142,18 +123,16 @@ impl Client {
     /// answer says.
     fn join(&self, at: &mut At) -> Result<Arc<Connection>> {
         let signal = &self.shared.stop;
-        let (hello, group) = (self.hello(at), &self.seat.group);
-        (at.is_welcome, at.waits) = (false, false);
-        let connection = match meet(&group.address, signal)?.ok_or_else(closed)? {
+        let hello = self.hello(at);
+        let connection = match meet(&self.seat.group.address, signal)?.ok_or_else(closed)? {
             Met::Joined(connection) => {
                 // If the reader is about to end, that shows when its answer is waited for.
                 connection.send(&hello, None, signal)?;
                 connection
             }
             Met::First(listener) => {
-                let job = group.job()?;
                 let connection = listener.connect()?;
-                connection.send(&hello, job.as_ref().map(std::os::fd::AsFd::as_fd), signal)?;
+                connection.send(&hello, None, signal)?;
                 start::reap(at.started.take());
                 at.started = start::reader(&self.seat, listener)?;
                 connection
@@ -164,53 +143,36 @@ impl Client {
         at.connection = Some(Arc::clone(&connection));
         if signal.is_set() {
             // Whoever closed the loader may have done so before there was this connection to end.
-            self.shared.leave(&connection);
+            connection.end();
         }
         Ok(connection)
     }
 
-    /// What the reader says next; nothing if it is gone. If nothing is there yet, it is told that this rank waits.
+    /// What the reader says next; nothing if it is gone.
     fn receive(&self, at: &mut At, connection: &Connection, until: Option<Instant>) -> Result<Option<Message>> {
         let signal = &self.shared.stop;
-        let (mut most, mut is_last) = (Some(Duration::ZERO), false);
         loop {
-            match connection.receive(&mut at.buffer, signal, most)? {
-                Received::Message(length, file) => {
-                    at.waits = false;
-                    return Ok(Some((length, file)));
-                }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match connection.receive(&mut at.buffer, signal, left.into_iter().chain(stop::tick()).min())? {
+                Received::Message(length, file) => return Ok(Some((length, file))),
                 Received::Gone if !signal.is_set() => return Ok(None),
                 Received::Gone | Received::Stopped => return Err(closed()),
-                Received::TimedOut if is_last => return Err(timed_out()),
-                Received::TimedOut => {}
+                Received::TimedOut if left.is_some_and(|left| left.is_zero()) => return Err(timed_out()),
+                Received::TimedOut => stop::check()?,
             }
-            stop::check()?;
-            if !at.waits {
-                connection.send(&Request::Waiting.to_bytes(), None, signal)?;
-                at.waits = true;
-            }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            is_last = left.is_some_and(|left| left.is_zero());
-            most = left.into_iter().chain(stop::tick()).min();
         }
     }
 
     /// Lets go of a reader that is gone, to look for another one; an error if that has led to nothing.
-    fn lose(&self, at: &mut At, connection: &Connection, began: Instant) -> Result<()> {
+    fn lose(at: &mut At, connection: &Connection) -> Result<()> {
         // The reader may live, if the process that it is taken for is the rank that has started it.
-        self.shared.leave(connection);
+        connection.end();
         at.connection = None;
-        if !at.is_welcome {
-            start::check(at.started.take())?;
-            if began.elapsed() > MEETING {
-                return Err(Error::new(ErrorKind::Io, "the reader of this machine ends before it answers"));
-            }
-            // It was about to end.
-            std::thread::sleep(Duration::from_millis(2));
-            return Ok(());
-        }
+        start::check(at.started.take())?;
         at.ended += 1;
         if at.ended < MOST_ENDED {
+            // It may have been about to end, as nobody used it.
+            std::thread::sleep(Duration::from_millis(1 << at.ended));
             return Ok(());
         }
         let (process, ended) = (connection.peer(), std::mem::take(&mut at.ended));
@@ -225,7 +187,11 @@ impl Client {
         let rows = usize::try_from(parcel.rows).unwrap_or(usize::MAX);
         let (whole, about) = read(file, parcel.stream, parcel.length, &self.seat.units.form().served, rows)?;
         let whole = Arc::new(whole);
-        let about: Vec<About> = postcard::from_bytes(&about).map_err(|_| garbled())?;
+        let (lost, about): (Vec<LostGroup>, Vec<About>) = postcard::from_bytes(&about).map_err(|_| garbled())?;
+        for LostGroup { row_group, error } in lost {
+            // Its error if rows are not to be replaced.
+            self.seat.faults.lose(row_group, error, &self.seat.units)?;
+        }
         let (mut batches, mut first) = (Vec::new(), 0);
         let rank = at.sampler.shard().rank();
         for About { epoch, step, steps, row_ids, substituted, pads, packs } in about {
@@ -289,14 +255,13 @@ fn begin_of(sampler: &DistributedSampler, place: NextBatch) -> NextBatch {
 impl Deliver for Client {
     fn next(&self, until: Option<Instant>) -> Result<Option<Assembled>> {
         let at = &mut *self.lock();
-        let began = Instant::now();
         loop {
             let connection = match &at.connection {
                 Some(connection) => Arc::clone(connection),
                 None => self.join(at)?,
             };
             let Some((length, file)) = self.receive(at, &connection, until)? else {
-                self.lose(at, &connection, began)?;
+                Self::lose(at, &connection)?;
                 stop::check()?;
                 if until.is_some_and(|until| until <= Instant::now()) {
                     return Err(timed_out());
@@ -304,7 +269,6 @@ impl Deliver for Client {
                 continue;
             };
             match Answer::parse(at.buffer.get(..length).unwrap_or_default())? {
-                Answer::Welcome => at.is_welcome = true,
                 Answer::Batches(parcel) => {
                     let file = file.ok_or_else(garbled)?;
                     let taken = Request::Taken { batches: parcel.batches, bytes: parcel.length };
@@ -313,8 +277,6 @@ impl Deliver for Client {
                     at.ended = 0;
                     return self.unpack(&parcel, &file, at).map(Some);
                 }
-                // Its error if rows are not to be replaced.
-                Answer::Lost(row_group, error) => self.seat.faults.lose(row_group, error, &self.seat.units)?,
                 Answer::Failed(error) => {
                     at.connection = None;
                     return Err(error);
@@ -329,7 +291,7 @@ impl Deliver for Client {
         (at.sampler, at.place) = (sampler.clone(), begin_of(sampler, place));
         // Nobody is to wait for this rank, nor for room among what it has not taken.
         if let Some(connection) = at.connection.take() {
-            self.shared.leave(&connection);
+            connection.end();
         }
         true
     }

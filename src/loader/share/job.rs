@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{bytes, garbled};
+use super::message::{VERSION, bytes, check_version, garbled};
 use super::{Seat, Share};
 use crate::dataset::{Dataset, MixedDataset, SavedDataset};
 use crate::loader::{Loader, LoaderBuilder, Options};
@@ -11,6 +11,8 @@ use rowdex_order::SavedSampler;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Job {
+    // First, so that any version reads it.
+    version: String,
     datasets: Vec<SavedDataset>,
     views: bool,
     sampler: SavedSampler,
@@ -28,6 +30,7 @@ impl Job {
             )
         };
         let job = Self {
+            version: VERSION.to_owned(),
             datasets: builder.datasets.iter().map(Dataset::saved).collect::<Result<_>>().map_err(own)?,
             views: builder.groups.form().shares_values,
             sampler: SavedSampler::of(sampler).map_err(own)?,
@@ -44,7 +47,8 @@ impl Job {
 
     /// What the reader needs for it.
     pub(super) fn seat(job: &[u8]) -> Result<Seat> {
-        let Self { datasets, views, sampler, options, share } = postcard::from_bytes(job).map_err(|_| garbled())?;
+        check_version(postcard::take_from_bytes(job).map_err(|_| garbled())?.0)?;
+        let Self { datasets, views, sampler, options, share, .. } = postcard::from_bytes(job).map_err(|_| garbled())?;
         let mut datasets = datasets.into_iter().map(SavedDataset::open).collect::<Result<Vec<_>>>()?;
         let sampler = sampler.sampler()?;
         let builder = match datasets.pop() {

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::Fact;
-use crate::loader::{Batch, LoaderStats, NextBatch, Substituted};
+use super::Fact;
+use crate::loader::{Batch, LoaderStats, LostGroup, NextBatch, Substituted};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::Piece;
 use rowdex_order::sampler::{DistributedSampler, State};
@@ -18,14 +18,10 @@ const MOST_TEXT: usize = 8 << 10;
 /// What a rank says to the reader.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// The first message of a connection. A file comes along if the rank has started the reader: a [`Job`](super::Job).
+    /// The first message of a connection.
     Hello(Box<Hello>),
     /// So many batches of so many bytes were taken.
     Taken { batches: u64, bytes: u64 },
-    /// It waits for its next batch.
-    Waiting,
-    /// It ends its connection, and does not die.
-    Leaving,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +40,7 @@ pub(super) struct Hello {
     pub(super) place: NextBatch,
     /// The epoch that the run ends before.
     pub(super) end: Option<u64>,
+    /// Those that the rank has chosen.
     pub(super) facts: Vec<Fact>,
 }
 
@@ -67,23 +64,19 @@ impl Standpoint {
     /// Brings a sampler to where the other one stands.
     pub(super) fn bring(self, sampler: &mut DistributedSampler) -> Result<()> {
         let Self { fingerprint, epoch, consumed, start, step } = self;
-        let run = sampler.state().run.map(|mut run| {
-            (run.start, run.step) = (start, step);
-            run
-        });
-        sampler.resume(&State { fingerprint, epoch, consumed, run })
+        let mut state = State { fingerprint, epoch, consumed, ..sampler.state() };
+        if let Some(run) = &mut state.run {
+            run.start = start;
+            run.step = step;
+        }
+        sampler.resume(&state)
     }
 }
 
 impl Request {
     pub(super) fn parse(message: &[u8]) -> Result<Self> {
-        if let Ok(((0_u32, version), _)) = postcard::take_from_bytes::<(u32, &str)>(message)
-            && version != VERSION
-        {
-            let message =
-                format!("this process has rowdex {version}, and the reader of this machine has rowdex {VERSION}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("install the same version for all ranks, and give that program to the share"));
+        if let Ok(((0_u32, version), _)) = postcard::take_from_bytes::<(u32, &str)>(message) {
+            check_version(version)?;
         }
         postcard::from_bytes(message).map_err(|_| garbled())
     }
@@ -93,16 +86,23 @@ impl Request {
     }
 }
 
+/// Refuses what a rank of another version says.
+pub(super) fn check_version(version: &str) -> Result<()> {
+    if version == VERSION {
+        return Ok(());
+    }
+    let message = format!("this process has rowdex {version}, and the reader of this machine has rowdex {VERSION}");
+    Err(Error::new(ErrorKind::InvalidArgument, message)
+        .with_hint("install the same version for all ranks, and give that program to the share"))
+}
+
 /// What the reader says to a rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    Welcome,
     /// Nothing comes after it.
     Failed(Error),
     /// A file with batches comes along.
     Batches(Parcel),
-    /// A row group is lost.
-    Lost(u32, Error),
     /// The run is over.
     End,
 }
@@ -122,9 +122,11 @@ impl Answer {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let message = bytes(self);
         match self {
-            _ if message.len() <= MOST_MESSAGE => message,
-            Self::Lost(row_group, error) => bytes(&Self::Lost(*row_group, cut(error))),
-            Self::Failed(error) => bytes(&Self::Failed(cut(error))),
+            Self::Failed(error) if message.len() > MOST_MESSAGE => {
+                let text = error.to_string();
+                let text = text.get(..text.floor_char_boundary(MOST_TEXT)).unwrap_or_default();
+                bytes(&Self::Failed(Error::new(error.kind(), text.to_owned())))
+            }
             _ => message,
         }
     }
@@ -132,13 +134,6 @@ impl Answer {
     pub(super) fn parse(message: &[u8]) -> Result<Self> {
         postcard::from_bytes(message).map_err(|_| garbled())
     }
-}
-
-/// An error that fits a message.
-fn cut(error: &Error) -> Error {
-    let text = error.to_string();
-    let end = text.floor_char_boundary(MOST_TEXT);
-    Error::new(error.kind(), text.get(..end).unwrap_or_default().to_owned())
 }
 
 pub(super) fn bytes(value: &impl Serialize) -> Vec<u8> {
@@ -171,8 +166,8 @@ pub(super) struct PacksSent {
     pub(super) behind: Vec<u64>,
 }
 
-/// What a memory file says of its batches.
-pub(super) fn describe(batches: &[Batch]) -> Vec<u8> {
+/// What a memory file says of its batches, and of the row groups that are lost.
+pub(super) fn describe(batches: &[Batch], lost: &[LostGroup]) -> Vec<u8> {
     let about = batches.iter().map(|batch| About {
         epoch: batch.epoch,
         step: batch.step,
@@ -187,7 +182,7 @@ pub(super) fn describe(batches: &[Batch]) -> Vec<u8> {
             behind: packs.behind.clone(),
         }),
     });
-    bytes(&about.collect::<Vec<_>>())
+    bytes(&(lost, about.collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
@@ -204,7 +199,7 @@ mod tests {
             own: Standpoint { fingerprint: 4, epoch: 5, consumed: 6, start: 5, step: Some(7) },
             place: NextBatch { epoch: 4, batch: 5 },
             end: Some(7),
-            facts: vec![Fact::new("memory", "7", true), Fact::new("threads", "2", false)],
+            facts: vec![Fact { name: "memory".to_owned(), value: "7".to_owned(), said: true }],
         }
     }
 
@@ -225,8 +220,8 @@ mod tests {
             .with_row_group(3)
             .with_column("text")
             .with_hint("write it again");
-        let arrived = |error: &Error| match Answer::parse(&Answer::Lost(7, error.clone()).to_bytes()).unwrap() {
-            Answer::Lost(7, error) => error,
+        let arrived = |error: &Error| match Answer::parse(&Answer::Failed(error.clone()).to_bytes()).unwrap() {
+            Answer::Failed(error) => error,
             other => panic!("{other:?}"),
         };
         let read = arrived(&error);

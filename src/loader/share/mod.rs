@@ -6,7 +6,6 @@
 
 #[cfg(target_os = "linux")]
 mod client;
-mod facts;
 #[cfg(target_os = "linux")]
 mod job;
 #[cfg(target_os = "linux")]
@@ -29,7 +28,6 @@ use arrow::datatypes::Schema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::facts::Fact;
 pub use self::server::Server;
 use super::deliver::Deliver;
 use super::recovery::Faults;
@@ -68,7 +66,6 @@ pub struct Share {
     name: String,
     ranks: Option<u32>,
     drift: Option<usize>,
-    fails: Option<bool>,
     wait: Duration,
     /// That reads, and its first arguments. It is of no use to the reader itself.
     #[serde(skip)]
@@ -84,7 +81,7 @@ impl Share {
         static MADE: AtomicU64 = AtomicU64::new(0);
         // As in Python, so that a process in another language may serve.
         let name = format!("loader {}", MADE.fetch_add(1, Ordering::Relaxed));
-        Self { job: None, name, ranks: None, drift: None, fails: None, wait: WAIT, program: Vec::new() }
+        Self { job: None, name, ranks: None, drift: None, wait: WAIT, program: Vec::new() }
     }
 
     /// Which of the job's loaders this is: the same on all ranks. A process that has several, such as one for training
@@ -111,15 +108,6 @@ impl Share {
     /// large that a sixteenth of the memory does not hold as many for each rank.
     pub fn drift(mut self, steps: usize) -> Self {
         self.drift = Some(steps);
-        self
-    }
-
-    /// Whether a rank that dies ends the others, too: they get an error that names its process, after the batches that
-    /// were sent to them before. Default: no, they go on, and it may come back.
-    ///
-    /// A rank dies when its process ends without dropping or closing the loader. A reader that dies is started again.
-    pub fn fail_on_death(mut self, fail: bool) -> Self {
-        self.fails = Some(fail);
         self
     }
 
@@ -164,7 +152,8 @@ impl Share {
         let address = self.address(is_alone)?;
         let number =
             |number: Option<usize>| number.map_or_else(|| "the default".to_owned(), |number| number.to_string());
-        let (said, given, fails) = (true, options.given, self.fails.unwrap_or(false));
+        let given = options.given;
+        let said = true;
         let facts = [
             ("dataset", format!("{dataset:016x}"), said),
             ("columns", told_columns(&units.form().served), said),
@@ -183,14 +172,12 @@ impl Share {
             ("read_ahead", number(options.read_ahead), options.read_ahead.is_some()),
             ("read_concurrency", number(options.read_concurrency), options.read_concurrency.is_some()),
             ("drift", drift.to_string(), self.drift.is_some()),
-            ("failing on the death of a rank", fails.to_string(), self.fails.is_some()),
         ];
-        let facts = facts.map(|(name, value, said)| Fact::new(name, value, said)).to_vec();
+        let facts = facts.map(|(name, value, said)| Fact { name: name.to_owned(), value, said }).to_vec();
         Ok(Group {
             address,
             ranks,
             drift: drift as u64,
-            fails,
             wait: self.wait,
             facts,
             loader: None,
@@ -275,6 +262,15 @@ fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
 }
 
+/// Something that decides what is served, or how, as one process has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Fact {
+    name: String,
+    value: String,
+    /// Whether it was chosen. What decides which rows are served counts as chosen, though it may be a default.
+    said: bool,
+}
+
 /// The loaders that share a reader.
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is none"))]
@@ -283,8 +279,6 @@ pub(super) struct Group {
     /// Ranks on this machine.
     ranks: u32,
     drift: u64,
-    /// Whether a rank that dies ends the others.
-    fails: bool,
     wait: Duration,
     /// What must be the same on all ranks.
     facts: Vec<Fact>,
@@ -296,17 +290,13 @@ pub(super) struct Group {
 
 #[cfg(target_os = "linux")]
 impl Group {
-    /// What the reader is told that this process starts, unless it is a thread of it.
-    fn job(&self) -> Result<Option<std::fs::File>> {
-        let Some(loader) = self.loader.as_deref() else { return Ok(None) };
-        let Some(share) = &loader.share else { return Ok(None) };
-        if self.reads_here() {
-            return Ok(None);
-        }
+    /// What the reader is told that this process starts.
+    fn job(&self) -> Result<std::fs::File> {
+        let builder = self.loader.as_deref().and_then(|loader| Some((loader, loader.share.clone()?)));
+        let (loader, share) = builder.ok_or_else(message::garbled)?;
         // All that the launcher has said: nobody needs to find the reader by its name.
-        let share = Share { job: Some(String::new()), ranks: Some(self.ranks), ..share.clone() };
-        let job = job::Job::of(loader, share)?;
-        rowdex_share::sealed("rowdex-share-job", &job).map(Some)
+        let share = Share { job: Some(String::new()), ranks: Some(self.ranks), ..share };
+        rowdex_share::sealed("rowdex-share-job", &job::Job::of(loader, share)?)
     }
 
     /// The program that reads, and its first arguments.

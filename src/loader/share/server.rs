@@ -2,16 +2,14 @@
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Seat;
 use super::job::Job;
-use super::message::{Answer, Request};
-use super::reader::{First, PATIENCE, Reader};
+use super::reader::Reader;
 use crate::loader::LoaderStats;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_share::{Listener, Met, Received, Signal, meet};
+use rowdex_share::{Listener, Met, Signal, meet};
 
 /// How the command is told that it was started by a rank.
 pub(super) const SOCKET: &str = "--socket";
@@ -33,7 +31,7 @@ impl Server {
     pub(in crate::loader) fn start(seat: Seat) -> Result<Self> {
         let wait = seat.group.wait;
         match meet(&seat.group.address, &Signal::new()?)? {
-            Some(Met::First(listener)) => Ok(Self { reader: Reader::start(seat, listener, Vec::new())?, wait }),
+            Some(Met::First(listener)) => Ok(Self { reader: Reader::start(seat, listener)?, wait }),
             Some(Met::Joined(other)) => {
                 let message = format!("process {} reads for this job already", other.peer());
                 Err(Error::new(ErrorKind::AlreadyExists, message)
@@ -43,40 +41,13 @@ impl Server {
         }
     }
 
-    /// Reads for the ranks that meet at this socket, as the one says that has made it, until they have left.
+    /// Reads for the ranks that meet at this socket, as the one says in `job` that has made it, until they have left.
     #[doc(hidden)]
-    pub fn run(socket: OwnedFd) -> Result<()> {
-        let (listener, stop) = (Listener::of(socket)?, Signal::new()?);
-        let mut first = Vec::new();
-        let job = loop {
-            let Some(connection) = listener.accept(&stop, Some(PATIENCE))? else {
-                return Err(Error::new(ErrorKind::Io, "no rank has said what to read"));
-            };
-            let (connection, mut message) = (Arc::new(connection), Vec::new());
-            let Ok(Received::Message(length, file)) = connection.receive(&mut message, &stop, Some(PATIENCE)) else {
-                continue;
-            };
-            message.truncate(length);
-            let known = Request::parse(&message).map(|_| file);
-            first.push(First { connection, message });
-            match known {
-                Ok(None) => {}
-                Ok(Some(job)) => break Ok(job),
-                Err(error) => break Err(error),
-            }
-        };
-        let seat = job.and_then(|mut job| {
-            let mut bytes = Vec::new();
-            job.read_to_end(&mut bytes).map_err(|error| Error::io("cannot read what to serve", error))?;
-            Job::seat(&bytes)
-        });
-        let seat = seat.inspect_err(|error| {
-            let refused = Answer::Failed(error.clone()).to_bytes();
-            for First { connection, .. } in &first {
-                let _ = connection.send(&refused, None, &stop);
-            }
-        })?;
-        let reader = Reader::start(seat, listener, first)?;
+    pub fn run(socket: OwnedFd, job: OwnedFd) -> Result<()> {
+        let mut bytes = Vec::new();
+        let read = std::fs::File::from(job).read_to_end(&mut bytes);
+        read.map_err(|error| Error::io("cannot read what to serve", error))?;
+        let reader = Reader::start(Job::seat(&bytes)?, Listener::of(socket)?)?;
         while !reader.is_over(IDLE) {
             std::thread::sleep(Duration::from_millis(50));
         }

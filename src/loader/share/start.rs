@@ -25,9 +25,9 @@ pub(super) fn reader(seat: &Seat, listener: Listener) -> Result<Option<Child>> {
     }
     let program = group.program();
     let mut command = Command::new(program.first().map_or(OsStr::new("rowdex"), OsString::as_os_str));
-    command.args(program.iter().skip(1)).args(["serve", SOCKET]).stdin(listener.hand_over()?);
+    command.args(program.iter().skip(1)).args(["serve", SOCKET]).stdin(listener.hand_over()?).stdout(group.job()?);
     // In a group of its own, so that what ends the ranks does not end it while one of them goes on.
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    command.stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|error| {
         Error::io(format!("cannot start the reader that ranks share, {}", shown(&command)), error)
             .with_hint("install the command `rowdex`, or give the share its `program`")
@@ -38,7 +38,7 @@ pub(super) fn reader(seat: &Seat, listener: Listener) -> Result<Option<Child>> {
 /// In the tests of this library, which has no command there: a thread with the same reader.
 fn thread(seat: Seat, listener: Listener) {
     std::thread::spawn(move || {
-        if let Ok(reader) = Reader::start(seat, listener, Vec::new()) {
+        if let Ok(reader) = Reader::start(seat, listener) {
             while !reader.is_over(Duration::from_millis(20)) {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -46,7 +46,7 @@ fn thread(seat: Seat, listener: Listener) {
     });
 }
 
-/// Fails if a reader has ended that could not begin, and says what it said.
+/// Fails if a reader has failed, and says what it said.
 pub(super) fn check(child: Option<Child>) -> Result<()> {
     let Some(mut child) = child else { return Ok(()) };
     let began = Instant::now();
@@ -67,7 +67,7 @@ pub(super) fn check(child: Option<Child>) -> Result<()> {
     if let Some(stderr) = child.stderr.take() {
         let _ = stderr.take(2000).read_to_string(&mut said);
     }
-    let message = format!("the reader that ranks share could not begin ({status}): {}", said.trim());
+    let message = format!("the reader that ranks share has failed ({status}): {}", said.trim());
     Err(Error::new(ErrorKind::Io, message).with_hint("give the share the `program` of this version of rowdex"))
 }
 

@@ -138,75 +138,8 @@ fn a_server_refuses_what_differs() {
         let reads = Options { read_concurrency: Some(9), ..plain(1) };
         refused(own(), reads, "read_concurrency is 9");
         refused_by(&share.clone().drift(9), own(), plain(1), "drift is 9");
-        let fails = share.clone().fail_on_death(true);
-        refused_by(&fails, own(), plain(1), "death of a rank is true");
         let same = Options { memory: 1 << 20, threads: 3, given: given(true, true), ..plain(1) };
         assert!(joining(&fake, &own(), &same, &share).next().unwrap().is_ok());
-    });
-}
-
-#[test]
-fn packs_that_are_dealt_by_another_cost_are_refused() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 4]));
-        let packed = Arc::new(plans::packed(orders(true, 160), 1));
-        let of_cost = |cost| DistributedSampler::of_packs(Arc::clone(&packed), Shard::new(1, 2).unwrap(), 2, cost);
-        let costs = [None, Some(Cost { linear: 20, quadratic: 1 }), Some(Cost { linear: 20, quadratic: 2 })];
-        let told = |cost: Option<Cost>| cost.map_or_else(|| "none".to_owned(), |cost| cost.to_string());
-        for (own, other) in [(costs[0], costs[1]), (costs[1], costs[0]), (costs[1], costs[2])] {
-            let share = share(2).wait(Duration::from_millis(1));
-            let _server = serving(&fake, &of_cost(own).unwrap(), &options(1 << 20, 1, 0), &share).unwrap();
-            let error = joining(&fake, &of_cost(other).unwrap(), &plain(1), &share).try_next().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-            let told = format!("its cost of packs is {}, and not {}", told(other), told(own));
-            assert!(error.to_string().contains(&told), "{error}");
-        }
-    });
-}
-
-#[test]
-fn ranks_start_a_reader_when_their_server_ends() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 10]));
-        let orders = orders(true, 400);
-        let share = share(2).drift(2).wait(Duration::from_millis(300));
-        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 5, Tail::Wrap)).collect();
-        let server = serving(&fake, &samplers[0], &options(400 * ROW_BYTES, 1, 0), &share).unwrap();
-        let server = Mutex::new(Some(server));
-        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &plain(2), &share)).collect();
-        all(loaders, |rank, mut loader| {
-            for step in 0..10 {
-                assert_eq!(loader.next().unwrap().unwrap().step, step);
-            }
-            if rank == 0 {
-                drop(server.lock().unwrap().take());
-            }
-            assert_eq!(serve(&mut loader, &samplers[rank], 2).unwrap().len(), 70);
-        });
-        nothing_is_left(&fake);
-    });
-}
-
-#[test]
-fn there_is_one_reader_for_a_job() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 4]));
-        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
-        let (options, share) = (options(1 << 20, 1, 1), share(1));
-        let refused = || {
-            let error = serving(&fake, &sampler, &options, &share).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
-            let process = format!("process {}", std::process::id());
-            assert!(error.to_string().contains(&process) && error.hint().is_some(), "{error}");
-        };
-        let server = serving(&fake, &sampler, &options, &share).unwrap();
-        refused();
-        assert!(serving(&fake, &sampler, &options, &share.clone().name("other")).is_ok());
-        drop(server);
-        let mut loader = joining(&fake, &sampler, &options, &share);
-        loader.next().unwrap().unwrap();
-        refused();
-        assert_eq!(serve(&mut loader, &sampler, 1).unwrap().len(), 39, "nobody has noticed");
     });
 }
 

@@ -5,7 +5,6 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
 use super::*;
-use crate::loader::options::Given;
 use crate::loader::share::Share;
 use rowdex_order::sampler::ReplicaLayout;
 use rowdex_share::{Connection, Listener, Met, Received, Signal, meet};
@@ -131,24 +130,6 @@ fn replicas_get_the_same_rows_of_one_decode_and_one_file() {
             drop(rows);
             assert_eq!(fake.decodes.load(Ordering::Relaxed), 8, "each row group once");
         }
-    });
-}
-
-#[test]
-fn one_reader_decodes_for_all() {
-    in_time(|| {
-        let orders = orders(true, 2000);
-        let options = options(400 * ROW_BYTES, 2, 2);
-        let samplers: Vec<_> = (0..4).map(|rank| sampler(&orders, rank, 4, 10, Tail::Wrap)).collect();
-        let alone = Arc::new(Fake::new(&[100; 20]));
-        let mut one = Loader::new(each(&alone), samplers.clone(), options.clone()).unwrap();
-        assert_eq!(one.by_ref().map(Result::unwrap).count(), 400);
-        let fake = Arc::new(Fake::new(&[100; 20]));
-        let share = share(4).drift(2);
-        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
-        all(loaders, |rank, mut loader| serve(&mut loader, &samplers[rank], 2).unwrap());
-        let (shared, alone) = (fake.decodes.load(Ordering::Relaxed), alone.decodes.load(Ordering::Relaxed));
-        assert!(shared <= alone * 5 / 4, "{shared} decodes, {alone} by one loader of all ranks");
     });
 }
 
@@ -584,35 +565,6 @@ fn a_rank_gets_no_further_ahead_than_it_may() {
 }
 
 #[test]
-fn ranks_that_differ_are_refused_by_name() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 4]));
-        let orders = orders(true, 160);
-        let share = share(2).wait(Duration::from_millis(1));
-        let options = options(1 << 20, 1, 1);
-        let mut first = joining(&fake, &sampler(&orders, 0, 2, 4, Tail::Wrap), &options, &share);
-        first.next().unwrap().unwrap();
-        let refused = |fake: &Arc<Fake>, sampler: DistributedSampler, options: &Options, words: &[&str]| {
-            let error = joining(fake, &sampler, options, &share).try_next().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-            assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
-        };
-        let own = || sampler(&orders, 1, 2, 4, Tail::Wrap);
-        let given = Given { memory: true, threads: true };
-        refused(&fake, own(), &Options { memory: 7, given, ..options.clone() }, &["rank 1", "memory is 7", "1048576"]);
-        refused(&fake, own(), &Options { threads: 3, given, ..options.clone() }, &["threads is 3"]);
-        refused(&fake, sampler(&orders, 1, 2, 5, Tail::Wrap), &options, &["batch size is 5, and not 4"]);
-        refused(&fake, sampler(&orders, 1, 2, 4, Tail::Drop), &options, &["tail is Drop"]);
-        refused(&fake, sampler(&orders, 1, 4, 4, Tail::Wrap), &options, &["world size is 4"]);
-        let other: Arc<dyn Order> = Arc::new(Global::new(160, 8).unwrap());
-        refused(&fake, sampler(&other, 1, 2, 4, Tail::Wrap), &options, &["order is global"]);
-        let fault = Fault::Substitute { seed: 1 };
-        refused(&fake, own(), &Options { fault, ..options.clone() }, &["on_fault is Substitute"]);
-        assert!(joining(&fake, &own(), &options, &share).next().unwrap().is_ok(), "the first still reads");
-    });
-}
-
-#[test]
 fn what_cannot_be_shared_is_refused_when_it_is_made() {
     let fake = Arc::new(Fake::new(&[40; 4]));
     let orders = orders(true, 160);
@@ -720,26 +672,6 @@ fn a_forked_child_of_a_rank_is_told_to_make_a_loader_of_its_own() {
     });
 }
 
-#[test]
-fn the_last_batches_are_handed_out_after_the_one_that_reads_is_done() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 10]));
-        let orders = orders(true, 400);
-        let options = Options { epochs: None, ..options(400 * ROW_BYTES, 1, 0) };
-        let samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 10, Tail::Wrap)).collect();
-        let share = share(2).drift(2).wait(Duration::from_millis(300));
-        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
-        all(loaders, |rank, mut loader| {
-            // Whichever reads: one of them is done long before the other.
-            for step in 0..20 {
-                assert_eq!(loader.next().unwrap().unwrap().step, step);
-                thread::sleep(Duration::from_millis(rank as u64 * 5));
-            }
-        });
-        nothing_is_left(&fake);
-    });
-}
-
 /// An order that panics on threads of a reader with this name, whatever it is asked there, from when it is told to.
 #[derive(Debug)]
 struct Frail {
@@ -828,9 +760,7 @@ fn answered() -> (Share, Listener) {
 
 /// The first bytes of messages: the numbers of requests and answers.
 const HELLO: u8 = 0;
-const WAITING: u8 = 2;
-const WELCOME: u8 = 0;
-const END: u8 = 4;
+const END: u8 = 2;
 
 /// What sort of message came; nothing if none did.
 fn heard(connection: &Connection, most: Option<Duration>) -> Option<u8> {
@@ -895,8 +825,7 @@ fn a_rank_waits_no_longer_for_a_reader_than_for_a_batch_and_says_once_where_it_i
         }
         let connection = listener.accept(&Signal::new().unwrap(), None).unwrap().unwrap();
         let said = std::iter::from_fn(|| heard(&connection, Some(Duration::ZERO)));
-        assert_eq!(said.collect::<Vec<_>>(), [HELLO, WAITING]);
-        say(&connection, WELCOME);
+        assert_eq!(said.collect::<Vec<_>>(), [HELLO]);
         say(&connection, END);
         let end = std::iter::repeat_with(|| loader.try_next())
             .find(|next| !matches!(next, Err(error) if error.kind() == ErrorKind::TimedOut));
@@ -944,24 +873,6 @@ fn packs(rows: u64) -> (tempfile::TempDir, Dataset, Arc<Packed>) {
 }
 
 #[test]
-fn a_rank_goes_on_with_another_reader_at_the_same_step_when_one_is_gone() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 4]));
-        let sampler = sampler(&orders(true, 160), 0, 1, 4, Tail::Wrap);
-        let (share, listener) = answered();
-        let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
-        let served = thread::spawn(move || serve(&mut loader, &sampler, 1).unwrap().len());
-        let connection = listener.accept(&Signal::new().unwrap(), None).unwrap().unwrap();
-        assert_eq!(heard(&connection, None), Some(HELLO));
-        say(&connection, WELCOME);
-        drop(listener);
-        drop(connection);
-        assert_eq!(served.join().unwrap(), 40);
-        nothing_is_left(&fake);
-    });
-}
-
-#[test]
 fn readers_that_end_one_after_another_without_a_batch_are_an_error() {
     in_time(|| {
         let fake = Arc::new(Fake::new(&[40; 4]));
@@ -969,14 +880,13 @@ fn readers_that_end_one_after_another_without_a_batch_are_an_error() {
         let (share, listener) = answered();
         let mut loader = joining(&fake, &sampler, &options(1 << 20, 1, 1), &share);
         let refused = thread::spawn(move || loader.try_next().unwrap_err());
-        for _ in 0..3 {
+        for _ in 0..5 {
             let connection = listener.accept(&Signal::new().unwrap(), None).unwrap().unwrap();
             assert_eq!(heard(&connection, None), Some(HELLO));
-            say(&connection, WELCOME);
         }
         let error = refused.join().unwrap();
         assert_eq!(error.kind(), ErrorKind::Io);
-        assert!(error.to_string().contains("3 readers") && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains("5 readers") && error.hint().is_some(), "{error}");
     });
 }
 

@@ -213,7 +213,7 @@ fn a_reader_that_cannot_be_started_is_an_error_that_says_why() {
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.to_string().contains("/no/such/program serve") && error.hint().is_some(), "{error}");
         let error = refused(Arc::new(global), "/bin/ls");
-        assert!(error.to_string().contains("could not begin (exit status"), "{error}");
+        assert!(error.to_string().contains("has failed (exit status"), "{error}");
         let error = refused(Arc::new(Own(global)), env!("CARGO_BIN_EXE_rowdex"));
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.hint().is_some_and(|hint| hint.contains("LoaderBuilder::serve")), "{error}");

@@ -13,12 +13,9 @@ mod tests;
 pub use self::block::PackCounts;
 pub use self::cost::Cost;
 pub use self::packed::{Packed, PackedEpoch};
-pub use self::sums::PackSums;
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
+use crate::names::named;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How rows are put together to packs.
@@ -229,33 +226,7 @@ impl Pack {
     }
 }
 
-macro_rules! names {
-    ($type:ident, $what:literal, $hint:literal, $($variant:ident = $name:literal),+) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self {
-                    $(Self::$variant => $name,)+
-                })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = Error;
-
-            fn from_str(name: &str) -> Result<Self> {
-                match name {
-                    $($name => Ok(Self::$variant),)+
-                    _ => {
-                        let message = format!(concat!("no ", $what, " is called {:?}"), name);
-                        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint($hint))
-                    }
-                }
-            }
-        }
-    };
-}
-
-names!(
+named!(
     Overflow,
     "overflow policy",
     "use split, truncate, drop or error",
@@ -264,7 +235,7 @@ names!(
     Drop = "drop",
     Error = "error"
 );
-names!(
+named!(
     Algorithm,
     "packing algorithm",
     "use bfd, concat, budget, padded or buckets",
@@ -274,4 +245,4 @@ names!(
     Padded = "padded",
     Buckets = "buckets"
 );
-names!(Empty, "policy for empty rows", "use skip or keep", Skip = "skip", Keep = "keep");
+named!(Empty, "policy for empty rows", "use skip or keep", Skip = "skip", Keep = "keep");

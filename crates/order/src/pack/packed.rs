@@ -24,7 +24,7 @@ const EPOCHS: usize = 2;
 /// there are comes last, as it does for rows. Epochs have different numbers of positions; [`len`](Order::len) is that
 /// of the orders inside.
 ///
-/// Making an epoch asks for the length of every row, block by block, and keeps the [sums](PackSums). A block is packed
+/// Making an epoch asks for the length of every row, block by block, and keeps how many packs, pieces and tokens each has. A block is packed
 /// when a pack of it is asked for. [Buckets](Pack::buckets) need no such plan: each row is a pack, and lengths are
 /// asked for window by window. How they are cut, the steps of a sampler decide; by itself, each row is a step.
 #[derive(Debug)]
@@ -130,24 +130,6 @@ impl Packed {
         Ok(self.hold(order, sums))
     }
 
-    /// The epoch that kept sums are of, without asking for any length. From then on it is at hand as if it had been
-    /// planned.
-    ///
-    /// # Errors
-    ///
-    /// `StateMismatch` if they are of other orders, lengths or packs.
-    pub fn with_sums(&self, sums: PackSums) -> Result<Arc<PackedEpoch>> {
-        if sums.fingerprint != self.fingerprint {
-            let message = format!("sums of packs with fingerprint {:016x}", sums.fingerprint);
-            let hint = format!("these have {:016x}: plan the epoch again", self.fingerprint);
-            return Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint));
-        }
-        match self.held(sums.epoch) {
-            Some(held) => Ok(held),
-            None => Ok(self.hold(self.orders.epoch(sums.epoch)?, sums)),
-        }
-    }
-
     /// Does not wait for long, as a process may have been forked while another thread had the slot: whoever finds it
     /// taken again and again plans an epoch of its own.
     fn held(&self, epoch: u64) -> Option<Arc<PackedEpoch>> {
@@ -227,7 +209,7 @@ impl Order for Packed {
 
 impl PackedEpoch {
     /// The sums of its blocks.
-    pub fn sums(&self) -> &PackSums {
+    pub(crate) fn sums(&self) -> &PackSums {
         &self.sums
     }
 

@@ -5,18 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::near::{NearLengths, at_once};
 use super::{Pack, PackCounts};
 use crate::{EpochOrder, Lengths};
 
-/// Begins what is kept of an epoch.
-const MAGIC: &[u8; 16] = b"rowdex packs v1\n";
-
-/// The sums of one epoch. Making them asks for the length of every row once, and is worth keeping: 24 bytes a block.
+/// The sums of one epoch: 24 bytes a block. Making them asks for the length of every row once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackSums {
+pub(crate) struct PackSums {
     /// Of the orders, the lengths and the packing.
     pub(super) fingerprint: u64,
     pub(super) epoch: u64,
@@ -147,13 +143,8 @@ impl PackSums {
     /// What the epoch comes to. Of buckets the packs and pieces are told alone: see [`PackedEpoch::counts`].
     ///
     /// [`PackedEpoch::counts`]: super::PackedEpoch::counts
-    pub fn counts(&self) -> &PackCounts {
+    pub(crate) fn counts(&self) -> &PackCounts {
         &self.counts
-    }
-
-    /// Which epoch it is of.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
     }
 
     /// Packs and pieces before a block.
@@ -178,74 +169,25 @@ impl PackSums {
         let blocks = self.ends.get(..self.ends.len().saturating_sub(1)).unwrap_or_default();
         blocks.partition_point(|[packs, pieces, _]| is_true(*packs, *pieces)) as u64
     }
-
-    /// As bytes that [`from_bytes`](Self::from_bytes) takes, to be kept in a file: what they are of, the sums, and a
-    /// check of it all.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let counts = self.counts.fields();
-        let head = [self.fingerprint, self.epoch, self.ends.len() as u64];
-        let numbers = head.into_iter().chain(counts).chain(self.ends.iter().flatten().copied());
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(numbers.flat_map(u64::to_le_bytes));
-        bytes.extend(xxh3_64(&bytes).to_le_bytes());
-        bytes
-    }
-
-    /// What was written by [`to_bytes`](Self::to_bytes); `None` if it was not, or was damaged since.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (said, check) = bytes.split_last_chunk::<8>()?;
-        if xxh3_64(said) != u64::from_le_bytes(*check) {
-            return None;
-        }
-        let (numbers, []) = said.strip_prefix(MAGIC)?.as_chunks::<8>() else { return None };
-        let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
-        let fingerprint = numbers.next()?;
-        let epoch = numbers.next()?;
-        let blocks = numbers.next()?;
-        let mut fields = [0; 9];
-        for field in &mut fields {
-            *field = numbers.next()?;
-        }
-        let sums: Vec<u64> = numbers.collect();
-        let (ends, []) = sums.as_chunks::<3>() else { return None };
-        let counts = PackCounts::from_fields(fields);
-        let last = ends.last().copied().unwrap_or_default();
-        let rises = ends.is_sorted_by(|a, b| a.iter().zip(b).all(|(a, b)| a <= b));
-        let fits = ends.len() as u64 == blocks && last == [counts.packs, counts.pieces, counts.tokens];
-        (rises && fits).then(|| Self { fingerprint, epoch, ends: ends.to_vec(), counts })
-    }
 }
 
 impl PackCounts {
-    fn fields(&self) -> [u64; 9] {
-        let Self { packs, pieces, tokens, rows_split, rows_dropped, tokens_dropped, .. } = *self;
-        let Self { rows_truncated, tokens_truncated, rows_empty, .. } = *self;
-        [packs, pieces, tokens, rows_split, rows_dropped, tokens_dropped, rows_truncated, tokens_truncated, rows_empty]
-    }
-
-    fn from_fields(fields: [u64; 9]) -> Self {
-        let [packs, pieces, tokens, rows_split, rows_dropped, tokens_dropped, rest @ ..] = fields;
-        let [rows_truncated, tokens_truncated, rows_empty] = rest;
-        Self {
-            packs,
-            pieces,
-            tokens,
-            rows_split,
-            rows_dropped,
-            tokens_dropped,
-            rows_truncated,
-            tokens_truncated,
-            rows_empty,
-        }
-    }
-
     /// Adds those of a block. What exceeds 64 bits stays at the most.
     fn add(&mut self, other: &Self) {
-        let mut fields = self.fields();
-        let others = other.fields();
-        for (field, other) in fields.iter_mut().zip(others) {
-            *field = field.saturating_add(other);
+        let Self { packs, pieces, tokens, rows_split, rows_dropped, tokens_dropped, .. } = self;
+        let Self { rows_truncated, tokens_truncated, rows_empty, .. } = self;
+        for (sum, more) in [
+            (packs, other.packs),
+            (pieces, other.pieces),
+            (tokens, other.tokens),
+            (rows_split, other.rows_split),
+            (rows_dropped, other.rows_dropped),
+            (tokens_dropped, other.tokens_dropped),
+            (rows_truncated, other.rows_truncated),
+            (tokens_truncated, other.tokens_truncated),
+            (rows_empty, other.rows_empty),
+        ] {
+            *sum = sum.saturating_add(more);
         }
-        *self = Self::from_fields(fields);
     }
 }

@@ -93,12 +93,9 @@ pub trait Batching: Debug + Send + Sync {
     /// `InvalidArgument` if it can not be dealt as the tail policy demands, and those of planning the epoch.
     fn deal(&self, rest: &Rest) -> Result<Arc<dyn Deal>>;
 
-    /// How many rows all batches of a rank have but for its last one; `None` if they have different numbers.
-    ///
-    /// A worker of such a rank serves a stretch of samples for each of its steps. Of any other plan it asks for each of
-    /// its steps once an epoch, where samples are counted, and keeps 8 bytes of each.
-    fn equal_rows(&self) -> Option<u64> {
-        None
+    /// Whether every epoch has as many steps as any other.
+    fn has_equal_epochs(&self) -> bool {
+        false
     }
 }
 
@@ -250,8 +247,8 @@ impl Batching for EqualRows {
         Ok(Arc::new(EqualDeal { batch_size: self.batch_size, rest: *rest, share }))
     }
 
-    fn equal_rows(&self) -> Option<u64> {
-        Some(self.batch_size)
+    fn has_equal_epochs(&self) -> bool {
+        true
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::world::World;
-use crate::{Cost, EpochOrder, Uses, reachable};
+use crate::{Cost, EpochOrder, Uses};
 use rowdex_base::error::Result;
 
 /// How many steps are kept.
@@ -122,16 +122,5 @@ impl EpochOrder for Evened {
 
     fn uses(&self) -> Uses {
         self.world.epoch.uses()
-    }
-
-    fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
-        let count = reachable(first, stride, self.len(), rows.len());
-        for (i, slot) in rows[..count].iter_mut().enumerate() {
-            match self.row(first + i as u64 * stride) {
-                Some(row) => *slot = row,
-                None => return i,
-            }
-        }
-        count
     }
 }

@@ -22,52 +22,31 @@ impl Launcher {
     /// All of them; where several are found and agree, the first one counts.
     pub const ALL: [Self; 4] = [Self::Torchrun, Self::OpenMpi, Self::Pmi, Self::Slurm];
 
-    fn variables(self) -> Variables {
+    /// Its variables: of the rank, the number of ranks, the rank on this machine and the number of ranks on it, which
+    /// not all launchers say.
+    fn variables(self) -> [&'static str; 4] {
         match self {
-            Self::Torchrun => Variables {
-                rank: "RANK",
-                world_size: "WORLD_SIZE",
-                local_rank: "LOCAL_RANK",
-                local_world_size: Some("LOCAL_WORLD_SIZE"),
-            },
-            Self::OpenMpi => Variables {
-                rank: "OMPI_COMM_WORLD_RANK",
-                world_size: "OMPI_COMM_WORLD_SIZE",
-                local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
-                local_world_size: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
-            },
-            Self::Pmi => Variables {
-                rank: "PMI_RANK",
-                world_size: "PMI_SIZE",
-                local_rank: "MPI_LOCALRANKID",
-                local_world_size: Some("MPI_LOCALNRANKS"),
-            },
-            Self::Slurm => Variables {
-                rank: "SLURM_PROCID",
-                world_size: "SLURM_NTASKS",
-                local_rank: "SLURM_LOCALID",
-                local_world_size: None,
-            },
+            Self::Torchrun => ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"],
+            Self::OpenMpi => [
+                "OMPI_COMM_WORLD_RANK",
+                "OMPI_COMM_WORLD_SIZE",
+                "OMPI_COMM_WORLD_LOCAL_RANK",
+                "OMPI_COMM_WORLD_LOCAL_SIZE",
+            ],
+            Self::Pmi => ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"],
+            Self::Slurm => ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""],
         }
     }
-}
 
-impl fmt::Display for Launcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Torchrun => "torchrun",
             Self::OpenMpi => "Open MPI",
             Self::Pmi => "PMI",
             Self::Slurm => "Slurm",
-        })
+        }
     }
-}
-
-struct Variables {
-    rank: &'static str,
-    world_size: &'static str,
-    local_rank: &'static str,
-    local_world_size: Option<&'static str>,
 }
 
 /// The rank that a launcher gave this process. Displayed with where it is from:
@@ -101,8 +80,7 @@ impl Launch {
     ///
     /// Several launchers may be in play, and must agree: on the rank and the number of ranks, or, where another
     /// launcher started one `torchrun` for each machine, on the machine and the number of machines. `SLURM_NTASKS`
-    /// alone is what an allocation sets, and counts only with `SLURM_PROCID`. `PMIX_RANK` comes with no number of
-    /// ranks, so it is only compared.
+    /// alone is what an allocation sets, and counts only with `SLURM_PROCID`.
     ///
     /// # Errors
     ///
@@ -113,7 +91,7 @@ impl Launch {
         let mut found = Vec::new();
         let mut half = Vec::new();
         for launcher in Launcher::ALL {
-            let Variables { rank, world_size, .. } = launcher.variables();
+            let [rank, world_size, ..] = launcher.variables();
             match (lookup(rank), lookup(world_size)) {
                 (Some(_), Some(_)) => found.push(Self::of(launcher, &lookup)?),
                 (Some(_), None) => half.push((launcher, rank, world_size)),
@@ -126,40 +104,36 @@ impl Launch {
         }
         if let Some((launcher, set, missing)) = half.first() {
             return Err(invalid(format!("{set} is set and {missing} is not"))
-                .with_hint(format!("start the ranks with {launcher}, or set both, or neither")));
+                .with_hint(format!("start the ranks with {}, or set both, or neither", launcher.name())));
         }
-        let pmix = lookup("PMIX_RANK").map(|value| number("PMIX_RANK", &value)).transpose()?;
         let Some(&chosen) = found.first() else {
-            return Err(match pmix {
-                Some(_) => invalid("PMIX_RANK is set, and no variable says how many ranks there are"),
-                None => invalid(
-                    "no launcher has set a rank: neither RANK and WORLD_SIZE (torchrun), nor OMPI_COMM_WORLD_RANK and \
-                     OMPI_COMM_WORLD_SIZE (Open MPI), nor PMI_RANK and PMI_SIZE (PMI), nor SLURM_PROCID and \
-                     SLURM_NTASKS (Slurm)",
-                ),
-            }
+            return Err(invalid(
+                "no launcher has set a rank: neither RANK and WORLD_SIZE (torchrun), nor OMPI_COMM_WORLD_RANK and \
+                 OMPI_COMM_WORLD_SIZE (Open MPI), nor PMI_RANK and PMI_SIZE (PMI), nor SLURM_PROCID and \
+                 SLURM_NTASKS (Slurm)",
+            )
             .with_hint("start with torchrun, mpirun or srun, or give rank and world size yourself"));
         };
         if let Some(other) = found.iter().find(|other| !chosen.agrees_with(other, &lookup)) {
-            return Err(contradiction(&chosen.to_string(), &other.to_string()));
+            return Err(invalid(format!("the environment says both {chosen} and {other}")).with_hint(
+                "unset the variables of the launcher that did not start this process, or give rank and world size \
+                 yourself",
+            ));
         }
-        match pmix.filter(|pmix| found.iter().all(|launch| launch.rank != *pmix)) {
-            Some(pmix) => Err(contradiction(&chosen.to_string(), &format!("rank {pmix} (PMIX_RANK)"))),
-            None => Ok(chosen),
-        }
+        Ok(chosen)
     }
 
     /// The variables of one launcher, of which rank and number are set.
     fn of(launcher: Launcher, lookup: &impl Fn(&str) -> Option<String>) -> Result<Self> {
         let read = |name| lookup(name).map(|value| number(name, &value)).transpose();
         let names = launcher.variables();
-        let rank = read(names.rank)?.unwrap_or(0);
-        let world_size = read(names.world_size)?.unwrap_or(0);
-        let local_rank = read(names.local_rank)?;
-        let local_world_size = names.local_world_size.map(read).transpose()?.flatten();
-        below(names.rank, rank, names.world_size, world_size)?;
-        if let (Some(rank), Some(name), Some(size)) = (local_rank, names.local_world_size, local_world_size) {
-            below(names.local_rank, rank, name, size)?;
+        let rank = read(names[0])?.unwrap_or(0);
+        let world_size = read(names[1])?.unwrap_or(0);
+        let local_rank = read(names[2])?;
+        let local_world_size = read(names[3])?;
+        below(names[0], rank, names[1], world_size)?;
+        if let (Some(rank), Some(size)) = (local_rank, local_world_size) {
+            below(names[2], rank, names[3], size)?;
         }
         Ok(Self { launcher, rank, world_size, local_rank, local_world_size })
     }
@@ -189,14 +163,14 @@ impl Launch {
 
 impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Variables { rank, world_size, .. } = self.launcher.variables();
+        let [rank, world_size, ..] = self.launcher.variables();
         write!(f, "rank {} of {}", self.rank, self.world_size)?;
         match (self.local_rank, self.local_world_size) {
             (Some(rank), Some(size)) => write!(f, ", local rank {rank} of {size}")?,
             (Some(rank), None) => write!(f, ", local rank {rank}")?,
             _ => {}
         }
-        write!(f, " ({}: {rank} and {world_size})", self.launcher)
+        write!(f, " ({}: {rank} and {world_size})", self.launcher.name())
     }
 }
 
@@ -214,12 +188,6 @@ impl Shard {
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)
-}
-
-fn contradiction(one: &str, other: &str) -> Error {
-    invalid(format!("the environment says both {one} and {other}")).with_hint(
-        "unset the variables of the launcher that did not start this process, or give rank and world size yourself",
-    )
 }
 
 fn number(name: &str, value: &str) -> Result<u32> {
@@ -283,7 +251,6 @@ mod tests {
     #[test]
     fn launchers_that_agree_are_one() {
         let both = [
-            ("PMIX_RANK", "2"),
             ("SLURM_PROCID", "2"),
             ("SLURM_NTASKS", "4"),
             ("OMPI_COMM_WORLD_RANK", "2"),
@@ -316,8 +283,6 @@ mod tests {
         refused(&[("RANK", "0")], &["RANK is set and WORLD_SIZE is not", "torchrun"]);
         refused(&[("WORLD_SIZE", "2")], &["WORLD_SIZE is set and RANK is not"]);
         refused(&[("WORLD_SIZE", "2"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")], &["RANK is not"]);
-        refused(&[("PMIX_RANK", "0")], &["PMIX_RANK"]);
-        refused(&[("PMIX_RANK", "1"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")], &["PMIX_RANK", "PMI_SIZE"]);
         refused(&[("RANK", "0"), ("WORLD_SIZE", "2"), ("PMI_RANK", "1"), ("PMI_SIZE", "2")], &["torchrun", "PMI_RANK"]);
         refused(&[("RANK", "two"), ("WORLD_SIZE", "2")], &["RANK is \"two\""]);
         refused(&[("RANK", "-1"), ("WORLD_SIZE", "2")], &["RANK is \"-1\""]);

@@ -1,11 +1,9 @@
 //! Which positions of an epoch belong to one rank.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 use crate::MAX_LEN;
+use crate::names::named;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// What becomes of the rows that do not divide evenly among the shards.
@@ -32,37 +30,16 @@ pub enum Tail {
     Even,
 }
 
-impl Tail {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Wrap, Self::Drop, Self::Uneven, Self::Error, Self::Even];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Wrap => "wrap",
-            Self::Drop => "drop",
-            Self::Uneven => "uneven",
-            Self::Error => "error",
-            Self::Even => "even",
-        }
-    }
-}
-
-impl fmt::Display for Tail {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Tail {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|tail| tail.name() == name).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, format!("no tail policy is called {name:?}"))
-                .with_hint("use wrap, drop, uneven, error, or even for packs")
-        })
-    }
-}
+named!(
+    Tail,
+    "tail policy",
+    "use wrap, drop, uneven, error, or even for packs",
+    Wrap = "wrap",
+    Drop = "drop",
+    Uneven = "uneven",
+    Error = "error",
+    Even = "even"
+);
 
 /// Which ranks form a replica group, that is, see the same shard.
 ///
@@ -76,31 +53,7 @@ pub enum ReplicaLayout {
     Strided,
 }
 
-impl ReplicaLayout {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Consecutive => "consecutive",
-            Self::Strided => "strided",
-        }
-    }
-}
-
-impl fmt::Display for ReplicaLayout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for ReplicaLayout {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        [Self::Consecutive, Self::Strided].into_iter().find(|layout| layout.name() == name).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, format!("no replica layout is called {name:?}"))
-                .with_hint("use consecutive or strided")
-        })
-    }
-}
+named!(ReplicaLayout, "replica layout", "use consecutive or strided", Consecutive = "consecutive", Strided = "strided");
 
 /// One rank's share of any number of positions.
 ///
@@ -208,24 +161,6 @@ impl Shard {
         self.share(n).map(|share| share.own)
     }
 
-    /// The most samples that any shard has: the same number on every rank.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`samples`](Self::samples).
-    pub fn max_samples(&self, n: u64) -> Result<u64> {
-        self.share(n).map(|share| share.most)
-    }
-
-    /// The fewest samples that any shard has: the same number on every rank.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`samples`](Self::samples).
-    pub fn min_samples(&self, n: u64) -> Result<u64> {
-        self.share(n).map(|share| share.fewest)
-    }
-
     /// How many samples all shards together serve of `n` positions: more than `n` with pads, fewer with a dropped tail.
     ///
     /// # Errors
@@ -320,7 +255,7 @@ mod tests {
                     assert!(most - fewest <= u64::from(tail == Tail::Uneven));
                     for (shard, count) in world(size, tail).zip(counts) {
                         assert_eq!(shard.samples(n).unwrap(), count);
-                        assert_eq!((shard.max_samples(n).unwrap(), shard.min_samples(n).unwrap()), (most, fewest));
+                        assert_eq!((shard.share(n).unwrap().most, shard.share(n).unwrap().fewest), (most, fewest));
                     }
                 }
             }
@@ -409,7 +344,7 @@ mod tests {
 
     #[test]
     fn names_are_parsed_as_they_are_written() {
-        for tail in Tail::ALL {
+        for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven, Tail::Error, Tail::Even] {
             assert_eq!(tail.to_string().parse::<Tail>().unwrap(), tail);
         }
         for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {

@@ -319,8 +319,8 @@ proptest! {
                 prop_assert_eq!(resumed.samples_left(), resumed.len() - served as u64);
                 prop_assert_eq!(samples(&resumed, 0), &samples(&sampler, 0)[served..]);
                 for p in 0..resumed.len() {
-                    let left = sampler.at(0, p).unwrap().filter(|_| p >= served as u64);
-                    prop_assert_eq!(resumed.at(0, p).unwrap(), left);
+                    let left = sampler.plan(0).unwrap().at(p).unwrap().filter(|_| p >= served as u64);
+                    prop_assert_eq!(resumed.plan(0).unwrap().at(p).unwrap(), left);
                 }
                 prop_assert_eq!(resumed.batch(0, t).unwrap_err().kind(), ErrorKind::OutOfRange);
                 prop_assert_eq!(resumed.state_after(0, t).unwrap_err().kind(), ErrorKind::OutOfRange);
@@ -534,7 +534,7 @@ fn no_rows_make_no_steps() {
             for mut sampler in world(&orders, 3, 2, tail).into_iter().chain(drawn) {
                 assert_eq!((sampler.len(), sampler.steps()), (0, 0));
                 assert!(sampler.is_empty());
-                assert_eq!(sampler.iter().unwrap().count(), 0);
+                assert_eq!(sampler.next_epoch().unwrap().samples().count(), 0);
                 assert_eq!(sampler.batches().unwrap().count(), 0);
                 assert_eq!(sampler.batch(0, 0).unwrap_err().kind(), ErrorKind::OutOfRange);
                 assert_eq!(sampler.state_after(0, 0).unwrap_err().kind(), ErrorKind::OutOfRange);
@@ -608,14 +608,14 @@ fn the_largest_worlds_lengths_and_batches_do_not_overflow() {
 #[test]
 fn epochs_advance_by_themselves_on_every_iteration() {
     let mut sampler = world(&global(100), 2, 10, Tail::Wrap).remove(0);
-    let first: Vec<u64> = sampler.iter().unwrap().map(|sample| sample.unwrap().row).collect();
+    let first: Vec<u64> = sampler.next_epoch().unwrap().samples().map(|sample| sample.unwrap().row).collect();
     assert_eq!(sampler.epoch(), 1);
     let second: Vec<u64> = sampler.batches().unwrap().flat_map(|batch| batch.unwrap().rows).collect();
     assert_eq!(sampler.epoch(), 2);
     assert_ne!(first, second);
-    assert_eq!(sampler.batches_of_worker(1, 2).unwrap().plan().epoch(), 2);
+    assert_eq!(sampler.next_epoch().unwrap().epoch(), 2);
     sampler.set_epoch(0);
-    let again: Vec<u64> = sampler.iter().unwrap().map(|sample| sample.unwrap().row).collect();
+    let again: Vec<u64> = sampler.next_epoch().unwrap().samples().map(|sample| sample.unwrap().row).collect();
     assert_eq!(again, first);
 }
 
@@ -673,7 +673,7 @@ fn a_changed_mixture_is_refused_with_a_way_on() {
 fn there_is_no_epoch_after_the_last() {
     let mut sampler = world(&global(4), 1, 4, Tail::Wrap).remove(0);
     sampler.set_epoch(u64::MAX);
-    assert_eq!(sampler.iter().unwrap_err().kind(), ErrorKind::OutOfRange);
+    assert_eq!(sampler.next_epoch().unwrap_err().kind(), ErrorKind::OutOfRange);
     assert_eq!(sampler.state_after(u64::MAX, 0).unwrap_err().kind(), ErrorKind::OutOfRange);
     assert_eq!(sampler.batch(u64::MAX, 0).unwrap().rows.len(), 4);
 }
@@ -688,8 +688,7 @@ fn arguments_that_can_never_be_right_are_refused() {
     for (worker, workers) in [(1, 0), (1, 1), (4, 4), (u64::MAX, 2)] {
         assert_eq!(plan.batches_of_worker(worker, workers).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
-    let mut sampler = DistributedSampler::new(global(10), shard, 1).unwrap();
-    assert!(sampler.batches_of_worker(2, 2).is_err());
+    let sampler = DistributedSampler::new(global(10), shard, 1).unwrap();
     assert_eq!(sampler.epoch(), 0);
 }
 
@@ -831,11 +830,11 @@ fn an_order_is_made_once_for_all_questions_about_an_epoch() {
     let orders = Arc::new(Counted::default());
     let sampler = DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Order>, Shard::new(0, 1).unwrap(), 1).unwrap();
     for p in 0..3 {
-        sampler.at(0, p).unwrap();
+        sampler.plan(0).unwrap().at(p).unwrap();
         sampler.batch(0, p).unwrap();
     }
     assert_eq!(orders.0.load(Ordering::Relaxed), 1);
-    sampler.at(1, 0).unwrap();
+    sampler.plan(1).unwrap().at(0).unwrap();
     assert_eq!(orders.0.load(Ordering::Relaxed), 2);
 }
 

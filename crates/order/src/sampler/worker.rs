@@ -1,14 +1,10 @@
 //! One worker's batches as a sampler of their own.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::DistributedSampler;
-use super::batching::EqualRows;
-use super::every::worker_of_steps;
-use super::plan::EpochPlan;
-use super::shard::Shard;
-use crate::{EpochOrder, Order, fingerprint};
+use super::batching::{Batching, Deal, Ends, Rest, Stretch};
+use super::{BatchPlan, DistributedSampler, Recent, Rotation, Shard};
+use crate::{Cost, EpochOrder, Order, Packed, PackedEpoch, fingerprint};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// What a worker's batches are a part of.
@@ -27,10 +23,8 @@ impl DistributedSampler {
     /// of their own: its step `i` is step `worker + i * workers` of this one, counted from the first that is left. So a
     /// `Loader` in each worker process plans for just what that worker serves.
     ///
-    /// It begins at the first step of this sampler's current epoch and goes on with the epochs after. If the current
-    /// epoch was resumed, it serves that epoch alone, and asking for another one is an error: that one has other
-    /// numbers of samples. Steps in which this rank has no rows (see [`Tail::Uneven`](super::Tail::Uneven)) are left
-    /// out, and no rows are marked as pads.
+    /// It begins at the first step of this sampler's current epoch and goes on with the epochs after. Steps in which
+    /// this rank has no rows (see [`Tail::Uneven`](super::Tail::Uneven)) are left out.
     ///
     /// # Errors
     ///
@@ -41,130 +35,177 @@ impl DistributedSampler {
             let message = format!("worker {worker} is not one of {workers}");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("workers count from 0"));
         }
-        let mut sampler = match self.batching.equal_rows() {
-            Some(size) => worker_of_rows(self, size, worker, workers)?,
-            None => worker_of_steps(self, worker, workers)?,
-        };
+        let mut sampler = worker_of_steps(self, worker, workers)?;
         sampler.set_epoch(self.epoch);
         sampler.part_of = Some(Arc::new(PartOf { rank: self.clone(), worker, workers }));
         Ok(sampler)
     }
 }
 
-/// The sampler of a worker of a rank that has batches of `size` rows: over the rows of its own batches alone, which are
-/// all full but for the last.
-fn worker_of_rows(rank: &DistributedSampler, size: u64, worker: u64, workers: u64) -> Result<DistributedSampler> {
-    let samples = rank.samples_left();
-    let batches = samples.div_ceil(size);
-    let own = batches.saturating_sub(worker).div_ceil(workers);
-    // No overflow: all but the last of these batches are full, and these are among the samples.
-    let has_last = own > 0 && (batches - 1) % workers == worker;
-    let len = if has_last { (own - 1) * size + (samples - (batches - 1) * size) } else { own * size };
-    let orders = WorkerOrder { sampler: rank.clone(), size, worker, workers, len };
-    DistributedSampler::with_batching(Arc::new(orders), Shard::new(0, 1)?, EqualRows::of(size))
+/// The sampler of a worker of a rank: of its positions, and of every so many-th of its steps.
+pub(super) fn worker_of_steps(rank: &DistributedSampler, worker: u64, workers: u64) -> Result<DistributedSampler> {
+    let from = rank.rest(rank.epoch)?;
+    let orders = Arc::clone(&rank.orders);
+    let index = from.shard.index().into();
+    let count = from.shard.count().into();
+    let parameters = [orders.fingerprint(), from.start, index, count, rank.batch_size(), worker, workers];
+    let fingerprint = fingerprint("worker of steps", 1, orders.len(), &parameters);
+    let given: Arc<dyn Order> = Arc::new(OrderOfWorker { orders, fingerprint });
+    let inner = Arc::clone(&rank.batching);
+    let batching = Arc::new(Every { inner, from, worker, workers });
+    let orders = Arc::clone(&given);
+    let rotation = Rotation::Resumed;
+    Ok(DistributedSampler { given, orders, batching, part_of: None, rotation, recent: Recent::default(), ..*rank })
 }
 
-/// The samples of one worker, epoch after epoch: position `i * B + j` is sample `(worker + i * workers) * B + j` of the
-/// rank.
+/// The orders of the rank, told apart from them and from those of its other workers.
 #[derive(Debug)]
-struct WorkerOrder {
-    sampler: DistributedSampler,
-    size: u64,
-    worker: u64,
-    workers: u64,
-    len: u64,
+struct OrderOfWorker {
+    orders: Arc<dyn Order>,
+    fingerprint: u64,
 }
 
-impl WorkerOrder {
-    const NAME: &str = "worker";
-    const VERSION: u64 = 1;
-}
-
-impl Order for WorkerOrder {
+impl Order for OrderOfWorker {
     fn len(&self) -> u64 {
-        self.len
+        self.orders.len()
+    }
+
+    fn epoch_len(&self, epoch: u64) -> Result<u64> {
+        self.orders.epoch_len(epoch)
     }
 
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
-        let resumed = self.sampler.resumed.map(|resumed| resumed.epoch);
-        if resumed.is_some_and(|resumed| resumed != epoch) {
-            let message = format!("epoch {epoch} of a worker of a sampler that was resumed within another epoch");
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("ask the rank's sampler for its worker again, once it is in that epoch"));
-        }
-        let Self { size, worker, workers, len, .. } = *self;
-        let plan = self.sampler.plan(epoch)?;
-        Ok(Arc::new(WorkerEpochOrder { plan, size, worker, workers, len }))
+        self.orders.epoch(epoch)
     }
 
-    /// Over all that decides which rows come when: the rank's orders, where its epoch begins, its shard, and the
-    /// worker.
     fn fingerprint(&self) -> u64 {
-        let Self { sampler, size, worker, workers, len } = self;
-        let shard = sampler.shard;
-        let start = sampler.start(sampler.epoch);
-        let index = shard.index().into();
-        let count = shard.count().into();
-        let parameters = [sampler.orders.fingerprint(), start, index, count, *size, *worker, *workers];
-        fingerprint(Self::NAME, Self::VERSION, *len, &parameters)
+        self.fingerprint
     }
 
     fn name(&self) -> &'static str {
-        Self::NAME
+        "worker"
     }
 }
 
-/// One epoch of [`WorkerOrder`].
+/// Every `workers`-th step of a rank from step `worker` of the rest `from` on, and of later epochs likewise.
 #[derive(Debug)]
-struct WorkerEpochOrder {
-    plan: EpochPlan,
-    size: u64,
+struct Every {
+    inner: Arc<dyn Batching>,
+    from: Rest,
     worker: u64,
     workers: u64,
-    len: u64,
 }
 
-impl WorkerEpochOrder {
-    /// The rank's sample at a position below `len`.
-    fn sample(&self, position: u64) -> u64 {
-        let size = self.size;
-        (self.worker + position / size * self.workers) * size + position % size
-    }
-
-    /// Where a sample of the rank is, if this worker has it.
-    fn place(&self, sample: u64) -> Option<u64> {
-        let size = self.size;
-        let past = (sample / size).checked_sub(self.worker).filter(|past| past % self.workers == 0)?;
-        Some(past / self.workers * size + sample % size).filter(|position| *position < self.len)
-    }
+/// The steps that one rest has for a worker.
+#[derive(Debug)]
+struct Steps {
+    rank: Arc<dyn Deal>,
+    /// Positions between the start that was asked for and that of the rank.
+    skipped: u64,
+    /// Which step of the rank is the first of them.
+    first: u64,
+    workers: u64,
+    steps: u64,
+    ends: Ends,
 }
 
-impl EpochOrder for WorkerEpochOrder {
-    fn len(&self) -> u64 {
-        self.len
+impl Batching for Every {
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
     }
 
-    fn row(&self, position: u64) -> Option<u64> {
-        if position >= self.len {
-            return None;
-        }
-        // An order that breaks its contract shows as one without a row here, which the sampler reports.
-        self.plan.at_left(self.sample(position), &mut None).ok().flatten().map(|sample| sample.row)
+    fn batch_size(&self) -> u64 {
+        self.inner.batch_size()
     }
 
-    fn position(&self, row: u64) -> Option<u64> {
-        let plan = &self.plan;
-        let end = plan.rest.start.saturating_add(plan.served);
-        let mut position = plan.order.position(row)?;
-        // As a pad it is served at its position plus the length, and so on.
-        while position < end {
-            let sample = plan.left.sample_at(position).filter(|sample| *sample < plan.left.samples());
-            if let Some(place) = sample.and_then(|sample| self.place(sample)) {
-                return Some(place);
+    fn packed(&self) -> Option<&Arc<Packed>> {
+        self.inner.packed()
+    }
+
+    fn step(&self, shard: Shard) -> Option<u64> {
+        self.inner.step(shard)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        self.inner.cost()
+    }
+
+    fn check(&self, shard: Shard, positions: u64) -> Result<()> {
+        self.inner.check(shard, positions)
+    }
+
+    fn deal(&self, asked: &Rest) -> Result<Arc<dyn Deal>> {
+        let mut rest = *asked;
+        let mut all = Rest { start: 0, began: 0, ..*asked };
+        if rest.epoch == self.from.epoch {
+            (all.start, all.began, all.step) = (self.from.start, self.from.began, self.from.step);
+            if rest.start < self.from.start {
+                // Of this epoch that is all.
+                (rest.start, rest.began, rest.step) = (self.from.start, self.from.began, self.from.step);
             }
-            position = position.checked_add(plan.order.len())?;
         }
-        None
+        let rank = self.inner.deal(&rest)?;
+        let all = self.inner.deal(&all)?;
+        let done = all.steps().saturating_sub(rank.steps());
+        let before = done.saturating_sub(self.worker).div_ceil(self.workers);
+        let first = self.worker + before * self.workers - done;
+        let mut with_rows = rank.steps();
+        while with_rows > 0 && rank.batch(with_rows - 1)?.samples == 0 {
+            with_rows -= 1;
+        }
+        let steps = with_rows.saturating_sub(first).div_ceil(self.workers);
+        let skipped = rest.start - asked.start;
+        Ok(Arc::new(Steps { rank, skipped, first, workers: self.workers, steps, ends: Ends::default() }))
+    }
+}
+
+impl Deal for Steps {
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn samples(&self) -> u64 {
+        self.ends.samples(self)
+    }
+
+    fn served(&self, steps: u64) -> Result<u64> {
+        let done = match steps.checked_sub(1) {
+            None => 0,
+            Some(last) if steps < self.steps => self.first + last * self.workers + 1,
+            Some(_) => self.rank.steps(),
+        };
+        Ok(self.rank.served(done)? + self.skipped)
+    }
+
+    fn batch(&self, step: u64) -> Result<Stretch> {
+        self.rank.batch(self.first + step * self.workers)
+    }
+
+    fn before(&self, step: u64) -> u64 {
+        self.ends.before(self, step)
+    }
+
+    fn step_of(&self, sample: u64) -> u64 {
+        self.ends.step_of(self, sample)
+    }
+
+    fn sample_at(&self, position: u64) -> Option<u64> {
+        let sample = self.rank.sample_at(position)?;
+        let step = self.rank.step_of(sample);
+        let past = step.checked_sub(self.first).filter(|past| past.is_multiple_of(self.workers))?;
+        Some(self.before(past / self.workers) + (sample - self.rank.before(step)))
+    }
+
+    fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<bool> {
+        self.rank.fill(self.first + step * self.workers, batch)
+    }
+
+    fn packed(&self) -> Option<Arc<PackedEpoch>> {
+        self.rank.packed()
+    }
+
+    fn order(&self) -> Option<Arc<dyn EpochOrder>> {
+        self.rank.order()
     }
 }
 
@@ -173,7 +214,6 @@ mod tests {
     use super::*;
     use crate::Global;
     use crate::sampler::Tail;
-    use crate::sampler::batching::ROWS;
     use crate::sampler::tests::plans::Cut;
 
     fn batches(sampler: &DistributedSampler, epoch: u64) -> Vec<Vec<u64>> {
@@ -189,15 +229,6 @@ mod tests {
                 let expected: Vec<_> = whole.iter().skip(worker).step_by(workers as usize).cloned().collect();
                 assert_eq!(batches(own, epoch), expected, "{sampler:?}, worker {worker} of {workers}");
                 check_states(own, epoch);
-                if sampler.batching.kind() != ROWS {
-                    continue;
-                }
-                let order = own.orders().epoch(epoch).unwrap();
-                for row in 0..sampler.orders().len() {
-                    let served = expected.iter().any(|batch| batch.contains(&row));
-                    assert_eq!(order.position(row).is_some(), served, "{row} in {expected:?}");
-                    assert!(order.position(row).is_none_or(|position| order.row(position) == Some(row)));
-                }
             }
         }
     }
@@ -241,18 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_epoch_is_served_by_workers_from_where_it_goes_on_and_no_other_epoch_is() {
+    fn workers_go_on_within_a_resumed_epoch_and_with_the_next() {
         let orders: Arc<dyn Order> = Arc::new(Global::new(100, 3).unwrap());
         let resumed = |cut: Cut| {
             let mut sampler = cut.sampler(&orders, Shard::new(1, 3).unwrap());
             sampler.resume(&sampler.state_after(5, 2).unwrap()).unwrap();
             sampler
         };
-        let sampler = resumed(4.into());
-        check(&sampler, 2, &[5]);
-        let worker = sampler.worker(0, 2).unwrap();
-        assert_eq!(worker.plan(6).unwrap_err().kind(), ErrorKind::InvalidArgument);
-        // What has no order of its own goes on with all of the epochs that follow.
+        check(&resumed(4.into()), 2, &[5, 6]);
         check(&resumed(Cut::drawn(1)), 2, &[5, 6]);
     }
 

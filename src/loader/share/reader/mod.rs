@@ -6,18 +6,17 @@
 //! Whenever a rank joins, which it does anew when it goes to another place, the engine is started anew, with every rank
 //! at the batch after the last one that was sent to it. So what a rank gets depends on its own place alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use self::roster::{Gathering, Member, Roster};
+use self::roster::{Member, Roster};
 use self::send::sum;
-use super::Seat;
-use super::facts::difference;
 use super::lanes::Lane;
 use super::message::{Answer, Hello, Request, garbled};
+use super::{Fact, Seat};
 use crate::loader::LoaderStats;
 use crate::loader::recovery::panicked;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -28,7 +27,7 @@ mod roster;
 mod send;
 
 /// How long a process that has connected may take to say which rank it is.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Reads for whoever connects, until it is dropped.
 #[derive(Debug)]
@@ -36,13 +35,6 @@ pub(super) struct Reader {
     inner: Arc<Inner>,
     acceptor: Option<JoinHandle<()>>,
     sender: Option<JoinHandle<()>>,
-}
-
-/// A connection that was accepted, and the first message of it.
-#[derive(Debug)]
-pub(super) struct First {
-    pub(super) connection: Arc<Connection>,
-    pub(super) message: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -54,31 +46,26 @@ struct Inner {
 }
 
 impl Reader {
-    /// Starts its threads. Some ranks may have come.
-    pub(super) fn start(seat: Seat, listener: Listener, first: Vec<First>) -> Result<Self> {
+    /// Starts its threads.
+    pub(super) fn start(seat: Seat, listener: Listener) -> Result<Self> {
         let roster = Roster {
             stop: false,
             members: BTreeMap::new(),
             joined: 0,
             connected: 0,
             left: Instant::now(),
-            died: None,
             engine: None,
             before: LoaderStats::default(),
             listeners: Vec::new(),
             faults: Arc::new(seat.faults.afresh()),
-            gathering: Gathering { begun: false, new: false, again: false, since: Instant::now() },
+            has_begun: false,
+            is_to_start: false,
+            since: Instant::now(),
         };
         let inner = Inner { seat, stop: Signal::new()?, roster: Mutex::new(roster), changed: Condvar::new() };
         let mut reader = Self { inner: Arc::new(inner), acceptor: None, sender: None };
         let inner = Arc::clone(&reader.inner);
-        let accept = move || {
-            for First { connection, message } in first {
-                inner.hear_of(connection, Some(message));
-            }
-            inner.accept(&listener);
-        };
-        reader.acceptor = Some(thread("rowdex-share-accept", accept)?);
+        reader.acceptor = Some(thread("rowdex-share-accept", move || inner.accept(&listener))?);
         let inner = Arc::clone(&reader.inner);
         reader.sender = Some(thread("rowdex-share-send", move || inner.send_all())?);
         Ok(reader)
@@ -158,7 +145,7 @@ impl Inner {
     fn accept(self: &Arc<Self>, listener: &Listener) {
         while !self.stop.is_set() {
             match listener.accept(&self.stop, None) {
-                Ok(Some(connection)) => self.hear_of(Arc::new(connection), None),
+                Ok(Some(connection)) => self.hear_of(Arc::new(connection)),
                 Ok(None) => return,
                 // Out of files or memory: whoever connects waits until there is room.
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
@@ -166,10 +153,9 @@ impl Inner {
         }
     }
 
-    /// Listens to a connection, of which the first message may have come.
-    fn hear_of(self: &Arc<Self>, connection: Arc<Connection>, message: Option<Vec<u8>>) {
+    fn hear_of(self: &Arc<Self>, connection: Arc<Connection>) {
         let here = Here::new(self);
-        let listening = thread("rowdex-share-rank", move || here.0.listen(&connection, message));
+        let listening = thread("rowdex-share-rank", move || here.0.listen(&connection));
         let mut roster = self.lock();
         roster.listeners.retain(|thread| !thread.is_finished());
         // Without a thread the connection is closed, and whoever was at its end tries again.
@@ -177,72 +163,38 @@ impl Inner {
     }
 
     /// Listens to one rank for as long as it is there.
-    fn listen(&self, connection: &Arc<Connection>, first: Option<Vec<u8>>) {
-        let Some(member) = self.greeted(connection, first) else { return };
-        let (mut buffer, mut leaves) = (Vec::new(), false);
-        while let Ok(Received::Message(length, _)) = connection.receive(&mut buffer, &self.stop, None) {
+    fn listen(&self, connection: &Arc<Connection>) {
+        let mut buffer = Vec::new();
+        let Ok(Received::Message(length, _)) = connection.receive(&mut buffer, &self.stop, Some(PATIENCE)) else {
+            return;
+        };
+        let joined = match Request::parse(buffer.get(..length).unwrap_or_default()) {
+            Ok(Request::Hello(hello)) => {
+                // The rank would wait for this thread if it ended.
+                let lane = catch_unwind(AssertUnwindSafe(|| self.lane(&hello, connection.peer())));
+                lane.unwrap_or_else(|_| Err(panicked("finding a rank's place"))).map(|lane| (hello, lane))
+            }
+            wrong => Err(wrong.map_or_else(|error| error, |_| garbled())),
+        };
+        let member = match joined {
+            Ok((hello, lane)) => self.join(&hello, lane, connection),
+            Err(error) => return self.refuse(connection, error),
+        };
+        while let Some(member) = member
+            && let Ok(Received::Message(length, _)) = connection.receive(&mut buffer, &self.stop, None)
+        {
             match Request::parse(buffer.get(..length).unwrap_or_default()) {
                 Ok(Request::Taken { batches, bytes }) => self.hear(member, |member| {
                     member.batches = member.batches.saturating_sub(batches);
                     member.bytes = member.bytes.saturating_sub(bytes);
                 }),
-                // It may have been sent one meanwhile.
-                Ok(Request::Waiting) => self.hear(member, |member| member.waits = member.batches == 0),
-                Ok(Request::Leaving) => {
-                    leaves = true;
-                    break;
-                }
                 wrong => {
                     self.refuse(connection, wrong.map_or_else(|error| error, |_| garbled()));
                     break;
                 }
             }
         }
-        if self.stop.is_set() {
-            return;
-        }
-        if self.seat.group.fails && !leaves { self.die(member, connection) } else { self.leave(connection) }
-    }
-
-    /// The member that a connection is of, once it has said so.
-    fn greeted(&self, connection: &Arc<Connection>, first: Option<Vec<u8>>) -> Option<u64> {
-        let message = first.or_else(|| {
-            let mut buffer = Vec::new();
-            match connection.receive(&mut buffer, &self.stop, Some(PATIENCE)) {
-                Ok(Received::Message(length, _)) => {
-                    buffer.truncate(length);
-                    Some(buffer)
-                }
-                _ => None,
-            }
-        })?;
-        let error = match Request::parse(&message) {
-            Ok(Request::Hello(hello)) => return self.welcome(&hello, connection),
-            Ok(Request::Leaving) => return None,
-            Ok(_) => internal("a rank did not say which one it is"),
-            Err(error) => error,
-        };
-        self.refuse(connection, error);
-        None
-    }
-
-    /// Ends all others because one has died.
-    fn die(&self, member: u64, connection: &Arc<Connection>) {
-        let mut roster = self.lock();
-        // Another loader of its rank has taken the place of one that is not here any more.
-        let Some(rank) = roster.members.get(&member).map(|member| member.rank) else { return };
-        let process = connection.peer();
-        let message = format!("rank {rank} (process {process}) has died, which shared a reader with this rank");
-        let error = Error::new(ErrorKind::Io, message)
-            .with_hint("see how that process ended, and go on from the last state with all ranks");
-        let members = std::mem::take(&mut roster.members);
-        roster.died = Some(error.clone());
-        self.stop_engine(&roster);
-        drop(roster);
-        self.changed.notify_all();
-        for other in members.into_values().filter(|other| !Arc::ptr_eq(&other.connection, connection)) {
-            self.refuse(&other.connection, error.clone());
-        }
+        self.leave(connection);
     }
 
     /// Takes note of what a rank says that has joined.
@@ -255,35 +207,19 @@ impl Inner {
         let _ = connection.send(&Answer::Failed(error).to_bytes(), None, &self.stop);
     }
 
-    /// Adds a rank; `None` if it is none of this group, or gone, or if the reader ends.
-    fn welcome(&self, hello: &Hello, connection: &Arc<Connection>) -> Option<u64> {
-        let died = self.lock().died.clone();
-        // The rank would wait for this thread if it ended.
-        let lane = || catch_unwind(AssertUnwindSafe(|| self.lane(hello, connection.peer())));
-        let lane = || lane().unwrap_or_else(|_| Err(panicked("finding a rank's place")));
-        let lane = match died.map_or_else(lane, Err) {
-            Ok(lane) => lane,
-            Err(error) => {
-                self.refuse(connection, error);
-                return None;
-            }
-        };
-        // Before the first batch that is sent to it.
-        let is_there = connection.send(&Answer::Welcome.to_bytes(), None, &self.stop).unwrap_or(false);
-        if is_there { self.join(hello, lane, connection) } else { None }
-    }
-
     /// What a rank is to get, if it is one of this group.
     fn lane(&self, hello: &Hello, process: i32) -> Result<Lane> {
         let own = self.seat.sampler.part_of().map_or(&self.seat.sampler, |part| &part.rank);
-        if let Some((fact, other)) = difference(&self.seat.group.facts, &hello.facts) {
+        let other = |own: &&Fact| hello.facts.iter().find(|fact| fact.name == own.name && fact.value != own.value);
+        if let Some((own, other)) = self.seat.group.facts.iter().find_map(|own| Some((own, other(&own)?))) {
             let message = format!(
-                "rank {} (process {process}) cannot share the reader of this machine (process {}): its {} is {other}, \
-                 and not {}",
+                "rank {} (process {process}) cannot share the reader of this machine (process {}): its {} is {}, and \
+                 not {}",
                 hello.rank,
                 std::process::id(),
-                fact.name,
-                fact.value,
+                own.name,
+                other.value,
+                own.value,
             );
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(
                 "give the loaders of all ranks, and `rowdex serve` if you have started it, the same arguments, and \
@@ -316,10 +252,10 @@ impl Inner {
         let id = roster.joined;
         let (rank, worker, connection) = (hello.rank, hello.worker, Arc::clone(connection));
         let process = connection.peer();
-        let member =
-            Member { rank, worker, connection, lane, batches: 0, bytes: 0, waits: true, lost: BTreeSet::new() };
+        let member = Member { rank, worker, connection, lane, batches: 0, bytes: 0 };
         roster.members.insert(id, member);
-        (roster.gathering.new, roster.gathering.since) = (true, Instant::now());
+        roster.is_to_start = true;
+        roster.since = Instant::now();
         self.stop_engine(&roster);
         drop(roster);
         self.changed.notify_all();
@@ -356,12 +292,9 @@ impl Drop for Here {
         let mut roster = self.0.lock();
         roster.connected -= 1;
         if roster.connected == 0 {
-            (roster.gathering.begun, roster.died, roster.left) = (false, None, Instant::now());
+            roster.has_begun = false;
+            roster.left = Instant::now();
             roster.faults = Arc::new(roster.faults.afresh());
         }
     }
-}
-
-fn internal(message: &'static str) -> Error {
-    Error::new(ErrorKind::Internal, message)
 }

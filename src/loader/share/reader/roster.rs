@@ -1,6 +1,6 @@
 //! Who shares a reader, and where each of them is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -10,8 +10,6 @@ use crate::loader::LoaderStats;
 use crate::loader::deliver::Watched;
 use crate::loader::recovery::Faults;
 use crate::loader::share::lanes::Lane;
-use rowdex_base::error::Error;
-use rowdex_order::sampler::DistributedSampler;
 use rowdex_share::Connection;
 
 /// How long ranks that go to another place together may take, one after the other.
@@ -27,26 +25,16 @@ pub(super) struct Roster {
     pub(super) connected: usize,
     /// When the last one ended.
     pub(super) left: Instant,
-    /// Why nobody is to go on.
-    pub(super) died: Option<Error>,
     pub(super) engine: Option<Weak<dyn Watched>>,
     /// What the engines before this one did.
     pub(super) before: LoaderStats,
     pub(super) listeners: Vec<JoinHandle<()>>,
     /// What was lost for those who are there: whoever comes after them may find it repaired.
     pub(super) faults: Arc<Faults>,
-    pub(super) gathering: Gathering,
-}
-
-/// Whom an engine is started for.
-#[derive(Debug)]
-pub(super) struct Gathering {
     /// An engine was started. Nobody is waited for any more who was not there.
-    pub(super) begun: bool,
-    /// A rank came since the engine was started.
-    pub(super) new: bool,
-    /// The engine is to be started anew without waiting for anyone.
-    pub(super) again: bool,
+    pub(super) has_begun: bool,
+    /// A rank came since the engine was started, or one was let go of because of an error.
+    pub(super) is_to_start: bool,
     /// When the last rank came.
     pub(super) since: Instant,
 }
@@ -90,10 +78,6 @@ pub(super) struct Member {
     /// Batches that were sent and not taken, and their bytes.
     pub(super) batches: u64,
     pub(super) bytes: u64,
-    /// It waits for its next batch.
-    pub(super) waits: bool,
-    /// Row groups that it was told are lost.
-    pub(super) lost: BTreeSet<u32>,
 }
 
 impl Member {
@@ -101,21 +85,18 @@ impl Member {
         self.batches == 0 || (self.batches + batches <= drift && self.bytes + bytes <= window)
     }
 
-    /// The step of its rank that it takes next, counted over epochs of so many steps.
+    /// The step of its rank that it takes next, counted over epochs of so many steps: a measure of how far ranks are
+    /// apart, if it is the same number for all of them.
     pub(super) fn taken(&self, steps: u64) -> u64 {
-        self.counted(steps).saturating_sub(self.batches.saturating_mul(workers(&self.lane.sampler)))
+        let (epoch, step) = self.sent();
+        let workers = self.lane.sampler.part_of().map_or(1, |part| part.workers);
+        let sent = epoch.saturating_mul(steps).saturating_add(step);
+        sent.saturating_sub(self.batches.saturating_mul(workers))
     }
 
     /// The epoch and the step of its rank that it is sent next.
     pub(super) fn sent(&self) -> (u64, u64) {
         self.lane.place()
-    }
-
-    /// The step of its rank that it is sent next, counted over epochs of so many steps: a measure of how far ranks are
-    /// apart, if it is the same number for all of them.
-    fn counted(&self, steps: u64) -> u64 {
-        let (epoch, step) = self.sent();
-        epoch.saturating_mul(steps).saturating_add(step)
     }
 }
 
@@ -127,21 +108,19 @@ impl Inner {
             if roster.stop {
                 return None;
             }
-            if roster.members.is_empty() {
-                roster.gathering.again = false;
-            }
-            if !(roster.gathering.new || roster.gathering.again) || roster.members.is_empty() {
+            if !roster.is_to_start || roster.members.is_empty() {
                 roster = self.changed.wait(roster).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (most, waited) = (self.patience(&roster), roster.gathering.since.elapsed());
-            if roster.gathering.again || waited >= most {
+            let most = self.patience(&roster);
+            let waited = roster.since.elapsed();
+            if waited >= most {
                 break;
             }
             roster = self.changed.wait_timeout(roster, most - waited).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let gathering = &mut roster.gathering;
-        (gathering.new, gathering.again, gathering.begun) = (false, false, true);
+        roster.is_to_start = false;
+        roster.has_begun = true;
         Some(roster.lanes())
     }
 
@@ -152,21 +131,10 @@ impl Inner {
         let ranks = roster.members.values().map(|member| self.seat.group.consumers(&member.lane.sampler)).max();
         if roster.members.len() < ranks.unwrap_or(0) {
             // Whoever was there, and is on the way to another place, has left.
-            return if roster.gathering.begun { few } else { most };
+            return if roster.has_begun { few } else { most };
         }
-        let steps = roster.steps();
-        let places = || roster.members.values().map(|member| member.counted(steps));
-        let spread = places().max().unwrap_or(0) - places().min().unwrap_or(0);
-        // Ranks that are on their way to another place, and have not left the old one yet, are far from the others and
-        // do not wait for a batch.
-        let workers = roster.members.values().map(|member| workers(&member.lane.sampler)).max().unwrap_or(1);
-        let drift = self.seat.group.drift.saturating_mul(workers);
-        let are_on_their_way = spread > drift && !roster.members.values().all(|member| member.waits);
-        if are_on_their_way { few } else { Duration::ZERO }
+        // Whoever has not taken all that was sent to it may be on its way to another place, and not have left the old one.
+        let may_leave = roster.members.values().any(|member| member.batches > 0);
+        if may_leave { few } else { Duration::ZERO }
     }
-}
-
-/// Among how many workers the steps of a rank are dealt.
-fn workers(sampler: &DistributedSampler) -> u64 {
-    sampler.part_of().map_or(1, |part| part.workers)
 }

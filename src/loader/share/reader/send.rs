@@ -4,16 +4,16 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
+use super::Inner;
 use super::roster::Member;
-use super::{Inner, internal};
 use crate::loader::assemble::Assembled;
 use crate::loader::deliver::Deliver;
 use crate::loader::engine::{Engine, Settings};
 use crate::loader::recovery::panicked;
 use crate::loader::share::lanes::{Lane, Lanes, Mark, Marks};
 use crate::loader::share::message::{Answer, Parcel, describe};
-use crate::loader::{Batch, LoaderStats, LostGroup, NextBatch};
-use rowdex_base::error::{Error, Result};
+use crate::loader::{Batch, LoaderStats, NextBatch};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{Elsewhere, bytes_shown};
 use rowdex_share::{Connection, Pool, put};
 
@@ -25,14 +25,6 @@ const MOST_BYTES_TOGETHER: u64 = 1 << 20;
 
 /// Windows take at most this part of the memory, unless that is less than a batch for each rank.
 const WINDOWS: u64 = 16;
-
-/// How to go on after something was sent, or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Go {
-    On,
-    /// Another engine is needed, or none.
-    Out,
-}
 
 /// What an engine is made for, until another one is needed.
 struct Round {
@@ -52,13 +44,6 @@ enum Room {
     Nobody,
     /// Another engine is needed, or none.
     Over,
-}
-
-/// A rank that is sent something, and the row groups that it does not know yet to be lost.
-struct Told {
-    id: u64,
-    connection: Arc<Connection>,
-    lost: Vec<LostGroup>,
 }
 
 impl Inner {
@@ -111,7 +96,7 @@ impl Inner {
         let faults = Arc::clone(&self.lock().faults);
         let engine = Engine::start(Arc::clone(&seat.units), faults, Box::new(walk), &settings)?;
         let mut roster = self.lock();
-        if roster.stop || roster.gathering.new {
+        if roster.stop || roster.is_to_start {
             return Ok(());
         }
         roster.engine = Some(engine.watched());
@@ -125,36 +110,38 @@ impl Inner {
 
     fn deliver(&self, engine: &Engine, round: &Round, pool: &mut Pool) -> Result<()> {
         loop {
-            let go = match engine.next(None) {
+            let goes_on = match engine.next(None) {
                 Ok(Some(assembled)) => self.hand_out(assembled, round, &engine.stats(), pool)?,
                 Ok(None) => {
                     let all: Vec<u64> = round.members.iter().flatten().copied().collect();
                     self.end(&all);
-                    Go::Out
+                    false
                 }
                 Err(error) => {
                     let roster = self.lock();
-                    let ended = roster.stop || roster.gathering.new;
+                    let ended = roster.stop || roster.is_to_start;
                     drop(roster);
                     if !ended {
                         self.fail_lane(round.marks.failed(), round, &error);
                     }
-                    Go::Out
+                    false
                 }
             };
-            if go == Go::Out {
+            if !goes_on {
                 return Ok(());
             }
         }
     }
 
-    /// Sends the batches of a segment to their ranks, those that lie together in one file.
-    fn hand_out(&self, assembled: Assembled, round: &Round, stats: &LoaderStats, pool: &mut Pool) -> Result<Go> {
+    /// Sends the batches of a segment to their ranks, those that lie together in one file. Whether the engine goes on:
+    /// not if another one is needed, or none.
+    fn hand_out(&self, assembled: Assembled, round: &Round, stats: &LoaderStats, pool: &mut Pool) -> Result<bool> {
         let Assembled { batches, error, .. } = assembled;
         let (mut marks, mut found) = (Vec::with_capacity(batches.len()), 0);
         while found < batches.len() {
             // The walk notes a batch before the engine has it.
-            let mark = round.marks.pop().ok_or_else(|| internal("a batch that nobody asked for"))?;
+            let mark =
+                round.marks.pop().ok_or_else(|| Error::new(ErrorKind::Internal, "a batch that nobody asked for"))?;
             found += usize::from(matches!(mark, Mark::Batch(_)));
             marks.push(mark);
         }
@@ -168,8 +155,8 @@ impl Inner {
                 Mark::Batch(lane) => {
                     let same = marks.iter().take_while(|other| *other == mark).count();
                     let together = together(batches.get(..same).unwrap_or_default());
-                    if self.send(lane, together, round, stats, pool)? == Go::Out {
-                        return Ok(Go::Out);
+                    if !self.send(lane, together, round, stats, pool)? {
+                        return Ok(false);
                     }
                     let count = together.len().max(1);
                     batches = batches.get(count..).unwrap_or_default();
@@ -178,7 +165,7 @@ impl Inner {
             };
             marks = marks.get(count..).unwrap_or_default();
         }
-        let Some(error) = error else { return Ok(Go::On) };
+        let Some(error) = error else { return Ok(true) };
         let failed = std::iter::from_fn(|| round.marks.pop()).find_map(|mark| match mark {
             Mark::Batch(lane) => Some(lane),
             Mark::End(lane) => {
@@ -187,16 +174,28 @@ impl Inner {
             }
         });
         self.fail_lane(failed, round, &error);
-        Ok(Go::Out)
+        Ok(false)
     }
 
-    /// Sends batches of a lane to its ranks, once all of them have room.
-    fn send(&self, lane: usize, batches: &[Batch], round: &Round, stats: &LoaderStats, pool: &mut Pool) -> Result<Go> {
-        let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return Ok(Go::On) };
+    /// Sends batches of a lane to its ranks, once all of them have room. Whether the engine goes on.
+    fn send(
+        &self,
+        lane: usize,
+        batches: &[Batch],
+        round: &Round,
+        stats: &LoaderStats,
+        pool: &mut Pool,
+    ) -> Result<bool> {
+        let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return Ok(true) };
         let rows = batches.iter().map(|batch| batch.row_ids.len()).sum();
         let joined = match batches.len() {
             1 => None,
-            _ => Some(first.part.rows(rows).ok_or_else(|| internal("batches that do not lie together"))?),
+            _ => Some(
+                first
+                    .part
+                    .rows(rows)
+                    .ok_or_else(|| Error::new(ErrorKind::Internal, "batches that do not lie together"))?,
+            ),
         };
         let records = joined.as_ref().unwrap_or(&first.records);
         let count = batches.len() as u64;
@@ -206,41 +205,39 @@ impl Inner {
             Room::For(waiting) => waiting,
             Room::Nobody => {
                 round.marks.leave(lane);
-                return Ok(Go::On);
+                return Ok(true);
             }
-            Room::Over => return Ok(Go::Out),
+            Room::Over => return Ok(false),
         };
-        let placed = put(records, &describe(batches), pool, round.windows.saturating_sub(waiting))?;
+        let faults = Arc::clone(&self.lock().faults);
+        let lost = if faults.substitutes() { faults.lost_groups() } else { Vec::new() };
+        let placed = put(records, &describe(batches, &lost), pool, round.windows.saturating_sub(waiting))?;
         let (members, stats) = self.note_sent(of, count, placed.length, NextBatch::after(last), stats);
         let (stream, length) = (placed.stream, placed.length);
         let answer = Answer::Batches(Parcel { stream, length, rows: rows as u64, batches: count, stats }).to_bytes();
-        for Told { id, connection, lost } in members {
-            let told = lost.into_iter().try_for_each(|lost| {
-                let message = Answer::Lost(lost.row_group, lost.error).to_bytes();
-                connection.send(&message, None, &self.stop).map(|_| ())
-            });
-            match told.and_then(|()| connection.send(&answer, Some(placed.file.as_fd()), &self.stop)) {
+        for (id, connection) in members {
+            match connection.send(&answer, Some(placed.file.as_fd()), &self.stop) {
                 Ok(true) => {}
                 Ok(false) => self.leave(&connection),
                 Err(error) => self.fail(&[id], &error),
             }
         }
-        Ok(Go::On)
+        Ok(true)
     }
 
     /// Waits until all of these ranks have room for so many batches of so many bytes.
     fn wait_for_room(&self, of: &[u64], batches: u64, bytes: u64, window: u64) -> Room {
         let mut roster = self.lock();
         loop {
-            if roster.stop || roster.gathering.new {
+            if roster.stop || roster.is_to_start {
                 return Room::Over;
             }
             let here: Vec<&Member> = of.iter().filter_map(|id| roster.members.get(id)).collect();
             let Some(step) = here.iter().map(|member| member.sent()).min() else { return Room::Nobody };
             // The walk has several steps of a lane before those of the next one. Whoever waits for one of these must
             // get it, though this lane has paused among its own: it may pause until all have come as far.
-            let is_waited_for =
-                roster.members.iter().any(|(id, other)| other.waits && other.sent() < step && !of.contains(id));
+            let waits = |member: &Member| member.batches == 0 && member.sent() < step;
+            let is_waited_for = roster.members.iter().any(|(id, other)| waits(other) && !of.contains(id));
             let drift = self.seat.group.drift;
             if is_waited_for || here.iter().all(|member| member.has_room(batches, bytes, drift, window)) {
                 return Room::For(roster.members.values().map(|member| member.bytes).sum());
@@ -249,8 +246,8 @@ impl Inner {
         }
     }
 
-    /// Takes note of what is sent to these ranks, which are at the batch after it then. Says what to tell each of them,
-    /// and what was done for all.
+    /// Takes note of what is sent to these ranks, which are at the batch after it then. Gives their connections, and
+    /// what was done for all.
     fn note_sent(
         &self,
         of: &[u64],
@@ -258,19 +255,15 @@ impl Inner {
         bytes: u64,
         next: NextBatch,
         stats: &LoaderStats,
-    ) -> (Vec<Told>, LoaderStats) {
+    ) -> (Vec<(u64, Arc<Connection>)>, LoaderStats) {
         let mut roster = self.lock();
-        let lost = if roster.faults.substitutes() { roster.faults.lost_groups() } else { Vec::new() };
         let mut members = Vec::with_capacity(of.len());
         for id in of {
             let Some(member) = roster.members.get_mut(id) else { continue };
             member.batches += batches;
-            member.waits = false;
             member.bytes += bytes;
             (member.lane.epoch, member.lane.next) = (next.epoch, next.batch);
-            let news = lost.iter().filter(|lost| member.lost.insert(lost.row_group)).cloned().collect();
-            let connection = Arc::clone(&member.connection);
-            members.push(Told { id: *id, connection, lost: news });
+            members.push((*id, Arc::clone(&member.connection)));
         }
         let steps = roster.steps();
         let taken = || roster.members.values().map(|member| member.taken(steps));
@@ -296,7 +289,7 @@ impl Inner {
     fn fail_lane(&self, lane: Option<usize>, round: &Round, error: &Error) {
         let all: Vec<u64> = round.members.iter().flatten().copied().collect();
         self.fail(lane.and_then(|lane| round.members.get(lane)).unwrap_or(&all), error);
-        self.lock().gathering.again = true;
+        self.lock().is_to_start = true;
     }
 
     fn let_go(&self, members: &[u64], answer: &Answer) {
