@@ -16,7 +16,7 @@ from .loading import arguments as _arguments, sequences as _sequences, share as 
 from .loading.convert import Added, Convert, Output
 from .loading.functions import RowErrors, Transforms, kept
 from .loading.plain import Plain
-from .loading.reports import Advice, LostGroup, LostRow, Prediction, advised, predicted
+from .loading.reports import LostGroup, LostRow, Prediction, predicted
 from .loading.share import Sharing
 from .loading.stats import COUNTS, TIMES, LoaderStats, Meter
 from .loading.steps import LoaderSteps, telling
@@ -389,11 +389,6 @@ class Loader:
     def predict(self) -> Prediction:
         """What this loader will do, from the index alone, in a fraction of a second; packs are planned for it first."""
         return predicted(self.dataset, self._sampler, self._loader_options(), self.epoch)
-
-    def advise(self) -> list[Advice]:
-        """What would let this loader decode less by at least a tenth, best first, by what :meth:`predict` goes by.
-        Nothing where an epoch takes fewer than two passes. ``print(*loader.advise(), sep="\\n")`` shows it."""
-        return advised(self.dataset, self._sampler, self._loader_options())
 
     @property
     def stats(self) -> LoaderStats:

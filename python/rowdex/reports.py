@@ -5,7 +5,7 @@ from .building import BuildReport
 from .dataset import Counters, Labels, VerifyReport
 from .digest import SameRows
 from .index import FileInfo, Location
-from .loading.reports import Advice, LostGroup, LostRow, PackForecast, Prediction
+from .loading.reports import LostGroup, LostRow, PackForecast, Prediction
 from .loading.stats import LoaderStats
 from .prefetched import Prefetched, PrefetchedStats
 from .rewriting import ShuffleReport
@@ -16,7 +16,6 @@ from .tier import TierCounters
 from .views import SelectReport
 
 __all__ = [
-    "Advice",
     "BuildReport",
     "Counters",
     "Field",

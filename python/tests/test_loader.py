@@ -307,27 +307,6 @@ def test_a_prediction_comes_true(dataset: Any) -> None:
     assert told.passes >= 1 and told.peak_bytes <= 30_000 and loader.stats.rows >= ROWS
 
 
-def test_what_would_help_is_told_best_first_and_comes_true(dataset: Any) -> None:
-    options: dict[str, Any] = {"batch_size": 10, "seed": 3, "num_replicas": 2, "rank": 0}
-    loader = rowdex.Loader(dataset, memory=20_000, **options)
-    told, advice = loader.predict(), loader.advise()
-    assert told.passes > 2 and {one.means for one in advice} >= {"memory", "rewrite"}
-    assert [one.passes for one in advice] == sorted(one.passes for one in advice)
-    assert all(one.passes <= told.passes * 0.9 and f"{one.passes:.1f} passes" in str(one) for one in advice)
-    changes = {
-        "memory": lambda value: {**options, "memory": value},
-        "blocks": lambda value: {**options, "memory": 20_000, "order": f"blocks({value})"},
-        "rewrite": lambda _: {**options, "memory": 20_000, "order": "sequential", "shuffle": False},
-    }
-    for one in advice:
-        if one.means in changes:
-            then = rowdex.Loader(dataset, **changes[one.means](one.value)).predict()
-            # Which rows are in a window depends on the seed, and what is advised on none.
-            assert then.passes == pytest.approx(one.passes, rel=0.2), one
-            assert then.bytes_read == pytest.approx(one.bytes_read, rel=0.2), one
-    assert rowdex.Loader(dataset, memory="1GiB", **options).advise() == []
-
-
 def test_a_closed_loader_goes_on_where_it_was(dataset: Any) -> None:
     loader = loader_of(dataset)
     expected = [ids(loader) for _ in range(2)]

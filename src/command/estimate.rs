@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args};
 use indicatif::HumanBytes;
-use rowdex::loader::{Advice, Means, Prediction};
+use rowdex::loader::{Advice, Prediction};
 use rowdex::sampler::PackForecast;
 use rowdex::{Dataset, DistributedSampler, Loader};
 use serde_json::{Value, json};
@@ -147,7 +147,7 @@ fn costs(
         "requests": told.first_requests.saturating_add(told.requests.saturating_mul(later)),
     });
     costs["table"] = table.into();
-    costs["helps"] = loader.memory(memory).advise()?.first().map(advice).into();
+    costs["helps"] = loader.memory(memory).advise()?.map(advice).into();
     Ok(costs)
 }
 
@@ -166,15 +166,9 @@ pub(crate) fn later_epochs(memory: u64, told: &Prediction) -> Value {
     })
 }
 
-/// What to do, by the option that does it, and what comes of it.
-fn advice(advice: &Advice) -> String {
-    let way = match advice.means {
-        Means::Memory(bytes) => format!("--memory {}MiB", bytes >> 20),
-        Means::Blocks(k) => format!("--order blocks({k})"),
-        Means::Rewrite => "rowdex rewrite, then --order sequential".to_owned(),
-        Means::Share(ranks) => format!("--ranks-per-node {ranks}"),
-        // What a newer library knows, whose name nobody here does.
-        _ => "another way".to_owned(),
-    };
-    format!("{way}: {:.1} passes and {} an epoch", advice.passes, HumanBytes(advice.bytes_read))
+/// What memory does, and what else helps.
+fn advice(advice: Advice) -> String {
+    let Advice { memory, passes, bytes_read, .. } = advice;
+    let read = HumanBytes(bytes_read);
+    format!("--memory {}MiB: {passes:.1} passes and {read} an epoch; or blocks(8), rowdex rewrite", memory >> 20)
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 
 use super::Batch;
+use super::batch::BatchSlice;
 use super::carousel::{Claimed, UnitPart};
 use super::packs::Packs;
-use super::part::Part;
 use super::recovery::Substituted;
 use super::row_table::RowFinder;
 use super::units::Units;
@@ -275,7 +275,7 @@ fn cut(
         let count = rows.len();
         let records = if count == whole.num_rows() { (**whole).clone() } else { whole.slice(first, count) };
         let steps = range.all.steps(batch);
-        let part = Part::of(whole, first);
+        let part = BatchSlice::of(whole, first);
         batches.push(Batch { epoch, step, steps, rank, records, row_ids: rows, pads, substituted, packs, part });
         first += count;
     }

@@ -1,5 +1,6 @@
 //! What a loader serves, and what it tells of its work.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{BooleanArray, RecordBatch};
@@ -7,7 +8,6 @@ use arrow::buffer::BooleanBuffer;
 use serde::{Deserialize, Serialize};
 
 use super::packs::Packs;
-use super::part::Part;
 use super::recovery::Substituted;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{Sequences, Sequencing};
@@ -37,7 +37,7 @@ pub struct Batch {
     pub pads: usize,
     /// Which pieces the rows are, and which packs these are in, if the sampler has packs.
     pub packs: Option<Packs>,
-    pub(crate) part: Part,
+    pub(crate) part: BatchSlice,
 }
 
 impl Batch {
@@ -73,6 +73,42 @@ impl Batch {
     pub fn pad_mask(&self) -> BooleanArray {
         let own = self.row_ids.len().saturating_sub(self.pads);
         BooleanArray::new(BooleanBuffer::collect_bool(self.row_ids.len(), |row| row >= own), None)
+    }
+}
+
+/// Where the rows of a batch lie, if others lie beside them. It says nothing of what the rows are, so it does not count
+/// in comparisons.
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(
+    not(any(feature = "capi", target_os = "linux")),
+    expect(dead_code, reason = "only foreign callers and ranks of a machine take several batches at a time")
+)]
+pub(crate) struct BatchSlice(Option<(Arc<RecordBatch>, usize)>);
+
+impl PartialEq for BatchSlice {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl BatchSlice {
+    /// The rows of `whole` from `first` on.
+    pub(super) fn of(whole: &Arc<RecordBatch>, first: usize) -> Self {
+        Self(Some((Arc::clone(whole), first)))
+    }
+
+    /// Whether `next` begins behind `rows` rows of this one.
+    #[cfg(any(feature = "capi", target_os = "linux"))]
+    pub(super) fn goes_on(&self, rows: usize, next: &Self) -> bool {
+        let (Some((whole, first)), Some((other, begin))) = (&self.0, &next.0) else { return false };
+        Arc::ptr_eq(whole, other) && first + rows == *begin
+    }
+
+    /// So many rows from here on, without a copy, if there are so many.
+    #[cfg(any(feature = "capi", target_os = "linux"))]
+    pub(super) fn rows(&self, rows: usize) -> Option<RecordBatch> {
+        let (whole, first) = self.0.as_ref()?;
+        (rows <= whole.num_rows().checked_sub(*first)?).then(|| whole.slice(*first, rows))
     }
 }
 

@@ -9,7 +9,7 @@ use super::groups::dataset::DatasetGroups;
 use super::groups::{Groups, RowForm, fingerprint};
 use super::lookahead::Lookahead;
 use super::packing::{ServedPacks, column_of};
-use super::predict::{self, Prediction};
+use super::predict::{self, Advice, Prediction};
 use super::recovery::Fault;
 use super::share::{Seat, Server, Share};
 use super::units::Units;
@@ -172,6 +172,38 @@ impl LoaderBuilder {
             _ => self.samplers.clone(),
         };
         predict::predict(&units, &samplers.into(), memory - ahead, self.options.threads)
+    }
+
+    /// The memory that brings the passes of a later epoch down to a few, or to one where they are a few, by the same
+    /// plan that [`predict`](Self::predict) runs. None where an epoch takes fewer than two passes. Takes some times as
+    /// long as a prediction.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`predict`](Self::predict).
+    pub fn advise(&self) -> Result<Option<Advice>> {
+        /// With fewer passes nothing is advised: at least one is what any order takes that follows no row groups.
+        const ENOUGH: f64 = 2.0;
+        const FEW: f64 = 4.0;
+        const TRIES: usize = 6;
+        let passes = self.predict()?.passes;
+        if passes < ENOUGH {
+            return Ok(None);
+        }
+        let target = if passes > FEW { FEW } else { 1.0 };
+        // Passes are in inverse proportion to the memory.
+        let mut memory = self.options.memory.max(1) as f64 * passes / target * 1.05;
+        let mut advice = None;
+        for _ in 0..TRIES {
+            let memory_tried = (memory as u64).next_multiple_of(1 << 20);
+            let Prediction { passes, bytes_read, .. } = self.clone().memory(memory_tried).predict()?;
+            advice = Some(Advice { memory: memory_tried, passes, bytes_read });
+            if passes <= target {
+                break;
+            }
+            memory *= 1.2;
+        }
+        Ok(advice.filter(|advice| advice.passes <= passes * 0.9))
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.

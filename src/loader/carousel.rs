@@ -23,12 +23,7 @@ impl DueRows {
         Self { left: pieces.iter().map(Held::num_rows).sum(), pieces, error: None }
     }
 
-    /// So many rows that cannot be had: the error comes up when one of them is claimed.
-    pub(crate) fn failed(error: Error, rows: usize) -> Self {
-        Self { pieces: VecDeque::new(), error: Some(error), left: rows }
-    }
-
-    /// These rows, and then so many that cannot be had.
+    /// These rows, and then so many that cannot be had: the error comes up when one of them is claimed.
     pub(crate) fn before(self, error: Error, rows: usize) -> Self {
         Self { error: Some(error), left: self.left + rows, ..self }
     }

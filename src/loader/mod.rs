@@ -33,7 +33,6 @@
 //! # }
 //! ```
 
-mod advice;
 mod assemble;
 mod batch;
 mod builder;
@@ -50,7 +49,6 @@ mod lookahead;
 mod options;
 mod packing;
 mod packs;
-mod part;
 #[cfg(feature = "capi")]
 mod peek;
 mod pieces;
@@ -74,7 +72,6 @@ use std::time::Instant;
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-pub use self::advice::{Advice, Means};
 pub use self::batch::{Batch, LoaderStats};
 pub use self::builder::LoaderBuilder;
 pub use self::control::Control;
@@ -89,7 +86,7 @@ use self::options::Options;
 pub use self::packs::{Packs, Unended};
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
-pub use self::predict::Prediction;
+pub use self::predict::{Advice, Prediction};
 pub use self::prefetched::{Prefetched, PrefetchedStats};
 use self::recovery::Faults;
 pub use self::recovery::{Fault, LostGroup, Substituted};
@@ -256,9 +253,13 @@ impl Loader {
     pub fn steps_left(&self) -> u64 {
         let over = self.options.epochs.is_some_and(|epochs| self.place.epoch >= epochs);
         let Some(sampler) = self.samplers.first().filter(|_| !over) else { return 0 };
-        let epoch = self.place.epoch;
-        let ranks = self.samplers.len() as u64;
-        sampler.steps_of(epoch).saturating_sub(sampler.first_step(epoch).max(self.place.batch / ranks))
+        sampler.steps_of(self.place.epoch).saturating_sub(self.next_step())
+    }
+
+    /// The step that the next batch is of.
+    fn next_step(&self) -> u64 {
+        let Some(sampler) = self.samplers.first() else { return 0 };
+        sampler.first_step(self.place.epoch).max(self.place.batch / self.samplers.len() as u64)
     }
 
     /// Goes on from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped, and an error that

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::part::Part;
+use super::batch::BatchSlice;
 use super::{Batch, Loader, NextBatch, Options, Substituted, Units};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, State};
@@ -104,12 +104,6 @@ impl Loader {
         Ok(())
     }
 
-    /// The step that the next batch is of.
-    pub(crate) fn next_step(&self) -> u64 {
-        let Some(sampler) = self.samplers.first() else { return 0 };
-        sampler.first_step(self.place.epoch).max(self.place.batch / self.samplers.len() as u64)
-    }
-
     fn expect(&self, epoch: u64, step: u64) -> Result<()> {
         if (self.place.epoch, self.next_step()) == (epoch, step) {
             return Ok(());
@@ -165,13 +159,8 @@ impl Standing {
 
 /// Batches that follow each other as one, whose rows are `records`.
 fn join<'a>(first: &Batch, records: RecordBatch, parts: impl Iterator<Item = &'a Batch>) -> Batch {
-    let Batch { epoch, step, steps, rank, .. } = *first;
-    let row_ids = Vec::with_capacity(records.num_rows());
-    let substituted = Vec::new();
-    let part = Part::default();
-    let packs = None;
-    let mut whole = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads: 0, packs, part };
-    for part in parts {
+    let mut whole = Batch { records, part: BatchSlice::default(), ..first.clone() };
+    for part in parts.skip(1) {
         let before = whole.row_ids.len();
         let moved = part.substituted.iter().map(|row| Substituted { place: before + row.place, ..*row });
         whole.substituted.extend(moved);

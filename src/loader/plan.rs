@@ -22,17 +22,15 @@
 //! asks for one ([`PlanAnswer::Look`]).
 
 mod ahead;
-mod listing;
 mod told;
 mod tuning;
 
 use std::collections::VecDeque;
 
 use self::ahead::{Stair, UpcomingSegments};
-use self::listing::Listing;
-pub(crate) use self::listing::fixed;
 pub(crate) use self::told::{Extract, Measurement, Neighbours, Outlook, PieceRuns, PlanAnswer};
-use self::tuning::{Budget, Estimates, LARGE, Totals, Tuned};
+pub(crate) use self::tuning::fixed;
+use self::tuning::{Budget, Estimates, LARGE, Listing, Totals, Tuned};
 use super::groups::UnitSize;
 use super::pieces::PieceList;
 use rowdex_rows::Cutting;

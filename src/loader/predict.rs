@@ -14,7 +14,7 @@ use super::units::Units;
 use super::walk::Epochs;
 use rowdex_base::error::Result;
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, Tail};
-use rowdex_order::{Global, Order, Sequential};
+use rowdex_order::{Global, Sequential};
 
 /// What a [`Loader`](super::Loader) will do, from [`LoaderBuilder::predict`](super::LoaderBuilder::predict).
 ///
@@ -54,6 +54,18 @@ pub struct Prediction {
     pub least_memory: u64,
 }
 
+/// The memory with which a loader decodes less, from [`LoaderBuilder::advise`](super::LoaderBuilder::advise).
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Advice {
+    /// So many bytes.
+    pub memory: u64,
+    /// Passes of every epoch after the first, then.
+    pub passes: f64,
+    /// Bytes read in every epoch after the first, then.
+    pub bytes_read: u64,
+}
+
 /// Simulating this many rows takes a tenth of a second or so; a larger run is simulated on a smaller scale.
 const ROWS: u64 = 2 << 20;
 /// So few rows of a unit do not stand for more.
@@ -67,71 +79,60 @@ pub(crate) fn predict(
     threads: usize,
 ) -> Result<Prediction> {
     let Some(first) = samplers.first() else { return Ok(Prediction::default()) };
-    let told = simulate(units, samplers, first, memory, threads)?;
     let mut batch = BatchPlan::default();
     let plan = first.plan(first.epoch())?;
     if plan.steps_left() > 0 {
         plan.fill(plan.first_step(), &mut batch)?;
     }
     let due: HashSet<u32> = batch.rows.iter().filter_map(|&row| units.locate(row)).map(|(unit, _)| unit).collect();
-    let decoded = due.iter().map(|unit| units.filled(*unit)).sum();
+
+    let mut sizes = units.due_sizes();
+    let rows: u64 = sizes.iter().map(|size| size.rows).sum();
+    // Of these orders alone a shorter one is known to behave alike: one of rows, which stand for pieces, too. What a
+    // block moves of them is as good as moved by the order itself.
+    let name = first.packed().map_or_else(|| first.given().name(), |packed| packed.orders().name());
+    let scale = match name {
+        "global" | "sequential" => (rows / ROWS).min(rows / (sizes.len() as u64 * GROUP_ROWS).max(1)).max(1),
+        _ => 1,
+    };
+    let memory = memory / scale;
+    let batch_rows = (units.rows_of_batch(first) / scale).max(1);
+    let mut orders = Arc::clone(first.orders());
+    let mut samplers = Arc::clone(samplers);
+    let mut near = units.finder();
+    if scale > 1 {
+        for size in &mut sizes {
+            let UnitSize { rows, bytes, cost } = *size;
+            *size = UnitSize { rows: rows.div_ceil(scale), bytes: bytes / scale, cost: cost / scale };
+        }
+        let fewer = sizes.iter().map(|size| size.rows).sum();
+        orders = match name {
+            "global" => Arc::new(Global::new(fewer, 0)?),
+            _ => Arc::new(Sequential::new(fewer)?),
+        };
+        let sampler = |like: &DistributedSampler| {
+            let shard = like.shard();
+            // No rows are opened, and the fewer rows need not divide evenly.
+            let tail = if matches!(shard.tail(), Tail::Even | Tail::Error) { Tail::Wrap } else { shard.tail() };
+            DistributedSampler::new(Arc::clone(&orders), shard.with_tail(tail), batch_rows as usize)
+        };
+        samplers = samplers.iter().map(sampler).collect::<Result<Vec<_>>>()?.into();
+        near = RowFinder::new(Arc::new(RowTable::new(sizes.iter().map(|size| size.rows))));
+    }
+    let mut plan = Plan::new(&sizes, memory, batch_rows, orders.fingerprint()).of_rows(units.cutting(), scale);
+    plan.set_aside(units.places_bytes() / scale);
+    let run = Simulation { units, sizes: &sizes, scale, memory, threads };
     Ok(Prediction {
-        first_batch_decodes: decoded,
+        first_batch_decodes: due.iter().map(|unit| units.filled(*unit)).sum(),
         units: u64::from(units.count()),
         least_memory: least_memory(units),
-        ..told
+        ..run.of(plan, &samplers, near)?
     })
 }
 
 /// The least memory for a loader of these units: as much for rows as for what is known of units.
 pub(crate) fn least_memory(units: &Units) -> u64 {
     2 * fixed(u64::from(units.count()))
-}
-
-fn simulate(
-    units: &Units,
-    samplers: &Arc<[DistributedSampler]>,
-    first: &DistributedSampler,
-    memory: u64,
-    threads: usize,
-) -> Result<Prediction> {
-    let sizes = units.due_sizes();
-    let rows: u64 = sizes.iter().map(|size| size.rows).sum();
-    let scale = (rows / ROWS).min(rows / (sizes.len() as u64 * GROUP_ROWS).max(1)).max(1);
-    // Of these orders alone a shorter one is known to behave alike: one of rows, which stand for pieces, too. What a
-    // block moves of them is as good as moved by the order itself.
-    let name = first.packed().map_or_else(|| first.given().name(), |packed| packed.orders().name());
-    let scale = if matches!(name, "global" | "sequential") { scale } else { 1 };
-    let sizes: Vec<UnitSize> = sizes.iter().map(|size| scaled(size, scale)).collect();
-    let memory = memory / scale;
-    let batch = (units.rows_of_batch(first) / scale).max(1);
-    let run = Simulation { units, sizes: &sizes, scale, memory, threads };
-    let plan = |orders: &dyn Order| {
-        let mut plan = Plan::new(&sizes, memory, batch, orders.fingerprint()).of_rows(units.cutting(), scale);
-        plan.set_aside(units.places_bytes() / scale);
-        plan
-    };
-    if scale == 1 {
-        return run.of(plan(&**first.orders()), samplers, units.finder());
-    }
-    let fewer = sizes.iter().map(|size| size.rows).sum();
-    let orders: Arc<dyn Order> = match name {
-        "global" => Arc::new(Global::new(fewer, 0)?),
-        _ => Arc::new(Sequential::new(fewer)?),
-    };
-    let sampler = |like: &DistributedSampler| {
-        let shard = like.shard();
-        // No rows are opened, and the fewer rows need not divide evenly.
-        let tail = if matches!(shard.tail(), Tail::Even | Tail::Error) { Tail::Wrap } else { shard.tail() };
-        DistributedSampler::new(Arc::clone(&orders), shard.with_tail(tail), batch as usize)
-    };
-    let samplers = samplers.iter().map(sampler).collect::<Result<Vec<_>>>()?.into();
-    let table = RowTable::new(sizes.iter().map(|size| size.rows));
-    run.of(plan(&*orders), &samplers, RowFinder::new(Arc::new(table)))
-}
-
-fn scaled(size: &UnitSize, scale: u64) -> UnitSize {
-    UnitSize { rows: size.rows.div_ceil(scale), bytes: size.bytes / scale, cost: size.cost / scale }
 }
 
 /// A run of the plan on a scale of one to `scale`.

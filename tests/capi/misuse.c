@@ -215,7 +215,7 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_new(NULL, sampler, NULL, &loader, &error), "dataset");
   IS_NULL(rowdex_loader_new(dataset, NULL, NULL, &loader, &error), "sampler");
   IS_NULL(rowdex_loader_new(dataset, sampler, NULL, NULL, &error), "loader");
-  IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, 0, NULL, &error), "dataset");
+  IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, NULL, &error), "dataset");
   rowdex_loader_options options = {.struct_size = sizeof options, .num_more_ranks = 1};
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks");
   const rowdex_sampler *more[] = {NULL};

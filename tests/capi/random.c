@@ -327,7 +327,7 @@ static void make_a_loader(void) {
   rowdex_sampler *sampler = any_sampler();
   /* Some orders are walked row by row, which takes as long as the epoch is. */
   if (below(8) == 0 && (sampler == NULL || sampler_info(sampler).len <= 4096)) {
-    well(rowdex_loader_predict(any_dataset(), sampler, &options, below(2), NULL, &error), &error);
+    well(rowdex_loader_predict(any_dataset(), sampler, &options, NULL, &error), &error);
   } else if (below(8) == 0) {
     if (well(rowdex_loader_reopen(any_loader(), &loader, &error), &error)) keep_loader(loader);
   } else if (well(rowdex_loader_new(any_dataset(), any_sampler(), &options, &loader, &error), &error)) {

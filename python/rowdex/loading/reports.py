@@ -29,29 +29,6 @@ class LostRow(NamedTuple):
     """Why; names file, row group and column."""
 
 
-class Advice(NamedTuple):
-    """One way for a loader to decode less."""
-
-    means: str
-    """``"memory"``; ``"blocks"``, which is ``order="blocks(k)"``; ``"rewrite"``, which is ``rowdex rewrite`` and then
-    ``order="sequential"``; or ``"share"``, which is ``share="machine"``."""
-    value: int
-    """Bytes of memory; the ``k`` of blocks; ranks that share, with the memory of all of them; 1 for ``"rewrite"``."""
-    passes: float
-    """Decodes of each row group in every epoch after the first, then; where ranks share, the part of each."""
-    bytes_read: int
-    """Bytes read in every epoch after the first, then; where ranks share, the part of each."""
-
-    def __str__(self) -> str:
-        what = {
-            "memory": f"memory={self.value}",
-            "blocks": f"order='blocks({self.value})'",
-            "rewrite": "rowdex rewrite, and then order='sequential'",
-            "share": f"share='machine' for {self.value} ranks, with the memory of all",
-        }
-        return f"{what[self.means]}: {self.passes:.1f} passes and {self.bytes_read / 1e6:,.0f} MB an epoch"
-
-
 class PackForecast(NamedTuple):
     """What an epoch of packs comes to, on all ranks together."""
 
@@ -142,19 +119,7 @@ def predicted(
     dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int
 ) -> Prediction:
     """What a loader with these options will do, and what the packs of an epoch come to."""
-    found = _asked(dataset, sampler, options, epoch, False)
+    given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options))
+    found = waiting(dataset._remote, lambda: reported(library.loader_predict, *given))
     packs = found.pop("packs")
     return Prediction(**found, packs=None if packs is None else PackForecast(**packs))
-
-
-def advised(dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions) -> list[Advice]:
-    """What would let a loader with these options decode less."""
-    ways = _asked(dataset, sampler, options, sampler.epoch, True)
-    return sorted((Advice(**way) for way in ways), key=lambda way: way.passes)
-
-
-def _asked(
-    dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int, advice: bool
-) -> Any:
-    given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options), advice)
-    return waiting(dataset._remote, lambda: reported(library.loader_predict, *given))

@@ -344,7 +344,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "loader_advance": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
     "loader_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
     "loader_predict":
-        (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), c_uint32, POINTER(c_void_p), POINTER(c_void_p)]),
+        (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_get_info": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_state": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
     "loader_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),

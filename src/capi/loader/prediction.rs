@@ -1,4 +1,4 @@
-//! What a loader will do, and what would let it decode less.
+//! What a loader will do.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use crate::capi::error::{call, rowdex_error, rowdex_status};
 use crate::capi::handle;
 use crate::capi::packs::ForecastReport;
 use crate::capi::sampler::rowdex_sampler;
-use crate::loader::{Advice, Means, Prediction};
+use crate::loader::Prediction;
 
 #[derive(Serialize)]
 struct PredictionReport {
@@ -20,31 +20,10 @@ struct PredictionReport {
     packs: Option<ForecastReport>,
 }
 
-#[derive(Serialize)]
-struct AdviceReport {
-    means: &'static str,
-    value: u64,
-    passes: f64,
-    bytes_read: u64,
-}
-
-impl From<Advice> for AdviceReport {
-    fn from(way: Advice) -> Self {
-        let (means, value) = match way.means {
-            Means::Memory(bytes) => ("memory", bytes),
-            Means::Blocks(k) => ("blocks", k),
-            Means::Rewrite => ("rewrite", 1),
-            Means::Share(ranks) => ("share", ranks.into()),
-        };
-        Self { means, value, passes: way.passes, bytes_read: way.bytes_read }
-    }
-}
-
-/// What a loader with these arguments will do, from the index alone, or, if `advice` is 1, what would let it decode
-/// less. The report is JSON that the caller frees. It takes a fraction of a second, with packs as long as planning an
-/// epoch and packing some of its blocks; advice takes some times as long.
+/// What a loader with these arguments will do, from the index alone. The report is JSON that the caller frees. It takes
+/// a fraction of a second, with packs as long as planning an epoch and packing some of its blocks.
 ///
-/// A prediction: first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
+/// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
 /// row is held at the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row
 /// group on average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded
 /// before the first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows.
@@ -55,27 +34,17 @@ impl From<Advice> for AdviceReport {
 /// tokens_truncated, tokens_dropped, tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated,
 /// rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
 /// on average over steps_looked_at), seconds_to_plan.
-///
-/// Advice is a list of ways that save a tenth of the passes or more, empty where an epoch takes fewer than two: means
-/// is "memory" (value: bytes of memory in the options of the loader), "blocks" (the order of this k), "rewrite"
-/// (writing the rows anew in a random order, and then the order "sequential") or "share" (one loader shared by so many
-/// ranks of a machine, with the memory of all of them), with passes and bytes_read in every epoch after the first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_predict(
     dataset: Option<&rowdex_dataset>,
     sampler: Option<&rowdex_sampler>,
     options: *const rowdex_loader_options,
-    advice: u32,
     report: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
         // SAFETY: the conventions of the header.
         let builder = unsafe { builder(dataset, sampler, options) }?;
-        if advice != 0 {
-            let ways: Vec<AdviceReport> = builder.advise()?.into_iter().map(Into::into).collect();
-            return handle::write_report(report, &ways);
-        }
         // First, as it times the planning.
         let packs = ForecastReport::of(&handle::require(sampler, "sampler")?.0.load())?;
         handle::write_report(report, &PredictionReport { prediction: builder.predict()?, packs })

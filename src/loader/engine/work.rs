@@ -122,7 +122,7 @@ impl EngineCore {
                 done.places = brought.places_bytes;
                 (brought.rows, brought.stays)
             }
-            Err(error) => (DueRows::failed(error, due.len()), None),
+            Err(error) => (DueRows::default().before(error, due.len()), None),
         };
         progress.schedule.extracted(&extraction, done, link);
         if !(was_held && keep) {

@@ -64,8 +64,11 @@ impl DatasetGroups {
             parts.push(LoadedDataset::new(dataset, projection, number, first_group));
             first_group = end;
         }
-        let decoded = common_schema(parts.iter().map(|part| part.projection.internal()));
-        let decoded = decoded.unwrap_or_else(|_| served.clone());
+        let decoded = match &parts[..] {
+            // The very schema that its chunks have, which is compared at once.
+            [only] => only.projection.internal().clone(),
+            _ => common_schema(parts.iter().map(|part| part.projection.internal())).unwrap_or_else(|_| served.clone()),
+        };
         let form = RowForm {
             served: if views { decoded.clone() } else { served.clone() },
             decoded,

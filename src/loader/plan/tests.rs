@@ -1,4 +1,4 @@
-use super::listing::FREE;
+use super::tuning::FREE;
 use super::*;
 use rowdex_order::{Global, Order, Sequential};
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::message::{About, Answer, Hello, PacksSent, Parcel, Request, Standpoint, VERSION, garbled};
 use super::{Seat, start};
 use crate::loader::assemble::Assembled;
+use crate::loader::batch::BatchSlice;
 use crate::loader::control::{closed, timed_out};
 use crate::loader::deliver::{Deliver, Watched};
-use crate::loader::part::Part;
 use crate::loader::walk::Empty;
 use crate::loader::{Batch, LoaderStats, LostGroup, NextBatch, Packs};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -211,7 +211,7 @@ impl Client {
                 return Err(Error::new(ErrorKind::Internal, message));
             }
             let records = if count == rows { (*whole).clone() } else { whole.slice(first, count) };
-            let part = Part::of(&whole, first);
+            let part = BatchSlice::of(&whole, first);
             let packs = self.packs(packs, count)?;
             let batch = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, packs, part };
             at.place = NextBatch::after(&batch);
