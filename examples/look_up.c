@@ -43,9 +43,13 @@ int main(int argc, char **argv) {
   rowdex_error *error = NULL;
   rowdex_index *index = NULL;
   check(rowdex_index_open(argv[1], NULL, &index, &error), error);
-  const uint64_t len = rowdex_index_len(index);
+  /* All columns, with the defaults. */
+  rowdex_dataset *dataset = NULL;
+  check(rowdex_dataset_open(index, NULL, &dataset, &error), error);
+  const uint64_t len = rowdex_dataset_len(dataset);
   if (len == 0) {
     printf("no rows\n");
+    rowdex_free(dataset);
     rowdex_free(index);
     return 0;
   }
@@ -55,18 +59,16 @@ int main(int argc, char **argv) {
   rowdex_location places[ROWS];
   check(rowdex_index_locate(index, rows, ROWS, places, &error), error);
   for (int i = 0; i < ROWS; i++) {
-    rowdex_file_info file = {.struct_size = sizeof file};
-    check(rowdex_index_get_file(index, places[i].file, &file, &error), error);
-    printf("row id %" PRIu64 ": %.*s, row group %" PRIu32 ", row %" PRIu64 "\n", rows[i],
-           (int)file.path.len, file.path.data,
-           places[i].ordinal, places[i].row);
+    /* What is known of its file, as JSON. */
+    char *file = NULL;
+    check(rowdex_index_files(index, places[i].file, 1, 0, &file, &error), error);
+    printf("row id %" PRIu64 ": row group %" PRIu32 ", row %" PRIu64 " of %s\n", rows[i], places[i].ordinal, places[i].row,
+           file);
+    rowdex_free(file);
   }
 
-  /* All columns, with the defaults. */
-  rowdex_dataset *dataset = NULL;
-  check(rowdex_dataset_open(index, NULL, &dataset, &error), error);
   rowdex_batch *batch = NULL;
-  check(rowdex_dataset_take(dataset, rows, ROWS, &batch, &error), error);
+  check(rowdex_take(dataset, rows, ROWS, &batch, &error), error);
   struct ArrowArray array;
   struct ArrowSchema schema;
   check(rowdex_batch_export(batch, &array, &schema, &error), error);

@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     if (interrupted) {
       /* In another process, a day later, this text is all that is needed; here the loader just goes back to it. */
       check(rowdex_loader_state(loader, checkpoint, sizeof checkpoint, &error), error);
-      check(rowdex_loader_resume(loader, checkpoint, &error), error);
+      check(rowdex_resume(loader, checkpoint, &error), error);
       printf("resumed from %s\n", checkpoint);
       resumed = 1;
     }

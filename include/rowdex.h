@@ -184,7 +184,7 @@ typedef struct rowdex_batch rowdex_batch;
 // Rows by their row id. Concurrent use is fine, and so is freeing it while a loader uses it.
 typedef struct rowdex_dataset rowdex_dataset;
 
-// What went wrong, where, and what to do about it. Some calls give several as one (rowdex_error_at).
+// What went wrong, where, and what to do about it.
 typedef struct rowdex_error rowdex_error;
 
 // A set of row ids, out of a number of rows. At most 1.0625 bits for each of the rows. Concurrent use is fine.
@@ -195,10 +195,9 @@ typedef struct rowdex_index rowdex_index;
 
 // Serves batches in the order of a sampler, epoch after epoch.
 //
-// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and
-// rowdex_loader_schema may be called at any time, also while a thread waits for a batch. So may
-// rowdex_loader_get_info, rowdex_loader_state and rowdex_loader_reopen, which tell of the last batch that was handed
-// out.
+// One thread at a time, and a second one gets an error; but rowdex_close, rowdex_describe and rowdex_schema may be
+// called at any time, also while a thread waits for a batch. So may rowdex_loader_get_info, rowdex_loader_state and
+// rowdex_loader_reopen, which tell of the last batch that was handed out.
 typedef struct rowdex_loader rowdex_loader;
 
 // Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
@@ -206,116 +205,13 @@ typedef struct rowdex_loader rowdex_loader;
 typedef struct rowdex_order rowdex_order;
 
 // Serves rows in the order in which they were prefetched, and any others as the dataset does. One thread at a time,
-// and a second one gets an error; but rowdex_prefetched_close may be called at any time.
+// and a second one gets an error; but rowdex_close may be called at any time.
 typedef struct rowdex_prefetched rowdex_prefetched;
 
 // The samples and batches of one rank, epoch after epoch.
 //
 // All functions may run at once, those that change it too: each sees it as it was before or after a change.
 typedef struct rowdex_sampler rowdex_sampler;
-
-// What an error says, part by part. The texts belong to the error, and are NULL where nothing is known.
-typedef struct rowdex_error_info {
-  // sizeof(rowdex_error_info), set by the caller.
-  size_t struct_size;
-  // What kind of error it is; ROWDEX_STATUS_OK for no error.
-  rowdex_status kind;
-  // Whether the row group is known that it happened in.
-  uint32_t has_row_group;
-  // That row group, by its place in the file.
-  uint64_t row_group;
-  // As of rowdex_error_message.
-  const char *message;
-  // The file that it happened in.
-  const char *file;
-  // The column that it happened in, by its dotted path.
-  const char *column;
-  // What to do about it. The message has it, too.
-  const char *hint;
-  // Of rowdex_loader_lost_groups: the number of the row group in the index, or for a mixed dataset over all indexes.
-  uint64_t lost_group;
-  // The hint with each field of options that it names in braces, {overwrite} for one, for bindings that have other
-  // words for them. NULL if it names none.
-  const char *hint_form;
-} rowdex_error_info;
-
-// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
-// counted).
-//
-// It is called by one thread at a time, not always the same one, and never after the call that it was given to has
-// returned. It must return: by no exception, and by no longjmp. It must ask nothing of the dataset that it is told of,
-// whose threads may be waiting for it.
-typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
-
-// Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
-typedef struct rowdex_str {
-  // The first byte, in UTF-8; NULL where there is no text.
-  const char *data;
-  // How many bytes.
-  size_t len;
-} rowdex_str;
-
-// What is known of a whole index.
-typedef struct rowdex_index_info {
-  // sizeof(rowdex_index_info), set by the caller.
-  size_t struct_size;
-  // Rows served: row ids are 0 up to rows - 1.
-  uint64_t rows;
-  // Rows that the row groups have in their files; more than rows where rows were selected.
-  uint64_t source_rows;
-  // Row groups.
-  uint64_t row_groups;
-  // Files.
-  uint64_t files;
-  // Columns at the top level, partition columns among them.
-  uint64_t columns;
-  // Length of the index in bytes.
-  uint64_t size_bytes;
-  // Differs between two indexes when any row id means another (path, row group, row).
-  uint64_t fingerprint;
-  // Where the files were when the index was built.
-  struct rowdex_str root;
-  // 1 if root is relative to the directory that the index lies in, 0 if it is absolute or a URL.
-  uint64_t root_is_relative;
-  // What built the index and with which options, as JSON; empty where that was not recorded.
-  struct rowdex_str build_info;
-} rowdex_index_info;
-
-// What is known of a file.
-typedef struct rowdex_file_info {
-  // sizeof(rowdex_file_info), set by the caller.
-  size_t struct_size;
-  // The path relative to the root, with / between its parts.
-  struct rowdex_str path;
-  // The size in bytes when it was indexed.
-  uint64_t size;
-  // The number of its first row group, over the whole index.
-  uint64_t first_row_group;
-  // How many row groups it has.
-  uint64_t row_groups;
-  // The id of its first row.
-  uint64_t first_row;
-  // How many of its rows are served.
-  uint64_t rows;
-} rowdex_file_info;
-
-// What is known of a row group.
-typedef struct rowdex_row_group_info {
-  // sizeof(rowdex_row_group_info), set by the caller.
-  size_t struct_size;
-  // The number of its file.
-  uint32_t file;
-  // The number of the row group within its file.
-  uint32_t ordinal;
-  // The id of its first row.
-  uint64_t first_row;
-  // How many of its rows are served.
-  uint64_t rows;
-  // How many rows it has in its file.
-  uint64_t source_rows;
-  // About how many bytes all of its rows and columns take when decoded.
-  uint64_t decoded_bytes;
-} rowdex_row_group_info;
 
 // Where one row is.
 typedef struct rowdex_location {
@@ -332,22 +228,6 @@ typedef struct rowdex_location {
   // The place among the rows of the row group that are served; equal to row where all of them are.
   uint64_t slot;
 } rowdex_location;
-
-// What is known of the lengths by one name.
-typedef struct rowdex_lengths_info {
-  // sizeof(rowdex_lengths_info), set by the caller.
-  size_t struct_size;
-  // The name: that of the column that was counted, or the one that was given with the lengths.
-  struct rowdex_str name;
-  // What they are of: `items` of a column of lists, `numbers` of a column of integers, or `given`.
-  struct rowdex_str of;
-  // The sum over all rows.
-  uint64_t sum;
-  // The length of the longest row.
-  uint64_t longest;
-  // Differs between lengths that differ in any row.
-  uint64_t fingerprint;
-} rowdex_lengths_info;
 
 // A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
 // write to it.
@@ -387,58 +267,6 @@ typedef struct rowdex_dataset_options {
   const struct rowdex_disk_tier *disk_tier;
 } rowdex_dataset_options;
 
-// What a check found.
-typedef struct rowdex_verify_info {
-  // sizeof(rowdex_verify_info), set by the caller.
-  size_t struct_size;
-  // Files that were looked at.
-  uint64_t files;
-  // Rows that were decoded; 0 below "deep".
-  uint64_t rows;
-  // How many files are bad.
-  uint64_t problems;
-} rowdex_verify_info;
-
-// What a dataset has done so far, in this process, with its cache and with its disk tier.
-typedef struct rowdex_counters {
-  // sizeof(rowdex_counters), set by the caller.
-  size_t struct_size;
-  // Look-ups that found the row group decoded, or being decoded by another thread.
-  uint64_t hits;
-  // Look-ups that did not.
-  uint64_t misses;
-  // Row groups decoded, whole or in part.
-  uint64_t decodes;
-  // Bytes of decoded Arrow data that those decodes made.
-  uint64_t bytes_decoded;
-  // Bytes read from the source, page indexes and footers included.
-  uint64_t bytes_read;
-  // Row groups dropped to make room.
-  uint64_t evictions;
-  // Bytes of decoded row groups held now.
-  uint64_t held_bytes;
-  // Requests sent to a store; 0 for local files.
-  uint64_t requests;
-  // Bytes that a store delivered, those of failed and repeated requests included.
-  uint64_t bytes_fetched;
-  // Row groups served from the disk tier, each as often as it was. This and what follows is 0 without a tier.
-  uint64_t tier_hits;
-  // Row groups that were not in the tier and had to be read from the source.
-  uint64_t tier_misses;
-  // Entries of the tier written.
-  uint64_t tier_writes;
-  // Their bytes.
-  uint64_t tier_bytes_written;
-  // Entries deleted to make room.
-  uint64_t tier_evictions;
-  // Their bytes.
-  uint64_t tier_bytes_evicted;
-  // Entries deleted because they were damaged or of another version.
-  uint64_t tier_discards;
-  // Times that another process was waited for in vain.
-  uint64_t tier_timeouts;
-} rowdex_counters;
-
 // An array of numbers: row ids are uint64_t, weights double, labels uint32_t.
 typedef struct rowdex_numbers {
   // The first one; NULL if there are none.
@@ -460,23 +288,20 @@ typedef struct rowdex_operands {
   size_t num_sets;
   // The dataset whose values are read: those of the columns that are named, which need not be among those served.
   const struct rowdex_dataset *dataset;
+  // Another dataset, which that one is compared with.
+  const struct rowdex_dataset *other;
+  const struct rowdex_order *order;
   // A list of rows. It is moved from, and released whatever happens.
   struct ArrowArrayStream *stream;
 } rowdex_operands;
 
-// What is known of a set.
-typedef struct rowdex_id_set_info {
-  // sizeof(rowdex_id_set_info), set by the caller.
-  size_t struct_size;
-  // How many rows are in the set.
-  uint64_t len;
-  // Out of how many.
-  uint64_t rows;
-  // How often rows were listed beyond the first time, if a list says which they are.
-  uint64_t repeated;
-  // Listed rows that are in the files and that the index does not serve.
-  uint64_t unserved;
-} rowdex_id_set_info;
+// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
+// counted).
+//
+// It is called by one thread at a time, not always the same one, and never after the call that it was given to has
+// returned. It must return: by no exception, and by no longjmp. It must ask nothing of the dataset that it is told of,
+// whose threads may be waiting for it.
+typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
 
 // The rank that a launcher gave this process.
 typedef struct rowdex_launch {
@@ -491,7 +316,7 @@ typedef struct rowdex_launch {
   // How many ranks there are on this machine; ROWDEX_UNKNOWN if the launcher does not say.
   uint32_t local_world_size;
   // Whose variables these are: "torchrun", "Open MPI", "PMI" or "Slurm". The text is valid for ever.
-  struct rowdex_str launcher;
+  const char *launcher;
 } rowdex_launch;
 
 // Who gets which rows when. Rank, world size and batch size have no defaults.
@@ -536,34 +361,6 @@ typedef struct rowdex_sampler_options {
   // (the default) or "keep" as pieces without tokens. "buckets" keep them.
   const char *pack;
 } rowdex_sampler_options;
-
-// What is known of the current epoch.
-typedef struct rowdex_sampler_info {
-  // sizeof(rowdex_sampler_info), set by the caller.
-  size_t struct_size;
-  // The current epoch.
-  uint64_t epoch;
-  // How many samples this rank has in it, pads included, wherever the run was resumed. Samples of packs are pieces.
-  uint64_t len;
-  // How many batches every rank has in it, wherever the run was resumed.
-  uint64_t steps;
-  // Rows, or packs, per step and rank.
-  uint64_t batch_size;
-  // This rank.
-  uint32_t rank;
-  // How many ranks there are.
-  uint32_t world_size;
-  // How many different shards there are: world size / replicas.
-  uint32_t shards;
-  // Which of them this rank sees.
-  uint32_t shard;
-  // Of the orders.
-  uint64_t fingerprint;
-  // How many of the samples are left: those from `len - samples_left` on.
-  uint64_t samples_left;
-  // How many of the steps are left: those from `steps - steps_left` on.
-  uint64_t steps_left;
-} rowdex_sampler_info;
 
 // Where the pieces of a step are written: for each row id one, pack after pack.
 typedef struct rowdex_pieces {
@@ -631,45 +428,6 @@ typedef struct rowdex_column_buffer {
   // Where the validity goes, one byte for each row; may be NULL.
   uint8_t *validity;
 } rowdex_column_buffer;
-
-// What the rows of a dataset are compared with. All zeros: with nothing, and their digest is told.
-typedef struct rowdex_digest_options {
-  // sizeof(rowdex_digest_options)
-  size_t struct_size;
-  // Compares the rows with those of this dataset, over the columns that both serve. NULL: with none.
-  const struct rowdex_dataset *other;
-  // Compares the order as well: row i of `other` is row order(i) of the dataset. NULL: any order.
-  const struct rowdex_order *order;
-  // The epoch of the order.
-  uint64_t epoch;
-  // Is told rows that were read, rows to read, and 0. NULL: nobody is told.
-  rowdex_progress progress;
-  // The first argument of progress.
-  void *progress_userdata;
-} rowdex_digest_options;
-
-// Digests of rows, and what a comparison found.
-typedef struct rowdex_digest_info {
-  // sizeof(rowdex_digest_info), set by the caller.
-  size_t struct_size;
-  // Rows of the dataset.
-  uint64_t rows;
-  // The low half of their digest, of 128 bits.
-  uint64_t low;
-  // The high half.
-  uint64_t high;
-  // Rows of the other dataset, and the halves of their digest.
-  uint64_t other_rows;
-  // As low.
-  uint64_t other_low;
-  // As high.
-  uint64_t other_high;
-  // 1 if every row of the dataset is once in the other one and nothing else is; 0 if not, or where that was not
-  // compared: the order leaves rows out, or repeats some.
-  uint64_t same_rows;
-  // 1 if the other dataset has its rows in the order; 0 if not, or without an order.
-  uint64_t in_order;
-} rowdex_digest_info;
 
 // How the tokens of packs come. All zeros are the defaults.
 typedef struct rowdex_sequence_options {
@@ -766,36 +524,6 @@ typedef struct rowdex_loader_info {
   uint64_t steps_left;
 } rowdex_loader_info;
 
-// What a loader did since it was started, resumed or set to another epoch. Times are added up over its threads.
-typedef struct rowdex_loader_stats {
-  // sizeof(rowdex_loader_stats), set by the caller.
-  size_t struct_size;
-  // Row groups decoded, whole or in part.
-  uint64_t decodes;
-  // Times that rows of a row group were picked out, from one just decoded or from one that stayed.
-  uint64_t extractions;
-  // Rows put into batches; some of them may wait to be asked for.
-  uint64_t rows;
-  // Bytes held now.
-  uint64_t held_bytes;
-  // The most that was ever held.
-  uint64_t peak_bytes;
-  // Nanoseconds spent walking the order and deciding what to read.
-  uint64_t planning_ns;
-  // Nanoseconds spent reading and decoding.
-  uint64_t decoding_ns;
-  // Nanoseconds spent picking rows out of what was decoded.
-  uint64_t extracting_ns;
-  // Nanoseconds spent putting batches together.
-  uint64_t assembling_ns;
-  // Rows that stand in for others that could not be read.
-  uint64_t substituted;
-  // How many steps the rank that is farthest is ahead of the one that is last, if ranks share a reader.
-  uint64_t drift;
-  // Bytes of batches that were sent to ranks and not taken yet, if ranks share a reader.
-  uint64_t window_bytes;
-} rowdex_loader_stats;
-
 // How prefetched rows are served. All zeros are the defaults.
 typedef struct rowdex_prefetched_options {
   // sizeof(rowdex_prefetched_options)
@@ -807,27 +535,6 @@ typedef struct rowdex_prefetched_options {
   uint64_t threads;
 } rowdex_prefetched_options;
 
-// What the handle of prefetched rows did so far.
-typedef struct rowdex_prefetched_stats {
-  // sizeof(rowdex_prefetched_stats), set by the caller.
-  size_t struct_size;
-  // Rows prefetched.
-  uint64_t prefetched;
-  // Prefetched rows that were not taken yet.
-  uint64_t waiting;
-  // Rows that followed, served from memory.
-  uint64_t followed;
-  // Rows served by the dataset, because others come next, or because they could not be read when they were due.
-  uint64_t fell_back;
-  // Row groups decoded, whole or in part, for prefetched rows. This and what follows: since reading ahead was last
-  // started.
-  uint64_t decodes;
-  // Bytes held now.
-  uint64_t held_bytes;
-  // The most that was ever held.
-  uint64_t peak_bytes;
-} rowdex_prefetched_stats;
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -835,18 +542,8 @@ extern "C" {
 // The ROWDEX_ABI_VERSION of the library that is linked, to be compared with that of the header.
 uint32_t rowdex_abi_version(void);
 
-// The version of the library that is linked, such as "0.1.0".
-const char *rowdex_version(void);
-
 // All of an error in one line: place, what went wrong, and what to do. NULL for NULL.
 const char *rowdex_error_message(const struct rowdex_error *error);
-
-// What an error says, part by part; for NULL, that there is none. Fails only if `info` is not what it should be.
-rowdex_status rowdex_error_get_info(const struct rowdex_error *error, struct rowdex_error_info *info);
-
-// One of several errors by its place, from 0, which is the first one itself. It belongs to the first one; NULL beyond
-// the last.
-const struct rowdex_error *rowdex_error_at(const struct rowdex_error *errors, size_t place);
 
 // Ends the life of any handle, and of a text that a function made for its caller, once. Nothing is done for NULL.
 //
@@ -854,32 +551,85 @@ const struct rowdex_error *rowdex_error_at(const struct rowdex_error *errors, si
 // thread may have a call under way: close them first.
 void rowdex_free(void *handle);
 
-// Builds an index from the footers of Parquet files. Its path holds what it held, or the whole new index, at any
-// moment. Costs about one read for each file.
+// What is known of a handle, as JSON that the caller frees; for NULL of the library: version.
 //
-// The description is JSON: {"files": ["data/"], "output": "train.rdx"}. Beside these two all may be left out:
+// An index: rows (those served: row ids are 0 up to rows - 1), source_rows (those that the row groups have in their
+// files), row_groups, files, columns (at the top level, partition columns among them), size_bytes, fingerprint
+// (another one if any row id means another row), root (where the files were when it was built), root_is_relative (to
+// the folder of the index), build_info (a text: what built it and with which options, as JSON), and lengths, a list of
+// what is noted: name, of ("items" of a column of lists, "numbers" of a column of integers, or "given"), sum, longest,
+// fingerprint.
 //
-// files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths relative to this
-// directory, which must contain all files; the deepest one that does by default. schema: "strict" (the same columns
-// and types in every file) or "union" (missing columns are null, types are widened). threads: that read footers,
-// one for each available core by default. overwrite: true replaces an existing file. update: true updates the index at
-// output, if there is one: its unchanged leading files keep their row ids. footers: false does not store footers, so
-// everyone who opens the index reads them again. partitions: false does not turn folders named key=value into columns.
-// rename: columns of the files that are served by other names, {"content": "text"}. slice: [3, 64] indexes slice 3,
-// counted from 0, of 64 of the sorted list of files alone, as a part of the whole. parts: indexes of such slices or of
-// the same data, with footers: files that are as recorded there are not read, and the index has the very bytes that it
-// has without them. lengths: columns by which it is noted how long rows are, as rowdex_index_note_lengths does;
-// progress is told once more, then. store: as for rowdex_index_open.
+// A dataset: rows; and, unless it is mixed, what it did so far in this process: hits and misses (look-ups that found
+// the row group decoded, or not), decodes (of row groups, whole or in part), bytes_decoded, bytes_read (from the
+// source, footers included), evictions, held_bytes (of decoded row groups), requests (to a store), bytes_fetched
+// (those of failed and repeated requests included), and tier, of its disk tier: hits, misses, writes, bytes_written,
+// evictions, bytes_evicted, discards (entries that were damaged or of another version), timeouts (another process was
+// waited for in vain), and fault: null, or why nothing more is kept there since some time; rows are served all the
+// same.
 //
-// `progress` is called after each window of files, by the thread that builds. The report is JSON that the caller
-// frees, and `report` may be NULL: files, kept_files (of an update), read_files, requests, footer_bytes, row_groups,
-// rows, source_rows, index_bytes, repeated_files (named more than once), unlike_files (with other columns than the
-// first one), and unlike_example, a text that names one of these and says in what it differs, or null.
-rowdex_status rowdex_index_build(const char *description,
-                                 rowdex_progress progress,
-                                 void *progress_userdata,
-                                 char **report,
-                                 struct rowdex_error **error);
+// A set: len, rows (out of how many), repeated (how often rows were listed beyond the first time), unserved (listed
+// rows that the index does not serve). Orders: rows (of an epoch), fingerprint.
+//
+// A sampler, of its current epoch: epoch, len (samples of this rank, pads included, wherever the run was resumed; of
+// packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this rank sees),
+// fingerprint (of the orders), samples_left (those from len - samples_left on), steps_left.
+//
+// A loader, since it was started, resumed or set to another epoch: decodes, extractions (times that rows of a row
+// group were picked out), rows (put into batches; some may wait to be asked for), held_bytes, peak_bytes, planning_ns,
+// decoding_ns, extracting_ns and assembling_ns (added up over its threads), substituted (rows that stand in for others
+// that could not be read), drift (steps that the farthest rank is ahead of the last one) and window_bytes (sent to
+// ranks and not taken yet), if ranks share a reader; and lost: the row groups that could not be read, whose rows
+// others stand in for, each with its number, row_group (in the index, or for a mixed dataset over all), and its error;
+// null while another thread has the loader.
+//
+// Prefetched rows: prefetched, waiting (not taken yet), followed (served from memory), fell_back (served by the
+// dataset, because others come next, or because they could not be read when they were due); and, since reading ahead
+// was last started, decodes, held_bytes, peak_bytes.
+//
+// An error, as it is in other reports, too: status, message, and file, row_group (by its place in the file), column
+// (by its dotted path) and hint (what to do about it, which the message has, too), which are null where nothing is
+// known.
+rowdex_status rowdex_describe(const void *handle, char **report, struct rowdex_error **error);
+
+// The columns of an index, a dataset, or the batches of a loader, as an Arrow struct type that the caller releases: of
+// all files, those served, or these with views in the place of strings.
+rowdex_status rowdex_schema(const void *handle, struct ArrowSchema *schema, struct rowdex_error **error);
+
+// The rows of a batch, or the batches of a loader to come, as an Arrow stream that the caller releases: rows only,
+// without row ids, epochs and marks of pads. Nothing is copied, and either may go first.
+//
+// The stream of a loader and the loader are one: what is taken from either is gone from both, and rowdex_loader_state
+// tells where the stream is. A run without an end makes a stream without an end.
+rowdex_status rowdex_stream(const void *handle, struct ArrowArrayStream *stream, struct rowdex_error **error);
+
+// Rows of a dataset or of prefetched rows in the order asked, as a batch that the caller frees: export it, or copy its
+// columns into buffers. It says that it is step 0 of 1 on rank 0.
+//
+// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes
+// microseconds when its row group is cached, and otherwise reads the pages that hold the row, or the row group. All
+// columns served are read, so open the dataset with those that are wanted.
+//
+// Of prefetched rows a call for exactly those that were prefetched next, any number of them, is served from memory,
+// and any other call by the dataset. Rows of a call that failed count as taken: asked for again, they come from the
+// dataset.
+rowdex_status rowdex_take(const void *handle,
+                          const uint64_t *rows,
+                          size_t num_rows,
+                          struct rowdex_batch **batch,
+                          struct rowdex_error **error);
+
+// Has a sampler or a loader go on from a state, which may come from a world of another size and another batch size.
+// What a loader read ahead is dropped. Nothing is changed on failure.
+rowdex_status rowdex_resume(void *handle, const char *state, struct rowdex_error **error);
+
+// Ends a loader, or prefetched rows, from any thread: one that waits for a batch or for rows gets ROWDEX_STATUS_CLOSED
+// within a moment, and so does every later call that asks for some, streams of a loader included. A loader without
+// threads finishes the row group at hand first. Nothing is done for NULL and for other handles.
+//
+// The state and the stats of a loader can still be asked for, and it must still be freed, by whoever is sure that no
+// other thread has a call under way.
+void rowdex_close(const void *handle);
 
 // Opens the index at a path or a URL: maps and checks it, and reads no data file.
 //
@@ -890,37 +640,23 @@ rowdex_status rowdex_index_build(const char *description,
 // such as {"aws_endpoint_url": "http://localhost:9000"}: they go before the environment, may be secrets, and are in no
 // message.
 //
-// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does,
+// The file must not be changed in place while the index is open; replacing it by rename, as a build does,
 // is fine.
 rowdex_status rowdex_index_open(const char *path,
                                 const char *store,
                                 struct rowdex_index **index,
                                 struct rowdex_error **error);
 
-// How many rows are served: row ids are 0 up to len - 1.
-uint64_t rowdex_index_len(const struct rowdex_index *index);
-
-// What is known of a whole index. The first call for an index takes time in proportion to its row groups.
-rowdex_status rowdex_index_get_info(const struct rowdex_index *index,
-                                    struct rowdex_index_info *info,
-                                    struct rowdex_error **error);
-
-// What is known of a file, by its number.
-rowdex_status rowdex_index_get_file(const struct rowdex_index *index,
-                                    uint32_t file,
-                                    struct rowdex_file_info *info,
-                                    struct rowdex_error **error);
-
-// What is known of a row group, by its number over the whole index.
-rowdex_status rowdex_index_get_row_group(const struct rowdex_index *index,
-                                         uint32_t row_group,
-                                         struct rowdex_row_group_info *info,
-                                         struct rowdex_error **error);
-
-// The columns of every file, as an Arrow struct type that the caller releases.
-rowdex_status rowdex_index_schema(const struct rowdex_index *index,
-                                  struct ArrowSchema *schema,
-                                  struct rowdex_error **error);
+// What is known of `len` files from `first` on, as a list in JSON that the caller frees: path (relative to the root,
+// with / between its parts), size (in bytes, when it was indexed), first_row_group (over the whole index), first_row,
+// rows (those served), and row_groups: how many, or, if `row_groups` is 1, a list of them: first_row, rows,
+// source_rows (in the file), decoded_bytes (about how many all rows and columns take).
+rowdex_status rowdex_index_files(const struct rowdex_index *index,
+                                 uint32_t first,
+                                 uint32_t len,
+                                 uint32_t row_groups,
+                                 char **report,
+                                 struct rowdex_error **error);
 
 // Where each of `len` rows is; `locations` has room for `len`. Tens of nanoseconds a row.
 rowdex_status rowdex_index_locate(const struct rowdex_index *index,
@@ -928,45 +664,6 @@ rowdex_status rowdex_index_locate(const struct rowdex_index *index,
                                   size_t len,
                                   struct rowdex_location *locations,
                                   struct rowdex_error **error);
-
-// Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the
-// data files, too.
-rowdex_status rowdex_index_verify(const struct rowdex_index *index, struct rowdex_error **error);
-
-// Notes how long the rows are in an index, a file or a URL: it holds the index as it was, or with all of these
-// lengths, at any moment. Lengths of the same names are replaced, others stay, and so does the fingerprint. An index
-// that is open goes on without them; open it anew.
-//
-// The description is JSON: {"index": "train.rdx", "columns": ["tokens"]}. Beside the index, all may be left out:
-//
-// columns: of lists, whose items are counted without decoding a value, or of integers, which say the lengths
-// themselves. Null and empty lists have the length 0; an integer must be there, and not be negative. given: lists of
-// lengths, by the names to note them by: tables or folders of tables with every row of the index once and a column
-// `length`. Such rows are served whole. stream: the name of the lengths that `stream` has, another such list. root:
-// where the data is, instead of where the index says. threads: that count, one for each available core by default.
-// store: as for rowdex_index_open.
-//
-// `stream` may be NULL. It is moved from, and released whatever happens. `progress` is called after each window of
-// row groups.
-rowdex_status rowdex_index_note_lengths(const char *description,
-                                        struct ArrowArrayStream *stream,
-                                        rowdex_progress progress,
-                                        void *progress_userdata,
-                                        struct rowdex_error **error);
-
-// What is known of lengths by their number, in the order of their names; ROWDEX_STATUS_OUT_OF_RANGE behind the last.
-rowdex_status rowdex_index_get_lengths(const struct rowdex_index *index,
-                                       uint64_t number,
-                                       struct rowdex_lengths_info *info,
-                                       struct rowdex_error **error);
-
-// Reads the lengths by this name, of the rows from `first_row` on.
-rowdex_status rowdex_index_read_lengths(const struct rowdex_index *index,
-                                        const char *name,
-                                        uint64_t first_row,
-                                        uint64_t *lengths,
-                                        size_t num_lengths,
-                                        struct rowdex_error **error);
 
 // Opens the dataset of an index, which may be freed afterwards. Reads no data file and starts no thread.
 rowdex_status rowdex_dataset_open(const struct rowdex_index *index,
@@ -992,46 +689,90 @@ rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
                                            uint64_t *bytes,
                                            struct rowdex_error **error);
 
-// The columns served, as an Arrow struct type that the caller releases.
-rowdex_status rowdex_dataset_schema(const struct rowdex_dataset *dataset,
-                                    struct ArrowSchema *schema,
-                                    struct rowdex_error **error);
-
-// Rows in the order asked, as a batch that the caller frees: export it, or copy its columns into buffers. It says that
-// it is step 0 of 1 on rank 0.
+// Does what is described, and reports what came of it: both are JSON. `report` may be NULL; the caller frees it.
+// `operands` are what a description refers to, and may be NULL. The description names one kind of work:
 //
-// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes
-// microseconds when its row group is cached, and otherwise reads the pages that hold the row, or the row group. All
-// columns served are read, so open the dataset with those that are wanted.
-rowdex_status rowdex_dataset_take(const struct rowdex_dataset *dataset,
-                                  const uint64_t *rows,
-                                  size_t num_rows,
-                                  struct rowdex_batch **batch,
-                                  struct rowdex_error **error);
-
-// Checks the index, then every data file at this level, and reports all bad files at once.
+// {"build": {"files": ["data/"], "output": "train.rdx"}} builds an index from the footers of Parquet files. Its path
+// holds what it held, or the whole new index, at any moment. Costs about one read for each file. Beside these two all
+// may be left out: files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths
+// relative to this directory, which must contain all files; the deepest one that does by default. schema: "strict"
+// (the same columns and types in every file) or "union" (missing columns are null, types are widened).  threads: that
+// read footers, one for each available core by default. overwrite: true replaces an existing file. update: true
+// updates the index at output, if there is one: its unchanged leading files keep their row ids. footers: false does
+// not store footers, so everyone who opens the index reads them again. partitions: false does not turn folders named
+// key=value into columns. rename: columns of the files that are served by other names, {"content": "text"}. slice: [3,
+// 64] indexes slice 3, counted from 0, of 64 of the sorted list of files alone, as a part of the whole. parts: indexes
+// of such slices or of the same data, with footers: files that are as recorded there are not read, and the index has
+// the very bytes that it has without them. lengths: columns by which it is noted how long rows are, as "lengths" does;
+// progress is told once more, then. store: as for rowdex_index_open. Progress is told after each window of files. The
+// report: files, kept_files (of an update), read_files, requests, footer_bytes, row_groups, rows, source_rows,
+// index_bytes, repeated_files (named more than once), unlike_files (with other columns than the first one), and
+// unlike_example, a text that names one of these and says in what it differs, or null.
 //
-// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
-// the chosen columns of every row group. Bad files are no error of the call: `problems` are what is wrong with them,
-// in the order of the files, for rowdex_error_at; NULL if none is bad. The caller frees them by rowdex_free.
-// `progress` and `info` may be NULL.
-rowdex_status rowdex_dataset_verify(const struct rowdex_dataset *dataset,
-                                    const char *level,
-                                    rowdex_progress progress,
-                                    void *progress_userdata,
-                                    struct rowdex_verify_info *info,
-                                    struct rowdex_error **problems,
-                                    struct rowdex_error **error);
-
-// What a dataset has done so far, in this process.
+// {"lengths": {"index": "train.rdx", "columns": ["tokens"]}} notes how long the rows are in an index, a file or a URL:
+// it holds the index as it was, or with all of these lengths, at any moment. Lengths of the same names are replaced,
+// others stay, and so does the fingerprint. An index that is open goes on without them; open it anew. columns: of
+// lists, whose items are counted without decoding a value, or of integers, which say the lengths themselves. Null and
+// empty lists have the length 0; an integer must be there, and not be negative. given: lists of lengths, by the names
+// to note them by: tables or folders of tables with every row of the index once and a column `length`. Such rows are
+// served whole. stream: the name of the lengths that the stream of the operands has, another such list.  root: where
+// the data is, instead of where the index says. threads, store: as above. Progress is told after each window of row
+// groups. The report is empty.
 //
-// `tier_fault` is why nothing more is kept in the disk tier since some time, which the caller frees by
-// rowdex_free: the disk is full, say, or the folder cannot be written to. NULL while all is well; rows are
-// served all the same. One of `counters` and `tier_fault` may be NULL.
-rowdex_status rowdex_dataset_counters(const struct rowdex_dataset *dataset,
-                                      struct rowdex_counters *counters,
-                                      struct rowdex_error **tier_fault,
-                                      struct rowdex_error **error);
+// {"select": {"output": "view.rdx", "where": "lang = 'en'"}} writes a view of index 0: an index of the same files that
+// serves only some of the rows. No data is copied, and none is read but for a condition and for a split by a column.
+// Its path holds what it held, or the whole view, at any moment. A view without rows is an error. At least one choice
+// must be made. Every choice leaves rows out; only union adds rows, to what the others leave. rows: keeps only the
+// rows that this file lists, as the list of rowdex_id_set_new. skip: leaves out those that this file lists. kept:
+// keeps only the rows of this set; note: what is recorded of them. intersect: keeps only rows that these indexes of
+// the same files serve, too; exclude: leaves out the rows that these serve; union: adds the rows that these serve.
+// sample: {"fraction": 0.01, "seed": 7} keeps a sample of the rows by a hash: a row stays in it when files are
+// appended. split: as for rowdex_id_set_new. where: keeps only rows that meet this condition in SQL. root: where the
+// data is that where and split read, instead of where the index says. overwrite, store: as above.  Progress is told
+// how far the condition is: rows decided, rows in all, and 0. The report: rows, base_rows, source_rows, repeated (how
+// often lists had rows beyond the first time), unserved (listed rows that the base does not serve), index_bytes.
+//
+// {"rewrite": {"output": "shuffled", "memory": 4294967296}} writes the rows of the dataset anew: row i of the output
+// is row order(i) of the dataset, in epoch 0 of the order of the operands. The output is a folder of Parquet files, or
+// a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an index beside them, index.rdx.
+// docs/rewriting.md says what is written, and what it takes. The files are the same to the byte whatever the memory,
+// the threads and the tasks are. A call that was stopped (rowdex_stop_when) or has failed leaves no file half written,
+// and another one with resume goes on. memory: about how many bytes of rows to hold, 1 GiB by default. threads: that
+// decode and encode, one for each available core and at most eight by default. files: writes so many, of equal numbers
+// of rows or one row more. Or file_bytes: about how large a file is, 512 MiB by default. row_group_rows: the last row
+// group of a file may have fewer; by default such that it takes 32 MiB in memory, and up to 64 MiB if it would take
+// less than 4 MiB in the file. page_bytes: of values, after which a page ends; by default 128 KiB, and 1 MiB where a
+// value takes 4 KiB or more. compression: "none", "snappy", "lz4", "zstd" or "zstd:LEVEL"; by default for each column
+// what makes a sample smallest. dictionary: whether values go to dictionaries; by default in columns where that saves
+// a tenth of a sample. origin: adds a column of this name with the row ids of the dataset. spill: spills rows to a
+// folder in this one, which is local; by default in the output, if that is local. step: one step of the work, where
+// several machines share it: all tasks of "spill", then all of "write", then "index"; by default all of it. task: [2,
+// 8] is the task with number 2, from 0, of 8 that share the step. resume: true goes on with what an earlier call left
+// in the output. overwrite: true replaces what an earlier call wrote there. Progress is told rows that are done with
+// and rows in all, both of two passes together, and bytes that were spilled and written so far. The report: rows,
+// files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled (by this call),
+// and index, which is null for a step that does not write it.
+//
+// {"verify": {"check": "footer"}} checks the index of the dataset, every byte of it, then every data file at this
+// level, and reports all bad files at once: "off" looks at the index alone, "stat" costs a stat for each file,
+// "footer" a read for each file, and "deep" decodes the chosen columns of every row group. Without a dataset index 0
+// alone is checked. The report: files (that were looked at), rows (that were decoded; 0 below "deep"), and problems:
+// what is wrong with bad files, in their order, as rowdex_describe tells of errors.
+//
+// {"digest": {}} is the digest of the rows of the dataset over the columns that it serves, whatever their order;
+// docs/digests.md specifies it. With `other` among the operands the rows of both are compared, over the columns that
+// both serve; with an order, too, of which epoch is the epoch: row i of the other one is row order(i) of the dataset.
+// Reads and decodes all rows once, on the threads of each dataset. Progress is told rows that were read, rows to read,
+// and 0. The report: rows, digest (32 hexadecimal digits), other_rows, other_digest, same_rows (whether every row of
+// the dataset is once in the other one and nothing else is; null where that was not compared, because the order leaves
+// rows out, or repeats some), in_order, and difference: null, or what is not so, as rowdex_describe tells of errors:
+// with an order, with the file and row group of rows that differ.
+rowdex_status rowdex_run(const char *description,
+                         const struct rowdex_operands *operands,
+                         rowdex_progress progress,
+                         void *progress_userdata,
+                         char **report,
+                         struct rowdex_error **error);
 
 // A set of rows as it is described.
 //
@@ -1057,11 +798,6 @@ rowdex_status rowdex_id_set_new(const char *description,
                                 struct rowdex_id_set **set,
                                 struct rowdex_error **error);
 
-// What is known of a set.
-rowdex_status rowdex_id_set_get_info(const struct rowdex_id_set *set,
-                                     struct rowdex_id_set_info *info,
-                                     struct rowdex_error **error);
-
 // Whether a row is in the set.
 bool rowdex_id_set_contains(const struct rowdex_id_set *set, uint64_t row);
 
@@ -1074,81 +810,32 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
                                  size_t *filled,
                                  struct rowdex_error **error);
 
-// Writes a view of an index: an index of the same files that serves only some of the rows. No data is copied, and none
-// is read but for a condition and for a split by a column. Its path holds what it held, or the whole view, at any
-// moment. A view without rows is an error.
+// What the values of a column say of rows, as an Arrow array that the caller releases, as its type, which may be NULL.
 //
-// The description is JSON: {"output": "view.rdx", "where": "lang = 'en'"}. At least one choice must be made.
-// Every choice leaves rows out; only union adds rows, to what the others leave:
+// The description is JSON, {"labels": {"column": "lang"}}. The column is one of the dataset of the operands, and need
+// not be among those served. It is decoded in every row group that has one of the rows, on the dataset's threads and
+// past its cache. of: the set of the rows that are asked for; all by default. It is one of these:
 //
-// rows: keeps only the rows that this file lists, as the list of rowdex_id_set_new. skip: leaves out those
-// that this file lists. `kept`, if it is not NULL: keeps only these rows, by row id of the base; note: what is
-// recorded of them. intersect: keeps only rows that these indexes of the same files serve, too; exclude: leaves out
-// the rows that these serve; union: adds the rows that these serve. sample: {"fraction": 0.01, "seed": 7} keeps a
-// sample of the rows by a hash: a row stays in it when files are appended. split: {"side": "train",
-// "validation_fraction": 0.1, "seed": 0, "by": "user"} keeps one side of a split by a hash, "train" or "validation",
-// of row ids, or of the values of a column. where: keeps only rows that meet this condition in SQL. root: where the
-// data is that where and split read, instead of where the index says. overwrite: true replaces an existing file.
-// store: as for rowdex_index_open.
+// labels: the classes of the rows: equal values are one class. 4 bytes a row. A dictionary, whose codes (32 bits, in
+// the second buffer) are what the labels of an order are, and whose values are the classes as large texts, ascending,
+// bytes in hexadecimal. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
 //
-// `progress` is told how far the condition is: rows decided, rows in all, and 0. The report is JSON that the caller
-// frees, and `report` may be NULL: rows, base_rows, source_rows, repeated (how often lists had rows beyond the first
-// time), unserved (listed rows that the base does not serve), index_bytes.
-rowdex_status rowdex_select(const struct rowdex_index *base,
-                            const char *description,
-                            const struct rowdex_id_set *kept,
-                            rowdex_progress progress,
-                            void *progress_userdata,
-                            char **report,
+// counts: how many rows each class has, ascending by value, and last how many have no value, if any. Memory is in
+// proportion to the classes. A struct array with a child `value` (booleans, 64-bit integers, also for the days of a
+// date since 1970, large texts or large binary; null for the rows without one) and a child `rows` (unsigned 64-bit
+// integers).
+//
+// weights: numbers that are finite and not negative, as the weights of an order take them: doubles, in the second
+// buffer. Without a dataset, those that a list has for the rows of index 0, as an engine worked them out: list, a file
+// or a folder of them, or the stream of the operands, as for rowdex_id_set_new. Every row that is asked for needs one
+// weight; rows that the index does not serve are passed over.
+//
+// lengths: those of index 0 that are noted by the name of the column: unsigned 64-bit integers, in the second buffer.
+rowdex_status rowdex_column(const char *description,
+                            const struct rowdex_operands *operands,
+                            struct ArrowArray *array,
+                            struct ArrowSchema *schema,
                             struct rowdex_error **error);
-
-// The classes of the rows: equal values of a column are one class. 4 bytes a row.
-//
-// An Arrow array that the caller releases, as its type, which may be NULL: a dictionary, whose codes (32 bits, in the
-// second buffer) are what the labels of an order are, and whose values are the classes as large texts,
-// ascending, bytes in hexadecimal.
-//
-// `of` has the rows that are asked for; NULL: all. The column need not be among those served. It is decoded in every
-// row group that has one of the rows, on the dataset's threads and past its cache. Integers, dates, booleans, strings
-// and binary, and dictionaries of them; a null is an error.
-rowdex_status rowdex_dataset_labels(const struct rowdex_dataset *dataset,
-                                    const char *column,
-                                    const struct rowdex_id_set *of,
-                                    struct ArrowArray *labels,
-                                    struct ArrowSchema *schema,
-                                    struct rowdex_error **error);
-
-// How many rows each class has, ascending by value, and last how many have no value, if any. Memory is in proportion
-// to the classes.
-//
-// An Arrow struct array that the caller releases, as its type, which may be NULL: a child `value` (booleans, 64-bit
-// integers, also for the days of a date since 1970, large texts or large binary; null for the rows without one) and a
-// child `rows` (unsigned 64-bit integers).
-//
-// `of` has the rows that are asked for, such as those of a condition; NULL: all. Types and reading are as for
-// rowdex_dataset_labels.
-rowdex_status rowdex_dataset_counts(const struct rowdex_dataset *dataset,
-                                    const char *column,
-                                    const struct rowdex_id_set *of,
-                                    struct ArrowArray *counts,
-                                    struct ArrowSchema *schema,
-                                    struct rowdex_error **error);
-
-// The weights of rows, as the weights of an order take them: those of a column of the dataset in `operands`, or those
-// that a list has for the rows of its index, as an engine worked them out: a file or a folder of them, `list`, or the
-// stream. Its set, if it has one, has the rows that are asked for. `num_weights` must be just as many as there are
-// rows.
-//
-// The column has numbers that are finite and not negative. Of a dataset it need not be among those served; it is
-// decoded in every row group that has one of the rows, on the dataset's threads and past its cache. A list is as that
-// of rowdex_id_set_new: every row that is asked for needs one weight; rows that the index does not serve are passed
-// over. `list` may be NULL.
-rowdex_status rowdex_weights(const char *column,
-                             const char *list,
-                             const struct rowdex_operands *operands,
-                             double *weights,
-                             size_t num_weights,
-                             struct rowdex_error **error);
 
 // Orders as they are described, over the rows of the index in `operands`, or of several indexes one after the other,
 // as in rowdex_dataset_mixed. Without an index the description says how many rows there are.
@@ -1191,11 +878,6 @@ rowdex_status rowdex_sampler_new(const struct rowdex_order *orders,
                                  struct rowdex_sampler **sampler,
                                  struct rowdex_error **error);
 
-// What is known of the current epoch.
-rowdex_status rowdex_sampler_get_info(const struct rowdex_sampler *sampler,
-                                      struct rowdex_sampler_info *info,
-                                      struct rowdex_error **error);
-
 // Makes `epoch` the current one. An epoch that was resumed stays resumed if it is the current one already.
 rowdex_status rowdex_sampler_set_epoch(struct rowdex_sampler *sampler, uint64_t epoch, struct rowdex_error **error);
 
@@ -1236,17 +918,13 @@ rowdex_status rowdex_sampler_state(const struct rowdex_sampler *sampler,
                                    size_t capacity,
                                    struct rowdex_error **error);
 
-// Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged
-// on failure.
-rowdex_status rowdex_sampler_resume(struct rowdex_sampler *sampler, const char *state, struct rowdex_error **error);
-
 // The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of
 // their own: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
 // serves.
 //
 // It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which
-// the rank has no rows are left out, and no rows are marked as pads. A rowdex_sampler_info says that it is rank 0 of
-// 1, and a rowdex_batch_info of its batches that they are of rank 0.
+// the rank has no rows are left out, and no rows are marked as pads. It tells that it is rank 0 of 1, and a
+// rowdex_batch_info of its batches that they are of rank 0.
 rowdex_status rowdex_sampler_worker(const struct rowdex_sampler *sampler,
                                     uint64_t worker,
                                     uint64_t workers,
@@ -1279,62 +957,11 @@ rowdex_status rowdex_batch_export(const struct rowdex_batch *batch,
                                   struct ArrowSchema *schema,
                                   struct rowdex_error **error);
 
-// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go
-// first.
-rowdex_status rowdex_batch_stream(const struct rowdex_batch *batch,
-                                  struct ArrowArrayStream *stream,
-                                  struct rowdex_error **error);
-
 // Writes columns of fixed width of a batch to the caller's buffers.
 rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
                                      const struct rowdex_column_buffer *columns,
                                      size_t num_columns,
                                      struct rowdex_error **error);
-
-// The digest of the rows of a dataset over the columns that it serves, whatever their order; docs/digests.md specifies
-// it. With `other` the rows of both are compared: `difference` is then what is not so, with an order with the file
-// and row group of rows that differ, or NULL if all is so. The caller frees it by rowdex_free.
-//
-// Reads and decodes all rows once, on the threads of each dataset. `info` and `difference` may be NULL.
-rowdex_status rowdex_dataset_digest(const struct rowdex_dataset *dataset,
-                                    const struct rowdex_digest_options *options,
-                                    struct rowdex_digest_info *info,
-                                    struct rowdex_error **difference,
-                                    struct rowdex_error **error);
-
-// Writes the rows of a dataset anew: row i of the output is row order(i) of the dataset, in epoch 0. The output is a
-// folder of Parquet files, or a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an
-// index beside them, index.rdx. docs/rewriting.md says what is written, and what it takes.
-//
-// The files are the same to the byte whatever the memory, the threads and the tasks are. A call that was stopped
-// (rowdex_stop_when) or has failed leaves no file half written, and another one with resume goes on.
-//
-// The description is JSON: {"output": "shuffled", "memory": 4294967296}. Beside the output all may be left out:
-//
-// memory: about how many bytes of rows to hold, 1 GiB by default. threads: that decode and encode, one for each
-// available core and at most eight by default. files: writes so many, of equal numbers of rows or one row more. Or
-// file_bytes: about how large a file is, 512 MiB by default. row_group_rows: the last row group of a file may have
-// fewer; by default such that it takes 32 MiB in memory, and up to 64 MiB if it would take less than 4 MiB in the
-// file. page_bytes: of values, after which a page ends; by default 128 KiB, and 1 MiB where a value takes 4 KiB or
-// more. compression: "none", "snappy", "lz4", "zstd" or "zstd:LEVEL"; by default for each column what makes a sample
-// smallest. dictionary: whether values go to dictionaries; by default in columns where that saves a tenth of a sample.
-// origin: adds a column of this name with the row ids of the dataset. spill: spills rows to a folder in this one,
-// which is local; by default in the output, if that is local. step: one step of the work, where several machines share
-// it: all tasks of "spill", then all of "write", then "index"; by default all of it. task: [2, 8] is the task with
-// number 2, from 0, of 8 that share the step. resume: true goes on with what an earlier call left in the output.
-// overwrite: true replaces what an earlier call wrote there.
-//
-// `progress` is told rows that are done with and rows in all, both of two passes together, and bytes that were spilled
-// and written so far. Any thread calls it, one at a time. The report is JSON that the caller frees, and `report` may
-// be NULL: rows, files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled
-// (by this call), and index, which is null for a step that does not write it.
-rowdex_status rowdex_rewrite(const struct rowdex_dataset *dataset,
-                             const struct rowdex_order *order,
-                             const char *description,
-                             rowdex_progress progress,
-                             void *progress_userdata,
-                             char **report,
-                             struct rowdex_error **error);
 
 // The tokens of a batch of packs as the arrays that a model takes: an Arrow struct array that the caller releases, and
 // its type (may be NULL if it is not wanted). The struct has one row, and its children are lists, each of which is one
@@ -1370,20 +997,6 @@ rowdex_status rowdex_loader_reopen(const struct rowdex_loader *loader,
                                    struct rowdex_loader **reopened,
                                    struct rowdex_error **error);
 
-// Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does
-// every later call that asks for one, of this loader or its streams. A loader without threads finishes the row group
-// at hand first.
-//
-// Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has
-// a call under way.
-void rowdex_loader_close(const struct rowdex_loader *loader);
-
-// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in
-// the place of strings.
-rowdex_status rowdex_loader_schema(const struct rowdex_loader *loader,
-                                   struct ArrowSchema *schema,
-                                   struct rowdex_error **error);
-
 // The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
 // each time, until the loader is resumed; but not after a call that has waited for max_wait, or was told to stop.
 rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
@@ -1414,15 +1027,6 @@ rowdex_status rowdex_loader_advance(struct rowdex_loader *loader,
                                     uint64_t epoch,
                                     uint64_t step,
                                     struct rowdex_error **error);
-
-// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of
-// pads.
-//
-// The stream and the loader are one: what is taken from either is gone from both, rowdex_loader_state tells where the
-// stream is, and either may be freed first. A run without an end makes a stream without an end.
-rowdex_status rowdex_loader_stream(struct rowdex_loader *loader,
-                                   struct ArrowArrayStream *stream,
-                                   struct rowdex_error **error);
 
 // What a loader with these arguments will do, from the index alone, or, if `advice` is 1, what would let it decode
 // less. The report is JSON that the caller frees. It takes a fraction of a second, with packs as long as planning an
@@ -1462,9 +1066,6 @@ rowdex_status rowdex_loader_state(const struct rowdex_loader *loader,
                                   size_t capacity,
                                   struct rowdex_error **error);
 
-// Goes on from a state. What was read ahead is dropped. The loader is unchanged on failure.
-rowdex_status rowdex_loader_resume(struct rowdex_loader *loader, const char *state, struct rowdex_error **error);
-
 // Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
 // error, that error.
 rowdex_status rowdex_loader_seek(struct rowdex_loader *loader,
@@ -1482,18 +1083,6 @@ rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
                                         struct rowdex_loader_info *info,
                                         struct rowdex_error **error);
 
-// What a loader did since it was started, resumed or set to another epoch.
-rowdex_status rowdex_loader_get_stats(const struct rowdex_loader *loader,
-                                      struct rowdex_loader_stats *stats,
-                                      struct rowdex_error **error);
-
-// Why row groups could not be read so far, whose rows others stand in for: errors for rowdex_error_at, with
-// `lost_group` in what they say, which the caller frees by rowdex_free. NULL if there are none, as always unless
-// faults are to be substituted.
-rowdex_status rowdex_loader_lost_groups(const struct rowdex_loader *loader,
-                                        struct rowdex_error **lost,
-                                        struct rowdex_error **error);
-
 // Reads ahead for row ids that will be asked for in this order: one epoch of a sampler, or as much as is known. They
 // are copied; there may be none yet.
 //
@@ -1505,10 +1094,6 @@ rowdex_status rowdex_dataset_prefetch(const struct rowdex_dataset *dataset,
                                       const struct rowdex_prefetched_options *options,
                                       struct rowdex_prefetched **prefetched,
                                       struct rowdex_error **error);
-
-// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later
-// call that takes rows. It must still be freed, by whoever is sure that no other thread has a call under way.
-void rowdex_prefetched_close(const struct rowdex_prefetched *prefetched);
 
 // Says what will be asked for after all that was prefetched before. Row ids may repeat, and are copied: 8 bytes each
 // until they are passed.
@@ -1522,21 +1107,6 @@ rowdex_status rowdex_prefetched_prefetch(struct rowdex_prefetched *prefetched,
 
 // Forgets what was prefetched and not taken, as when an epoch is abandoned.
 rowdex_status rowdex_prefetched_clear(struct rowdex_prefetched *prefetched, struct rowdex_error **error);
-
-// Rows in the order asked, as rowdex_dataset_take gives them, whether they were prefetched or not.
-//
-// A call for exactly the rows that were prefetched next, any number of them, is served from memory, and any other call
-// by the dataset. Rows of a call that failed count as taken: asked for again, they come from the dataset.
-rowdex_status rowdex_prefetched_take(struct rowdex_prefetched *prefetched,
-                                     const uint64_t *rows,
-                                     size_t num_rows,
-                                     struct rowdex_batch **batch,
-                                     struct rowdex_error **error);
-
-// What the handle of prefetched rows did so far.
-rowdex_status rowdex_prefetched_get_stats(const struct rowdex_prefetched *prefetched,
-                                          struct rowdex_prefetched_stats *stats,
-                                          struct rowdex_error **error);
 
 // Lets calls of this thread be ended by another: those that wait for an object store or for a batch of a loader, or
 // that put a file in its place, end with ROWDEX_STATUS_CLOSED soon after `*flag` is no longer 0. They leave no file

@@ -20,7 +20,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from .native.columns import Codes, Masked, Ragged
-from .native.library import library as _library
+from .native.library import library as _library, reported as _reported
 from .loading.share import Share
 from .batch import Batch
 from .dataset import Dataset
@@ -51,7 +51,7 @@ if not TYPE_CHECKING:
         raise AttributeError(f"module 'rowdex' has no attribute {name!r}")
 
 
-__version__: str = _library.version().decode()
+__version__: str = _reported(_library.describe, None)["version"]
 
 __all__ = [
     "Batch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import operator
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from .native import capsule as _capsule
 from .native import values as _values
 from .native.arrays import Nulls, reader, samples, to_torch
 from .native.imports import frames, loaded
-from .native.library import Handle, Owned, call, library, not_pickled, text_bytes, token
+from .native.library import Handle, Operands, Owned, call, described, library, not_pickled, text_bytes, token
 from .schema import ExportedSchema, Field, Schema, column_list
 
 
@@ -29,6 +30,25 @@ def exported(function: Any, *arguments: Any) -> tuple[_Exported, ExportedSchema]
     """What a function exports, and its type."""
     schema = ExportedSchema(library.schema_release)
     return _Exported(library.array_release, schema, function, *arguments), schema
+
+
+def column_array(operands: Operands, **asked: dict[str, Any]) -> tuple[_Exported, ExportedSchema]:
+    """What the values of a column say of rows."""
+    return exported(library.column, described(**asked), ctypes.byref(operands.struct()))
+
+
+def numbers_of(found: _Exported, kind: str) -> array.array[Any]:
+    """The values of an array of numbers."""
+    numbers: array.array[Any] = array.array(kind)
+    numbers.frombytes(_values.raw(found.array, 1, 0, found.array.length * numbers.itemsize))
+    return numbers
+
+
+def stream_capsule(handle: Handle) -> object:
+    """The rows of a handle to come, as a capsule."""
+    stream = native.ArrowArrayStream()
+    call(library.stream, handle, ctypes.byref(stream))
+    return _capsule.capsule(stream, b"arrow_array_stream")
 
 
 OF_SEQUENCES = frozenset(
@@ -322,9 +342,7 @@ class Batch:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """An ``arrow_array_stream`` capsule, of one array."""
-        stream = native.ArrowArrayStream()
-        call(library.batch_stream, self._handle, ctypes.byref(stream))
-        return _capsule.capsule(stream, b"arrow_array_stream")
+        return stream_capsule(self._handle)
 
 
 class LoaderStep:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from .index import Path
-from .native.library import described, is_remote, library, reported, waiting
+from .native.library import Operands, is_remote, waiting
 from .progress import Progress, told
 from .store import StoreOptions, store_fields
 
@@ -86,7 +86,7 @@ def build(
             :class:`AlreadyExistsError`, a :class:`NotFoundError` or another. It names the file.
     """
     inputs = several(inputs)
-    description = described(
+    build = dict(
         files=inputs,
         output=output,
         root=root,
@@ -102,7 +102,7 @@ def build(
     )
     with told(progress, "indexing") as tell:
         remote = is_remote(*inputs, output, root)
-        report = waiting(remote, lambda: reported(library.index_build, description, tell, None))
+        report = waiting(remote, lambda: Operands().run(tell, build=build))
     return BuildReport(**report)
 
 

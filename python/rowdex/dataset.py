@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
 from . import native
-from .batch import Batch, LoaderStep, exported
+from .batch import Batch, LoaderStep, column_array, numbers_of, stream_capsule
 from .errors import Error
 from .index import Index, Path
 from .loading import passes
-from .native import capsule as _capsule
 from .native import values as _values
 from .native.imports import arrow, frames, loaded
 from .native.library import (
@@ -22,7 +21,6 @@ from .native.library import (
     RowSet,
     call,
     count,
-    errors_of,
     exception_of,
     is_remote,
     library,
@@ -33,8 +31,8 @@ from .native.library import (
     size,
     text_bytes,
     texts,
+    told_of,
     waiting,
-    weights,
 )
 from .prefetched import Prefetched
 from .progress import Progress, told
@@ -245,7 +243,7 @@ class Dataset:
 
     def __len__(self) -> int:
         if self._rows is None:
-            self._rows = int(library.dataset_len(self._pointer))
+            self._rows = int(told_of(self._pointer)["rows"])
         return self._rows
 
     def __repr__(self) -> str:
@@ -261,7 +259,7 @@ class Dataset:
     def schema(self) -> Schema:
         """The columns served."""
         if self._schema is None:
-            self._schema = Schema(library.dataset_schema, self._pointer)
+            self._schema = Schema(self._pointer)
         return self._schema
 
     @property
@@ -280,27 +278,22 @@ class Dataset:
     @property
     def counters(self) -> Counters:
         """What it has done so far, in this process."""
-        counters = self._counted()
-        return Counters(*(getattr(counters, name) for name in Counters._fields))
-
-    def _counted(self) -> native.Counters:
-        counters = native.Counters()
-        call(library.dataset_counters, self._pointer, ctypes.byref(counters), None)
-        return counters
+        told = told_of(self._pointer)
+        return Counters(*(told[name] for name in Counters._fields))
 
     @property
     def tier_counters(self) -> TierCounters:
         """What it has done with its disk tier so far, in this process; zeros without one."""
-        counters = self._counted()
-        return TierCounters(*(getattr(counters, f"tier_{name}") for name in TierCounters._fields))
+        told = told_of(self._pointer)["tier"]
+        return TierCounters(*(told[name] for name in TierCounters._fields))
 
     @property
     def tier_fault(self) -> Error | None:
         """Why nothing more is kept in the disk tier since some time: the disk is full, say. ``None`` while all is well;
         rows are served all the same.
         """
-        fault = Handle(library.dataset_counters, self._pointer, None)
-        return exception_of(fault) if fault else None
+        fault = told_of(self._pointer)["tier"]["fault"]
+        return None if fault is None else exception_of(fault)
 
     def select(self, columns: Sequence[str]) -> Dataset:
         """The same dataset with these columns alone; of a struct with the fields of it that are served."""
@@ -365,9 +358,7 @@ class Dataset:
         first batch is asked for. All columns are read: choose with :meth:`select`. A requested schema is not heeded:
         consumers cast.
         """
-        stream = native.ArrowArrayStream()
-        call(library.loader_stream, passes.begin(self), ctypes.byref(stream))
-        return _capsule.capsule(stream, b"arrow_array_stream")
+        return stream_capsule(passes.begin(self))
 
     def to_arrow(self) -> Any:
         """All rows as a ``pyarrow.Table``, in their order. Choose columns with :meth:`select`."""
@@ -399,7 +390,7 @@ class Dataset:
         pointer = self._pointer
         # What is called keeps the row ids, even if nobody waits for it any more.
         handle = waiting(
-            self._remote, lambda: Handle(library.dataset_take, pointer, *ids.buffer_info())
+            self._remote, lambda: Handle(library.take, pointer, *ids.buffer_info())
         )
         return Batch(handle, self.schema)
 
@@ -436,11 +427,8 @@ class Dataset:
         Raises:
             SchemaError: for another type; ArgumentError: for a row without a value. They name the column.
         """
-        name = text_bytes(column, "column name")
-        arguments = (self._pointer, name, optional_set(of))
-        found, schema = waiting(self._remote, lambda: exported(library.dataset_labels, *arguments))
-        codes, classes = array.array("I"), found.array.dictionary.contents
-        codes.frombytes(_values.raw(found.array, 1, 0, found.array.length * codes.itemsize))
+        found, schema = self._of_column("labels", column, of)
+        codes, classes = numbers_of(found, "I"), found.array.dictionary.contents
         dictionary = schema.field.dictionary
         assert dictionary is not None
         return Labels(codes, _values.values(dictionary, classes, 0, classes.length))
@@ -457,9 +445,7 @@ class Dataset:
         Raises:
             SchemaError: for another type, naming the column.
         """
-        name = text_bytes(column, "column name")
-        arguments = (self._pointer, name, optional_set(of))
-        found, schema = waiting(self._remote, lambda: exported(library.dataset_counts, *arguments))
+        found, schema = self._of_column("counts", column, of)
         columns = zip(schema.field.children, found.array.children[: found.array.n_children])
         classes, rows = (_values.values(field, one.contents, 0, found.array.length) for field, one in columns)
         return dict(zip(classes, rows))
@@ -471,9 +457,14 @@ class Dataset:
         Raises:
             ArgumentError: for a row without a value, or one that is negative, infinite or not a number.
         """
-        kept, operands = optional_set(of), Operands(dataset=self._pointer)
-        rows = len(self) if of is None else len(of)
-        return waiting(self._remote, lambda: weights(rows, column, operands, kept))
+        return numbers_of(self._of_column("weights", column, of)[0], "d")
+
+    def _of_column(self, what: str, column: str, of: RowSet | None) -> Any:
+        """What the values of a column say of rows."""
+        text_bytes(column, "column name")
+        operands = Operands(dataset=self._pointer)
+        asked = {"column": column, "of": operands.set(optional_set(of))}
+        return waiting(self._remote, lambda: column_array(operands, **{what: asked}))
 
     def _row_ids(self, rows: Any) -> array.array[int]:
         return row_ids(rows, len(self))
@@ -487,9 +478,8 @@ class Dataset:
             progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
                 ``False`` never. A function is called with files done, files in all, and 0.
         """
-        wanted, info = text_bytes(level, "level"), native.VerifyInfo()
+        text_bytes(level, "level")
+        operands = Operands(dataset=self._pointer)
         with told(progress, "checking") as tell:
-            arguments = (self._pointer, wanted, tell, None, ctypes.byref(info))
-            problems = waiting(self._remote, lambda: Handle(library.dataset_verify, *arguments))
-        errors = [exception_of(problem) for problem in errors_of(problems)]
-        return VerifyReport(int(info.files), int(info.rows), errors)
+            found = waiting(self._remote, lambda: operands.run(tell, verify={"check": level}))
+        return VerifyReport(found["files"], found["rows"], [exception_of(one) for one in found["problems"]])

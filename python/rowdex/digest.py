@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
-from . import native
 from .dataset import Dataset
 from .errors import Error
 from .index import Index, Path
-from .native.library import Handle, exception_of, library, seed_number, waiting
+from .native.library import Operands, exception_of, seed_number, waiting
 from .order import Context, Order, open_order
 from .progress import Progress, told
 from .spec import epoch_number
@@ -46,7 +44,8 @@ def rows_digest(dataset: Source, *, store: StoreOptions | None = None, progress:
     Raises:
         SchemaError: for a column of a type that has no digest.
     """
-    return _digest(_digested(_opened(dataset, store), native.DigestOptions(), progress)[0])
+    found: str = _digested(Operands(dataset=_opened(dataset, store)._pointer), {}, progress)["digest"]
+    return found
 
 
 def same_rows(
@@ -80,14 +79,14 @@ def same_rows(
             ``other``, or of a type that has no digest.
     """
     first, second = _opened(dataset, store), _opened(other, store)
-    options = native.DigestOptions(other=second._pointer.address, epoch=epoch_number(epoch))
-    handle = None
-    if order is not None:
-        handle = open_order(order, Context(first, len(first), seed_number(seed)))
-        options.order = handle.address
-    info, difference = _digested(first, options, progress, remote=second._remote)
-    del handle
-    return SameRows(_digest(info), f"{info.other_high:016x}{info.other_low:016x}", difference)
+    number = epoch_number(epoch)
+    orders = None if order is None else open_order(order, Context(first, len(first), seed_number(seed)))
+    operands = Operands(dataset=first._pointer, other=second._pointer, order=orders)
+    found = _digested(operands, {"epoch": None if order is None else number}, progress)
+    difference = found["difference"]
+    return SameRows(
+        found["digest"], found["other_digest"], None if difference is None else exception_of(difference)
+    )
 
 
 def _opened(source: Source, store: StoreOptions | None) -> Dataset:
@@ -96,23 +95,10 @@ def _opened(source: Source, store: StoreOptions | None) -> Dataset:
     return Dataset(source, cache=1) if store is None else Dataset(source, cache=1, store=store)
 
 
-def _digested(
-    dataset: Dataset, options: native.DigestOptions, progress: Progress, *, remote: bool = False
-) -> tuple[native.DigestInfo, Error | None]:
-    info = native.DigestInfo()
-    with told(progress, "reading", "rows") as options.progress:
-        arguments = (dataset._pointer, ctypes.byref(options), ctypes.byref(info))
-
-        def work() -> Error | None:
-            difference = Handle(library.dataset_digest, *arguments)
-            return exception_of(difference) if difference else None
-
+def _digested(operands: Operands, digest: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    with told(progress, "reading", "rows") as tell:
         # Long enough for Ctrl-C to be listened for, wherever the data is.
-        return info, waiting(True, work)
-
-
-def _digest(info: native.DigestInfo) -> str:
-    return f"{info.high:016x}{info.low:016x}"
+        return waiting(True, lambda: operands.run(tell, digest=digest))
 
 
 __all__ = ["SameRows", "rows_digest", "same_rows"]

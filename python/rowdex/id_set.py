@@ -22,7 +22,7 @@ from .native.library import (
     local_list,
     optional_set,
     seed_number,
-    set_info,
+    told_of,
     waiting,
     whole,
 )
@@ -170,7 +170,7 @@ class IdSet(RowSet):
     @property
     def rows(self) -> int:
         """Out of how many rows."""
-        return int(set_info(self._pointer).rows)
+        return int(told_of(self._pointer)["rows"])
 
     def __contains__(self, row: object) -> bool:
         number = operator.index(row)  # type: ignore[arg-type]
@@ -254,8 +254,8 @@ def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
     operands = Operands([] if index is None else [index], stream=ctypes.pointer(struct))
     found = operands.make(library.id_set_new, {"stream": True})
     del owner
-    info = set_info(found)
-    return found, (info.repeated, info.unserved)
+    info = told_of(found)
+    return found, (info["repeated"], info["unserved"])
 
 
 def complement(one: Handle) -> Handle:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import array
-import contextlib
 import ctypes
-import itertools
 import json
 import operator
 import os
@@ -13,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from . import native
+from .batch import column_array, numbers_of
 from .errors import OutOfRangeError, StaleError
 from .native.capsule import stream_of
 from .native.library import (
@@ -21,15 +20,15 @@ from .native.library import (
     PerProcess,
     RowSet,
     call,
-    described,
     is_remote,
     library,
     located,
     optional_set,
     path_bytes,
+    reported,
     text_bytes,
+    told_of,
     waiting,
-    weights,
 )
 from .progress import Progress, told
 from .schema import Schema
@@ -97,10 +96,10 @@ class Index:
         handle = waiting(
             is_remote(self._path), lambda: Handle(library.index_open, *arguments)
         )
-        info = _info(handle)
+        fingerprint = int(told_of(handle)["fingerprint"])
         if self._fingerprint is None:
-            self._fingerprint = int(info.fingerprint)
-        elif self._fingerprint != info.fingerprint:
+            self._fingerprint = fingerprint
+        elif self._fingerprint != fingerprint:
             raise StaleError(
                 f"{self._path}: the index is not the one that was opened before: its row ids mean other rows; open it "
                 "anew everywhere",
@@ -127,7 +126,7 @@ class Index:
     @property
     def root(self) -> str:
         """Where the files were when the index was built; if it is relative, then to the directory of the index."""
-        return str(_info(self._handle.get()).root.text())
+        return str(self._told["root"])
 
     @property
     def _is_of_a_store(self) -> bool:
@@ -138,21 +137,31 @@ class Index:
     @property
     def schema(self) -> Schema:
         """The columns of every file."""
-        return Schema(library.index_schema, self._handle.get())
+        return Schema(self._handle.get())
 
     @property
     def files(self) -> list[FileInfo]:
         """The files, in the order of their rows."""
-        handle = self._handle.get()
-        return [_file(handle, i) for i in range(int(_info(handle).files))]
+        return [
+            FileInfo(**{name: file[name] for name in FileInfo._fields}) for file in self._files(0, self._told["files"])
+        ]
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        return told_of(self._handle.get())
+
+    def _files(self, first: int, number: int, groups: bool = False) -> list[dict[str, Any]]:
+        """What is known of files, and of each of their row groups if that is asked for."""
+        found: list[dict[str, Any]] = reported(library.index_files, self._handle.get(), first, number, groups)
+        return found
 
     @property
     def num_row_groups(self) -> int:
         """How many row groups there are."""
-        return int(_info(self._handle.get()).row_groups)
+        return int(self._told["row_groups"])
 
     def __len__(self) -> int:
-        return int(library.index_len(self._handle.get()))
+        return int(self._told["rows"])
 
     def __repr__(self) -> str:
         return f"Index({self._path!r}, {len(self)} rows)"
@@ -166,7 +175,7 @@ class Index:
         handle, location = self._handle.get(), native.Location()
         wanted = ctypes.c_uint64(row_id(row, len(self)))
         call(library.index_locate, handle, ctypes.byref(wanted), 1, ctypes.byref(location))
-        return Location(_file(handle, location.file).path, location.ordinal, location.row)
+        return Location(self._files(location.file, 1)[0]["path"], location.ordinal, location.row)
 
     @property
     def view(self) -> dict[str, Any] | None:
@@ -174,7 +183,7 @@ class Index:
         ``base_fingerprint``, ``base_rows``, ``choices``, ``rows`` and ``time``. ``None`` for any other index.
         """
         try:
-            found = json.loads(_info(self._handle.get()).build_info.text())["view"]
+            found = json.loads(self._told["build_info"])["view"]
         except (ValueError, LookupError, TypeError):
             return None
         return found if isinstance(found, dict) else None
@@ -183,7 +192,7 @@ class Index:
     def renames(self) -> dict[str, str]:
         """The columns that files call otherwise than they are served: names in files, with the served ones."""
         try:
-            found = json.loads(_info(self._handle.get()).build_info.text())["renamed"]
+            found = json.loads(self._told["build_info"])["renamed"]
         except (ValueError, LookupError, TypeError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -204,12 +213,10 @@ class Index:
         Raises:
             ArgumentError: for a row without a weight, or with two; OutOfRangeError: for a row that is not there.
         """
-        kept, handle = optional_set(of), self._handle.get()
-        total = len(self) if of is None else len(of)
-        if not hasattr(rows, "__arrow_c_stream__"):
-            return weights(total, column, Operands([handle]), kept, path_bytes(rows))
-        owner, stream = stream_of(rows)
-        found = weights(total, column, Operands([handle], stream=ctypes.pointer(stream)), kept)
+        owner, stream = stream_of(rows) if hasattr(rows, "__arrow_c_stream__") else (None, None)
+        operands = Operands([self._handle.get()], None if stream is None else ctypes.pointer(stream))
+        asked = {"column": column, "of": operands.set(optional_set(of)), "list": rows if stream is None else None}
+        found = numbers_of(column_array(operands, weights=asked)[0], "d")
         del owner
         return found
 
@@ -247,56 +254,37 @@ class Index:
         names = [columns] if isinstance(columns, str) else list(columns)
         try:
             if names or lists:
-                self._note(described(columns=names, given=lists, **shared), None, root, progress)
+                self._note(Operands(), root, progress, columns=names, given=lists, **shared)
             for name, rows in streams.items():
                 owner, stream = stream_of(rows)
-                self._note(described(stream=name, **shared), ctypes.pointer(stream), root, progress)
+                self._note(Operands(stream=ctypes.pointer(stream)), root, progress, stream=name, **shared)
                 del owner
         finally:
             self._handle = PerProcess(self._open)
 
-    def _note(self, description: bytes, stream: Any, root: Path | None, progress: Progress) -> None:
+    def _note(self, operands: Operands, root: Path | None, progress: Progress, **lengths: Any) -> None:
         with told(progress, "counting lengths") as tell:
-            arguments = (description, stream, tell, None)
             remote = is_remote(self._path, root) or (root is None and self._is_of_a_store)
-            waiting(remote, lambda: call(library.index_note_lengths, *arguments))
+            waiting(remote, lambda: operands.run(tell, lengths=lengths))
 
     @property
     def noted_lengths(self) -> dict[str, LengthsInfo]:
         """What lengths are noted, by name."""
-        found = {}
-        handle, info = self._handle.get(), native.LengthsInfo()
-        with contextlib.suppress(OutOfRangeError):
-            for number in itertools.count():
-                call(library.index_get_lengths, handle, number, ctypes.byref(info))
-                found[info.name.text()] = LengthsInfo(info.of.text(), info.sum, info.longest)
-        return found
+        return {one["name"]: LengthsInfo(one["of"], one["sum"], one["longest"]) for one in self._told["lengths"]}
 
     def lengths(self, name: str) -> array.array[int]:
         """The lengths that are noted by this name, by row id. Shape ``(rows,)``, uint64."""
-        found = array.array("Q", bytes(8 * len(self)))
-        call(library.index_read_lengths, self._handle.get(), text_bytes(name, "name"), 0, *found.buffer_info())
-        return found
+        text_bytes(name, "name")
+        asked = {"column": name}
+        return numbers_of(column_array(Operands([self._handle.get()]), lengths=asked)[0], "Q")
 
     def verify(self) -> None:
         """Reads and checks every byte of the index again. :meth:`Dataset.verify` looks at the data files, too."""
-        call(library.index_verify, self._handle.get())
+        Operands([self._handle.get()]).run(verify={})
 
 
 def _open_index(path: str, fingerprint: int | None, store: StoreOptions | None) -> Index:
     return Index(path, store=store, _fingerprint=fingerprint)
-
-
-def _info(handle: Handle) -> Any:
-    info = native.IndexInfo()
-    call(library.index_get_info, handle, ctypes.byref(info))
-    return info
-
-
-def _file(handle: Handle, number: int) -> FileInfo:
-    info = native.FileInfo()
-    call(library.index_get_file, handle, number, ctypes.byref(info))
-    return FileInfo(info.path.text(), info.size, info.first_row, info.rows, info.row_groups)
 
 
 def row_id(row: Any, rows: int) -> int:

@@ -47,7 +47,7 @@ class Launch(NamedTuple):
         local_rank, local_world_size = (
             None if value == native.UNKNOWN else int(value) for value in (found.local_rank, found.local_world_size)
         )
-        return Launch(int(found.rank), int(found.world_size), local_rank, local_world_size, found.launcher.text())
+        return Launch(int(found.rank), int(found.world_size), local_rank, local_world_size, found.launcher.decode())
 
     @staticmethod
     def from_ray() -> Launch:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from . import native
-from .batch import Batch
+from .batch import Batch, stream_capsule
 from .dataset import Dataset
+from .errors import ArgumentError
 from .frameworks import counted as _counted, running as _running
 from .loading import arguments as _arguments, sequences as _sequences, share as _share
 from .loading.convert import Added, Convert, Output
@@ -22,20 +23,18 @@ from .loading.stats import COUNTS, TIMES, LoaderStats, Meter
 from .loading.steps import LoaderSteps, telling
 from .loading.substitutes import Substitutes
 from .loading.threads import Mapping
-from .native import capsule as _capsule
 from .native.arrays import Nulls
 from .native.library import (
     Handle,
     PerProcess,
     call,
     count,
-    error_info,
-    errors_of,
     exception_of,
     library,
     loader_options,
     no_nul,
     size,
+    told_of,
     waiting,
 )
 from .sampler import DistributedSampler, sampler_of
@@ -232,7 +231,7 @@ class Loader:
         if not self._more_options["views"] and self._sampler.spec.pack is None:
             return self.dataset.schema
         if self._own_schema is None:
-            self._own_schema = Schema(library.loader_schema, self._loader.get())
+            self._own_schema = Schema(self._loader.get())
         return self._own_schema
 
     def _open(self) -> Handle:
@@ -378,7 +377,7 @@ class Loader:
         Raises:
             StateError: if it is from another order, number of rows or seed; the loader is then unchanged.
         """
-        call(library.loader_resume, self._loader.get(), state_text(state_dict))
+        call(library.resume, self._loader.get(), state_text(state_dict))
         # An iteration of which no batch was asked for yet begins there.
         self._begun = None
         self._failed.clear()
@@ -393,10 +392,9 @@ class Loader:
     @property
     def stats(self) -> LoaderStats:
         """What was done since the loader was started, resumed or set to another epoch, and how fast, as a flat dict."""
-        found = native.LoaderStats()
-        call(library.loader_get_stats, self._loader.get(), ctypes.byref(found))
-        stats = LoaderStats({name: int(getattr(found, name)) for name in COUNTS})
-        stats.update({name: getattr(found, f"{name}_ns") / 1e9 for name in TIMES})
+        found = told_of(self._loader.get())
+        stats = LoaderStats({name: found[name] for name in COUNTS})
+        stats.update({name: found[f"{name}_ns"] / 1e9 for name in TIMES})
         if self._substitutes is not None:
             stats["substituted"] += self._substitutes.served
         if self._row_groups is None:
@@ -413,8 +411,10 @@ class Loader:
         loader = self._loader.made()
         if loader is None:
             return []
-        lost = Handle(library.loader_lost_groups, loader)
-        return [LostGroup(int(error_info(error).lost_group), exception_of(error)) for error in errors_of(lost)]
+        lost = told_of(loader)["lost"]
+        if lost is None:
+            raise ArgumentError("the loader is in use by another thread: ask between two batches")
+        return [LostGroup(one["row_group"], exception_of(one["error"])) for one in lost]
 
     @property
     def lost_rows(self) -> list[LostRow]:
@@ -430,7 +430,7 @@ class Loader:
         if self._mapping is not None:
             self._mapping.close()
         if loader is not None:
-            library.loader_close(loader)
+            library.close(loader)
             self._loader.replace(loader, Handle(library.loader_reopen, loader))
 
     def __enter__(self) -> Loader:
@@ -457,11 +457,10 @@ class Loader:
         options.epochs = epoch + 1
         sampler = self._sampler._at(self._sampler.epoch)
         own = Handle(library.loader_new, self.dataset._pointer, sampler, ctypes.byref(options))
-        call(library.loader_resume, own, state_text(self.state_dict()))
-        stream = native.ArrowArrayStream()
-        call(library.loader_stream, own, ctypes.byref(stream))
+        call(library.resume, own, state_text(self.state_dict()))
+        stream = stream_capsule(own)
         call(library.loader_begin_epoch, loader, ctypes.byref(ctypes.c_uint64(epoch + 1)), None)
-        return _capsule.capsule(stream, b"arrow_array_stream")
+        return stream
 
 
 _OF_A_RUN = frozenset(

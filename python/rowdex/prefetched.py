@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from . import native
 from .batch import Batch
 from .errors import ClosedError
-from .native.library import Handle, call, count, library, not_pickled, size, waiting
+from .native.library import Handle, call, count, library, not_pickled, size, told_of, waiting
 
 
 class PrefetchedStats(NamedTuple):
@@ -80,7 +80,7 @@ class Prefetched:
         pointer = self._pointer
         handle = waiting(
             self.dataset._remote,
-            lambda: Handle(library.prefetched_take, pointer, *ids.buffer_info()),
+            lambda: Handle(library.take, pointer, *ids.buffer_info()),
         )
         return Batch(handle, self._schema)
 
@@ -91,9 +91,8 @@ class Prefetched:
     @property
     def stats(self) -> PrefetchedStats:
         """What it did so far."""
-        found = native.PrefetchedStats()
-        call(library.prefetched_get_stats, self._pointer, ctypes.byref(found))
-        return PrefetchedStats(*(int(getattr(found, name)) for name in PrefetchedStats._fields))
+        found = told_of(self._pointer)
+        return PrefetchedStats(*(found[name] for name in PrefetchedStats._fields))
 
     @property
     def waiting(self) -> int:
@@ -104,7 +103,7 @@ class Prefetched:
         """Ends its threads and lets go of what it holds. A thread that waits in it gets :class:`ClosedError`."""
         handle, self._handle = self._handle, None
         if handle is not None and not handle.inherited:
-            library.prefetched_close(handle)
+            library.close(handle)
 
     def __enter__(self) -> Prefetched:
         return self

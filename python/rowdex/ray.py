@@ -24,7 +24,7 @@ from .errors import ArgumentError
 from .index import Path
 from .loading import options as _options
 from .native.imports import loaded
-from .native.library import call, library, located
+from .native.library import located
 from .native.numbers import whole_in_pickles
 from .order import IdSet
 from .rewriting import ShuffleReport
@@ -135,12 +135,11 @@ def _nearest(ends: list[int]) -> Callable[[int], int]:
 
 def _group_ends(dataset: Dataset) -> Iterator[int]:
     """The row id after each row group."""
-    before, info = 0, native.RowGroupInfo()
+    before = 0
     for part in dataset._parts:
-        index = part.index._handle.get()
-        for group in range(part.index.num_row_groups):
-            call(library.index_get_row_group, index, group, ctypes.byref(info))
-            yield before + int(info.first_row + info.rows)
+        for file in part.index._files(0, len(part.index.files), groups=True):
+            for group in file["row_groups"]:
+                yield before + group["first_row"] + group["rows"]
         before += len(part)
 
 

@@ -14,7 +14,7 @@ from .digest import same_rows
 from .errors import ArgumentError
 from .id_set import IdSet
 from .index import Index, Path
-from .native.library import described, is_remote, library, reported, seed_number, size, waiting
+from .native.library import Operands, is_remote, seed_number, size, waiting
 from .order import Context, Order, Subset, open_order
 from .progress import Progress, told
 from .store import StoreOptions
@@ -125,7 +125,7 @@ def shuffle(
                 raise ArgumentError(f"no row meets the condition: {where}")
             order = Subset(order, kept)
         orders = open_order(order, Context(dataset, len(dataset), seed_number(seed)))
-        description = described(
+        rewrite = dict(
             output=output,
             memory=size(memory, "memory") or None,
             threads=threads,
@@ -143,9 +143,9 @@ def shuffle(
             overwrite=overwrite,
         )
         with told(progress, "shuffling", "rows", "bytes") as tell:
-            arguments = (dataset._pointer, orders, description, tell, None)
+            operands = Operands(dataset=dataset._pointer, order=orders)
             # Long enough for Ctrl-C to be listened for, wherever the data is.
-            made = waiting(True, lambda: reported(library.rewrite, *arguments))
+            made = waiting(True, lambda: operands.run(tell, rewrite=rewrite))
         index = made.pop("index")
         digest = _proven(dataset, index, order, seed, progress) if verify and index is not None else None
         return ShuffleReport(**made, index_path=index, rows_digest=digest)

@@ -19,7 +19,7 @@ from .frameworks import running as _sharded
 from .launch import process_group, world
 from .loading import options as _options
 from .loading.sampled_rows import SampledRows
-from .native.library import Handle, PerProcess, call, library, whole
+from .native.library import Handle, PerProcess, call, library, told_of, whole
 from .order import Explicit, Order, Orders
 from .packing import Buckets, Budget, Pack, Packing, default_tail
 from .spec import (
@@ -28,7 +28,6 @@ from .spec import (
     epoch_number,
     pieces_of,
     refuse_earlier,
-    sampler_info,
     state_text,
     step_number,
     steps_left,
@@ -297,22 +296,22 @@ class DistributedSampler:
         """How many samples this rank has in every epoch, pads included, wherever the run was resumed. Those of packs
         are pieces.
         """
-        return int(self._info(self._epoch).len)
+        return int(self._info(self._epoch)["len"])
 
     @property
     def steps(self) -> int:
         """How many batches every rank has in every epoch, wherever the run was resumed. Epochs of packs differ by a
         few: those of the current one.
         """
-        return int(self._info(self._epoch).steps)
+        return int(self._info(self._epoch)["steps"])
 
     @property
     def steps_left(self) -> int:
         """How many of them are left of the current epoch: all, unless the run was resumed within it."""
-        return int(self._info(self._epoch).steps_left)
+        return int(self._info(self._epoch)["steps_left"])
 
-    def _info(self, epoch: int) -> native.SamplerInfo:
-        return sampler_info(self._at(epoch))
+    def _info(self, epoch: int) -> dict[str, Any]:
+        return told_of(self._at(epoch))
 
     def total_steps(self, epochs: int) -> int:
         """How many steps every rank has in so many epochs, from where the current one goes on: exact for packs, too, of
@@ -324,7 +323,7 @@ class DistributedSampler:
 
     def _steps_after(self, epochs: int) -> int:
         """How many steps the epoch has that comes after so many others, the first of which goes on where it is."""
-        return int(self._info(self._epoch + epochs).steps) if epochs else self.steps_left
+        return int(self._info(self._epoch + epochs)["steps"]) if epochs else self.steps_left
 
     def __iter__(self) -> Iterator[int]:
         self._spec.check_serves_rows("iterating a sampler")

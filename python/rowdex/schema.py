@@ -105,10 +105,10 @@ def _rebuilt(parts: Any) -> Schema:
 class Schema:
     """The columns of a dataset. Takes part in the Arrow PyCapsule protocol: ``pyarrow.schema(schema)`` works."""
 
-    def __init__(self, function: Any, handle: Any) -> None:
-        """As ``function`` exports it of a handle, which is not kept."""
+    def __init__(self, handle: Any) -> None:
+        """That of a handle, which is not kept."""
         self._exported: ExportedSchema | _Rebuilt = ExportedSchema(library.schema_release)
-        call(function, handle, self._exported)
+        call(library.schema, handle, self._exported)
         self._take_note()
 
     def _take_note(self) -> None:

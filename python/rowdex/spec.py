@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from . import native
 from .dataset import Dataset
-from .native.library import Handle, call, described, library, no_nul, seed_number, text_bytes, whole
+from .native.library import Handle, call, described, library, no_nul, seed_number, text_bytes, told_of, whole
 from .order import Context, Order, open_order
 from .packing import Packing
 
@@ -69,9 +69,9 @@ class SamplerSpec(NamedTuple):
         state = no_nul(self.resumed.encode(), "state")
         resumed = self._sampler(orders)
         for sampler in (whole, resumed):
-            call(library.sampler_resume, sampler, state)
+            call(library.resume, sampler, state)
         _make_whole(whole)
-        return OpenSampler(whole, resumed, int(sampler_info(resumed).epoch), epochs)
+        return OpenSampler(whole, resumed, int(told_of(resumed)["epoch"]), epochs)
 
     def ranks(self, dataset: Dataset | None, resumed: bool) -> Iterator[Handle]:
         """The sampler of every rank: of whole epochs, or of the one that the run was resumed within."""
@@ -79,7 +79,7 @@ class SamplerSpec(NamedTuple):
         for rank in range(self.world_size):
             sampler = self._replace(rank=rank)._sampler(orders)
             if self.resumed is not None:
-                call(library.sampler_resume, sampler, no_nul(self.resumed.encode(), "state"))
+                call(library.resume, sampler, no_nul(self.resumed.encode(), "state"))
                 if not resumed:
                     _make_whole(sampler)
             yield sampler
@@ -127,7 +127,7 @@ class SamplerSpec(NamedTuple):
 
 def _make_whole(resumed: Handle) -> None:
     """Has the epoch that was resumed as a whole again. All else stays as the run began."""
-    epoch = int(sampler_info(resumed).epoch)
+    epoch = int(told_of(resumed)["epoch"])
     # Another epoch and back.
     for other in (epoch + 1, epoch):
         call(library.sampler_set_epoch, resumed, other)
@@ -170,19 +170,12 @@ class OpenSampler(NamedTuple):
     @property
     def epoch(self) -> int:
         """The epoch to begin with."""
-        return int(sampler_info(self.whole).epoch)
-
-
-def sampler_info(sampler: Handle) -> native.SamplerInfo:
-    """What is known of the current epoch of a sampler of the library."""
-    info = native.SamplerInfo()
-    call(library.sampler_get_info, sampler, ctypes.byref(info))
-    return info
+        return int(told_of(self.whole)["epoch"])
 
 
 def batch_of(sampler: Handle, epoch: int, step: int) -> tuple[list[int], int]:
     """The row ids of a step, and how many of them, always the last ones, are pads."""
-    rows = (ctypes.c_uint64 * int(sampler_info(sampler).batch_size))()
+    rows = (ctypes.c_uint64 * int(told_of(sampler)["batch_size"]))()
     found, pads = ctypes.c_size_t(), ctypes.c_size_t()
     call(
         library.sampler_batch, sampler, epoch, step,
@@ -206,7 +199,7 @@ def pieces_of(sampler: Handle, epoch: int, step: int) -> Pieces:
     found, pads = ctypes.c_size_t(), ctypes.c_size_t()
     numbers = (ctypes.byref(found), ctypes.byref(pads))
     call(library.sampler_batch, sampler, epoch, step, None, 0, *numbers, None)
-    room = int(sampler_info(sampler).batch_size)
+    room = int(told_of(sampler)["batch_size"])
     rows, offsets, lengths = (array.array("Q", bytes(8 * found.value)) for _ in range(3))
     packs, num_packs = array.array("Q", bytes(8 * room)), ctypes.c_size_t()
     pieces = native.Pieces(
@@ -220,8 +213,8 @@ def pieces_of(sampler: Handle, epoch: int, step: int) -> Pieces:
 
 def steps_left(sampler: Handle) -> range:
     """The steps that are left of the current epoch of a sampler of the library."""
-    info = sampler_info(sampler)
-    return range(info.steps - info.steps_left, info.steps)
+    info = told_of(sampler)
+    return range(info["steps"] - info["steps_left"], info["steps"])
 
 
 def epoch_number(epoch: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Union, overload
 from .dataset import Class, Dataset
 from .id_set import IdSet, Side, complement, intersection, listed
 from .index import Index, Path
-from .native.library import Handle, described, is_remote, library, reported, seed_number, waiting
+from .native.library import Handle, Operands, is_remote, seed_number, waiting
 from .progress import Progress, told
 from .store import StoreOptions, store_fields
 
@@ -95,11 +95,12 @@ def select(
         base = Index(base, store=store)
     handle = base._handle.get()
     kept, files, repeated, unserved = _lists(handle, rows, skip)
+    operands = Operands([handle])
     if kept and note is None:
         note = "rows given to rowdex.select"
     key = None if split_seed is None else seed_number(split_seed, "split_seed")
     parted = {"side": split, "validation_fraction": split_fraction, "by": split_by, "seed": key}
-    description = described(
+    select = dict(
         output=output,
         rows=files.get("rows"),
         skip=files.get("skip"),
@@ -112,12 +113,12 @@ def select(
         where=where,
         root=root,
         overwrite=overwrite,
+        kept=operands.set(kept[0] if kept else None),
         store=store_fields(store),
     )
     with told(progress if where is not None else False, "selecting", "rows") as tell:
-        arguments = (handle, description, kept[0] if kept else None, tell, None)
         remote = is_remote(output, root) or base._is_of_a_store
-        made = SelectReport(**waiting(remote, lambda: reported(library.select, *arguments)))
+        made = SelectReport(**waiting(remote, lambda: operands.run(tell, select=select)))
     return made._replace(repeated=made.repeated + repeated, unserved=made.unserved + unserved)
 
 

@@ -39,7 +39,7 @@ def test_the_declarations_are_what_the_header_says(tmp_path: pathlib.Path) -> No
     for path in (tool, "include/rowdex.h", "python/rowdex/native/declarations.py"):
         (tmp_path / path).parent.mkdir(parents=True)
         text = (REPOSITORY / path).read_text()
-        (tmp_path / path).write_text(text.replace("uint64_t rowdex_index_len", "uint32_t rowdex_index_len"))
+        (tmp_path / path).write_text(text.replace("uint64_t rowdex_dataset_len", "uint32_t rowdex_dataset_len"))
     done = subprocess.run([sys.executable, tmp_path / tool, "--check"], capture_output=True, text=True)
     assert done.returncode == 1 and "run python3 tools/python/declarations.py" in done.stderr
 

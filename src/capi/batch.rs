@@ -2,15 +2,16 @@
 
 use std::mem::MaybeUninit;
 
-use arrow::array::{RecordBatch, RecordBatchIterator};
+use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
-use arrow::ffi_stream::FFI_ArrowArrayStream;
 
-use super::arrow::{export_batch, export_schema};
+use super::any::Asked;
+use super::arrow::export_batch;
 use super::buffers::{copy_into, rowdex_column_buffer};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
 use crate::loader::Batch;
+use rowdex_base::error::Result;
 
 /// A row of a batch that stands in for one that could not be read.
 #[repr(C)]
@@ -52,6 +53,14 @@ impl rowdex_batch {
             packs: None,
             part: Default::default(),
         })
+    }
+}
+
+impl Asked for rowdex_batch {
+    fn rows(&self) -> Result<Box<dyn RecordBatchReader + Send>> {
+        let records = self.batch.records.clone();
+        let schema = records.schema();
+        Ok(Box::new(RecordBatchIterator::new([Ok(records)], schema)))
     }
 }
 
@@ -128,25 +137,6 @@ pub extern "C" fn rowdex_batch_export(
     call(error, || {
         let batch = &require(batch, "batch")?.batch;
         export_batch(batch.records.clone(), out_param(array, "array")?, schema)
-    })
-}
-
-/// The rows of a batch, as an Arrow stream of one array that the caller releases. Nothing is copied, and either may go
-/// first.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_batch_stream(
-    batch: Option<&rowdex_batch>,
-    stream: Option<&mut MaybeUninit<FFI_ArrowArrayStream>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let records = require(batch, "batch")?.batch.records.clone();
-        let out = out_param(stream, "stream")?;
-        let schema = records.schema();
-        // The stream's own callback could not report it.
-        export_schema(&schema)?;
-        out.write(FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(records)], schema))));
-        Ok(())
     })
 }
 

@@ -1,20 +1,20 @@
 //! Rows by their row id.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use arrow::ffi::FFI_ArrowSchema;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use serde_json::{Value, json};
 
-use super::arrow::export_schema;
-use super::batch::rowdex_batch;
-use super::error::{call, rowdex_error, rowdex_status};
+use super::any::{self, Asked};
+use super::error::{self, call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
 use super::index::rowdex_index;
 use super::option::{Count, bytes, count};
-use super::progress::{Progress, rowdex_progress};
 use super::store::store_options;
 use super::tier::{disk_tier, rowdex_disk_tier};
-use crate::dataset::{Dataset, DatasetBuilder, MapDataset, MixedDataset, Staleness, VerifyProgress, VerifyReport};
+use crate::dataset::{Dataset, DatasetBuilder, MapDataset, MixedDataset};
 use ::rowdex_index::Index;
 use rowdex_base::error::Result;
 
@@ -44,6 +44,50 @@ impl rowdex_dataset {
             Rows::One(dataset) => Ok(dataset),
             Rows::Mixed(_) => Err(handle::invalid("a mixed dataset has no index, column, cache and file of its own")
                 .with_hint("ask the datasets that it was made of")),
+        }
+    }
+}
+
+impl Asked for rowdex_dataset {
+    fn told(&self) -> Result<Value> {
+        let dataset = match &self.0 {
+            Rows::One(dataset) => dataset,
+            Rows::Mixed(mixed) => return Ok(json!({ "rows": mixed.len() })),
+        };
+        let did = dataset.counters();
+        let tier = dataset.tier_counters();
+        Ok(json!({
+            "rows": dataset.len(),
+            "hits": did.hits,
+            "misses": did.misses,
+            "decodes": did.decodes,
+            "bytes_decoded": did.bytes_decoded,
+            "bytes_read": did.bytes_read,
+            "evictions": did.evictions,
+            "held_bytes": did.held_bytes,
+            "requests": did.requests,
+            "bytes_fetched": did.bytes_fetched,
+            "tier": {
+                "hits": tier.hits,
+                "misses": tier.misses,
+                "writes": tier.writes,
+                "bytes_written": tier.bytes_written,
+                "evictions": tier.evictions,
+                "bytes_evicted": tier.bytes_evicted,
+                "discards": tier.discards,
+                "fault": dataset.tier_fault().as_ref().map(error::told),
+            },
+        }))
+    }
+
+    fn columns(&self) -> Result<SchemaRef> {
+        Ok(self.map().schema().clone())
+    }
+
+    fn take(&self, rows: &[u64]) -> Result<RecordBatch> {
+        match rows {
+            [row] => self.map().get(*row),
+            rows => self.map().take(rows),
         }
     }
 }
@@ -93,7 +137,7 @@ pub unsafe extern "C" fn rowdex_dataset_open(
         let options = unsafe { handle::options(options, "options") }?;
         // SAFETY: as above.
         let dataset = unsafe { builder(index, &options) }?.open()?;
-        out.write(handle::handle(rowdex_dataset(Rows::One(dataset))));
+        out.write(any::handle(rowdex_dataset(Rows::One(dataset))));
         Ok(())
     })
 }
@@ -157,7 +201,7 @@ pub unsafe extern "C" fn rowdex_dataset_mixed(
             dataset.one().cloned()
         });
         let mixed = MixedDataset::new(datasets.collect::<Result<Vec<_>>>()?)?;
-        out.write(handle::handle(rowdex_dataset(Rows::Mixed(mixed))));
+        out.write(any::handle(rowdex_dataset(Rows::Mixed(mixed))));
         Ok(())
     })
 }
@@ -181,99 +225,6 @@ pub extern "C" fn rowdex_dataset_decoded_bytes(
             Rows::One(dataset) => dataset.decoded_bytes(),
             Rows::Mixed(mixed) => mixed.datasets().iter().map(Dataset::decoded_bytes).fold(0, u64::saturating_add),
         });
-        Ok(())
-    })
-}
-
-/// The columns served, as an Arrow struct type that the caller releases.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_dataset_schema(
-    dataset: Option<&rowdex_dataset>,
-    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = require(dataset, "dataset")?.map();
-        out_param(schema, "schema")?.write(export_schema(dataset.schema())?);
-        Ok(())
-    })
-}
-
-/// Rows in the order asked, as a batch that the caller frees: export it, or copy its columns into buffers. It says that
-/// it is step 0 of 1 on rank 0.
-///
-/// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes
-/// microseconds when its row group is cached, and otherwise reads the pages that hold the row, or the row group. All
-/// columns served are read, so open the dataset with those that are wanted.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_dataset_take(
-    dataset: Option<&rowdex_dataset>,
-    rows: *const u64,
-    num_rows: usize,
-    batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = require(dataset, "dataset")?.map();
-        let out = out_param(batch, "batch")?;
-        // SAFETY: the conventions of the header.
-        let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
-        let records = match rows {
-            [row] => dataset.get(*row)?,
-            rows => dataset.take(rows)?,
-        };
-        out.write(handle::handle(rowdex_batch::of_rows(records, rows)));
-        Ok(())
-    })
-}
-
-/// What a check found.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_verify_info {
-    /// sizeof(rowdex_verify_info), set by the caller.
-    pub struct_size: usize,
-    /// Files that were looked at.
-    pub files: u64,
-    /// Rows that were decoded; 0 below "deep".
-    pub rows: u64,
-    /// How many files are bad.
-    pub problems: u64,
-}
-
-// SAFETY: repr(C) and integers of 8 bytes only.
-unsafe impl Versioned for rowdex_verify_info {}
-
-/// Checks the index, then every data file at this level, and reports all bad files at once.
-///
-/// "off" looks at the index alone, "stat" costs a stat for each file, "footer" a read for each file, and "deep" decodes
-/// the chosen columns of every row group. Bad files are no error of the call: `problems` are what is wrong with them,
-/// in the order of the files, for rowdex_error_at; NULL if none is bad. The caller frees them by rowdex_free.
-/// `progress` and `info` may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_dataset_verify(
-    dataset: Option<&rowdex_dataset>,
-    level: *const c_char,
-    progress: rowdex_progress,
-    progress_userdata: *mut c_void,
-    info: *mut rowdex_verify_info,
-    problems: Option<&mut MaybeUninit<*mut rowdex_error>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let dataset = require(dataset, "dataset")?.one()?;
-        let out = out_param(problems, "problems")?;
-        // SAFETY: the conventions of the header.
-        let info = unsafe { handle::optional_struct_out(info, "info") }?;
-        // SAFETY: as above.
-        let level: Staleness = unsafe { handle::text(level, "level") }?.parse()?;
-        let progress = Progress::new(progress, progress_userdata);
-        let tell = |verify: VerifyProgress| progress.tell(verify.files_done, verify.files, 0);
-        let VerifyReport { files, rows, problems, .. } = dataset.verify(level, &tell)?;
-        if let Some(info) = info {
-            info.write(rowdex_verify_info { struct_size: 0, files, rows, problems: problems.len() as u64 });
-        }
-        out.write(rowdex_error::several(problems.iter().map(rowdex_error::new)));
         Ok(())
     })
 }

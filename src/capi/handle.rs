@@ -1,11 +1,9 @@
 //! What the caller hands over: handles, strings, arrays, and structs of another version.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_void};
-use std::mem::{MaybeUninit, offset_of};
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -13,34 +11,13 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::any::owned_text;
 use crate::describe;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// A name from a hostile file may have a NUL, which would end the text for C.
 pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
-}
-
-/// Text that belongs to the handle it was asked of, and is valid as long as that. Not terminated by a NUL.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_str {
-    /// The first byte, in UTF-8; NULL where there is no text.
-    pub data: *const c_char,
-    /// How many bytes.
-    pub len: usize,
-}
-
-impl From<&str> for rowdex_str {
-    fn from(text: &str) -> Self {
-        Self { data: text.as_ptr().cast(), len: text.len() }
-    }
-}
-
-impl From<Option<&str>> for rowdex_str {
-    fn from(text: Option<&str>) -> Self {
-        text.map_or(Self { data: std::ptr::null(), len: 0 }, Self::from)
-    }
 }
 
 /// A handle or another thing that must be there.
@@ -60,74 +37,6 @@ pub(super) unsafe fn borrow<'a, T>(handle: *mut T, name: &str) -> Result<&'a T> 
 /// Where a result goes.
 pub(super) fn out_param<'a, T>(out: Option<&'a mut MaybeUninit<T>>, name: &str) -> Result<&'a mut MaybeUninit<T>> {
     out.ok_or_else(|| null(name))
-}
-
-/// What ends the life of a handle that is at the address which it is given.
-type End = unsafe fn(*mut c_void);
-
-/// A handle in memory: what ends it lies right before it.
-#[repr(C)]
-struct HandleBox<T> {
-    end: End,
-    value: T,
-}
-
-/// A new handle, which the caller owns.
-pub(super) fn handle<T>(value: T) -> *mut T {
-    const { assert!(offset_of!(HandleBox<T>, value) == size_of::<End>()) };
-    let owned = Box::into_raw(Box::new(HandleBox { end: end::<T>, value }));
-    // SAFETY: it was just made.
-    unsafe { &raw mut (*owned).value }
-}
-
-/// # Safety
-/// The address is that of a handle of this type, which nobody uses any more.
-unsafe fn end<T>(value: *mut c_void) {
-    // SAFETY: the caller's promise; what `handle` made begins right before the value.
-    drop(unsafe { Box::from_raw(value.cast::<End>().sub(1).cast::<HandleBox<T>>()) });
-}
-
-/// A text and its NUL, which the caller owns as it owns a handle.
-pub(super) fn owned_text(text: &str) -> *mut c_char {
-    let text = c_string(text);
-    let bytes = text.as_bytes_with_nul();
-    // Before it: how many words it is in all, and what ends it.
-    let words = vec![0_usize; 2 + bytes.len().div_ceil(size_of::<usize>())].into_boxed_slice();
-    let count = words.len();
-    let first = Box::into_raw(words).cast::<usize>();
-    // SAFETY: there is room for two words and for the bytes behind them.
-    unsafe {
-        first.write(count);
-        first.add(1).cast::<End>().write(end_text);
-        let place = first.add(2).cast::<u8>();
-        place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-        place.cast()
-    }
-}
-
-/// # Safety
-/// As [`end`], of a text.
-unsafe fn end_text(text: *mut c_void) {
-    // SAFETY: the caller's promise; so it was made.
-    unsafe {
-        let first = text.cast::<usize>().sub(2);
-        drop(Box::from_raw(ptr::slice_from_raw_parts_mut(first, first.read())));
-    }
-}
-
-/// Ends the life of any handle, and of a text that a function made for its caller, once. Nothing is done for NULL.
-///
-/// Handles do not depend on each other, nor does what was exported of them. Of a loader and of prefetched rows no other
-/// thread may have a call under way: close them first.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_free(handle: *mut c_void) {
-    if !handle.is_null() {
-        // What a destructor that panics leaves behind is leaked, which is all that can be done.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the header says that it came from this library, and so what ends it lies before it.
-            unsafe { handle.cast::<End>().sub(1).read()(handle) }
-        }));
-    }
 }
 
 /// What a text describes. `what` is what errors call it.

@@ -4,12 +4,16 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
+use super::any::{self, Asked};
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, out_param, require};
+use super::handle::{self, out_param, require};
 use super::operands::{GivenOperands, rowdex_id_set, rowdex_operands};
 use crate::describe::{ChosenRows, SetDescription};
 use crate::select::ListOfRows;
+use rowdex_base::error::Result;
 
 /// A set of rows as it is described.
 ///
@@ -46,50 +50,16 @@ pub unsafe extern "C" fn rowdex_id_set_new(
         let stream = given.stream.take().map(|stream| ListOfRows::Batches(Box::new(stream)));
         let dataset = given.dataset.map(rowdex_dataset::one).transpose()?;
         let ChosenRows { rows, repeated, unserved } = described.rows(&given, dataset, stream)?;
-        out.write(handle::handle(rowdex_id_set { rows: Arc::new(rows), repeated, unserved }));
+        out.write(any::handle(rowdex_id_set { rows: Arc::new(rows), repeated, unserved }));
         Ok(())
     })
 }
 
-/// What is known of a set.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_id_set_info {
-    /// sizeof(rowdex_id_set_info), set by the caller.
-    pub struct_size: usize,
-    /// How many rows are in the set.
-    pub len: u64,
-    /// Out of how many.
-    pub rows: u64,
-    /// How often rows were listed beyond the first time, if a list says which they are.
-    pub repeated: u64,
-    /// Listed rows that are in the files and that the index does not serve.
-    pub unserved: u64,
-}
-
-// SAFETY: repr(C) and integers of 8 bytes only.
-unsafe impl Versioned for rowdex_id_set_info {}
-
-/// What is known of a set.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_id_set_get_info(
-    set: Option<&rowdex_id_set>,
-    info: *mut rowdex_id_set_info,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let rowdex_id_set { rows, repeated, unserved } = require(set, "set")?;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        out.write(rowdex_id_set_info {
-            struct_size: 0,
-            len: rows.len(),
-            rows: rows.rows(),
-            repeated: *repeated,
-            unserved: *unserved,
-        });
-        Ok(())
-    })
+impl Asked for rowdex_id_set {
+    fn told(&self) -> Result<Value> {
+        let Self { rows, repeated, unserved } = self;
+        Ok(json!({ "len": rows.len(), "rows": rows.rows(), "repeated": repeated, "unserved": unserved }))
+    }
 }
 
 /// Whether a row is in the set.

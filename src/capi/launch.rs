@@ -1,10 +1,11 @@
 //! Which rank this process is.
 
+use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, rowdex_str};
-use ::rowdex_order::sampler::Launch;
+use super::handle::{self, Versioned};
+use ::rowdex_order::sampler::{Launch, Launcher};
 
 /// In a launch: what the launcher does not say.
 pub const ROWDEX_UNKNOWN: u32 = u32::MAX;
@@ -24,7 +25,7 @@ pub struct rowdex_launch {
     /// How many ranks there are on this machine; ROWDEX_UNKNOWN if the launcher does not say.
     pub local_world_size: u32,
     /// Whose variables these are: "torchrun", "Open MPI", "PMI" or "Slurm". The text is valid for ever.
-    pub launcher: rowdex_str,
+    pub launcher: *const c_char,
 }
 
 // SAFETY: repr(C); integers of 4 bytes in pairs, and of 8, and a pointer.
@@ -43,13 +44,19 @@ pub unsafe extern "C" fn rowdex_launch_from_env(
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(launch, "launch") }?;
         let found = Launch::from_env()?;
+        let launcher = match found.launcher {
+            Launcher::Torchrun => c"torchrun",
+            Launcher::OpenMpi => c"Open MPI",
+            Launcher::Pmi => c"PMI",
+            Launcher::Slurm => c"Slurm",
+        };
         out.write(rowdex_launch {
             struct_size: 0,
             rank: found.rank,
             world_size: found.world_size,
             local_rank: found.local_rank.unwrap_or(ROWDEX_UNKNOWN),
             local_world_size: found.local_world_size.unwrap_or(ROWDEX_UNKNOWN),
-            launcher: found.launcher.name().into(),
+            launcher: launcher.as_ptr(),
         });
         Ok(())
     })

@@ -11,22 +11,20 @@
 #![allow(non_camel_case_types, reason = "types are named as they are in C")]
 #![allow(unreachable_pub, reason = "what C sees must be `pub` for cbindgen")]
 
+mod any;
 mod arrow;
 mod batch;
 mod buffers;
 mod columns;
 #[cfg(rowdex_command)]
 mod command;
-mod counters;
 mod dataset;
-mod digest;
 mod error;
 mod fork;
 mod handle;
 mod id_set;
 mod index;
 mod launch;
-mod lengths;
 mod loader;
 mod operands;
 mod option;
@@ -34,9 +32,8 @@ mod orders;
 mod packs;
 mod prefetched;
 mod progress;
-mod rewrite;
+mod run;
 mod sampler;
-mod select;
 mod sequences;
 mod stop;
 mod store;
@@ -44,5 +41,4 @@ mod store;
 mod tests;
 mod tier;
 mod version;
-mod weights;
 mod worker;

@@ -9,6 +9,7 @@ use super::arrow::{GivenStream, stream_of};
 use super::dataset::rowdex_dataset;
 use super::handle::{self, Versioned, require};
 use super::index::rowdex_index;
+use super::orders::rowdex_order;
 use crate::describe::Operands;
 use ::rowdex_index::Index;
 use ::rowdex_order::IdSet;
@@ -49,6 +50,9 @@ pub struct rowdex_operands {
     pub num_sets: usize,
     /// The dataset whose values are read: those of the columns that are named, which need not be among those served.
     pub dataset: *const rowdex_dataset,
+    /// Another dataset, which that one is compared with.
+    pub other: *const rowdex_dataset,
+    pub order: *const rowdex_order,
     /// A list of rows. It is moved from, and released whatever happens.
     pub stream: *mut FFI_ArrowArrayStream,
 }
@@ -62,6 +66,8 @@ pub(super) struct GivenOperands<'a> {
     numbers: &'a [rowdex_numbers],
     sets: Vec<&'a rowdex_id_set>,
     pub(super) dataset: Option<&'a rowdex_dataset>,
+    pub(super) other: Option<&'a rowdex_dataset>,
+    pub(super) order: Option<&'a rowdex_order>,
     pub(super) stream: Option<GivenStream>,
 }
 
@@ -89,6 +95,10 @@ impl<'a> GivenOperands<'a> {
             sets: sets.collect::<Result<_>>()?,
             // SAFETY: as above.
             dataset: unsafe { operands.dataset.as_ref() },
+            // SAFETY: as above.
+            other: unsafe { operands.other.as_ref() },
+            // SAFETY: as above.
+            order: unsafe { operands.order.as_ref() },
             stream,
         })
     }

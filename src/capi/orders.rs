@@ -4,6 +4,9 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
+use super::any::{self, Asked};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param};
 use super::operands::{GivenOperands, rowdex_operands};
@@ -37,6 +40,12 @@ impl rowdex_order {
         }
         let lengths = |index: &Index| Ok(Arc::new(index.lengths(name)?) as Arc<dyn Lengths>);
         Ok(JoinedLengths::of(self.indexes.iter().map(lengths).collect::<Result<_>>()?))
+    }
+}
+
+impl Asked for rowdex_order {
+    fn told(&self) -> Result<Value> {
+        Ok(json!({ "rows": self.orders.len(), "fingerprint": self.orders.fingerprint() }))
     }
 }
 
@@ -78,7 +87,7 @@ pub unsafe extern "C" fn rowdex_order_new(
         // SAFETY: as above.
         let described: OrderDescription = unsafe { handle::described(description, "order") }?;
         let indexes = given.indexes().to_vec();
-        out.write(handle::handle(rowdex_order { orders: described.orders(&given)?, indexes }));
+        out.write(any::handle(rowdex_order { orders: described.orders(&given)?, indexes }));
         Ok(())
     })
 }

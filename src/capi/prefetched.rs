@@ -2,17 +2,45 @@
 
 use std::mem::MaybeUninit;
 
-use super::batch::rowdex_batch;
+use arrow::array::RecordBatch;
+use serde_json::{Value, json};
+
+use super::any::{self, Asked};
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, out_param, require};
 use super::option::{Count, bytes, count};
-use crate::loader::{Control, LoaderStats, Prefetched};
+use crate::loader::{Control, Prefetched};
+use rowdex_base::error::Result;
 
 /// Serves rows in the order in which they were prefetched, and any others as the dataset does. One thread at a time,
-/// and a second one gets an error; but rowdex_prefetched_close may be called at any time.
+/// and a second one gets an error; but rowdex_close may be called at any time.
 #[derive(Debug)]
 pub struct rowdex_prefetched(Exclusive<Prefetched>, Control);
+
+impl Asked for rowdex_prefetched {
+    fn told(&self) -> Result<Value> {
+        let prefetched = self.0.lock("prefetched rows")?;
+        let told = prefetched.stats();
+        Ok(json!({
+            "prefetched": told.prefetched,
+            "waiting": prefetched.waiting(),
+            "followed": told.followed,
+            "fell_back": told.fell_back,
+            "decodes": told.loader.decodes,
+            "held_bytes": told.loader.held_bytes,
+            "peak_bytes": told.loader.peak_bytes,
+        }))
+    }
+
+    fn take(&self, rows: &[u64]) -> Result<RecordBatch> {
+        self.0.lock("prefetched rows")?.take(rows)
+    }
+
+    fn close(&self) {
+        self.1.close();
+    }
+}
 
 /// How prefetched rows are served. All zeros are the defaults.
 #[repr(C)]
@@ -58,18 +86,9 @@ pub unsafe extern "C" fn rowdex_dataset_prefetch(
         let mut prefetched = Prefetched::new(dataset, bytes(options.memory).unwrap_or(1 << 30), threads);
         prefetched.prefetch(rows)?;
         let control = prefetched.control();
-        out.write(handle::handle(rowdex_prefetched(Exclusive::new(prefetched), control)));
+        out.write(any::handle(rowdex_prefetched(Exclusive::new(prefetched), control)));
         Ok(())
     })
-}
-
-/// Ends it, from any thread: one that waits for rows gets ROWDEX_STATUS_CLOSED within a moment, and so does every later
-/// call that takes rows. It must still be freed, by whoever is sure that no other thread has a call under way.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_prefetched_close(prefetched: Option<&rowdex_prefetched>) {
-    if let Some(prefetched) = prefetched {
-        prefetched.1.close();
-    }
 }
 
 /// Says what will be asked for after all that was prefetched before. Row ids may repeat, and are copied: 8 bytes each
@@ -101,82 +120,6 @@ pub unsafe extern "C" fn rowdex_prefetched_clear(
     call(error, || {
         // SAFETY: the conventions of the header.
         unsafe { handle::borrow(prefetched, "prefetched") }?.0.lock("prefetched rows")?.clear();
-        Ok(())
-    })
-}
-
-/// Rows in the order asked, as rowdex_dataset_take gives them, whether they were prefetched or not.
-///
-/// A call for exactly the rows that were prefetched next, any number of them, is served from memory, and any other call
-/// by the dataset. Rows of a call that failed count as taken: asked for again, they come from the dataset.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_prefetched_take(
-    prefetched: *mut rowdex_prefetched,
-    rows: *const u64,
-    num_rows: usize,
-    batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let out = out_param(batch, "batch")?;
-        // SAFETY: the conventions of the header.
-        let mut prefetched = unsafe { handle::borrow(prefetched, "prefetched") }?.0.lock("prefetched rows")?;
-        // SAFETY: as above.
-        let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
-        out.write(handle::handle(rowdex_batch::of_rows(prefetched.take(rows)?, rows)));
-        Ok(())
-    })
-}
-
-/// What the handle of prefetched rows did so far.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_prefetched_stats {
-    /// sizeof(rowdex_prefetched_stats), set by the caller.
-    pub struct_size: usize,
-    /// Rows prefetched.
-    pub prefetched: u64,
-    /// Prefetched rows that were not taken yet.
-    pub waiting: u64,
-    /// Rows that followed, served from memory.
-    pub followed: u64,
-    /// Rows served by the dataset, because others come next, or because they could not be read when they were due.
-    pub fell_back: u64,
-    /// Row groups decoded, whole or in part, for prefetched rows. This and what follows: since reading ahead was last
-    /// started.
-    pub decodes: u64,
-    /// Bytes held now.
-    pub held_bytes: u64,
-    /// The most that was ever held.
-    pub peak_bytes: u64,
-}
-
-// SAFETY: repr(C) and integers of 8 bytes only.
-unsafe impl Versioned for rowdex_prefetched_stats {}
-
-/// What the handle of prefetched rows did so far.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_prefetched_get_stats(
-    prefetched: Option<&rowdex_prefetched>,
-    stats: *mut rowdex_prefetched_stats,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let prefetched = require(prefetched, "prefetched")?.0.lock("prefetched rows")?;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(stats, "stats") }?;
-        let told = prefetched.stats();
-        let LoaderStats { decodes, held_bytes, peak_bytes, .. } = told.loader;
-        out.write(rowdex_prefetched_stats {
-            struct_size: 0,
-            prefetched: told.prefetched,
-            waiting: prefetched.waiting(),
-            followed: told.followed,
-            fell_back: told.fell_back,
-            decodes,
-            held_bytes,
-            peak_bytes,
-        });
         Ok(())
     })
 }

@@ -3,6 +3,9 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
+use serde_json::{Value, json};
+
+use super::any::{self, Asked};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, Versioned, out_param, require};
 use super::orders::rowdex_order;
@@ -113,7 +116,7 @@ pub unsafe extern "C" fn rowdex_sampler_new(
             None => options.sampler(orders)?,
             Some(pack) => options.sampler_of_packs(orders, of.lengths(&pack.lengths)?, &pack)?,
         };
-        out.write(handle::handle(rowdex_sampler(Snapshot::new(sampler))));
+        out.write(any::handle(rowdex_sampler(Snapshot::new(sampler))));
         Ok(())
     })
 }
@@ -129,72 +132,33 @@ fn rotation(text: Option<&str>) -> Result<Option<bool>> {
     }
 }
 
-/// What is known of the current epoch.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_sampler_info {
-    /// sizeof(rowdex_sampler_info), set by the caller.
-    pub struct_size: usize,
-    /// The current epoch.
-    pub epoch: u64,
-    /// How many samples this rank has in it, pads included, wherever the run was resumed. Samples of packs are pieces.
-    pub len: u64,
-    /// How many batches every rank has in it, wherever the run was resumed.
-    pub steps: u64,
-    /// Rows, or packs, per step and rank.
-    pub batch_size: u64,
-    /// This rank.
-    pub rank: u32,
-    /// How many ranks there are.
-    pub world_size: u32,
-    /// How many different shards there are: world size / replicas.
-    pub shards: u32,
-    /// Which of them this rank sees.
-    pub shard: u32,
-    /// Of the orders.
-    pub fingerprint: u64,
-    /// How many of the samples are left: those from `len - samples_left` on.
-    pub samples_left: u64,
-    /// How many of the steps are left: those from `steps - steps_left` on.
-    pub steps_left: u64,
-}
-
-// SAFETY: repr(C); integers of 8 bytes, and of 4 in pairs.
-unsafe impl Versioned for rowdex_sampler_info {}
-
-/// What is known of the current epoch.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_sampler_get_info(
-    sampler: Option<&rowdex_sampler>,
-    info: *mut rowdex_sampler_info,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let sampler = require(sampler, "sampler")?.0.load();
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
+impl Asked for rowdex_sampler {
+    fn told(&self) -> Result<Value> {
+        let sampler = self.0.load();
         let shard = sampler.shard();
         // Epochs of packs are planned, which may fail. An order of rows is not made for this: it may take seconds, and
         // the one of another epoch may be held.
         if sampler.packed().is_some() {
             sampler.plan(sampler.epoch())?;
         }
-        out.write(rowdex_sampler_info {
-            struct_size: 0,
-            epoch: sampler.epoch(),
-            len: sampler.len(),
-            steps: sampler.steps(),
-            batch_size: sampler.batch_size(),
-            rank: shard.rank(),
-            world_size: shard.world_size(),
-            shards: shard.count(),
-            shard: shard.index(),
-            fingerprint: sampler.orders().fingerprint(),
-            samples_left: sampler.samples_left(),
-            steps_left: sampler.steps_left(),
-        });
-        Ok(())
-    })
+        Ok(json!({
+            "epoch": sampler.epoch(),
+            "len": sampler.len(),
+            "steps": sampler.steps(),
+            "batch_size": sampler.batch_size(),
+            "rank": shard.rank(),
+            "world_size": shard.world_size(),
+            "shards": shard.count(),
+            "shard": shard.index(),
+            "fingerprint": sampler.orders().fingerprint(),
+            "samples_left": sampler.samples_left(),
+            "steps_left": sampler.steps_left(),
+        }))
+    }
+
+    fn resume(&self, state: &State) -> Result<()> {
+        self.0.change(|sampler| sampler.resume(state))
+    }
 }
 
 /// Makes `epoch` the current one. An epoch that was resumed stays resumed if it is the current one already.
@@ -320,23 +284,6 @@ pub unsafe extern "C" fn rowdex_sampler_state(
             _ => at.state(),
         };
         handle::write_text(&state.to_string(), buffer)
-    })
-}
-
-/// Goes on from a state, which may come from a world of another size and another batch size. The sampler is unchanged
-/// on failure.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_sampler_resume(
-    sampler: *mut rowdex_sampler,
-    state: *const c_char,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let sampler = unsafe { handle::borrow(sampler, "sampler") }?;
-        // SAFETY: as above.
-        let state: State = unsafe { handle::text(state, "state") }?.parse()?;
-        sampler.0.change(|sampler| sampler.resume(&state))
     })
 }
 

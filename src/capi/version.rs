@@ -1,7 +1,5 @@
 //! Which library this is, and numbers that belong to no handle.
 
-use std::ffi::c_char;
-
 /// The version of this header's functions and structs. It grows when one is taken away or changed, not when one is
 /// added.
 pub const ROWDEX_ABI_VERSION: u32 = 1;
@@ -13,10 +11,4 @@ pub const ROWDEX_NONE: u64 = u64::MAX;
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_abi_version() -> u32 {
     ROWDEX_ABI_VERSION
-}
-
-/// The version of the library that is linked, such as "0.1.0".
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_version() -> *const c_char {
-    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }

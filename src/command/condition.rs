@@ -10,8 +10,7 @@ use crate::command::progress::Progress;
 
 /// What a program says that was built without the feature `filter`.
 #[cfg(not(feature = "filter"))]
-const NOT_BUILT: &str =
-    "this rowdex was built without conditions; build it with `--features full`";
+const NOT_BUILT: &str = "this rowdex was built without conditions; build it with `--features full`";
 
 /// Conditions, all of which rows have to meet.
 #[derive(Debug, Clone, Args)]

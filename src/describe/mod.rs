@@ -3,6 +3,8 @@
 //! Each is checked here alone. A field that is not known, or that has a value of another kind, is refused by name.
 
 mod build;
+mod check;
+mod column;
 mod order;
 mod pack;
 mod rewrite;
@@ -18,9 +20,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, Visitor};
+use serde::Deserialize;
+use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 
 pub(crate) use self::build::{BuildDescription, LengthsDescription};
+pub(crate) use self::check::{DigestDescription, VerifyDescription};
+pub(crate) use self::column::{AskedColumn, ColumnDescription};
 pub(crate) use self::order::OrderDescription;
 pub(crate) use self::pack::PackDescription;
 pub(crate) use self::rewrite::RewriteDescription;
@@ -31,6 +36,18 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::Index;
 use rowdex_order::IdSet;
 
+/// Work that ends in a report.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum JobDescription {
+    Build(BuildDescription),
+    Lengths(LengthsDescription),
+    Select(SelectDescription),
+    Rewrite(RewriteDescription),
+    Verify(VerifyDescription),
+    Digest(DigestDescription),
+}
+
 /// What a description refers to by numbers, because it is large or open.
 pub(crate) trait Operands<'a> {
     fn indexes(&self) -> &[Index];
@@ -40,15 +57,20 @@ pub(crate) trait Operands<'a> {
     fn set(&self, number: usize) -> Result<&'a Arc<IdSet>>;
 }
 
-/// The value that a text describes. `what` is what errors call it.
+/// The value that a text describes. `what` is what errors call it; if it is empty, that is the first field.
 pub(crate) fn read<T: DeserializeOwned>(what: &str, text: &[u8]) -> Result<T> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let field = error.path().to_string();
+        let path = error.path().to_string();
+        let (what, field) = match path.split_once('.') {
+            Some((first, rest)) if what.is_empty() && !rest.is_empty() => (first, rest),
+            _ if what.is_empty() => (path.trim_matches('.'), "."),
+            _ => (what, path.as_str()),
+        };
         let cause = error.into_inner().to_string();
         // The text is mostly one line that a program wrote.
         let cause = cause.split(" at line ").next().unwrap_or_default();
-        match field.as_str() {
+        match field {
             "." => invalid(format!("{what}: {cause}")),
             _ if cause.starts_with("unknown field") => invalid(format!("{what}: {cause}")),
             // Values there may be secrets.

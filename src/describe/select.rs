@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{GivenPath, StoreDescription, invalid};
+use super::{GivenPath, Operands, StoreDescription, invalid};
 use crate::select::Select;
 use rowdex_base::error::Result;
 use rowdex_index::Index;
@@ -18,7 +18,9 @@ pub(crate) struct SelectDescription {
     output: GivenPath,
     rows: Option<GivenPath>,
     skip: Option<GivenPath>,
-    /// What is recorded of a set of rows.
+    /// A set of rows.
+    kept: Option<usize>,
+    /// What is recorded of it.
     note: Option<String>,
     intersect: Option<Vec<GivenPath>>,
     exclude: Option<Vec<GivenPath>>,
@@ -63,10 +65,11 @@ impl SelectDescription {
         self.output.as_ref()
     }
 
-    /// The choices among the rows of the base, and of a set if there is one.
-    pub(crate) fn select(&self, base: Index, kept: Option<IdSet>) -> Result<Select> {
+    /// The choices among the rows of the base.
+    pub(crate) fn select<'a>(&self, given: &impl Operands<'a>) -> Result<Select> {
         let store = self.store.as_ref().map_or_else(|| Ok(StoreOptions::default()), StoreDescription::options)?;
         let open = |path: &GivenPath| Index::open_with(path.as_ref() as &Path, &store);
+        let base = given.indexes().first().cloned().ok_or_else(|| invalid("select: there is no index to select of"))?;
         let reads = self.condition.is_some() || self.split.as_ref().is_some_and(|split| split.by.is_some());
         if self.root.is_some() && !reads {
             return Err(invalid("select: `root` is where the data is that `where` and `split.by` read")
@@ -81,8 +84,11 @@ impl SelectDescription {
         if let Some(list) = &self.skip {
             select = select.skip(list);
         }
-        if kept.is_some() || self.note.is_some() {
-            let kept = kept.map_or_else(|| IdSet::from_ranges(rows, std::iter::once(0..rows)), Ok)?;
+        if self.kept.is_some() || self.note.is_some() {
+            let kept = match self.kept {
+                Some(kept) => IdSet::clone(given.set(kept)?),
+                None => IdSet::from_ranges(rows, std::iter::once(0..rows))?,
+            };
             select = select.kept(kept, self.note.clone().unwrap_or_default());
         }
         for view in self.intersect.iter().flatten() {

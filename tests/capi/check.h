@@ -20,15 +20,6 @@ enum { DEMO_ROWS = 200000, DEMO_FILES = 8, DEMO_ROW_GROUPS = 32 };
     }                                                                               \
   } while (0)
 
-/* What an error says; a function for it, so that it can be asked in the middle of a check. */
-static inline rowdex_error_info said(const rowdex_error *error) {
-  rowdex_error_info info;
-  memset(&info, 0, sizeof info);
-  info.struct_size = sizeof info;
-  CHECK(rowdex_error_get_info(error, &info) == ROWDEX_STATUS_OK);
-  return info;
-}
-
 /* The call succeeds; `error` is the variable that it leaves its error in. */
 #define OK(call)                                                                    \
   do {                                                                              \
@@ -48,7 +39,7 @@ static inline rowdex_error_info said(const rowdex_error *error) {
     rowdex_status status_ = (call);                                                 \
     CHECK(status_ == (status));                                                     \
     CHECK(error != NULL);                                                           \
-    CHECK(said(error).kind == (status));                                            \
+    CHECK(number_of(error, "status") == (uint64_t)(status));                             \
     if (strstr(rowdex_error_message(error), (word)) == NULL) {                      \
       fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, rowdex_error_message(error)); \
       exit(1);                                                                      \
@@ -75,9 +66,25 @@ static inline uint64_t reported(const char *report, const char *name) {
   return strtoull(found + strlen(name) + 3, NULL, 10);
 }
 
+/* What is known of a handle; whoever asks frees it. */
+static inline char *describe(const void *handle) {
+  char *report = NULL;
+  OK(rowdex_describe(handle, &report, &error));
+  return report;
+}
+
+/* A number that is known of a handle. */
+static inline uint64_t number_of(const void *handle, const char *name) {
+  char *report = describe(handle);
+  uint64_t number = reported(report, name);
+  rowdex_free(report);
+  return number;
+}
+
 /* Builds an index, of which nobody asks anything. */
 static inline rowdex_status build(const char *description, rowdex_error **error) {
-  return rowdex_index_build(description, NULL, NULL, NULL, error);
+  if (description != NULL) description = text("{\"build\": %s}", description);
+  return rowdex_run(description, NULL, NULL, NULL, NULL, error);
 }
 
 /* The path of a file in the folder that the program is given. */
@@ -318,54 +325,24 @@ static inline const int64_t *int64_values(const struct ArrowArray *array, int64_
   return (const int64_t *)child->buffers[1] + child->offset;
 }
 
-/* Rows as an array. */
-static inline rowdex_status take_array(const rowdex_dataset *dataset, const uint64_t *rows, size_t num_rows,
+/* Rows of a dataset, or prefetched ones, as an array. */
+static inline rowdex_status take_array(const void *taken, const uint64_t *rows, size_t num_rows,
                                        struct ArrowArray *array, struct ArrowSchema *schema, rowdex_error **error) {
   rowdex_batch *batch = NULL;
-  rowdex_status status = rowdex_dataset_take(dataset, rows, num_rows, &batch, error);
+  rowdex_status status = rowdex_take(taken, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
   rowdex_free(batch);
   return status;
 }
 
 /* Rows in buffers. */
-static inline rowdex_status take_into(const rowdex_dataset *dataset, const uint64_t *rows, size_t num_rows,
+static inline rowdex_status take_into(const void *taken, const uint64_t *rows, size_t num_rows,
                                       const rowdex_column_buffer *columns, size_t num_columns, rowdex_error **error) {
   rowdex_batch *batch = NULL;
-  rowdex_status status = rowdex_dataset_take(dataset, rows, num_rows, &batch, error);
+  rowdex_status status = rowdex_take(taken, rows, num_rows, &batch, error);
   if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);
   rowdex_free(batch);
   return status;
-}
-
-/* Prefetched rows as an array. */
-static inline rowdex_status take_prefetched_array(rowdex_prefetched *prefetched, const uint64_t *rows, size_t num_rows,
-                                                 struct ArrowArray *array, struct ArrowSchema *schema,
-                                                 rowdex_error **error) {
-  rowdex_batch *batch = NULL;
-  rowdex_status status = rowdex_prefetched_take(prefetched, rows, num_rows, &batch, error);
-  if (status == ROWDEX_STATUS_OK) status = rowdex_batch_export(batch, array, schema, error);
-  rowdex_free(batch);
-  return status;
-}
-
-/* Prefetched rows in buffers. */
-static inline rowdex_status take_prefetched_into(rowdex_prefetched *prefetched, const uint64_t *rows, size_t num_rows,
-                                                const rowdex_column_buffer *columns, size_t num_columns,
-                                                rowdex_error **error) {
-  rowdex_batch *batch = NULL;
-  rowdex_status status = rowdex_prefetched_take(prefetched, rows, num_rows, &batch, error);
-  if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);
-  rowdex_free(batch);
-  return status;
-}
-
-static inline rowdex_sampler_info sampler_info(const rowdex_sampler *sampler) {
-  rowdex_sampler_info info;
-  memset(&info, 0, sizeof info);
-  info.struct_size = sizeof info;
-  OK(rowdex_sampler_get_info(sampler, &info, &error));
-  return info;
 }
 
 /* The sampler that has every position of an order, one a step. */
@@ -380,28 +357,11 @@ static inline rowdex_sampler *whole(const rowdex_order *orders) {
   return sampler;
 }
 
-/* How many positions an order has, and its fingerprint. */
-static inline rowdex_sampler_info order_info(const rowdex_order *orders) {
-  rowdex_sampler *sampler = whole(orders);
-  rowdex_sampler_info info = sampler_info(sampler);
-  rowdex_free(sampler);
-  return info;
-}
-
 /* A set as it is described. */
 static inline rowdex_id_set *set_of(set_spec options) {
   rowdex_id_set *set = NULL;
   OK(id_set_of(&options, &set, &error));
   return set;
-}
-
-/* What is known of a set. */
-static inline rowdex_id_set_info set_info(const rowdex_id_set *set) {
-  rowdex_id_set_info info;
-  memset(&info, 0, sizeof info);
-  info.struct_size = sizeof info;
-  OK(rowdex_id_set_get_info(set, &info, &error));
-  return info;
 }
 
 /* Where weights are, of which NULL is left out. */
@@ -414,14 +374,30 @@ typedef struct {
   const rowdex_id_set *of;
 } weights_spec;
 
-static inline rowdex_status weights_of(weights_spec of, double *weights, size_t num_weights, rowdex_error **error) {
+static inline rowdex_status weights_of(weights_spec of, struct ArrowArray *weights, rowdex_error **error) {
   described to;
   memset(&to, 0, sizeof to);
+  say(&to, "{\"weights\": {\"column\": \"%s\"", of.column);
+  if (of.list_file != NULL) say(&to, ", \"list\": \"%s\"", of.list_file);
+  if (of.of != NULL) say(&to, ", \"of\": %zu", say_set(&to, of.of));
+  say(&to, "}}");
   if (of.index != NULL) say_index(&to, of.index);
-  if (of.of != NULL) say_set(&to, of.of);
   to.operands.dataset = of.dataset;
   to.operands.stream = of.list;
-  return rowdex_weights(of.column, of.list_file, operands_of(&to), weights, num_weights, error);
+  return rowdex_column(to.json, operands_of(&to), weights, NULL, error);
+}
+
+/* The classes of rows, or how many rows each has. */
+static inline rowdex_status column_of(const char *what, const rowdex_dataset *dataset, const char *column,
+                                      const rowdex_id_set *of, struct ArrowArray *array, struct ArrowSchema *schema,
+                                      rowdex_error **error) {
+  described to;
+  memset(&to, 0, sizeof to);
+  say(&to, "{\"%s\": {\"column\": \"%s\"", what, column);
+  if (of != NULL) say(&to, ", \"of\": %zu", say_set(&to, of));
+  say(&to, "}}");
+  to.operands.dataset = dataset;
+  return rowdex_column(to.json, operands_of(&to), array, schema, error);
 }
 
 /* The codes of labels. */

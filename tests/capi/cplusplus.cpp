@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
   CHECK(argc == 2);
   const std::string folder = argv[1];
   Handle<rowdex_index> index = open(folder + "/train.rdx");
-  CHECK(rowdex_index_len(index.get()) == DEMO_ROWS);
+  CHECK(number_of(index.get(), "rows") == DEMO_ROWS);
 
   std::string message;
   try {

@@ -27,12 +27,6 @@ static void its_rows_are_taken_batch_by_batch(const rowdex_dataset *dataset, con
   }
 }
 
-static rowdex_prefetched_stats stats_of(const rowdex_prefetched *prefetched) {
-  rowdex_prefetched_stats stats = {.struct_size = sizeof stats};
-  OK(rowdex_prefetched_get_stats(prefetched, &stats, &error));
-  return stats;
-}
-
 /* Takes rows [start, end) of the order in portions of BATCH, one of them longer and one shorter, and looks at their
  * values. */
 static void take_and_compare(rowdex_prefetched *prefetched, const uint64_t *rows, int start, int end) {
@@ -41,7 +35,7 @@ static void take_and_compare(rowdex_prefetched *prefetched, const uint64_t *rows
     if (portion > end - start) portion = end - start;
     int64_t ids[BATCH + 7];
     rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = (size_t)portion * sizeof ids[0]};
-    OK(take_prefetched_into(prefetched, rows + start, (size_t)portion, &column, 1, &error));
+    OK(take_into(prefetched, rows + start, (size_t)portion, &column, 1, &error));
     for (int i = 0; i < portion; i++) CHECK(ids[i] == (int64_t)rows[start + i]);
   }
 }
@@ -53,30 +47,29 @@ static void its_order_is_prefetched_and_taken(const rowdex_dataset *dataset, con
   take_and_compare(prefetched, rows, 0, SAMPLES / 4);
   /* More is prefetched while some is still ahead. */
   OK(rowdex_prefetched_prefetch(prefetched, rows + SAMPLES / 2, SAMPLES / 2, &error));
-  CHECK(stats_of(prefetched).waiting == SAMPLES - SAMPLES / 4);
+  CHECK(number_of(prefetched, "waiting") == SAMPLES - SAMPLES / 4);
   take_and_compare(prefetched, rows, SAMPLES / 4, SAMPLES);
-  rowdex_prefetched_stats stats = stats_of(prefetched);
-  CHECK(stats.prefetched == SAMPLES && stats.followed == SAMPLES);
-  CHECK(stats.fell_back == 0 && stats.waiting == 0);
+  CHECK(number_of(prefetched, "prefetched") == SAMPLES && number_of(prefetched, "followed") == SAMPLES);
+  CHECK(number_of(prefetched, "fell_back") == 0 && number_of(prefetched, "waiting") == 0);
   /* Each of the 40 portions has rows of nearly all row groups; without a plan these would be decoded for each. */
-  CHECK(stats.decodes >= DEMO_ROW_GROUPS && stats.decodes < 8 * DEMO_ROW_GROUPS);
+  CHECK(number_of(prefetched, "decodes") >= DEMO_ROW_GROUPS && number_of(prefetched, "decodes") < 8 * DEMO_ROW_GROUPS);
 
   /* Rows that were never prefetched are served as well, and so is an order that is prefetched after another was given
    * up. */
   const uint64_t other[] = {3, 199999, 3};
   struct ArrowArray array;
   struct ArrowSchema schema;
-  OK(take_prefetched_array(prefetched, other, 3, &array, &schema, &error));
+  OK(take_array(prefetched, other, 3, &array, &schema, &error));
   CHECK(array.length == 3 && int64_values(&array, 0)[1] == 199999 && strcmp(schema.children[0]->name, "id") == 0);
   schema.release(&schema);
-  CHECK(stats_of(prefetched).fell_back == 3);
+  CHECK(number_of(prefetched, "fell_back") == 3);
   OK(rowdex_prefetched_prefetch(prefetched, rows, SAMPLES, &error));
   OK(rowdex_prefetched_clear(prefetched, &error));
-  CHECK(stats_of(prefetched).waiting == 0);
+  CHECK(number_of(prefetched, "waiting") == 0);
   OK(rowdex_prefetched_prefetch(prefetched, rows + 5, 1000, &error));
   rowdex_batch *batch = NULL;
-  OK(rowdex_prefetched_take(prefetched, rows + 5, BATCH, &batch, &error));
-  CHECK(stats_of(prefetched).followed == SAMPLES + BATCH);
+  OK(rowdex_take(prefetched, rows + 5, BATCH, &batch, &error));
+  CHECK(number_of(prefetched, "followed") == SAMPLES + BATCH);
   rowdex_free(prefetched);
   /* What was taken outlives the handle. */
   CHECK(int64_values(&array, 0)[2] == 3);
@@ -94,22 +87,22 @@ static void what_is_not_there_cannot_be_prefetched(const rowdex_dataset *dataset
   CHECK(prefetched == NULL);
   OK(rowdex_dataset_prefetch(dataset, NULL, 0, NULL, &prefetched, &error));
   FAILS(rowdex_prefetched_prefetch(prefetched, bad, 2, &error), ROWDEX_STATUS_OUT_OF_RANGE, "place 1");
-  CHECK(stats_of(prefetched).prefetched == 0);
+  CHECK(number_of(prefetched, "prefetched") == 0);
   OK(rowdex_prefetched_prefetch(prefetched, good, 2, &error));
   struct ArrowArray array;
   memset(&array, 1, sizeof array);
   const struct ArrowArray untouched = array;
-  FAILS(take_prefetched_array(prefetched, bad, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
+  FAILS(take_array(prefetched, bad, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
   CHECK(memcmp(&array, &untouched, sizeof array) == 0);
   /* A buffer of another size: nothing is written, and the rows come again from the dataset. */
   int64_t ids[] = {-1, -1};
   rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids - 1};
-  FAILS(take_prefetched_into(prefetched, good, 2, &column, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
+  FAILS(take_into(prefetched, good, 2, &column, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
   CHECK(ids[0] == -1 && ids[1] == -1);
   column.values_bytes = sizeof ids;
-  OK(take_prefetched_into(prefetched, good, 2, &column, 1, &error));
+  OK(take_into(prefetched, good, 2, &column, 1, &error));
   CHECK(ids[0] == 1 && ids[1] == 2);
-  OK(take_prefetched_array(prefetched, NULL, 0, &array, NULL, &error));
+  OK(take_array(prefetched, NULL, 0, &array, NULL, &error));
   CHECK(array.length == 0);
   array.release(&array);
   rowdex_free(prefetched);
@@ -124,7 +117,7 @@ static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, 
   CHECK(orders == NULL);
   dataset_rows = DEMO_ROWS;
   OK(order_of(&listed, &orders, &error));
-  CHECK(order_info(orders).len == SAMPLES);
+  CHECK(number_of(orders, "rows") == SAMPLES);
   /* Two ranks take turns in the list. */
   for (uint32_t rank = 0; rank < 2; rank++) {
     rowdex_sampler_options options = {.struct_size = sizeof options, .rank = rank, .world_size = 2,

@@ -34,16 +34,14 @@ static void take_portion(rowdex_prefetched *prefetched, uint64_t portion) {
   int64_t ids[PORTION];
   for (uint64_t i = 0; i < PORTION; i++) rows[i] = (portion * PORTION + i) * 97;
   rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-  OK(take_prefetched_into(prefetched, rows, PORTION, &column, 1, &error));
+  OK(take_into(prefetched, rows, PORTION, &column, 1, &error));
   for (int i = 0; i < PORTION; i++) CHECK(ids[i] == (int64_t)rows[i]);
 }
 
 /* All portions that are left, and that they were followed. */
 static void take_the_rest(rowdex_prefetched *prefetched, uint64_t portion) {
   for (; portion < PREFETCHED / PORTION; portion++) take_portion(prefetched, portion);
-  rowdex_prefetched_stats stats = {.struct_size = sizeof stats};
-  OK(rowdex_prefetched_get_stats(prefetched, &stats, &error));
-  CHECK(stats.followed == PREFETCHED && stats.fell_back == 0);
+  CHECK(number_of(prefetched, "followed") == PREFETCHED && number_of(prefetched, "fell_back") == 0);
 }
 
 int main(int argc, char **argv) {

@@ -15,13 +15,7 @@ static void every_free_takes_null(void) {
 
 static void questions_without_a_status_take_null(void) {
   CHECK(rowdex_error_message(NULL) == NULL);
-  rowdex_error_info none = said(NULL);
-  CHECK(none.kind == ROWDEX_STATUS_OK && none.message == NULL && none.file == NULL && none.hint == NULL);
-  CHECK(none.column == NULL && !none.has_row_group);
-  CHECK(rowdex_error_get_info(NULL, NULL) == ROWDEX_STATUS_INVALID_ARGUMENT);
-  CHECK(rowdex_index_len(NULL) == 0);
   CHECK(rowdex_dataset_len(NULL) == 0);
-  CHECK(rowdex_error_at(NULL, 0) == NULL && rowdex_error_at(NULL, SIZE_MAX) == NULL);
   CHECK(!rowdex_id_set_contains(NULL, 0));
 }
 
@@ -32,7 +26,6 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id"), *no_dataset = NULL;
   rowdex_order *no_orders = NULL;
   rowdex_id_set *set = NULL, *no_set = NULL;
-  struct ArrowArray labels;
   const uint64_t ids[] = {5};
   OK(id_set_of(&(set_spec){.rows = DEMO_ROWS, .ids = ids}, &set, &error));
   size_t size;
@@ -60,27 +53,10 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   IS_NULL(rowdex_id_set_new("{\"row_ids\": 0, \"rows\": 9}", &operands, &no_set, &error),
           "operands.numbers[…].values");
 #undef SET
-  IS_NULL(rowdex_id_set_get_info(NULL, NULL, &error), "set");
-  IS_NULL(rowdex_id_set_get_info(set, NULL, &error), "info");
   IS_NULL(rowdex_id_set_fill(NULL, 0, NULL, 0, &size, &error), "set");
   IS_NULL(rowdex_id_set_fill(set, 0, NULL, 1, &size, &error), "ids");
   IS_NULL(rowdex_id_set_fill(set, 0, NULL, 0, NULL, &error), "filled");
 
-  IS_NULL(rowdex_dataset_labels(NULL, "id", NULL, &labels, NULL, &error), "dataset");
-  IS_NULL(rowdex_dataset_labels(dataset, NULL, NULL, &labels, NULL, &error), "column");
-  IS_NULL(rowdex_dataset_labels(dataset, "id", NULL, NULL, NULL, &error), "labels");
-  IS_NULL(rowdex_dataset_counts(NULL, "id", NULL, &labels, NULL, &error), "dataset");
-  IS_NULL(rowdex_dataset_counts(dataset, NULL, NULL, &labels, NULL, &error), "column");
-  IS_NULL(rowdex_dataset_counts(dataset, "id", NULL, NULL, NULL, &error), "counts");
-  static double weights[DEMO_ROWS];
-#define WEIGHTS(...) \
-  weights_of((weights_spec){.column = "id", __VA_ARGS__}, weights, DEMO_ROWS, &error)
-  IS_NULL(weights_of((weights_spec){.dataset = dataset, .column = "id"}, NULL, DEMO_ROWS, &error), "weights");
-  IS_NULL(weights_of((weights_spec){.dataset = dataset}, weights, DEMO_ROWS, &error), "column");
-  IS_NULL(WEIGHTS(.list_file = "x"), "operands.indexes");
-  FAILS(WEIGHTS(.of = set), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-  FAILS(WEIGHTS(.dataset = dataset, .list_file = "x"), ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
-#undef WEIGHTS
 
   order_spec order = {.index = index};
   IS_NULL(rowdex_order_new(NULL, NULL, &no_orders, &error), "description");
@@ -126,15 +102,13 @@ static void null_is_named_by_prefetched_rows(const char *folder) {
   IS_NULL(rowdex_prefetched_prefetch(NULL, NULL, 0, &error), "prefetched");
   IS_NULL(rowdex_prefetched_prefetch(prefetched, NULL, 1, &error), "rows");
   IS_NULL(rowdex_prefetched_clear(NULL, &error), "prefetched");
-  IS_NULL(take_prefetched_array(NULL, NULL, 0, &array, NULL, &error), "prefetched");
-  IS_NULL(take_prefetched_array(prefetched, NULL, 1, &array, NULL, &error), "rows");
-  IS_NULL(take_prefetched_array(prefetched, NULL, 0, NULL, NULL, &error), "array");
-  IS_NULL(take_prefetched_into(NULL, NULL, 0, NULL, 0, &error), "prefetched");
-  IS_NULL(take_prefetched_into(prefetched, NULL, 0, NULL, 1, &error), "columns");
-  IS_NULL(rowdex_prefetched_take(NULL, NULL, 0, &batch, &error), "prefetched");
-  IS_NULL(rowdex_prefetched_take(prefetched, NULL, 0, NULL, &error), "batch");
-  IS_NULL(rowdex_prefetched_get_stats(NULL, NULL, &error), "prefetched");
-  IS_NULL(rowdex_prefetched_get_stats(prefetched, NULL, &error), "stats");
+  IS_NULL(take_array(NULL, NULL, 0, &array, NULL, &error), "handle");
+  IS_NULL(take_array(prefetched, NULL, 1, &array, NULL, &error), "rows");
+  IS_NULL(take_array(prefetched, NULL, 0, NULL, NULL, &error), "array");
+  IS_NULL(take_into(NULL, NULL, 0, NULL, 0, &error), "handle");
+  IS_NULL(take_into(prefetched, NULL, 0, NULL, 1, &error), "columns");
+  IS_NULL(rowdex_take(NULL, NULL, 0, &batch, &error), "handle");
+  IS_NULL(rowdex_take(prefetched, NULL, 0, NULL, &error), "batch");
   rowdex_free(prefetched);
   rowdex_free(dataset);
 }
@@ -158,19 +132,36 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_index_open("x.rdx", NULL, NULL, &error), "index");
   FAILS(rowdex_index_open("x.rdx", "{\"retry\": 1}", &no_index, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "unknown field `retry`");
-  IS_NULL(rowdex_index_get_info(NULL, NULL, &error), "index");
-  IS_NULL(rowdex_index_get_info(index, NULL, &error), "info");
-  IS_NULL(rowdex_index_get_file(NULL, 0, NULL, &error), "index");
-  IS_NULL(rowdex_index_get_file(index, 0, NULL, &error), "info");
-  IS_NULL(rowdex_index_get_row_group(NULL, 0, NULL, &error), "index");
-  IS_NULL(rowdex_index_get_row_group(index, 0, NULL, &error), "info");
-  IS_NULL(rowdex_index_schema(NULL, &schema, &error), "index");
-  IS_NULL(rowdex_index_schema(index, NULL, &error), "schema");
+  IS_NULL(rowdex_index_files(NULL, 0, 1, 0, NULL, &error), "index");
+  IS_NULL(rowdex_index_files(index, 0, 1, 0, NULL, &error), "report");
+  char *report = NULL;
+  IS_NULL(rowdex_describe(index, NULL, &error), "report");
+  IS_NULL(rowdex_schema(NULL, &schema, &error), "handle");
+  IS_NULL(rowdex_schema(index, NULL, &error), "schema");
+  IS_NULL(rowdex_stream(NULL, &stream, &error), "handle");
+  /* Not every handle has what is asked for. */
+  FAILS(rowdex_schema(sampler, &schema, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no columns");
+  FAILS(rowdex_stream(index, &stream, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no rows to stream");
+  char *known = describe(index);
+  FAILS(rowdex_describe(known, &report, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "nothing is told");
+  rowdex_close(known);
+  rowdex_free(known);
+  IS_NULL(rowdex_run(NULL, NULL, NULL, NULL, NULL, &error), "description");
+  IS_NULL(rowdex_run("{\"verify\": {}}", NULL, NULL, NULL, NULL, &error), "operands.dataset");
+  FAILS(rowdex_run("{\"check\": {}}", NULL, NULL, NULL, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "unknown variant `check`");
+  IS_NULL(rowdex_column("{\"labels\": {\"column\": \"id\"}}", NULL, &array, NULL, &error), "operands.dataset");
+  IS_NULL(rowdex_column("{\"labels\": {\"column\": \"id\"}}", NULL, NULL, NULL, &error), "array");
+  IS_NULL(rowdex_column("{\"weights\": {\"column\": \"id\", \"list\": \"x\"}}", NULL, &array, NULL, &error),
+          "operands.indexes");
+  FAILS(rowdex_column("{\"weights\": {\"column\": \"id\"}}", NULL, &array, NULL, &error),
+        ROWDEX_STATUS_INVALID_ARGUMENT, "not just one of");
+  FAILS(rowdex_column("{\"labels\": {}}", NULL, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "missing field `column`");
   IS_NULL(rowdex_index_locate(NULL, NULL, 0, NULL, &error), "index");
   IS_NULL(rowdex_index_locate(index, NULL, 1, &location, &error), "rows");
   number = 0;
   IS_NULL(rowdex_index_locate(index, &number, 1, NULL, &error), "locations");
-  IS_NULL(rowdex_index_verify(NULL, &error), "index");
 
   IS_NULL(rowdex_dataset_open(NULL, NULL, &no_dataset, &error), "index");
   IS_NULL(rowdex_dataset_open(index, NULL, NULL, &error), "dataset");
@@ -178,29 +169,19 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_dataset_open(index, &no_columns, &no_dataset, &error), "options.columns");
   IS_NULL(rowdex_dataset_decoded_bytes(NULL, &number, &error), "dataset");
   IS_NULL(rowdex_dataset_decoded_bytes(dataset, NULL, &error), "bytes");
-  IS_NULL(rowdex_dataset_schema(NULL, &schema, &error), "dataset");
-  IS_NULL(rowdex_dataset_schema(dataset, NULL, &error), "schema");
-  IS_NULL(take_array(NULL, &(uint64_t){0}, 1, &array, NULL, &error), "dataset");
+  IS_NULL(take_array(NULL, &(uint64_t){0}, 1, &array, NULL, &error), "handle");
   IS_NULL(take_array(dataset, &(uint64_t){0}, 1, NULL, NULL, &error), "array");
-  IS_NULL(take_array(NULL, NULL, 0, &array, NULL, &error), "dataset");
+  IS_NULL(take_array(NULL, NULL, 0, &array, NULL, &error), "handle");
   IS_NULL(take_array(dataset, NULL, 1, &array, NULL, &error), "rows");
   IS_NULL(take_array(dataset, NULL, 0, NULL, NULL, &error), "array");
-  IS_NULL(take_into(NULL, NULL, 0, NULL, 0, &error), "dataset");
+  IS_NULL(take_into(NULL, NULL, 0, NULL, 0, &error), "handle");
   IS_NULL(take_into(dataset, NULL, 0, NULL, 1, &error), "columns");
   rowdex_column_buffer column = {.column = 0, .values = NULL, .values_bytes = 8};
   IS_NULL(take_into(dataset, &number, 1, &column, 1, &error), "values");
-  IS_NULL(rowdex_dataset_counters(NULL, NULL, NULL, &error), "dataset");
-  IS_NULL(rowdex_dataset_counters(dataset, NULL, NULL, &error), "counters");
-  rowdex_error *problems = NULL;
-  IS_NULL(rowdex_dataset_verify(NULL, "off", NULL, NULL, NULL, &problems, &error), "dataset");
-  IS_NULL(rowdex_dataset_verify(dataset, NULL, NULL, NULL, NULL, &problems, &error), "level");
-  IS_NULL(rowdex_dataset_verify(dataset, "off", NULL, NULL, NULL, NULL, &error), "problems");
 
   rowdex_order *orders = new_orders("global", index, 0);
   IS_NULL(rowdex_sampler_new(NULL, NULL, &no_sampler, &error), "orders");
   IS_NULL(rowdex_sampler_new(orders, NULL, NULL, &error), "sampler");
-  IS_NULL(rowdex_sampler_get_info(NULL, NULL, &error), "sampler");
-  IS_NULL(rowdex_sampler_get_info(sampler, NULL, &error), "info");
   IS_NULL(rowdex_sampler_set_epoch(NULL, 0, &error), "sampler");
   IS_NULL(rowdex_sampler_fill(NULL, 0, 0, 0, NULL, NULL, &error), "sampler");
   IS_NULL(rowdex_sampler_fill(sampler, 0, 0, 1, NULL, NULL, &error), "rows");
@@ -209,8 +190,8 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_sampler_batch(sampler, 0, 0, NULL, 0, NULL, NULL, NULL, &error), "len");
   IS_NULL(rowdex_sampler_state(NULL, 0, 0, state, sizeof state, &error), "sampler");
   IS_NULL(rowdex_sampler_state(sampler, 0, 0, NULL, 5, &error), "buffer");
-  IS_NULL(rowdex_sampler_resume(NULL, "", &error), "sampler");
-  IS_NULL(rowdex_sampler_resume(sampler, NULL, &error), "state");
+  IS_NULL(rowdex_resume(NULL, "", &error), "handle");
+  IS_NULL(rowdex_resume(sampler, NULL, &error), "state");
 
   IS_NULL(rowdex_loader_new(NULL, sampler, NULL, &loader, &error), "dataset");
   IS_NULL(rowdex_loader_new(dataset, NULL, NULL, &loader, &error), "sampler");
@@ -228,24 +209,14 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_advance(NULL, 0, 0, &error), "loader");
   IS_NULL(rowdex_loader_seek(NULL, 0, 0, &error), "loader");
   IS_NULL(rowdex_loader_reopen(NULL, &loader, &error), "loader");
-  IS_NULL(rowdex_loader_resume(NULL, "", &error), "loader");
   IS_NULL(rowdex_loader_state(NULL, state, sizeof state, &error), "loader");
-  IS_NULL(rowdex_loader_stream(NULL, &stream, &error), "loader");
-  IS_NULL(rowdex_loader_get_stats(NULL, NULL, &error), "loader");
-  rowdex_error *lost = NULL;
-  IS_NULL(rowdex_loader_schema(NULL, &schema, &error), "loader");
-  IS_NULL(rowdex_loader_lost_groups(NULL, &lost, &error), "loader");
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   IS_NULL(rowdex_loader_next(loader, NULL, &error), "batch");
   IS_NULL(rowdex_loader_get_info(loader, NULL, &error), "info");
   IS_NULL(rowdex_loader_peek(loader, 0, 0, 1, NULL, &error), "batch");
   IS_NULL(rowdex_loader_reopen(loader, NULL, &error), "reopened");
-  IS_NULL(rowdex_loader_resume(loader, NULL, &error), "state");
+  IS_NULL(rowdex_resume(loader, NULL, &error), "state");
   IS_NULL(rowdex_loader_state(loader, NULL, 9, &error), "buffer");
-  IS_NULL(rowdex_loader_stream(loader, NULL, &error), "stream");
-  IS_NULL(rowdex_loader_get_stats(loader, NULL, &error), "stats");
-  IS_NULL(rowdex_loader_schema(loader, NULL, &error), "schema");
-  IS_NULL(rowdex_loader_lost_groups(loader, NULL, &error), "lost");
   IS_NULL(rowdex_batch_get_info(NULL, NULL, &error), "batch");
   IS_NULL(rowdex_batch_export(NULL, &array, NULL, &error), "batch");
   IS_NULL(rowdex_batch_copy_into(NULL, NULL, 0, &error), "batch");
@@ -259,7 +230,7 @@ static void null_is_named(const char *folder) {
   rowdex_sequence_options sequences = {.struct_size = sizeof sequences, .layout = "columns"};
   FAILS(rowdex_batch_sequences(batch, &sequences, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "columns");
 
-  CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && problems == NULL && lost == NULL);
+  CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && report == NULL);
   rowdex_free(batch);
   rowdex_free(loader);
   rowdex_free(sampler);
@@ -283,9 +254,11 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
   rowdex_sampler_options packs = {.struct_size = sizeof packs, .world_size = 1, .batch_size = 1};
   packs.pack = "{\"lengths\": \"x\", \"capacity\": 8, \"cost\": [1]}";
   FAILS(rowdex_sampler_new(orders, &packs, &no_sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "pack: `cost`");
-  rowdex_digest_options digest = {.struct_size = sizeof digest, .epoch = 1};
-  IS_UNUSED(rowdex_dataset_digest(dataset, &digest, NULL, NULL, &error), "options.epoch");
-  IS_UNUSED(rowdex_rewrite(dataset, orders, "{\"output\": \"x\", \"task\": [1, 2]}", NULL, NULL, NULL, &error), "task");
+  rowdex_operands operands = {.struct_size = sizeof operands, .dataset = dataset, .order = orders};
+  const char *whole = "{\"rewrite\": {\"output\": \"x\", \"task\": [1, 2]}}";
+  IS_UNUSED(rowdex_run(whole, &operands, NULL, NULL, NULL, &error), "task");
+  operands.order = NULL;
+  IS_UNUSED(rowdex_run("{\"digest\": {\"epoch\": 1}}", &operands, NULL, NULL, NULL, &error), "epoch");
 #undef IS_UNUSED
   rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = "x"};
   rowdex_dataset_options tiered = {.struct_size = sizeof tiered, .disk_tier = &tier};
@@ -354,20 +327,25 @@ static void structs_of_another_version_are_understood_or_refused(const char *fol
   free(oldest);
 
   /* What is written to a struct of results is what the caller has room for. */
+  rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10);
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   struct {
-    rowdex_counters counters;
+    rowdex_loader_info info;
     uint64_t newer;
   } more;
   memset(&more, 1, sizeof more);
-  more.counters.struct_size = sizeof more;
-  OK(rowdex_dataset_counters(dataset, &more.counters, NULL, &error));
-  CHECK(more.newer == 0 && more.counters.hits == 0 && more.counters.struct_size == sizeof more);
+  more.info.struct_size = sizeof more;
+  OK(rowdex_loader_get_info(loader, &more.info, &error));
+  CHECK(more.newer == 0 && more.info.epoch == 0 && more.info.struct_size == sizeof more);
   memset(&more, 1, sizeof more);
-  more.counters.struct_size = offsetof(rowdex_counters, misses);
-  OK(rowdex_dataset_counters(dataset, &more.counters, NULL, &error));
-  CHECK(more.counters.hits == 0 && more.counters.misses == 0x0101010101010101 && more.newer == more.counters.misses);
-  more.counters.struct_size = 0;
-  FAILS(rowdex_dataset_counters(dataset, &more.counters, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
+  more.info.struct_size = offsetof(rowdex_loader_info, step);
+  OK(rowdex_loader_get_info(loader, &more.info, &error));
+  CHECK(more.info.epoch == 0 && more.info.step == 0x0101010101010101 && more.newer == more.info.step);
+  more.info.struct_size = 0;
+  FAILS(rowdex_loader_get_info(loader, &more.info, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
+  rowdex_free(loader);
+  rowdex_free(sampler);
   rowdex_free(dataset);
   rowdex_free(index);
 }
@@ -395,7 +373,7 @@ static void things_can_be_done_twice(const char *folder) {
     }
     rowdex_free(loader);
   }
-  CHECK(sampler_info(sampler).epoch == 0);
+  CHECK(number_of(sampler, "epoch") == 0);
   rowdex_free(sampler);
   rowdex_free(dataset);
 }

@@ -326,7 +326,7 @@ static void check_prediction(const rowdex_dataset *dataset, const rowdex_sampler
   uint64_t tokens = 0;
   for (uint64_t row = 0; row < ROWS; row++) tokens += length_of(row);
   const char *packs = strstr(told, "\"packs\":{");
-  CHECK(packs != NULL && reported(packs, "steps") == sampler_info(sampler).steps);
+  CHECK(packs != NULL && reported(packs, "steps") == number_of(sampler, "steps"));
   CHECK(reported(packs, "tokens") == tokens && reported(packs, "tokens_left_out") == 0);
   CHECK(reported(packs, "tokens_repeated") == 0 && reported(packs, "tokens_truncated") == 0);
   CHECK(reported(packs, "cost_imbalance") >= 1 && reported(packs, "steps_looked_at") > 0);
@@ -341,8 +341,8 @@ static void serve(const rowdex_dataset *dataset, const rowdex_index *index, uint
   char behind[ROWDEX_STATE_CAPACITY] = "";
   for (uint32_t rank = 0; rank < ranks; rank++) {
     rowdex_sampler *sampler = sampler_of(index, rank, ranks, of);
-    if (*state != 0) OK(rowdex_sampler_resume(sampler, state, &error));
-    rowdex_sampler_info info = sampler_info(sampler);
+    if (*state != 0) OK(rowdex_resume(sampler, state, &error));
+    const uint64_t left = number_of(sampler, "steps_left");
     rowdex_loader_options options = {.struct_size = sizeof options, .memory = 1 << 20, .epochs = 1,
                                      .threads = rank % 2 == 0 ? ROWDEX_NONE : 2};
     if (*state == 0) check_prediction(dataset, sampler, &options);
@@ -354,16 +354,16 @@ static void serve(const rowdex_dataset *dataset, const rowdex_index *index, uint
       OK(rowdex_loader_next(loader, &batch, &error));
       if (batch == NULL) break;
       int64_t packs = check_batch(batch, of);
-      CHECK((uint64_t)packs == of->batch_size || (done + 1 == info.steps_left && (uint64_t)packs < of->batch_size));
+      CHECK((uint64_t)packs == of->batch_size || (done + 1 == left && (uint64_t)packs < of->batch_size));
       rowdex_free(batch);
     }
     CHECK(rank == 0 || done == steps);
-    CHECK(done == (most_steps < info.steps_left ? most_steps : info.steps_left));
+    CHECK(done == (most_steps < left ? most_steps : left));
     steps = done;
-    char told[ROWDEX_STATE_CAPACITY];
-    OK(rowdex_loader_state(loader, told, sizeof told, &error));
-    CHECK(rank == 0 || strcmp(told, behind) == 0);
-    strcpy(behind, told);
+    char stands[ROWDEX_STATE_CAPACITY];
+    OK(rowdex_loader_state(loader, stands, sizeof stands, &error));
+    CHECK(rank == 0 || strcmp(stands, behind) == 0);
+    strcpy(behind, stands);
     rowdex_free(loader);
     rowdex_free(sampler);
   }
@@ -401,7 +401,7 @@ int main(int argc, char **argv) {
   rowdex_index *index = NULL;
   rowdex_dataset *dataset = NULL;
   OK(rowdex_index_open(built, NULL, &index, &error));
-  CHECK(rowdex_index_len(index) == ROWS);
+  CHECK(number_of(index, "rows") == ROWS);
   OK(rowdex_dataset_open(index, NULL, &dataset, &error));
 
   packing packs = {.pack = {.capacity = 120}, .batch_size = 2};

@@ -88,7 +88,7 @@ static bool well(rowdex_status status, rowdex_error **left) {
   }
   if (status == ROWDEX_STATUS_INTERNAL) fprintf(stderr, "%s\n", rowdex_error_message(error));
   CHECK(status != ROWDEX_STATUS_INTERNAL);
-  CHECK(error != NULL && said(error).kind == status && strlen(rowdex_error_message(error)) > 0);
+  CHECK(error != NULL && number_of(error, "status") == (uint64_t)status && strlen(rowdex_error_message(error)) > 0);
   rowdex_free(error);
   refused++;
   return false;
@@ -140,12 +140,13 @@ static void open_an_index(void) {
 static void ask_an_index(void) {
   rowdex_index *index = any_index();
   rowdex_error *error = NULL;
-  rowdex_file_info file = {.struct_size = sizeof file};
-  rowdex_row_group_info group = {.struct_size = size_of(sizeof group)};
+  char *files = NULL;
   uint64_t rows[MOST_ROWS];
   rowdex_location places[MOST_ROWS];
-  well(rowdex_index_get_file(index, (uint32_t)number(DEMO_FILES), &file, &error), &error);
-  well(rowdex_index_get_row_group(index, (uint32_t)number(DEMO_ROW_GROUPS), &group, &error), &error);
+  if (well(rowdex_index_files(index, (uint32_t)number(DEMO_FILES), (uint32_t)number(3), below(2), &files, &error),
+           &error)) {
+    rowdex_free(files);
+  }
   size_t count = some_rows(rows, below(2));
   if (well(rowdex_index_locate(index, rows, count, places, &error), &error)) {
     for (size_t i = 0; i < count; i++) CHECK(rows[i] < DEMO_ROWS && places[i].row_group < DEMO_ROW_GROUPS);
@@ -182,7 +183,7 @@ static void take_rows(void) {
   size_t count = some_rows(rows, below(4));
   rowdex_batch *batch = NULL;
   rowdex_error *error = NULL;
-  if (well(rowdex_dataset_take(any_dataset(), rows, count, &batch, &error), &error)) check_batch(batch);
+  if (well(rowdex_take(any_dataset(), rows, count, &batch, &error), &error)) check_batch(batch);
 }
 
 static void make_a_set(void) {
@@ -216,7 +217,7 @@ static void make_a_set(void) {
   if (below(16) == 0) options.index = any_index();
   if (below(16) == 0) options.dataset = any_dataset();
   if (!well(id_set_of(&options, &set, &error), &error)) return;
-  CHECK(set != NULL && set_info(set).len <= set_info(set).rows);
+  CHECK(set != NULL && number_of(set, "len") <= number_of(set, "rows"));
   size_t filled = 0;
   OK(rowdex_id_set_fill(set, number(DEMO_ROWS), rows, MOST_ROWS, &filled, &error));
   for (size_t i = 0; i < filled; i++) CHECK(rowdex_id_set_contains(set, rows[i]));
@@ -226,7 +227,7 @@ static void make_a_set(void) {
 static void make_labels(void) {
   struct ArrowArray *labels = (struct ArrowArray *)malloc(sizeof *labels);
   rowdex_error *error = NULL;
-  if (well(rowdex_dataset_labels(any_dataset(), word(), any_set(), labels, NULL, &error), &error)) {
+  if (well(column_of("labels", any_dataset(), word(), any_set(), labels, NULL, &error), &error)) {
     for (int64_t row = 0; row < labels->length; row++) CHECK(codes_of(labels)[row] < labels->dictionary->length);
     keep_labels(labels);
   } else {
@@ -300,10 +301,10 @@ static void ask_a_sampler(void) {
                                       &error),
                  &error);
       break;
-    case 3: well(rowdex_sampler_resume(sampler, word(), &error), &error); break;
+    case 3: well(rowdex_resume(sampler, word(), &error), &error); break;
     default:
       if (well(rowdex_sampler_state(sampler, epoch, number(20), text, below(sizeof text + 1), &error), &error)) {
-        well(rowdex_sampler_resume(any_sampler(), text, &error), &error);
+        well(rowdex_resume(any_sampler(), text, &error), &error);
       }
   }
 }
@@ -326,7 +327,7 @@ static void make_a_loader(void) {
   rowdex_error *error = NULL;
   rowdex_sampler *sampler = any_sampler();
   /* Some orders are walked row by row, which takes as long as the epoch is. */
-  if (below(8) == 0 && (sampler == NULL || sampler_info(sampler).len <= 4096)) {
+  if (below(8) == 0 && (sampler == NULL || number_of(sampler, "len") <= 4096)) {
     well(rowdex_loader_predict(any_dataset(), sampler, &options, NULL, &error), &error);
   } else if (below(8) == 0) {
     if (well(rowdex_loader_reopen(any_loader(), &loader, &error), &error)) keep_loader(loader);
@@ -340,7 +341,7 @@ static void use_a_loader(void) {
   rowdex_error *error = NULL;
   rowdex_batch *batch = NULL;
   rowdex_loader_info info = {.struct_size = sizeof info};
-  rowdex_loader_stats stats = {.struct_size = sizeof stats};
+  char *known = NULL;
   char text[ROWDEX_STATE_CAPACITY];
   switch (below(8)) {
     case 0: well(rowdex_loader_begin_epoch(loader, &(uint64_t){number(5)}, &info, &error), &error); break;
@@ -355,12 +356,14 @@ static void use_a_loader(void) {
     case 3: well(rowdex_loader_advance(loader, number(3), number(3), &error), &error); break;
     case 4:
       if (well(rowdex_loader_state(loader, text, sizeof text, &error), &error)) {
-        well(rowdex_loader_resume(any_loader(), text, &error), &error);
+        well(rowdex_resume(any_loader(), text, &error), &error);
       }
       break;
-    case 5: well(rowdex_loader_get_stats(loader, &stats, &error), &error); break;
+    case 5:
+      if (well(rowdex_describe(loader, &known, &error), &error)) rowdex_free(known);
+      break;
     case 6:
-      if (below(4) == 0 && loader != NULL) rowdex_loader_close(loader);
+      if (below(4) == 0 && loader != NULL) rowdex_close(loader);
       break;
     default:
       for (uint64_t i = below(4); i > 0; i--) {
@@ -388,7 +391,7 @@ static void use_prefetched(void) {
     case 1: well(rowdex_prefetched_prefetch(any_prefetched(), rows, count, &error), &error); break;
     case 2: well(rowdex_prefetched_clear(any_prefetched(), &error), &error); break;
     default:
-      if (well(rowdex_prefetched_take(any_prefetched(), rows, count, &batch, &error), &error)) check_batch(batch);
+      if (well(rowdex_take(any_prefetched(), rows, count, &batch, &error), &error)) check_batch(batch);
   }
 }
 

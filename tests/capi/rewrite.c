@@ -33,19 +33,31 @@ static uint64_t proven(const rowdex_dataset *dataset, const rowdex_order *order,
   rowdex_dataset *other = NULL;
   OK(rowdex_dataset_open(index, NULL, &other, &error));
   rowdex_free(index);
-  rowdex_digest_options options = {.struct_size = sizeof options, .other = other, .order = order};
-  rowdex_digest_info info = {.struct_size = sizeof info};
-  rowdex_error *difference = NULL;
-  OK(rowdex_dataset_digest(dataset, &options, &info, &difference, &error));
-  CHECK(difference == NULL && info.same_rows == 1 && info.in_order == 1 && info.other_rows == DEMO_ROWS);
+  rowdex_operands operands = {.struct_size = sizeof operands, .dataset = dataset, .other = other, .order = order};
+  char *report = NULL;
+  OK(rowdex_run("{\"digest\": {}}", &operands, NULL, NULL, &report, &error));
+  CHECK(strstr(report, "\"difference\":null") != NULL && strstr(report, "\"same_rows\":true") != NULL);
+  CHECK(strstr(report, "\"in_order\":true") != NULL && reported(report, "other_rows") == DEMO_ROWS);
+  const char *digest = strstr(report, "\"digest\":\"");
+  CHECK(digest != NULL);
+  char low[17] = {0};
+  memcpy(low, digest + strlen("\"digest\":\"") + 16, 16);
+  rowdex_free(report);
   rowdex_free(other);
-  return info.low;
+  return strtoull(low, NULL, 16);
+}
+
+/* What a rewrite does that is described, of which somebody may be told. */
+static rowdex_status told_of(const rowdex_dataset *dataset, const rowdex_order *order, const char *description,
+                             struct told *told, char **report, rowdex_error **error) {
+  rowdex_operands operands = {.struct_size = sizeof operands, .dataset = dataset, .order = order};
+  return rowdex_run(text("{\"rewrite\": %s}", description), &operands, told == NULL ? NULL : note, told, report, error);
 }
 
 static uint64_t rewritten(const rowdex_dataset *dataset, const rowdex_order *order, const char *description,
                           const char *field) {
   char *report = NULL;
-  OK(rowdex_rewrite(dataset, order, description, NULL, NULL, &report, &error));
+  OK(told_of(dataset, order, description, NULL, &report, &error));
   CHECK(reported(report, "rows") == DEMO_ROWS);
   uint64_t told = reported(report, field);
   rowdex_free(report);
@@ -54,7 +66,7 @@ static uint64_t rewritten(const rowdex_dataset *dataset, const rowdex_order *ord
 
 static rowdex_status rewrite(const rowdex_dataset *dataset, const rowdex_order *order, const char *description,
                              rowdex_error **error) {
-  return rowdex_rewrite(dataset, order, description, NULL, NULL, NULL, error);
+  return told_of(dataset, order, description, NULL, NULL, error);
 }
 
 /* The rows in a store, of which the environment says how it is talked to, and the spill in the folder. */
@@ -92,14 +104,14 @@ int main(int argc, char **argv) {
   /* Stopped in the middle of the second pass, it leaves what it finished. */
   told.stop_at = DEMO_ROWS + DEMO_ROWS / 2;
   OK(rowdex_stop_when((const uint32_t *)&told.stop, &error));
-  FAILS(rowdex_rewrite(dataset, order, text(whole, output, "\"overwrite\": true"), note, &told, NULL, &error),
+  FAILS(told_of(dataset, order, text(whole, output, "\"overwrite\": true"), &told, NULL, &error),
         ROWDEX_STATUS_CLOSED, "");
   CHECK(told.stop == 1);
   memset(&told, 0, sizeof told);
   FAILS(rewrite(dataset, order, text(whole, output, "\"step\": null"), &error), ROWDEX_STATUS_ALREADY_EXISTS,
         "shuffled");
   char *report = NULL;
-  OK(rowdex_rewrite(dataset, order, text(whole, output, "\"resume\": true"), note, &told, &report, &error));
+  OK(told_of(dataset, order, text(whole, output, "\"resume\": true"), &told, &report, &error));
   CHECK(reported(report, "rows") == DEMO_ROWS && reported(report, "files") == 3);
   CHECK(reported(report, "kept_files") >= 1 && reported(report, "bytes_written") > 0);
   CHECK(reported(report, "bytes_spilled") == 0 && strstr(report, "index.rdx") != NULL);
@@ -129,8 +141,8 @@ int main(int argc, char **argv) {
   OK(order_of(&of_few, &short_order, &error));
   const char *described = text(whole, steps, "\"step\": null");
   FAILS(rewrite(dataset, short_order, described, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "over 10 rows");
-  FAILS(rewrite(dataset, NULL, described, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`order` is NULL");
-  FAILS(rewrite(NULL, order, described, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`dataset` is NULL");
+  FAILS(rewrite(dataset, NULL, described, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`operands.order` is NULL");
+  FAILS(rewrite(NULL, order, described, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`operands.dataset` is NULL");
 
   rowdex_free(short_order);
   rowdex_free(other);

@@ -87,22 +87,37 @@ static struct ArrowArrayStream stream_of(list *rows) {
   return stream;
 }
 
+/* Selects what is described. */
+static rowdex_status run_select(const rowdex_index *base, const char *description, const rowdex_id_set *kept,
+                                char **report, rowdex_error **error) {
+  rowdex_operands operands = {.struct_size = sizeof operands};
+  if (base != NULL) {
+    operands.indexes = &base;
+    operands.num_indexes = 1;
+  }
+  if (kept != NULL) {
+    operands.sets = &kept;
+    operands.num_sets = 1;
+  }
+  description = text("{\"select\": {%s%s}}", kept == NULL ? "" : "\"kept\": 0, ", description);
+  return rowdex_run(description, &operands, NULL, NULL, report, error);
+}
+
 /* The view that these fields describe, opened. */
 static rowdex_index *view_of(const rowdex_index *base, const char *fields, const rowdex_id_set *kept,
                              const char *path) {
   char *report = NULL;
-  const char *description = text("{\"output\": \"%s\", %s}", path, fields);
-  OK(rowdex_select(base, description, kept, NULL, NULL, &report, &error));
+  OK(run_select(base, text("\"output\": \"%s\", %s", path, fields), kept, &report, &error));
   rowdex_index *view = NULL;
   OK(rowdex_index_open(path, NULL, &view, &error));
-  CHECK(rowdex_index_len(view) == reported(report, "rows"));
-  CHECK(rowdex_index_len(base) == reported(report, "base_rows"));
+  CHECK(number_of(view, "rows") == reported(report, "rows"));
+  CHECK(number_of(base, "rows") == reported(report, "base_rows"));
   rowdex_free(report);
   return view;
 }
 
 static rowdex_status select_rows(const rowdex_index *base, const char *fields, const char *path, rowdex_error **error) {
-  return rowdex_select(base, text("{\"output\": \"%s\", %s}", path, fields), NULL, NULL, NULL, NULL, error);
+  return run_select(base, text("\"output\": \"%s\", %s", path, fields), NULL, NULL, error);
 }
 
 static void views_serve_what_was_chosen(const char *folder) {
@@ -113,19 +128,19 @@ static void views_serve_what_was_chosen(const char *folder) {
   range_of_rows range = {0, 1000};
   rowdex_id_set *first = set_of((set_spec){.rows = DEMO_ROWS, .ranges = &range, .num_ranges = 1});
   rowdex_index *low = view_of(base, "\"note\": \"the first\"", first, low_path);
-  CHECK(rowdex_index_len(low) == 1000);
+  CHECK(number_of(low, "rows") == 1000);
   rowdex_id_set *found = set_of((set_spec){.index = base, .view = low});
-  CHECK(set_info(found).len == 1000 && rowdex_id_set_contains(found, 999));
+  CHECK(number_of(found, "len") == 1000 && rowdex_id_set_contains(found, 999));
 
   char rest[9000];
   snprintf(rest, sizeof rest, "\"exclude\": [\"%s\"], \"sample\": {\"fraction\": 0.5}", low_path);
   rowdex_index *view = view_of(base, rest, NULL, path);
-  uint64_t sampled = rowdex_index_len(view);
+  uint64_t sampled = number_of(view, "rows");
   CHECK(sampled > (DEMO_ROWS - 1000) / 3 && sampled < (DEMO_ROWS - 1000) * 2 / 3);
   rowdex_free(view);
   FAILS(select_rows(base, rest, path, &error), ROWDEX_STATUS_ALREADY_EXISTS, "exists");
   view = view_of(base, text("%s, \"union\": [\"%s\"], \"overwrite\": true", rest, low_path), NULL, path);
-  CHECK(rowdex_index_len(view) == sampled + 1000);
+  CHECK(number_of(view, "rows") == sampled + 1000);
 
   list rows = {{5, 2000, 5, 3}, 0, 0};
   struct ArrowArrayStream stream = stream_of(&rows);
@@ -133,9 +148,9 @@ static void views_serve_what_was_chosen(const char *folder) {
   set_spec from_stream = {.index = base, .list = &stream};
   OK(id_set_of(&from_stream, &listed, &error));
   CHECK(rows.released && stream.release == NULL);
-  CHECK(set_info(listed).len == 3 && set_info(listed).repeated == 1 && set_info(listed).unserved == 0);
+  CHECK(number_of(listed, "len") == 3 && number_of(listed, "repeated") == 1 && number_of(listed, "unserved") == 0);
   rowdex_id_set *both = set_of((set_spec){.set = first, .or_set = listed});
-  CHECK(set_info(both).len == 1001);
+  CHECK(number_of(both, "len") == 1001);
 
   /* A list that cannot be right is released as well. */
   list wrong = {{0, 1, 2, DEMO_ROWS}, 0, 0};
@@ -171,11 +186,11 @@ static void conditions_choose_rows(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "label");
   set_spec where = {.dataset = dataset, .filter = "id >= 10 and id < 20"};
   rowdex_id_set *found = set_of(where);
-  CHECK(set_info(found).len == 10 && rowdex_id_set_contains(found, 19) && !rowdex_id_set_contains(found, 20));
+  CHECK(number_of(found, "len") == 10 && rowdex_id_set_contains(found, 19) && !rowdex_id_set_contains(found, 20));
   where.filter = "id % 2 = 0";
   where.of = found;
   rowdex_id_set *some = set_of(where);
-  CHECK(set_info(some).len == 5);
+  CHECK(number_of(some, "len") == 5);
   rowdex_id_set *none = NULL;
   where.filter = "idd > 3";
   FAILS(id_set_of(&where, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "did you mean");
@@ -185,7 +200,7 @@ static void conditions_choose_rows(const char *folder) {
   snprintf(path, sizeof path, "%s/condition-%d.rdx", folder, (int)getpid());
   const char *condition = "\"where\": \"id < 500 and length(text) > 0\"";
   rowdex_index *view = view_of(base, condition, NULL, path);
-  CHECK(rowdex_index_len(view) <= 500);
+  CHECK(number_of(view, "rows") <= 500);
   rowdex_free(view);
   FAILS(select_rows(base, text("%s, \"root\": \"/nowhere/at/all\", \"overwrite\": true", condition), path, &error),
         ROWDEX_STATUS_NOT_FOUND, "nowhere");
@@ -203,25 +218,23 @@ static void weights_come_from_a_list(const char *folder) {
   /* Row ids of any kind are numbers, too. */
   list rows = {{4, 2, 3, 9}, 0, 0};
   struct ArrowArrayStream stream = stream_of(&rows);
-  double weights[4];
+  struct ArrowArray weights;
   weights_spec listed = {.index = base, .list = &stream, .column = "row_id", .of = some};
-  OK(weights_of(listed, weights, 3, &error));
-  CHECK(rows.released && weights[0] == 2 && weights[1] == 3 && weights[2] == 4);
+  OK(weights_of(listed, &weights, &error));
+  const double *found = (const double *)weights.buffers[1];
+  CHECK(rows.released && weights.length == 3 && found[0] == 2 && found[1] == 3 && found[2] == 4);
+  weights.release(&weights);
   list few = {{4, 2, 9, 8}, 0, 0};
   stream = stream_of(&few);
-  FAILS(weights_of(listed, weights, 3, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "row id 3 is not listed");
+  FAILS(weights_of(listed, &weights, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "row id 3 is not listed");
   CHECK(few.released);
-  list again = {{4, 2, 9, 8}, 0, 0};
-  stream = stream_of(&again);
-  FAILS(weights_of(listed, weights, 4, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "room for 4");
-  CHECK(again.released);
   /* A list is released whatever else is wrong. */
   list unused = {{4, 2, 9, 8}, 0, 0};
   stream = stream_of(&unused);
-  FAILS(weights_of(listed, NULL, 4, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`weights` is NULL");
+  FAILS(weights_of(listed, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "`array` is NULL");
   CHECK(unused.released && stream.release == NULL);
   weights_spec nowhere = {.index = base, .list_file = "nowhere.txt", .column = "w", .of = some};
-  FAILS(weights_of(nowhere, weights, 3, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
+  FAILS(weights_of(nowhere, &weights, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere");
   rowdex_free(some);
   rowdex_free(base);
 }
@@ -231,20 +244,20 @@ static void rows_are_counted_by_class(const char *folder) {
   rowdex_id_set *some = set_of((set_spec){.dataset = dataset, .filter = "label in ('good', 'fair')"});
   struct ArrowArray counts;
   struct ArrowSchema schema;
-  OK(rowdex_dataset_counts(dataset, "label", some, &counts, &schema, &error));
+  OK(column_of("counts", dataset, "label", some, &counts, &schema, &error));
   CHECK(strcmp(schema.children[0]->name, "value") == 0 && strcmp(schema.children[0]->format, "U") == 0);
   CHECK(strcmp(schema.children[1]->name, "rows") == 0 && strcmp(schema.children[1]->format, "L") == 0);
   schema.release(&schema);
   CHECK(counts.length == 2 && counts.n_children == 2);
   CHECK(text_is(counts.children[0], 0, "fair") && text_is(counts.children[0], 1, "good"));
   const uint64_t *rows = (const uint64_t *)counts.children[1]->buffers[1];
-  CHECK(rows[0] > 0 && rows[1] > 0 && rows[0] + rows[1] == set_info(some).len);
+  CHECK(rows[0] > 0 && rows[1] > 0 && rows[0] + rows[1] == number_of(some, "len"));
   counts.release(&counts);
-  OK(rowdex_dataset_counts(dataset, "id", some, &counts, &schema, &error));
-  CHECK((uint64_t)counts.length == set_info(some).len && strcmp(schema.children[0]->format, "l") == 0);
+  OK(column_of("counts", dataset, "id", some, &counts, &schema, &error));
+  CHECK((uint64_t)counts.length == number_of(some, "len") && strcmp(schema.children[0]->format, "l") == 0);
   schema.release(&schema);
   counts.release(&counts);
-  FAILS(rowdex_dataset_counts(dataset, "labels", NULL, &counts, &schema, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+  FAILS(column_of("counts", dataset, "labels", NULL, &counts, &schema, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "did you mean");
   CHECK(counts.release == NULL && schema.release == NULL);
   rowdex_free(some);

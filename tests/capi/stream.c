@@ -13,7 +13,7 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
   rowdex_sampler *sampler = new_sampler(dataset, "global", 2, 3, 3000);
   rowdex_loader *loader = new_loader(dataset, sampler);
   struct ArrowArrayStream stream;
-  OK(rowdex_loader_stream(loader, &stream, &error));
+  OK(rowdex_stream(loader, &stream, &error));
   struct ArrowSchema schema;
   CHECK(stream.get_schema(&stream, &schema) == 0);
   CHECK(strcmp(schema.format, "+s") == 0 && schema.n_children == 1 && strcmp(schema.children[0]->name, "id") == 0);
@@ -48,7 +48,7 @@ static void a_stream_serves_the_batches_of_the_sampler(const char *folder) {
     OK(rowdex_sampler_state(sampler, 0, step + 1, same, sizeof same, &error));
     CHECK(strcmp(state, same) == 0);
   }
-  CHECK(step == sampler_info(sampler).steps);
+  CHECK(step == number_of(sampler, "steps"));
   /* The end stays the end. */
   struct ArrowArray array;
   CHECK(stream.get_next(&stream, &array) == 0 && array.release == NULL);
@@ -67,8 +67,8 @@ static void stream_and_loader_are_one_and_either_may_go_first(const char *folder
   rowdex_free(sampler);
   rowdex_free(dataset);
   struct ArrowArrayStream first, second;
-  OK(rowdex_loader_stream(loader, &first, &error));
-  OK(rowdex_loader_stream(loader, &second, &error));
+  OK(rowdex_stream(loader, &first, &error));
+  OK(rowdex_stream(loader, &second, &error));
   struct ArrowArray array;
   for (int turn = 0; turn < 3; turn++) {
     struct ArrowArrayStream *stream = turn % 2 == 0 ? &first : &second;
@@ -110,7 +110,7 @@ static void a_stream_hands_over_the_error(const char *folder) {
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
   rowdex_loader *loader = new_loader(dataset, sampler);
   struct ArrowArrayStream stream;
-  OK(rowdex_loader_stream(loader, &stream, &error));
+  OK(rowdex_stream(loader, &stream, &error));
   struct ArrowArray array;
   CHECK(stream.get_next(&stream, &array) != 0);
   const char *message = stream.get_last_error(&stream);

@@ -122,7 +122,7 @@ static void *pull_until_closed(void *argument) {
     } else {
       int64_t id = -1;
       rowdex_column_buffer column = {.column = 0, .values = &id, .values_bytes = sizeof id};
-      status = take_prefetched_into(work->prefetched, &row, 1, &column, 1, &error);
+      status = take_into(work->prefetched, &row, 1, &column, 1, &error);
       if (status == ROWDEX_STATUS_OK) CHECK(id == (int64_t)row);
     }
   }
@@ -144,11 +144,10 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
     CHECK(pthread_create(&thread, NULL, pull_until_closed, &work) == 0);
     for (volatile uint64_t wait = 0; wait < round * 100000; wait++) continue;
     if (work.loader != NULL) {
-      rowdex_loader_stats stats = {.struct_size = sizeof stats};
-      OK(rowdex_loader_get_stats(work.loader, &stats, &error));
-      rowdex_loader_close(work.loader);
+      rowdex_free(describe(work.loader));
+      rowdex_close(work.loader);
     } else {
-      rowdex_prefetched_close(work.prefetched);
+      rowdex_close(work.prefetched);
     }
     CHECK(pthread_join(thread, NULL) == 0);
     if (work.loader != NULL) {
@@ -160,8 +159,7 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
     rowdex_free(work.loader);
     rowdex_free(work.prefetched);
   }
-  rowdex_loader_close(NULL);
-  rowdex_prefetched_close(NULL);
+  rowdex_close(NULL);
   rowdex_free(sampler);
   rowdex_free(dataset);
 }
@@ -178,14 +176,14 @@ static void a_sampler_always_has_its_length(const char *folder) {
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, set_epochs, sampler) == 0);
-  for (int i = 0; i < 100000; i++) {
-    CHECK(sampler_info(sampler).len == DEMO_ROWS && sampler_info(sampler).steps == DEMO_ROWS / 100);
-    rowdex_sampler_info info = {.struct_size = sizeof info};
-    OK(rowdex_sampler_get_info(sampler, &info, &error));
-    CHECK(info.steps == DEMO_ROWS / 100 && info.epoch <= 20000);
+  for (int i = 0; i < 20000; i++) {
+    char *known = describe(sampler);
+    CHECK(reported(known, "len") == DEMO_ROWS && reported(known, "steps") == DEMO_ROWS / 100);
+    CHECK(reported(known, "epoch") <= 20000);
+    rowdex_free(known);
   }
   CHECK(pthread_join(thread, NULL) == 0);
-  CHECK(sampler_info(sampler).epoch == 19999);
+  CHECK(number_of(sampler, "epoch") == 19999);
   rowdex_free(sampler);
   rowdex_free(dataset);
 }
@@ -200,7 +198,7 @@ static void *take_prefetched(void *argument) {
   for (uint64_t row = 0; row < 400; row++) {
     struct ArrowArray array;
     rowdex_error *error = NULL;
-    rowdex_status status = take_prefetched_array(taker->prefetched, &row, 1, &array, NULL, &error);
+    rowdex_status status = take_array(taker->prefetched, &row, 1, &array, NULL, &error);
     if (status != ROWDEX_STATUS_OK) {
       CHECK(status == ROWDEX_STATUS_INVALID_ARGUMENT && strstr(rowdex_error_message(error), "another thread") != NULL);
       rowdex_free(error);
@@ -231,9 +229,7 @@ static void prefetched_rows_refuse_a_second_thread_and_stay_right(const char *fo
     CHECK(pthread_join(threads[i], NULL) == 0);
     taken += (uint64_t)takers[i].taken;
   }
-  rowdex_prefetched_stats stats = {.struct_size = sizeof stats};
-  OK(rowdex_prefetched_get_stats(prefetched, &stats, &error));
-  CHECK(taken > 0 && stats.followed + stats.fell_back == taken);
+  CHECK(taken > 0 && number_of(prefetched, "followed") + number_of(prefetched, "fell_back") == taken);
   rowdex_free(prefetched);
 }
 

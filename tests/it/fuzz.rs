@@ -102,7 +102,8 @@ const KINDS: [(Compression, WriterVersion); 3] = [
 
 #[test]
 fn a_damaged_index_is_refused_or_answers() {
-    let whole = fs::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/data/index-1.0.rdx")).unwrap();
+    let whole =
+        fs::read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/data/index-1.0.rdx")).unwrap();
     let runs = run(|draw| {
         let mut bytes = whole.clone();
         damage(&mut bytes, draw, false);

@@ -33,8 +33,6 @@ NUMBERS = {
     "uint8_t": "c_uint8",
     "rowdex_status": "c_int32",
 }
-# Structs that have more in Python than fields. Those that begin with their size are Versioned, too.
-BASES = {"rowdex_str": "Text"}
 # Bytes with a length of their own inside, where all other texts without a length beside them end with a NUL.
 NOT_TEXT = {("ArrowSchema", "metadata")}
 
@@ -180,7 +178,7 @@ def filled(items: Iterable[str], indent: str) -> list[str]:
 
 def struct_lines(header: Header, name: str) -> list[str]:
     fields = header.structs[name]
-    base = BASES.get(name, "Versioned" if fields[0].name == "struct_size" else "Structure")
+    base = "Versioned" if fields[0].name == "struct_size" else "Structure"
     types = [header.field_type(name, place) for place in range(len(fields))]
     pairs = [f'("{field.name}", {kind})' for field, kind in zip(fields, types)]
     own = class_name(name)
@@ -234,7 +232,7 @@ def declarations(header: Header) -> str:
         ")",
         "from typing import Any",
         "",
-        "from .structs import Text, Versioned",
+        "from .structs import Versioned",
         "",
         *constants,
     ]

@@ -41,11 +41,12 @@ class SampledRows(Iterator[int]):
         sampler = self._sampler
         epoch = sampler._begin()
         info, size = sampler._info(epoch), sampler.spec.batch_size
-        total, begin, served = int(info.len), int(info.len - info.samples_left), info.steps - info.steps_left
+        total, served = info["len"], info["steps"] - info["steps_left"]
+        begin = total - info["samples_left"]
         start = begin
         if self._place is not None and self._place[0] == epoch:
             start = min(max(begin, self._place[1]), total)
-        self._end = (epoch, int(info.steps))
+        self._end = (epoch, info["steps"])
         for refusal in sampler._refusals(served, start):
             total, self._end = start, None
             yield refusal
@@ -57,7 +58,7 @@ class SampledRows(Iterator[int]):
                 rows_over = p - begin if p < total else -(-(p - begin) // size) * size
                 sampler._served = (epoch, served + rows_over // size)
                 # A step of others may be left, which only an iterator that goes on sees the end of.
-                self._place, self._ended = (epoch, p), p == total and sampler._served[1] == info.steps
+                self._place, self._ended = (epoch, p), p == total and sampler._served[1] == info["steps"]
                 yield row
         self._over()
 

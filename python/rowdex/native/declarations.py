@@ -10,7 +10,7 @@ from ctypes import (
 )
 from typing import Any
 
-from .structs import Text, Versioned
+from .structs import Versioned
 
 ARROW_FLAG_DICTIONARY_ORDERED = 1
 ARROW_FLAG_NULLABLE = 2
@@ -72,51 +72,10 @@ class ArrowArrayStream(Structure):
     ]
 
 
-class ErrorInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("kind", c_int32), ("has_row_group", c_uint32), ("row_group", c_uint64),
-        ("message", c_char_p), ("file", c_char_p), ("column", c_char_p), ("hint", c_char_p), ("lost_group", c_uint64),
-        ("hint_form", c_char_p),
-    ]
-
-
-class Str(Text):
-    _fields_ = [("data", c_void_p), ("len", c_size_t)]
-
-
-class IndexInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("rows", c_uint64), ("source_rows", c_uint64), ("row_groups", c_uint64),
-        ("files", c_uint64), ("columns", c_uint64), ("size_bytes", c_uint64), ("fingerprint", c_uint64), ("root", Str),
-        ("root_is_relative", c_uint64), ("build_info", Str),
-    ]
-
-
-class FileInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("path", Str), ("size", c_uint64), ("first_row_group", c_uint64),
-        ("row_groups", c_uint64), ("first_row", c_uint64), ("rows", c_uint64),
-    ]
-
-
-class RowGroupInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("file", c_uint32), ("ordinal", c_uint32), ("first_row", c_uint64),
-        ("rows", c_uint64), ("source_rows", c_uint64), ("decoded_bytes", c_uint64),
-    ]
-
-
 class Location(Structure):
     _fields_ = [
         ("row_group", c_uint32), ("file", c_uint32), ("ordinal", c_uint32), ("reserved", c_uint32), ("row", c_uint64),
         ("slot", c_uint64),
-    ]
-
-
-class LengthsInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("name", Str), ("of", Str), ("sum", c_uint64), ("longest", c_uint64),
-        ("fingerprint", c_uint64),
     ]
 
 
@@ -132,20 +91,6 @@ class DatasetOptions(Versioned):
     ]
 
 
-class VerifyInfo(Versioned):
-    _fields_ = [("struct_size", c_size_t), ("files", c_uint64), ("rows", c_uint64), ("problems", c_uint64)]
-
-
-class Counters(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("hits", c_uint64), ("misses", c_uint64), ("decodes", c_uint64),
-        ("bytes_decoded", c_uint64), ("bytes_read", c_uint64), ("evictions", c_uint64), ("held_bytes", c_uint64),
-        ("requests", c_uint64), ("bytes_fetched", c_uint64), ("tier_hits", c_uint64), ("tier_misses", c_uint64),
-        ("tier_writes", c_uint64), ("tier_bytes_written", c_uint64), ("tier_evictions", c_uint64),
-        ("tier_bytes_evicted", c_uint64), ("tier_discards", c_uint64), ("tier_timeouts", c_uint64),
-    ]
-
-
 class Numbers(Structure):
     _fields_ = [("values", c_void_p), ("len", c_size_t)]
 
@@ -154,21 +99,14 @@ class Operands(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("indexes", POINTER(c_void_p)), ("num_indexes", c_size_t),
         ("numbers", POINTER(Numbers)), ("num_numbers", c_size_t), ("sets", POINTER(c_void_p)), ("num_sets", c_size_t),
-        ("dataset", c_void_p), ("stream", POINTER(ArrowArrayStream)),
-    ]
-
-
-class IdSetInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("len", c_uint64), ("rows", c_uint64), ("repeated", c_uint64),
-        ("unserved", c_uint64),
+        ("dataset", c_void_p), ("other", c_void_p), ("order", c_void_p), ("stream", POINTER(ArrowArrayStream)),
     ]
 
 
 class Launch(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("local_rank", c_uint32),
-        ("local_world_size", c_uint32), ("launcher", Str),
+        ("local_world_size", c_uint32), ("launcher", c_char_p),
     ]
 
 
@@ -177,14 +115,6 @@ class SamplerOptions(Versioned):
         ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("batch_size", c_uint64),
         ("tail", c_char_p), ("replica_layout", c_char_p), ("replicas", c_uint32), ("drop_last_batch", c_uint32),
         ("partition", c_char_p), ("rotation", c_char_p), ("pack", c_char_p),
-    ]
-
-
-class SamplerInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("epoch", c_uint64), ("len", c_uint64), ("steps", c_uint64),
-        ("batch_size", c_uint64), ("rank", c_uint32), ("world_size", c_uint32), ("shards", c_uint32),
-        ("shard", c_uint32), ("fingerprint", c_uint64), ("samples_left", c_uint64), ("steps_left", c_uint64),
     ]
 
 
@@ -209,20 +139,6 @@ class BatchInfo(Versioned):
 
 class ColumnBuffer(Structure):
     _fields_ = [("column", c_size_t), ("values", c_void_p), ("values_bytes", c_size_t), ("validity", c_void_p)]
-
-
-class DigestOptions(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("other", c_void_p), ("order", c_void_p), ("epoch", c_uint64),
-        ("progress", Progress), ("progress_userdata", c_void_p),
-    ]
-
-
-class DigestInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("rows", c_uint64), ("low", c_uint64), ("high", c_uint64), ("other_rows", c_uint64),
-        ("other_low", c_uint64), ("other_high", c_uint64), ("same_rows", c_uint64), ("in_order", c_uint64),
-    ]
 
 
 class SequenceOptions(Versioned):
@@ -251,69 +167,36 @@ class LoaderInfo(Versioned):
     ]
 
 
-class LoaderStats(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("decodes", c_uint64), ("extractions", c_uint64), ("rows", c_uint64),
-        ("held_bytes", c_uint64), ("peak_bytes", c_uint64), ("planning_ns", c_uint64), ("decoding_ns", c_uint64),
-        ("extracting_ns", c_uint64), ("assembling_ns", c_uint64), ("substituted", c_uint64), ("drift", c_uint64),
-        ("window_bytes", c_uint64),
-    ]
-
-
 class PrefetchedOptions(Versioned):
     _fields_ = [("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64)]
-
-
-class PrefetchedStats(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("prefetched", c_uint64), ("waiting", c_uint64), ("followed", c_uint64),
-        ("fell_back", c_uint64), ("decodes", c_uint64), ("held_bytes", c_uint64), ("peak_bytes", c_uint64),
-    ]
 
 
 # By its name without rowdex_: what a function returns, and what it is given.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "abi_version": (c_uint32, []),
-    "version": (c_char_p, []),
     "error_message": (c_char_p, [c_void_p]),
-    "error_get_info": (c_int32, [c_void_p, POINTER(ErrorInfo)]),
-    "error_at": (c_void_p, [c_void_p, c_size_t]),
     "free": (None, [c_void_p]),
-    "index_build": (c_int32, [c_char_p, Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "describe": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
+    "stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
+    "take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
+    "resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "close": (None, [c_void_p]),
     "index_open": (c_int32, [c_char_p, c_char_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "index_len": (c_uint64, [c_void_p]),
-    "index_get_info": (c_int32, [c_void_p, POINTER(IndexInfo), POINTER(c_void_p)]),
-    "index_get_file": (c_int32, [c_void_p, c_uint32, POINTER(FileInfo), POINTER(c_void_p)]),
-    "index_get_row_group": (c_int32, [c_void_p, c_uint32, POINTER(RowGroupInfo), POINTER(c_void_p)]),
-    "index_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
+    "index_files": (c_int32, [c_void_p, c_uint32, c_uint32, c_uint32, POINTER(c_void_p), POINTER(c_void_p)]),
     "index_locate": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(Location), POINTER(c_void_p)]),
-    "index_verify": (c_int32, [c_void_p, POINTER(c_void_p)]),
-    "index_note_lengths": (c_int32, [c_char_p, POINTER(ArrowArrayStream), Progress, c_void_p, POINTER(c_void_p)]),
-    "index_get_lengths": (c_int32, [c_void_p, c_uint64, POINTER(LengthsInfo), POINTER(c_void_p)]),
-    "index_read_lengths": (c_int32, [c_void_p, c_char_p, c_uint64, c_void_p, c_size_t, POINTER(c_void_p)]),
     "dataset_open": (c_int32, [c_void_p, POINTER(DatasetOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_mixed": (c_int32, [POINTER(c_void_p), c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_len": (c_uint64, [c_void_p]),
     "dataset_decoded_bytes": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
-    "dataset_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
-    "dataset_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_verify":
-        (c_int32, [c_void_p, c_char_p, Progress, c_void_p, POINTER(VerifyInfo), POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_counters": (c_int32, [c_void_p, POINTER(Counters), POINTER(c_void_p), POINTER(c_void_p)]),
+    "run": (c_int32, [c_char_p, POINTER(Operands), Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "id_set_new": (c_int32, [c_char_p, POINTER(Operands), POINTER(c_void_p), POINTER(c_void_p)]),
-    "id_set_get_info": (c_int32, [c_void_p, POINTER(IdSetInfo), POINTER(c_void_p)]),
     "id_set_contains": (c_bool, [c_void_p, c_uint64]),
     "id_set_fill": (c_int32, [c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
-    "select": (c_int32, [c_void_p, c_char_p, c_void_p, Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "dataset_labels":
-        (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
-    "dataset_counts":
-        (c_int32, [c_void_p, c_char_p, c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
-    "weights": (c_int32, [c_char_p, c_char_p, POINTER(Operands), c_void_p, c_size_t, POINTER(c_void_p)]),
+    "column": (c_int32, [c_char_p, POINTER(Operands), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "order_new": (c_int32, [c_char_p, POINTER(Operands), POINTER(c_void_p), POINTER(c_void_p)]),
     "launch_from_env": (c_int32, [POINTER(Launch), POINTER(c_void_p)]),
     "sampler_new": (c_int32, [c_void_p, POINTER(SamplerOptions), POINTER(c_void_p), POINTER(c_void_p)]),
-    "sampler_get_info": (c_int32, [c_void_p, POINTER(SamplerInfo), POINTER(c_void_p)]),
     "sampler_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "sampler_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)]),
     "sampler_batch":
@@ -321,43 +204,29 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
             c_void_p, c_uint64, c_uint64, c_void_p, c_size_t, c_void_p, c_void_p, POINTER(Pieces), POINTER(c_void_p)
         ]),
     "sampler_state": (c_int32, [c_void_p, c_uint64, c_uint64, c_char_p, c_size_t, POINTER(c_void_p)]),
-    "sampler_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "sampler_worker": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p), POINTER(c_void_p)]),
     "schema_copy": (c_int32, [POINTER(ArrowSchema), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "schema_release": (None, [c_void_p]),
     "array_release": (None, [c_void_p]),
     "batch_get_info": (c_int32, [c_void_p, POINTER(BatchInfo), POINTER(c_void_p)]),
     "batch_export": (c_int32, [c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
-    "batch_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
     "batch_copy_into": (c_int32, [c_void_p, POINTER(ColumnBuffer), c_size_t, POINTER(c_void_p)]),
-    "dataset_digest":
-        (c_int32, [c_void_p, POINTER(DigestOptions), POINTER(DigestInfo), POINTER(c_void_p), POINTER(c_void_p)]),
-    "rewrite": (c_int32, [c_void_p, c_void_p, c_char_p, Progress, c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "batch_sequences":
         (c_int32, [c_void_p, POINTER(SequenceOptions), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "loader_new": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_reopen": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
-    "loader_close": (None, [c_void_p]),
-    "loader_schema": (c_int32, [c_void_p, POINTER(ArrowSchema), POINTER(c_void_p)]),
     "loader_next": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_peek": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_advance": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
-    "loader_stream": (c_int32, [c_void_p, POINTER(ArrowArrayStream), POINTER(c_void_p)]),
     "loader_predict":
         (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_get_info": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_state": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
-    "loader_resume": (c_int32, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "loader_seek": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
     "loader_begin_epoch": (c_int32, [c_void_p, c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
-    "loader_get_stats": (c_int32, [c_void_p, POINTER(LoaderStats), POINTER(c_void_p)]),
-    "loader_lost_groups": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "dataset_prefetch":
         (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(PrefetchedOptions), POINTER(c_void_p), POINTER(c_void_p)]),
-    "prefetched_close": (None, [c_void_p]),
     "prefetched_prefetch": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p)]),
     "prefetched_clear": (c_int32, [c_void_p, POINTER(c_void_p)]),
-    "prefetched_take": (c_int32, [c_void_p, c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
-    "prefetched_get_stats": (c_int32, [c_void_p, POINTER(PrefetchedStats), POINTER(c_void_p)]),
     "stop_when": (c_int32, [c_void_p, POINTER(c_void_p)]),
 }

@@ -5,14 +5,13 @@ from __future__ import annotations
 import array
 import ctypes
 import inspect
-import itertools
 import json
 import operator
 import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from .. import native
@@ -23,45 +22,21 @@ library: Any = native.load()
 T = TypeVar("T")
 
 
-def error_info(error: Any) -> native.ErrorInfo:
-    """What a ``rowdex_error`` says, whose texts belong to it."""
-    info = native.ErrorInfo()
-    library.error_get_info(error, ctypes.byref(info))
-    return info
-
-
-def exception_of(error: Any) -> Error:
-    """The exception for a ``rowdex_error``, which is not freed."""
-
-    def text(value: bytes | None) -> str | None:
-        return None if value is None else value.decode(errors="replace")
-
-    info = error_info(error)
-    message, hint = text(info.message) or "", text(info.hint)
-    if hint is not None and info.hint_form is not None:
+def exception_of(told: dict[str, Any]) -> Error:
+    """The exception for what is told of an error."""
+    message, hint = told["message"], told["hint"]
+    if told["hint_form"] is not None:
         # The message ends in the hint, whose fields of C have these names here.
-        message, hint = message.removesuffix(hint), (text(info.hint_form) or "").format_map(_ARGUMENTS)
+        message, hint = message.removesuffix(hint), told["hint_form"].format_map(_ARGUMENTS)
         message += hint
-    return BY_STATUS.get(info.kind, InternalError)(
-        message,
-        file=text(info.file),
-        row_group=info.row_group if info.has_row_group else None,
-        column=text(info.column),
-        hint=hint,
+    return BY_STATUS.get(told["status"], InternalError)(
+        message, file=told["file"], row_group=told["row_group"], column=told["column"], hint=hint
     )
-
-
-def errors_of(several: Handle) -> Iterator[Any]:
-    """The errors that a call gave as one, if it gave any. They belong to the handle."""
-    places = itertools.count()
-    while error := library.error_at(several, next(places)):
-        yield error
 
 
 # What a hint names by the fields of C.
 _ARGUMENTS = {
-    "rowdex_index_note_lengths": "Index.note_lengths()",
-    "footers": "footers=False", "partitions": "partitions=False", "overwrite": "overwrite=True", "root": "root=",
+    "lengths": "Index.note_lengths()", "footers": "footers=False", "partitions": "partitions=False", "overwrite": "overwrite=True", "root": "root=",
     "rows": "rows=", "sample": "sample=", "schema": "schema_mode='union'", "slice": "slice=",
     "update": "update=True",
 }  # fmt: skip
@@ -85,7 +60,7 @@ def call(function: Any, *arguments: Any) -> None:
     """
     error = ctypes.c_void_p()
     while status := function(*arguments, ctypes.byref(error)):
-        raised = None if status == native.Status.TIMED_OUT else exception_of(error)
+        raised = None if status == native.Status.TIMED_OUT else exception_of(_told(error))
         library.free(error)
         if raised is not None:
             try:
@@ -243,6 +218,21 @@ def reported(function: Any, *arguments: Any) -> Any:
     return json.loads(ctypes.string_at(report.address or 0))
 
 
+def told_of(handle: Handle) -> dict[str, Any]:
+    """What is known of a handle."""
+    told: dict[str, Any] = reported(library.describe, handle)
+    return told
+
+
+def _told(error: ctypes.c_void_p) -> dict[str, Any]:
+    """What is known of an error, whatever else fails."""
+    text = ctypes.c_void_p()
+    library.describe(error, ctypes.byref(text), None)
+    told: dict[str, Any] = json.loads(ctypes.string_at(text.value or 0))
+    library.free(text)
+    return told
+
+
 class PerProcess(Generic[T]):
     """A value that ``make`` makes when it is first asked for, once however many threads ask, and again in a forked
     child. An object whose method ``make`` is has this value, and is not kept alive by it.
@@ -351,14 +341,14 @@ class RowSet:
 
     def __len__(self) -> int:
         """How many rows are in the set."""
-        return int(set_info(self._pointer).len)
+        return int(told_of(self._pointer)["len"])
 
 
 class Operands:
     """What a description refers to by numbers, which these have as they are added."""
 
-    def __init__(self, indexes: Iterable[Handle] = (), dataset: Handle | None = None, stream: Any = None) -> None:
-        self._indexes, self._dataset, self._stream = list(indexes), dataset, stream
+    def __init__(self, indexes: Iterable[Handle] = (), stream: Any = None, **handles: Handle | None) -> None:
+        self._indexes, self._stream, self._handles = list(indexes), stream, handles
         self._numbers: list[array.array[Any]] = []
         self._sets: list[Handle] = []
 
@@ -382,30 +372,16 @@ class Operands:
             indexes=(ctypes.c_void_p * len(indexes))(*indexes), num_indexes=len(indexes),
             numbers=(native.Numbers * len(numbers))(*numbers), num_numbers=len(numbers),
             sets=(ctypes.c_void_p * len(sets))(*sets), num_sets=len(sets),
-            dataset=None if self._dataset is None else self._dataset.address, stream=self._stream,
+            stream=self._stream, **{name: one.address for name, one in self._handles.items() if one is not None},
         )  # fmt: skip
 
     def make(self, function: Any, fields: dict[str, Any]) -> Handle:
         """What a function makes of a description."""
         return Handle(function, described(**fields), ctypes.byref(self.struct()))
 
-
-def weights(
-    rows: int, column: str, operands: Operands, of: Handle | None, path: bytes | None = None
-) -> array.array[float]:
-    """The weights of so many rows, in a column of what the operands have, or of a list."""
-    operands.set(of)
-    found: array.array[float] = array.array("d", bytes(8 * rows))
-    name, struct = text_bytes(column, "column name"), operands.struct()
-    call(library.weights, name, path, ctypes.byref(struct), *found.buffer_info())
-    return found
-
-
-def set_info(handle: Handle) -> native.IdSetInfo:
-    """What is known of a ``rowdex_id_set``."""
-    info = native.IdSetInfo()
-    call(library.id_set_get_info, handle, ctypes.byref(info))
-    return info
+    def run(self, tell: Any = native.Progress(), **job: dict[str, Any]) -> Any:
+        """What work reports that is described by its name."""
+        return reported(library.run, described(**job), ctypes.byref(self.struct()), tell, None)
 
 
 def optional_set(of: RowSet | None) -> Handle | None:

@@ -11,10 +11,3 @@ class Versioned(ctypes.Structure):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(ctypes.sizeof(type(self)), **fields)
-
-
-class Text(ctypes.Structure):
-    """A text that is not terminated by a NUL."""
-
-    def text(self) -> str:
-        return ctypes.string_at(self.data, self.len).decode() if self.data else ""

@@ -14,8 +14,8 @@ from ..batch import Batch
 from ..dataset import Dataset
 from ..errors import StateError
 from ..loading.share import among_workers
-from ..native.library import Handle, call, count, library, loader_options
-from ..spec import OpenSampler, SamplerSpec, batch_of, sampler_info, steps_left
+from ..native.library import Handle, call, count, library, loader_options, told_of
+from ..spec import OpenSampler, SamplerSpec, batch_of, steps_left
 from .samplers import Step
 from .workers import Announced
 
@@ -66,12 +66,12 @@ class Stream:
         loader = loader_options(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
         self._loader = Handle(library.loader_new, dataset._pointer, own, ctypes.byref(loader))
         self._schema, self._first, self._workers = dataset.schema, first, workers
-        self._steps = int(sampler_info(own).steps)
+        self._steps = int(told_of(own)["steps"])
 
     def close(self) -> None:
         """Ends what it does in this process."""
         if not self._loader.inherited:
-            library.loader_close(self._loader)
+            library.close(self._loader)
 
     @property
     def next(self) -> tuple[int, int]:
@@ -224,7 +224,7 @@ class StepReader:
 
     def _asks(self, spec: SamplerSpec, epoch: int, step: int, rows: list[int]) -> bool:
         pointer = self._open(spec).sampler(False)
-        if step >= sampler_info(pointer).steps:
+        if step >= told_of(pointer)["steps"]:
             return False
         return batch_of(pointer, epoch, step)[0] == rows
 

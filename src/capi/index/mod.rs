@@ -1,17 +1,17 @@
 //! Opening an index and looking rows up in it.
 
-mod build;
-
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use arrow::ffi::FFI_ArrowSchema;
+use arrow::datatypes::SchemaRef;
+use serde_json::{Value, json};
 
-use super::arrow::export_schema;
+use super::any::{self, Asked, owned_text};
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, out_param, require, rowdex_str};
+use super::handle::{self, out_param, require};
 use super::store::store_options;
-use ::rowdex_index::Index;
+use ::rowdex_index::{Index, RootKind, RowGroupEntry};
+use ::rowdex_order::Lengths;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Where a row is. Concurrent use is fine, and so is freeing it while a dataset that was opened with it lives.
@@ -27,7 +27,7 @@ pub struct rowdex_index(pub(super) Index);
 /// such as {"aws_endpoint_url": "http://localhost:9000"}: they go before the environment, may be secrets, and are in no
 /// message.
 ///
-/// The file must not be changed in place while the index is open; replacing it by rename, as rowdex_index_build does,
+/// The file must not be changed in place while the index is open; replacing it by rename, as a build does,
 /// is fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_index_open(
@@ -42,189 +42,88 @@ pub unsafe extern "C" fn rowdex_index_open(
         let path = unsafe { handle::path(path, "path") }?;
         // SAFETY: as above.
         let store = unsafe { store_options(store) }?;
-        index.write(handle::handle(rowdex_index(Index::open_with(path, &store)?)));
+        index.write(any::handle(rowdex_index(Index::open_with(path, &store)?)));
         Ok(())
     })
 }
 
-/// How many rows are served: row ids are 0 up to len - 1.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_index_len(index: Option<&rowdex_index>) -> u64 {
-    index.map_or(0, |index| index.0.len())
+impl Asked for rowdex_index {
+    fn told(&self) -> Result<Value> {
+        let index = &self.0;
+        let lengths = index.lengths_columns()?.into_iter().map(|name| {
+            let lengths = index.lengths(name)?;
+            Ok(json!({
+                "name": name,
+                "of": lengths.of().name(),
+                "sum": lengths.sum(),
+                "longest": lengths.longest(),
+                "fingerprint": Lengths::fingerprint(&lengths),
+            }))
+        });
+        Ok(json!({
+            "rows": index.len(),
+            "source_rows": index.source_rows(),
+            "row_groups": index.num_row_groups(),
+            "files": index.num_files(),
+            "columns": index.schema().fields().len(),
+            "size_bytes": index.size_bytes(),
+            "fingerprint": index.fingerprint(),
+            "root": index.root().path,
+            "root_is_relative": index.root().kind == RootKind::RelativeToIndex,
+            "build_info": index.build_info(),
+            "lengths": lengths.collect::<Result<Vec<_>>>()?,
+        }))
+    }
+
+    fn columns(&self) -> Result<SchemaRef> {
+        Ok(self.0.schema().clone())
+    }
 }
 
-/// What is known of a whole index.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_index_info {
-    /// sizeof(rowdex_index_info), set by the caller.
-    pub struct_size: usize,
-    /// Rows served: row ids are 0 up to rows - 1.
-    pub rows: u64,
-    /// Rows that the row groups have in their files; more than rows where rows were selected.
-    pub source_rows: u64,
-    /// Row groups.
-    pub row_groups: u64,
-    /// Files.
-    pub files: u64,
-    /// Columns at the top level, partition columns among them.
-    pub columns: u64,
-    /// Length of the index in bytes.
-    pub size_bytes: u64,
-    /// Differs between two indexes when any row id means another (path, row group, row).
-    pub fingerprint: u64,
-    /// Where the files were when the index was built.
-    pub root: rowdex_str,
-    /// 1 if root is relative to the directory that the index lies in, 0 if it is absolute or a URL.
-    pub root_is_relative: u64,
-    /// What built the index and with which options, as JSON; empty where that was not recorded.
-    pub build_info: rowdex_str,
-}
-
-// SAFETY: repr(C); integers and pointers of 8 bytes only.
-unsafe impl Versioned for rowdex_index_info {}
-
-/// What is known of a whole index. The first call for an index takes time in proportion to its row groups.
+/// What is known of `len` files from `first` on, as a list in JSON that the caller frees: path (relative to the root,
+/// with / between its parts), size (in bytes, when it was indexed), first_row_group (over the whole index), first_row,
+/// rows (those served), and row_groups: how many, or, if `row_groups` is 1, a list of them: first_row, rows,
+/// source_rows (in the file), decoded_bytes (about how many all rows and columns take).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_get_info(
+pub unsafe extern "C" fn rowdex_index_files(
     index: Option<&rowdex_index>,
-    info: *mut rowdex_index_info,
+    first: u32,
+    len: u32,
+    row_groups: u32,
+    report: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
         let index = &require(index, "index")?.0;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        out.write(rowdex_index_info {
-            struct_size: 0,
-            rows: index.len(),
-            source_rows: index.source_rows(),
-            row_groups: index.num_row_groups().into(),
-            files: index.num_files().into(),
-            columns: index.schema().fields().len() as u64,
-            size_bytes: index.size_bytes(),
-            fingerprint: index.fingerprint(),
-            root: index.root().path.as_str().into(),
-            root_is_relative: u64::from(index.root().kind == ::rowdex_index::RootKind::RelativeToIndex),
-            build_info: index.build_info().into(),
+        let out = out_param(report, "report")?;
+        let end = first.checked_add(len).filter(|end| *end <= index.num_files());
+        let Some(end) = end else {
+            let last = u64::from(first) + u64::from(len.saturating_sub(1));
+            return Err(beyond("file", last, index.num_files().into()));
+        };
+        let files = (first..end).filter_map(|file| index.file(file)).map(|file| {
+            let groups = file.row_groups();
+            let each = || groups.clone().filter_map(|group| index.row_group(group)).map(group);
+            json!({
+                "path": file.path(),
+                "size": file.size(),
+                "first_row_group": groups.start,
+                "first_row": file.row_ids().start,
+                "rows": file.rows(),
+                "row_groups": if row_groups == 0 { groups.len().into() } else { Value::Array(each().collect()) },
+            })
         });
+        out.write(owned_text(&Value::Array(files.collect()).to_string()));
         Ok(())
     })
 }
 
-/// What is known of a file.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_file_info {
-    /// sizeof(rowdex_file_info), set by the caller.
-    pub struct_size: usize,
-    /// The path relative to the root, with / between its parts.
-    pub path: rowdex_str,
-    /// The size in bytes when it was indexed.
-    pub size: u64,
-    /// The number of its first row group, over the whole index.
-    pub first_row_group: u64,
-    /// How many row groups it has.
-    pub row_groups: u64,
-    /// The id of its first row.
-    pub first_row: u64,
-    /// How many of its rows are served.
-    pub rows: u64,
-}
-
-// SAFETY: repr(C); integers and pointers of 8 bytes only.
-unsafe impl Versioned for rowdex_file_info {}
-
-/// What is known of a file, by its number.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_get_file(
-    index: Option<&rowdex_index>,
-    file: u32,
-    info: *mut rowdex_file_info,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let index = &require(index, "index")?.0;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        let entry = index.file(file).ok_or_else(|| beyond("file", file.into(), index.num_files().into()))?;
-        let groups = entry.row_groups();
-        let rows = entry.row_ids();
-        out.write(rowdex_file_info {
-            struct_size: 0,
-            path: entry.path().into(),
-            size: entry.size(),
-            first_row_group: groups.start.into(),
-            row_groups: groups.len() as u64,
-            first_row: rows.start,
-            rows: entry.rows(),
-        });
-        Ok(())
-    })
-}
-
-/// What is known of a row group.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct rowdex_row_group_info {
-    /// sizeof(rowdex_row_group_info), set by the caller.
-    pub struct_size: usize,
-    /// The number of its file.
-    pub file: u32,
-    /// The number of the row group within its file.
-    pub ordinal: u32,
-    /// The id of its first row.
-    pub first_row: u64,
-    /// How many of its rows are served.
-    pub rows: u64,
-    /// How many rows it has in its file.
-    pub source_rows: u64,
-    /// About how many bytes all of its rows and columns take when decoded.
-    pub decoded_bytes: u64,
-}
-
-// SAFETY: repr(C); integers of 8 bytes, and two of 4.
-unsafe impl Versioned for rowdex_row_group_info {}
-
-/// What is known of a row group, by its number over the whole index.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_get_row_group(
-    index: Option<&rowdex_index>,
-    row_group: u32,
-    info: *mut rowdex_row_group_info,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let index = &require(index, "index")?.0;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        let count = index.num_row_groups().into();
-        let entry = index.row_group(row_group).ok_or_else(|| beyond("row group", row_group.into(), count))?;
-        out.write(rowdex_row_group_info {
-            struct_size: 0,
-            file: entry.file(),
-            ordinal: entry.ordinal(),
-            first_row: entry.first_row(),
-            rows: entry.rows(),
-            source_rows: entry.source_rows(),
-            decoded_bytes: entry.decoded_bytes(),
-        });
-        Ok(())
-    })
-}
-
-/// The columns of every file, as an Arrow struct type that the caller releases.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_index_schema(
-    index: Option<&rowdex_index>,
-    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let index = require(index, "index")?;
-        let schema = out_param(schema, "schema")?;
-        schema.write(export_schema(index.0.schema())?);
-        Ok(())
+fn group(group: RowGroupEntry<'_>) -> Value {
+    json!({
+        "first_row": group.first_row(),
+        "rows": group.rows(),
+        "source_rows": group.source_rows(),
+        "decoded_bytes": group.decoded_bytes(),
     })
 }
 
@@ -276,16 +175,6 @@ fn locate(index: &Index, row: u64) -> Result<rowdex_location> {
     let found = index.locate(row).ok_or_else(|| beyond("row id", row, index.len()))?;
     let ::rowdex_index::Location { row_group, file, ordinal, row, slot } = found;
     Ok(rowdex_location { row_group, file, ordinal, reserved: 0, row, slot })
-}
-
-/// Reads and checks every byte of the index again, the stored footers among them. rowdex_dataset_verify looks at the
-/// data files, too.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_index_verify(
-    index: Option<&rowdex_index>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || require(index, "index")?.0.verify())
 }
 
 fn beyond(what: &str, number: u64, count: u64) -> Error {

@@ -4,44 +4,100 @@ mod options;
 mod prediction;
 mod served;
 mod standing;
-mod stats;
 
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use arrow::ffi::FFI_ArrowSchema;
-use arrow::ffi_stream::FFI_ArrowArrayStream;
+use serde_json::{Value, json};
 
 use self::options::{builder, rowdex_loader_options};
 use self::served::Served;
-use super::arrow::export_schema;
+use super::any::{self, Asked};
 use super::batch::rowdex_batch;
 use super::dataset::rowdex_dataset;
-use super::error::{call, catch, rowdex_error, rowdex_status};
+use super::error::{self, call, catch, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
 use super::sampler::rowdex_sampler;
-use crate::loader::Loader;
-use rowdex_base::error::ErrorKind;
+use crate::loader::{Loader, LoaderStats, LostGroup};
+use ::rowdex_order::sampler::State;
+use rowdex_base::error::{ErrorKind, Result};
 
 /// Serves batches in the order of a sampler, epoch after epoch.
 ///
-/// One thread at a time, and a second one gets an error; but rowdex_loader_close, rowdex_loader_get_stats and
-/// rowdex_loader_schema may be called at any time, also while a thread waits for a batch. So may
-/// rowdex_loader_get_info, rowdex_loader_state and rowdex_loader_reopen, which tell of the last batch that was handed
-/// out.
+/// One thread at a time, and a second one gets an error; but rowdex_close, rowdex_describe and rowdex_schema may be
+/// called at any time, also while a thread waits for a batch. So may rowdex_loader_get_info, rowdex_loader_state and
+/// rowdex_loader_reopen, which tell of the last batch that was handed out.
 #[derive(Debug)]
 pub struct rowdex_loader {
     served: Arc<Served>,
     schema: SchemaRef,
 }
 
+impl Asked for rowdex_loader {
+    fn told(&self) -> Result<Value> {
+        let LoaderStats {
+            decodes,
+            extractions,
+            substituted,
+            rows,
+            held_bytes,
+            peak_bytes,
+            planning,
+            decoding,
+            extracting,
+            assembling,
+            drift,
+            window_bytes,
+            ..
+        } = self.served.control().stats();
+        let lost = self.served.ask(Loader::lost_groups).ok();
+        let one = |lost: &LostGroup| json!({ "row_group": lost.row_group, "error": error::told(&lost.error) });
+        Ok(json!({
+            "decodes": decodes,
+            "extractions": extractions,
+            "rows": rows,
+            "held_bytes": held_bytes,
+            "peak_bytes": peak_bytes,
+            "planning_ns": nanoseconds(planning),
+            "decoding_ns": nanoseconds(decoding),
+            "extracting_ns": nanoseconds(extracting),
+            "assembling_ns": nanoseconds(assembling),
+            "substituted": substituted,
+            "drift": drift,
+            "window_bytes": window_bytes,
+            "lost": lost.map(|lost| lost.iter().map(one).collect::<Vec<_>>()),
+        }))
+    }
+
+    fn columns(&self) -> Result<SchemaRef> {
+        Ok(self.schema.clone())
+    }
+
+    fn rows(&self) -> Result<Box<dyn RecordBatchReader + Send>> {
+        Ok(Box::new(Stream { served: Arc::clone(&self.served), schema: self.schema.clone() }))
+    }
+
+    fn resume(&self, state: &State) -> Result<()> {
+        self.served.anew(|loader| loader.resume(state))
+    }
+
+    fn close(&self) {
+        self.served.close();
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn new_handle(loader: Loader) -> *mut rowdex_loader {
     let schema = loader.schema();
-    handle::handle(rowdex_loader { served: Arc::new(Served::new(loader)), schema })
+    any::handle(rowdex_loader { served: Arc::new(Served::new(loader)), schema })
 }
 
 /// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and
@@ -78,34 +134,6 @@ pub extern "C" fn rowdex_loader_reopen(
     })
 }
 
-/// Ends a loader, from any thread: one that waits for a batch gets ROWDEX_STATUS_CLOSED within a moment, and so does
-/// every later call that asks for one, of this loader or its streams. A loader without threads finishes the row group
-/// at hand first.
-///
-/// Its state and stats can still be asked for, and it must still be freed, by whoever is sure that no other thread has
-/// a call under way.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_loader_close(loader: Option<&rowdex_loader>) {
-    if let Some(loader) = loader {
-        loader.served.close();
-    }
-}
-
-/// The columns of every batch, as an Arrow struct type that the caller releases: those of the dataset, or with views in
-/// the place of strings.
-#[unsafe(no_mangle)]
-pub extern "C" fn rowdex_loader_schema(
-    loader: Option<&rowdex_loader>,
-    schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let loader = require(loader, "loader")?;
-        out_param(schema, "schema")?.write(export_schema(&loader.schema)?);
-        Ok(())
-    })
-}
-
 /// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
 /// each time, until the loader is resumed; but not after a call that has waited for max_wait, or was told to stop.
 #[unsafe(no_mangle)]
@@ -119,7 +147,7 @@ pub unsafe extern "C" fn rowdex_loader_next(
         let loader = unsafe { handle::borrow(loader, "loader") }?;
         let out = out_param(batch, "batch")?;
         let next = loader.served.with(Loader::try_next)?;
-        out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
+        out.write(next.map_or(ptr::null_mut(), |batch| any::handle(rowdex_batch::new(batch))));
         Ok(())
     })
 }
@@ -149,7 +177,7 @@ pub unsafe extern "C" fn rowdex_loader_peek(
         let loader = unsafe { handle::borrow(loader, "loader") }?;
         let out = out_param(batch, "batch")?;
         let next = loader.served.peek(epoch, step, max_rows)?;
-        out.write(next.map_or(ptr::null_mut(), |batch| handle::handle(rowdex_batch::new(batch))));
+        out.write(next.map_or(ptr::null_mut(), |batch| any::handle(rowdex_batch::new(batch))));
         Ok(())
     })
 }
@@ -167,29 +195,6 @@ pub unsafe extern "C" fn rowdex_loader_advance(
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
         loader.served.advance(epoch, step)
-    })
-}
-
-/// The batches to come as an Arrow stream that the caller releases: rows only, without row ids, epochs and marks of
-/// pads.
-///
-/// The stream and the loader are one: what is taken from either is gone from both, rowdex_loader_state tells where the
-/// stream is, and either may be freed first. A run without an end makes a stream without an end.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_loader_stream(
-    loader: *mut rowdex_loader,
-    stream: Option<&mut MaybeUninit<FFI_ArrowArrayStream>>,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let handle = unsafe { handle::borrow(loader, "loader") }?;
-        let out = out_param(stream, "stream")?;
-        // The stream's own callback could not report it.
-        export_schema(&handle.schema)?;
-        let stream = Stream { served: Arc::clone(&handle.served), schema: handle.schema.clone() };
-        out.write(FFI_ArrowArrayStream::new(Box::new(stream)));
-        Ok(())
     })
 }
 

@@ -66,22 +66,6 @@ pub unsafe extern "C" fn rowdex_loader_state(
     })
 }
 
-/// Goes on from a state. What was read ahead is dropped. The loader is unchanged on failure.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_loader_resume(
-    loader: *mut rowdex_loader,
-    state: *const c_char,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        // SAFETY: the conventions of the header.
-        let loader = unsafe { handle::borrow(loader, "loader") }?;
-        // SAFETY: as above.
-        let state = unsafe { handle::text(state, "state") }?.parse()?;
-        loader.served.anew(|loader| loader.resume(&state))
-    })
-}
-
 /// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
 /// error, that error.
 #[unsafe(no_mangle)]

@@ -12,20 +12,17 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader, StringArray, UInt64
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 
+use crate::capi::any::{handle, owned_text, rowdex_describe, rowdex_free, rowdex_resume, rowdex_schema, rowdex_stream};
 use crate::capi::arrow::{rowdex_array_release, rowdex_schema_copy, rowdex_schema_release};
-use crate::capi::batch::{
-    rowdex_batch, rowdex_batch_export, rowdex_batch_get_info, rowdex_batch_info, rowdex_batch_stream,
-};
-use crate::capi::error::{rowdex_error, rowdex_error_at, rowdex_error_message, rowdex_status};
-use crate::capi::handle::{Exclusive, Snapshot, handle, owned_text, rowdex_free, shared_number};
-use crate::capi::id_set::{
-    rowdex_id_set_contains, rowdex_id_set_fill, rowdex_id_set_get_info, rowdex_id_set_info, rowdex_id_set_new,
-};
+use crate::capi::batch::{rowdex_batch, rowdex_batch_export, rowdex_batch_get_info, rowdex_batch_info};
+use crate::capi::error::{rowdex_error, rowdex_error_message, rowdex_status};
+use crate::capi::handle::{Exclusive, Snapshot, shared_number};
+use crate::capi::id_set::{rowdex_id_set_contains, rowdex_id_set_fill, rowdex_id_set_new};
 use crate::capi::operands::{rowdex_id_set, rowdex_numbers, rowdex_operands};
 use crate::capi::orders::{rowdex_order, rowdex_order_new};
 use crate::capi::sampler::{
-    rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_get_info, rowdex_sampler_info,
-    rowdex_sampler_new, rowdex_sampler_options, rowdex_sampler_resume, rowdex_sampler_state,
+    rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_new, rowdex_sampler_options,
+    rowdex_sampler_state,
 };
 use ::rowdex_order::sampler::{DistributedSampler, Shard};
 use ::rowdex_order::{EpochOrder, Global, Order};
@@ -90,6 +87,14 @@ fn zeroed<T: Copy>() -> T {
     options
 }
 
+/// What is known of a handle.
+fn described<T>(handle: *const T) -> Result<String, String> {
+    // SAFETY: a handle of ours.
+    let told = made(|report, error| unsafe { rowdex_describe(handle.cast(), report, error) })?;
+    // SAFETY: a text that ends with a NUL.
+    Ok(unsafe { CStr::from_ptr(told.0) }.to_str().unwrap().to_owned())
+}
+
 /// The set of these row ids out of ten.
 fn set_of(ids: &[u64]) -> Made<rowdex_id_set> {
     let numbers = rowdex_numbers { values: ids.as_ptr().cast(), len: ids.len() };
@@ -112,10 +117,7 @@ fn a_set_is_asked_through_buffers_that_nobody_wrote_to() {
     let filled = unsafe { filled.assume_init() };
     // SAFETY: so many were written.
     assert_eq!((filled, unsafe { [ids[0].assume_init(), ids[1].assume_init()] }), (2, [5, 7]));
-    let mut info: rowdex_id_set_info = zeroed();
-    // SAFETY: a struct of the size that it says.
-    assert_eq!(unsafe { rowdex_id_set_get_info(Some(&set), &raw mut info, None) }, rowdex_status::Ok);
-    assert_eq!((info.len, info.rows, info.repeated), (3, 10, 0));
+    assert_eq!(described(set.0).unwrap(), r#"{"len":3,"rows":10,"repeated":0,"unserved":0}"#);
     let sets = [set.0.cast_const()];
     let operands = rowdex_operands { sets: sets.as_ptr(), num_sets: 1, ..zeroed() };
     let described = c"{\"set\": 0, \"complement\": true}".as_ptr();
@@ -159,7 +161,7 @@ fn a_sampler_outlives_the_orders_and_sets_that_it_was_made_from() {
     let status = unsafe { rowdex_sampler_state(Some(&sampler), 0, 1, state.as_mut_ptr().cast(), state.len(), None) };
     assert_eq!(status, rowdex_status::Ok);
     // SAFETY: a handle that nobody frees meanwhile, and a text that ends with a NUL.
-    assert_eq!(unsafe { rowdex_sampler_resume(sampler.0, state.as_ptr().cast(), None) }, rowdex_status::Ok);
+    assert_eq!(unsafe { rowdex_resume(sampler.0.cast(), state.as_ptr().cast(), None) }, rowdex_status::Ok);
 }
 
 #[test]
@@ -190,12 +192,9 @@ fn an_order_is_made_once_for_all_batches_of_an_epoch_though_the_sampler_stands_a
     let orders = Arc::new(Counting(AtomicUsize::new(0)));
     let shard = Shard::new(0, 2).unwrap();
     let sampler = DistributedSampler::new(Arc::clone(&orders) as Arc<dyn Order>, shard, 7).unwrap();
-    let sampler = rowdex_sampler(Snapshot::new(sampler));
+    let sampler = Made(handle(rowdex_sampler(Snapshot::new(sampler))));
     for step in 0..3 {
-        let mut info = rowdex_sampler_info { struct_size: size_of::<rowdex_sampler_info>(), ..zeroed() };
-        // SAFETY: the struct says how large it is.
-        let status = unsafe { rowdex_sampler_get_info(Some(&sampler), &raw mut info, None) };
-        assert_eq!((status, info.epoch, info.steps), (rowdex_status::Ok, 0, 8));
+        assert!(described(sampler.0).unwrap().starts_with(r#"{"epoch":0,"len":50,"steps":8,"#));
         let (mut rows, mut len) = ([0_u64; 7], MaybeUninit::uninit());
         // SAFETY: there is room for a batch.
         let status = unsafe {
@@ -215,18 +214,17 @@ fn no_byte_is_read_or_written_beyond_a_struct_of_an_older_header() {
         rowdex_order_new(c"{}".as_ptr(), (&raw const *oldest).cast::<rowdex_operands>(), out, error)
     });
     assert!(refused.unwrap_err().contains("rows"));
-    let set = set_of(&[1, 9]);
-    let mut older: Box<[u64; 2]> = Box::new([16, 0]);
+    let batch = Made(handle(rowdex_batch::of_rows(rows(), &[40, 50])));
+    let mut older: Box<[u64; 2]> = Box::new([16, 7]);
     // SAFETY: as above.
-    let status = unsafe { rowdex_id_set_get_info(Some(&set), (&raw mut *older).cast::<rowdex_id_set_info>(), None) };
-    assert_eq!((status, older[1]), (rowdex_status::Ok, 2));
-    let words = size_of::<rowdex_id_set_info>() / 8 + 1;
+    let status = unsafe { rowdex_batch_get_info(Some(&batch), (&raw mut *older).cast::<rowdex_batch_info>(), None) };
+    assert_eq!((status, older[1]), (rowdex_status::Ok, 0));
+    let words = size_of::<rowdex_batch_info>() / 8 + 1;
     let mut newer: Box<[u64]> = vec![7; words].into();
     newer[0] = words as u64 * 8;
     // SAFETY: as above.
-    let status = unsafe { rowdex_id_set_get_info(Some(&set), newer.as_mut_ptr().cast(), None) };
-    assert_eq!((status, newer[1], newer[words - 1]), (rowdex_status::Ok, 2, 0));
-    drop(set);
+    let status = unsafe { rowdex_batch_get_info(Some(&batch), newer.as_mut_ptr().cast(), None) };
+    assert_eq!((status, newer[3], newer[words - 1]), (rowdex_status::Ok, 1, 0));
 }
 
 #[test]
@@ -251,18 +249,16 @@ fn what_is_not_aligned_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn several_errors_are_one_handle() {
-    let errors = (0..3).map(|n| rowdex_error::new(&Error::new(ErrorKind::Stale, format!("file {n}"))));
-    let first = Made(rowdex_error::several(errors));
-    for place in 0..3 {
-        // SAFETY: one of three, which live as long as the first one.
-        let error = unsafe { rowdex_error_at(Some(&first), place).as_ref() };
-        // SAFETY: its message lives as long as it.
-        let text = unsafe { CStr::from_ptr(rowdex_error_message(error)) };
-        assert!(text.to_str().unwrap().ends_with(&place.to_string()), "{text:?}");
-    }
-    assert!(rowdex_error_at(Some(&first), 3).is_null() && rowdex_error_at(Some(&first), usize::MAX).is_null());
-    drop(first);
+fn a_handle_is_asked_for_what_it_has() {
+    let error = Made(handle(rowdex_error::new(&Error::new(ErrorKind::Stale, "old").with_row_group(3))));
+    let told = described(error.0).unwrap();
+    assert!(told.contains(r#""status":9,"#) && told.contains(r#""row_group":3,"#), "{told}");
+    let text = Made(owned_text("{}"));
+    assert!(described(text.0).unwrap_err().contains("nothing is told"));
+    let mut schema = MaybeUninit::uninit();
+    // SAFETY: a handle of ours.
+    let status = unsafe { rowdex_schema(error.0.cast(), Some(&mut schema), None) };
+    assert_eq!(status, rowdex_status::InvalidArgument);
 }
 
 fn rows() -> RecordBatch {
@@ -285,7 +281,8 @@ fn what_was_exported_of_a_batch_outlives_it() {
     let status = rowdex_batch_export(Some(&batch), Some(&mut array), Some(&mut schema), None);
     assert_eq!(status, rowdex_status::Ok);
     let mut stream = MaybeUninit::<FFI_ArrowArrayStream>::uninit();
-    assert_eq!(rowdex_batch_stream(Some(&batch), Some(&mut stream), None), rowdex_status::Ok);
+    // SAFETY: a handle of ours.
+    assert_eq!(unsafe { rowdex_stream(batch.0.cast(), Some(&mut stream), None) }, rowdex_status::Ok);
     drop(batch);
     // SAFETY: all were written, because the calls succeeded.
     let (mut array, mut schema, stream) = unsafe { (array.assume_init(), schema.assume_init(), stream.assume_init()) };

@@ -24,11 +24,8 @@ impl Job {
     /// What such a loader is to be served.
     pub(super) fn of(builder: &LoaderBuilder, share: Share) -> Result<Vec<u8>> {
         let [sampler] = &builder.samplers[..] else { return Err(garbled()) };
-        let own = |error: Error| {
-            error.with_hint(
-                "start the reader before the ranks, in a process of its own that has it",
-            )
-        };
+        let own =
+            |error: Error| error.with_hint("start the reader before the ranks, in a process of its own that has it");
         let job = Self {
             version: VERSION.to_owned(),
             datasets: builder.datasets.iter().map(Dataset::saved).collect::<Result<_>>().map_err(own)?,
