@@ -85,7 +85,7 @@ fn loader(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(6 * ROWS));
     group.bench_function("plan walk, a quarter held", |bencher| {
         let builder = builder(&dataset).memory(all / 4);
-        bencher.iter(|| black_box(builder.predict().expect("a prediction")));
+        bencher.iter(|| black_box(builder.estimate().expect("a prediction")));
     });
 
     group.throughput(Throughput::Elements(ROWS));

@@ -31,7 +31,7 @@ if __name__ == "__main__":
     skip = list(deleted(table)) if "deletionVectors" in features else []
     with tempfile.TemporaryDirectory(dir=pathlib.Path(output).parent) as folder:
         files = pathlib.Path(folder, "files.rdx")
-        rowdex.build(table.file_uris(), files, schema_mode="union", progress=False)
+        rowdex.build(table.file_uris(), files, schema="union", progress=False)
         rows = pa.RecordBatchReader.from_batches(SCHEMA, skip)
         report = rowdex.select(files, output, skip=rows if skip else None, note=note, overwrite=True)
     print(f"{report.rows} rows of {note}")

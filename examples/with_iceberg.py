@@ -34,7 +34,7 @@ if __name__ == "__main__":
     skip = [batch for task in tasks for batch in deleted(scan, task)]
     with tempfile.TemporaryDirectory(dir=pathlib.Path(output).parent) as folder:
         files = pathlib.Path(folder, "files.rdx")
-        rowdex.build([task.file.file_path for task in tasks], files, schema_mode="union", progress=False)
+        rowdex.build([task.file.file_path for task in tasks], files, schema="union", progress=False)
         rows = pa.RecordBatchReader.from_batches(SCHEMA, skip)
         report = rowdex.select(files, output, skip=rows if skip else None, note=note, overwrite=True)
     print(f"{report.rows} rows of {note}")

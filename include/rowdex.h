@@ -231,8 +231,8 @@ typedef struct rowdex_location {
 
 // A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
 // write to it.
-typedef struct rowdex_disk_tier {
-  // sizeof(rowdex_disk_tier)
+typedef struct rowdex_disk_cache {
+  // sizeof(rowdex_disk_cache)
   size_t struct_size;
   // The folder, which is made when something is first kept.
   const char *folder;
@@ -240,7 +240,7 @@ typedef struct rowdex_disk_tier {
   uint64_t bytes;
   // How long to wait at most for another process that reads the same row group, in milliseconds. 0: 10 000.
   uint64_t wait_ms;
-} rowdex_disk_tier;
+} rowdex_disk_cache;
 
 // How a dataset is opened. All zeros are the defaults.
 typedef struct rowdex_dataset_options {
@@ -264,7 +264,7 @@ typedef struct rowdex_dataset_options {
   // How the object store is talked to, if the data is in one, as for rowdex_index_open. NULL: the defaults.
   const char *store;
   // Keeps row groups on a local disk. NULL: none does.
-  const struct rowdex_disk_tier *disk_tier;
+  const struct rowdex_disk_cache *disk_cache;
 } rowdex_dataset_options;
 
 // An array of numbers: row ids are uint64_t, weights double, labels uint32_t.
@@ -466,7 +466,7 @@ typedef struct rowdex_loader_options {
   size_t num_more_ranks;
   // What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its
   // rows by another one that can be read. Set it alike on all ranks.
-  const char *on_fault;
+  const char *on_error;
   // With "substitute": another seed chooses other rows.
   uint64_t fault_seed;
   // 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not
@@ -563,7 +563,7 @@ void rowdex_free(void *handle);
 // A dataset: rows; and, unless it is mixed, what it did so far in this process: hits and misses (look-ups that found
 // the row group decoded, or not), decodes (of row groups, whole or in part), bytes_decoded, bytes_read (from the
 // source, footers included), evictions, held_bytes (of decoded row groups), requests (to a store), bytes_fetched
-// (those of failed and repeated requests included), and tier, of its disk tier: hits, misses, writes, bytes_written,
+// (those of failed and repeated requests included), and tier, of its disk cache: hits, misses, writes, bytes_written,
 // evictions, bytes_evicted, discards (entries that were damaged or of another version), timeouts (another process was
 // waited for in vain), and fault: null, or why nothing more is kept there since some time; rows are served all the
 // same.
@@ -1048,7 +1048,7 @@ rowdex_status rowdex_loader_advance(struct rowdex_loader *loader,
 // is "memory" (value: bytes of memory in the options of the loader), "blocks" (the order of this k), "rewrite"
 // (writing the rows anew in a random order, and then the order "sequential") or "share" (one loader shared by so many
 // ranks of a machine, with the memory of all of them), with passes and bytes_read in every epoch after the first.
-rowdex_status rowdex_loader_predict(const struct rowdex_dataset *dataset,
+rowdex_status rowdex_loader_estimate(const struct rowdex_dataset *dataset,
                                     const struct rowdex_sampler *sampler,
                                     const struct rowdex_loader_options *options,
                                     uint32_t advice,

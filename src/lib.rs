@@ -53,7 +53,7 @@
 //! | What did it cost? | [`Counters`](dataset::Counters), [`loader::LoaderStats`] |
 //!
 //! The documents in the folder `docs` of the repository specify what other programs may rely on: the index format, the
-//! orders, the shards and the disk tier.
+//! orders, the shards and the disk cache.
 //!
 //! # Words
 //!
@@ -142,7 +142,7 @@
 //! A [`Loader`] walks the order ahead of its consumer. When a row is due that it does not hold, it decodes the row
 //! group of that row and keeps those rows that are due soon. So the memory decides how often row groups are decoded:
 //! with memory for a share `m` of the rows, about `1 / (2m)` times an epoch, and not at all after the first epoch if
-//! everything fits. [`LoaderBuilder::predict`](loader::LoaderBuilder::predict) tells the number without reading data.
+//! everything fits. [`LoaderBuilder::estimate`](loader::LoaderBuilder::estimate) tells the number without reading data.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -157,7 +157,7 @@
 //! let mut loader = Loader::builder(&dataset, sampler)
 //!     .memory(4 << 30) // bytes of decoded rows
 //!     .threads(4)
-//!     .on_fault(Fault::Substitute { seed: 1 }) // a damaged row group does not stop the job
+//!     .on_error(Fault::Substitute { seed: 1 }) // a damaged row group does not stop the job
 //!     .build()?;
 //! if let Ok(checkpoint) = std::fs::read_to_string("checkpoint") {
 //!     loader.resume(&checkpoint.parse()?)?; // with any number of ranks

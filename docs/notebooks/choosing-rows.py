@@ -99,7 +99,7 @@ len(rowdex.Dataset("unique.rdx"))
 # English pages that come once, without the best ones, and the sides of a split for validation:
 
 # %%
-rowdex.select("english.rdx", "rest.rdx", and_="unique.rdx", not_="best.rdx", overwrite=True)
+rowdex.select("english.rdx", "rest.rdx", intersect="unique.rdx", exclude="best.rdx", overwrite=True)
 for side in ("train", "validation"):
     rowdex.select("rest.rdx", f"{side}.rdx", split=side, split_fraction=0.2, overwrite=True)
 train, validation = rowdex.Dataset("train.rdx"), rowdex.Dataset("validation.rdx")

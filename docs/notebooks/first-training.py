@@ -61,10 +61,10 @@ dataset[70_001], dataset[[3, 99_999, 3]].to_numpy()["y"]
 
 # %%
 loader = rowdex.Loader(dataset, batch_size=256, seed=42, memory="64MiB", num_replicas=1, rank=0)
-loader.predict()
+loader.estimate()
 
 # %%
-rowdex.Loader(dataset, batch_size=256, seed=42, memory="1MiB", num_replicas=1, rank=0).predict()
+rowdex.Loader(dataset, batch_size=256, seed=42, memory="1MiB", num_replicas=1, rank=0).estimate()
 
 # %% [markdown]
 # ## Training

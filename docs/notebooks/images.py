@@ -89,7 +89,7 @@ loader.stats
 # %% [markdown]
 # ## An image that is none
 #
-# It is an error that names file, row group and row. With `on_fault="substitute"` another image takes its place, the
+# It is an error that names file, row group and row. With `on_error="substitute"` another image takes its place, the
 # same on all ranks, and the loader says which rows were lost.
 
 # %%
@@ -105,7 +105,7 @@ except rowdex.errors.TransformError as error:
 
 # %%
 lenient = rowdex.Loader(
-    rowdex.Dataset("broken.rdx"), batch_size=64, decode=decode, on_fault="substitute", num_replicas=1, rank=0
+    rowdex.Dataset("broken.rdx"), batch_size=64, decode=decode, on_error="substitute", num_replicas=1, rank=0
 )
 images = sum(len(batch["label"]) for batch in lenient)
 assert images == 600

@@ -3,7 +3,7 @@
 - :func:`build` writes an index: every row of all files gets a number, its *row id*.
 - :func:`select` chooses rows of it, and writes them as another index of the same files; :func:`count` counts rows.
 - :func:`rows_digest` is one number for all rows in any order; :func:`same_rows` shows that two datasets have the same.
-- :func:`shuffle` writes rows anew, as files in a shuffled order.
+- :func:`rewrite` writes rows anew, as files in a shuffled order.
 - :class:`Dataset` answers what is in a row, :class:`Index` where it is.
 - :class:`DistributedSampler` says which rows are whose: shuffled over all files, and exactly as many on every rank.
 - :class:`Loader` serves batches in that order, fast: it knows what comes, so it decodes row groups seldom.
@@ -34,12 +34,12 @@ from .packing import Buckets, Budget, Pack
 from .sampler import DistributedSampler
 from .schema import Schema
 from .store import StoreOptions
-from .tier import DiskTier
+from .tier import DiskCache
 
 from . import order  # isort: skip
 from .digest import rows_digest, same_rows  # isort: skip
 from .views import count, select  # isort: skip
-from .rewriting import shuffle  # isort: skip
+from .rewriting import rewrite  # isort: skip
 from . import reports as _reports  # isort: skip  # noqa: F401
 
 if not TYPE_CHECKING:
@@ -59,7 +59,7 @@ __all__ = [
     "Budget",
     "Codes",
     "Dataset",
-    "DiskTier",
+    "DiskCache",
     "DistributedSampler",
     "Error",
     "Index",
@@ -78,5 +78,5 @@ __all__ = [
     "rows_digest",
     "same_rows",
     "select",
-    "shuffle",
+    "rewrite",
 ]

@@ -63,9 +63,9 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
                 f"tail='wrap' with packs: gather_for_metrics cannot tell packs that come twice; use {other}, where "
                 "none does"
             )
-        if options.get("on_fault") == "substitute" and self._deals_anew():
+        if options.get("on_error") == "substitute" and self._deals_anew():
             raise ValueError(
-                "on_fault='substitute' with tail='wrap': in the last step of an epoch ranks serve rows of others, and "
+                "on_error='substitute' with tail='wrap': in the last step of an epoch ranks serve rows of others, and "
                 "read these without substitutes; use tail='drop'"
             )
         self._device, self._non_blocking = device, non_blocking

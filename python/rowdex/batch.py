@@ -130,7 +130,7 @@ class Batch:
 
     @property
     def substituted(self) -> list[Substituted]:
-        """Which rows stand in for others that could not be read, by rising place: see ``on_fault`` of a
+        """Which rows stand in for others that could not be read, by rising place: see ``on_error`` of a
         :class:`Loader`.
         """
         rows = self._info.substituted[: self._info.num_substituted]

@@ -44,7 +44,7 @@ def build(
     output: Path,
     *,
     root: Path | None = None,
-    schema_mode: Literal["strict", "union"] = "strict",
+    schema: Literal["strict", "union"] = "strict",
     threads: int | None = None,
     overwrite: bool = False,
     update: bool = False,
@@ -65,7 +65,7 @@ def build(
             of Delta Lake and Iceberg tables are refused, because their files have rows that were deleted:
             ``examples/with_delta.py`` and ``examples/with_iceberg.py`` index what is left.
         root: Stores paths relative to this directory, which must contain all files. Default: the deepest one that does.
-        schema_mode: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are
+        schema: ``"strict"`` wants the same columns and types in every file; with ``"union"`` missing columns are
             null and types are widened.
         threads: Threads that read footers. Default: one for each core.
         overwrite: Replaces an existing file.
@@ -90,7 +90,7 @@ def build(
         files=inputs,
         output=output,
         root=root,
-        schema=schema_mode,
+        schema=schema,
         threads=threads,
         overwrite=overwrite,
         update=update,

@@ -39,7 +39,7 @@ from .progress import Progress, told
 from .row_ids import row_ids
 from .schema import Schema, column_list
 from .store import StoreOptions, store_text
-from .tier import DiskTier, TierCounters, located_tier, tier_pointer
+from .tier import DiskCache, DiskCacheCounters, located_tier, tier_pointer
 
 
 class Counters(NamedTuple):
@@ -107,13 +107,13 @@ class Dataset:
         index: The index: a path, or an :class:`Index`.
         columns: The columns to serve, in this order; a path with dots names a nested field. Default: all.
         root: Finds the data files below this directory. Default: where the index says that they were.
-        staleness: How closely files are compared with what was indexed: ``"off"``, ``"stat"``, ``"footer"`` or
+        check: How closely files are compared with what was indexed: ``"off"``, ``"stat"``, ``"footer"`` or
             ``"deep"``.
         cache: Bytes of decoded row groups to keep: a number, or a text such as ``"4GiB"``. Default: 1 GiB.
         threads: Threads that decode, in each process. Default: one for each core, at most eight. 0: the caller's.
         max_decoded: Refuses a row group that takes more bytes than this when decoded. Default: 2 GiB.
         store: How the object store is talked to, if index or data are in one. Default: as the :class:`Index` says.
-        disk_tier: Keeps row groups on a local disk. Default: none does.
+        disk_cache: Keeps row groups on a local disk. Default: none does.
         samples: What single rows are, for samplers of one's own: dicts of ``"python"`` values, or of what ``"numpy"``
             has: scalars, arrays for lists of numbers, ``None`` for nulls. :class:`rowdex.torch.Dataset` gives tensors.
 
@@ -127,12 +127,12 @@ class Dataset:
         columns: Sequence[str] | None = None,
         *,
         root: Path | None = None,
-        staleness: Literal["off", "stat", "footer", "deep"] = "stat",
+        check: Literal["off", "stat", "footer", "deep"] = "stat",
         cache: int | str | None = None,
         threads: int | None = None,
         max_decoded: int | str | None = None,
         store: StoreOptions | None = None,
-        disk_tier: DiskTier | None = None,
+        disk_cache: DiskCache | None = None,
         samples: Literal["python", "numpy"] = "python",
     ) -> None:
         if samples not in ("python", "numpy"):
@@ -154,12 +154,12 @@ class Dataset:
                 "fingerprint": known,
                 "columns": columns,
                 "root": None if root is None else located(root),
-                "staleness": staleness,
+                "check": check,
                 "cache": cache,
                 "threads": threads,
                 "max_decoded": max_decoded,
                 "store": store,
-                "disk_tier": None if disk_tier is None else located_tier(disk_tier),
+                "disk_cache": None if disk_cache is None else located_tier(disk_cache),
                 "samples": samples,
             }
         )
@@ -191,12 +191,12 @@ class Dataset:
             columns=None if names is None else texts(names) if names else none,
             num_columns=0 if names is None else len(names),
             root=optional_path(arguments["root"]),
-            staleness=optional_text(arguments["staleness"], "staleness"),
+            check=optional_text(arguments["check"], "check"),
             cache_bytes=size(arguments["cache"], "cache"),
             threads=count(arguments["threads"], "threads"),
             max_decoded_bytes=size(arguments["max_decoded"], "max_decoded"),
             store=store_text(arguments["store"]),
-            disk_tier=tier_pointer(arguments["disk_tier"]),
+            disk_cache=tier_pointer(arguments["disk_cache"]),
         )
         index = self._index.get()._handle.get()
         return waiting(
@@ -282,14 +282,14 @@ class Dataset:
         return Counters(*(told[name] for name in Counters._fields))
 
     @property
-    def tier_counters(self) -> TierCounters:
-        """What it has done with its disk tier so far, in this process; zeros without one."""
+    def disk_cache_counters(self) -> DiskCacheCounters:
+        """What it has done with its disk cache so far, in this process; zeros without one."""
         told = told_of(self._pointer)["tier"]
-        return TierCounters(*(told[name] for name in TierCounters._fields))
+        return DiskCacheCounters(*(told[name] for name in DiskCacheCounters._fields))
 
     @property
     def tier_fault(self) -> Error | None:
-        """Why nothing more is kept in the disk tier since some time: the disk is full, say. ``None`` while all is well;
+        """Why nothing more is kept in the disk cache since some time: the disk is full, say. ``None`` while all is well;
         rows are served all the same.
         """
         fault = told_of(self._pointer)["tier"]["fault"]

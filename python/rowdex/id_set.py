@@ -85,7 +85,7 @@ class IdSet(RowSet):
         dataset: Dataset | int,
         side: Side,
         *,
-        fraction: float = 0.1,
+        validation_fraction: float = 0.1,
         seed: int = 0,
         by: str | None = None,
         of: IdSet | None = None,
@@ -96,7 +96,7 @@ class IdSet(RowSet):
         Args:
             dataset: Whose rows; or how many there are.
             side: ``"train"`` or ``"validation"``.
-            fraction: The part that is for validation: of as many coin tosses.
+            validation_fraction: The part that is for validation: of as many coin tosses.
             seed: Another seed is another split. That of a sampler has nothing to do with it.
             by: Splits by the values of this column, instead of by row id: rows with equal values are on one side. Reads
                 the column.
@@ -105,9 +105,9 @@ class IdSet(RowSet):
         if by is not None:
             if not isinstance(dataset, Dataset):
                 raise TypeError(f"by={by!r}: give the dataset, whose column is read")
-            return IdSet._of("split by", dataset, by, of, side, float(fraction), seed_number(seed))
+            return IdSet._of("split by", dataset, by, of, side, float(validation_fraction), seed_number(seed))
         rows = len(dataset) if isinstance(dataset, Sized) else _row_count(dataset)
-        found = IdSet._of("split", rows, side, float(fraction), seed_number(seed))
+        found = IdSet._of("split", rows, side, float(validation_fraction), seed_number(seed))
         return found if of is None else found & of
 
     @staticmethod

@@ -60,7 +60,7 @@ class Loader(_Loader):
         sharding: Any = None,
         pad: Mapping[str, int] | None = None,
         fill: Any = 0,
-        pads: str | None = None,
+        repeated: str | None = None,
         **others: Any,
     ) -> None:
         if last not in ("fill", "drop", "short"):

@@ -17,7 +17,7 @@ from .loading import arguments as _arguments, sequences as _sequences, share as 
 from .loading.convert import Added, Convert, Output
 from .loading.functions import RowErrors, Transforms, kept
 from .loading.plain import Plain
-from .loading.reports import LostGroup, LostRow, Prediction, predicted
+from .loading.reports import LostGroup, LostRow, Estimate, estimated
 from .loading.share import Sharing
 from .loading.stats import COUNTS, TIMES, LoaderStats, Meter
 from .loading.steps import LoaderSteps, telling
@@ -57,7 +57,7 @@ class Loader:
         sampler: Who gets which rows when: a :class:`DistributedSampler` with a batch size. It is copied: the
             epoch that it would iterate over next comes first. Default: one with the other arguments.
         memory: Bytes of decoded rows to hold at most: a number, or a text such as ``"4GiB"``. Default: 1 GiB. Less
-            means that row groups are decoded more often, see :meth:`predict`.
+            means that row groups are decoded more often, see :meth:`estimate`.
         threads: Threads that read, decode and assemble, and as many that run what ``decode``, ``collate``, ``pad``,
             ``map`` and ``pin_memory`` ask for, a batch each; at most twice as many batches wait behind these, besides
             what ``memory`` allows. Default: 2. 0: all work is done where batches are asked for.
@@ -67,9 +67,9 @@ class Loader:
             Arrow's views, without copying their values into batches: for wide ones, and ``output="arrow"``. A batch
             then keeps alive what its values are in.
         row_ids: Adds the row ids under this name. Shape ``(rows,)``, int64.
-        pads: Adds under this name whether a row is a pad, which another rank or an earlier step serves, too. Shape
+        repeated: Adds under this name whether a row is a pad, which another rank or an earlier step serves, too. Shape
             ``(rows,)``, bool.
-        on_fault: What to do about a row group that cannot be read: ``"fail"`` raises at the step that needs it;
+        on_error: What to do about a row group that cannot be read: ``"raise"`` raises at the step that needs it;
             ``"substitute"`` replaces each of its rows by another one that can be read, the same on all ranks that can
             read the same files. Steps and rows stay as many. See :attr:`lost_groups`. So it does with rows that
             ``decode`` fails for, if that depends on the value alone: see :attr:`lost_rows`.
@@ -102,8 +102,8 @@ class Loader:
         nulls: Nulls = "error",
         strings: Literal["list", "offsets", "views"] = "list",
         row_ids: str | None = None,
-        pads: str | None = None,
-        on_fault: Literal["fail", "substitute"] = "fail",
+        repeated: str | None = None,
+        on_error: Literal["raise", "substitute"] = "raise",
         decode: dict[str, Callable[[Any], Any]] | None = None,
         collate: dict[str, Callable[[Any], Any]] | None = None,
         pad: Any = None,
@@ -126,7 +126,7 @@ class Loader:
         sampler.spec.check_rows(dataset)
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
-        _arguments.check(on_fault, strings)
+        _arguments.check(on_error, strings)
         views = strings == "views"
         self.dataset = dataset
         self._made_in = os.getpid()
@@ -136,7 +136,7 @@ class Loader:
         self._sampler.__setstate__(sampler.__getstate__())
         self._options = {"memory": size(memory, "memory"), "threads": count(threads, "threads")}
         self._more_options: dict[str, Any] = {
-            "on_fault": no_nul(on_fault.encode(), "on_fault"),
+            "on_error": no_nul(on_error.encode(), "on_error"),
             "views": views,
             **_share.options(share),
         }
@@ -160,7 +160,7 @@ class Loader:
         # Where the iteration began of which no batch was asked for yet.
         self._begun: tuple[int, int] | None = None
         self._iterations = 0
-        decodes = self._more_options["on_fault"] == b"substitute" and bool(self._transforms.decode)
+        decodes = self._more_options["on_error"] == b"substitute" and bool(self._transforms.decode)
         self._substitutes = Substitutes(self.dataset, 0) if decodes else None
         # What ended an iteration first, if anything did: later ones have it, too.
         self._failed: list[Exception] = []
@@ -385,9 +385,9 @@ class Loader:
             self._mapping.close()
         self._loaded_epoch = self.epoch
 
-    def predict(self) -> Prediction:
+    def estimate(self) -> Estimate:
         """What this loader will do, from the index alone, in a fraction of a second; packs are planned for it first."""
-        return predicted(self.dataset, self._sampler, self._loader_options(), self.epoch)
+        return estimated(self.dataset, self._sampler, self._loader_options(), self.epoch)
 
     @property
     def stats(self) -> LoaderStats:
@@ -406,7 +406,7 @@ class Loader:
     @property
     def lost_groups(self) -> list[LostGroup]:
         """The row groups that were found unreadable since the loader was made or closed; none unless
-        ``on_fault="substitute"``.
+        ``on_error="substitute"``.
         """
         loader = self._loader.made()
         if loader is None:
@@ -418,7 +418,7 @@ class Loader:
 
     @property
     def lost_rows(self) -> list[LostRow]:
-        """The rows that ``decode`` failed for and that were replaced; none unless ``on_fault="substitute"``."""
+        """The rows that ``decode`` failed for and that were replaced; none unless ``on_error="substitute"``."""
         errors = {} if self._substitutes is None else dict(self._substitutes.errors)
         return [LostRow(row, error) for row, error in sorted(errors.items())]
 

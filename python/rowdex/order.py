@@ -5,7 +5,7 @@ Orders are made of each other::
 
     from rowdex.order import IdSet, Resized, Subset
 
-    train = IdSet.split(dataset, "train", fraction=0.1)
+    train = IdSet.split(dataset, "train", validation_fraction=0.1)
     loader = rowdex.Loader(dataset, batch_size=256, seed=42, order=Resized(Subset("global", train), size=1_000_000))
 
 The seed of the sampler is that of all its orders. Orders are pickled, and equal if they serve the same rows; long lists

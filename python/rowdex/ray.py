@@ -27,8 +27,8 @@ from .native.imports import loaded
 from .native.library import located
 from .native.numbers import whole_in_pickles
 from .order import IdSet
-from .rewriting import ShuffleReport
-from .rewriting import shuffle as _shuffle
+from .rewriting import RewriteReport
+from .rewriting import rewrite as _rewrite
 
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
@@ -190,7 +190,7 @@ def rows(picked: ray.data.Dataset, dataset: Dataset | int, column: str = "row_id
     return IdSet(dataset if isinstance(dataset, int) else len(dataset), ids)
 
 
-def shuffle(
+def rewrite(
     source: Dataset | Path,
     output: Path,
     *,
@@ -199,12 +199,12 @@ def shuffle(
     spill: Path | None = None,
     verify: bool = False,
     **options: Any,
-) -> ShuffleReport:
-    """Writes rows anew as :func:`rowdex.shuffle` does, to the very same files, by tasks on machines of a cluster: each
+) -> RewriteReport:
+    """Writes rows anew as :func:`rowdex.rewrite` does, to the very same files, by tasks on machines of a cluster: each
     of as many tasks as there are nodes spills a part of the input, and then each writes some of the output files. The
     index is written here. ::
 
-        rowdex.ray.shuffle("/shared/train.rdx", "/shared/out", nodes=16, spill="/scratch", seed=42, memory="64GiB")
+        rowdex.ray.rewrite("/shared/train.rdx", "/shared/out", nodes=16, spill="/scratch", seed=42, memory="64GiB")
 
     All machines must see the input, ``output`` and ``spill`` by the same paths; the first two may be URLs of a store.
     A task whose process is lost is run again by Ray, and goes on with what it had finished: files and parts appear
@@ -220,7 +220,7 @@ def shuffle(
         spill: Spills rows to a folder in this one, which all machines share. Default: in ``output``, if that is a
             folder.
         verify: Reads both once more, here, and raises unless every row is where it belongs.
-        options: As :func:`rowdex.shuffle` has them, for the whole: ``seed``, ``order``, ``memory`` (of each task),
+        options: As :func:`rowdex.rewrite` has them, for the whole: ``seed``, ``order``, ``memory`` (of each task),
             ``files``, ``compression`` and others. ``files`` of as many as there are nodes, or several times as many,
             give all of them as much to do.
 
@@ -229,7 +229,7 @@ def shuffle(
     """
     for name in ("step", "task", "tasks", "resume", "overwrite"):
         if name in options:
-            raise TypeError(f"{name} is of rowdex.shuffle; here nodes= divides the work, which goes on by itself")
+            raise TypeError(f"{name} is of rowdex.rewrite; here nodes= divides the work, which goes on by itself")
     if nodes is not None and nodes < 1:
         raise ValueError(f"nodes={nodes}: use 1 or more")
     machines = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
@@ -241,17 +241,17 @@ def shuffle(
         shared[name] = None if path is None else located(path)
     given, to = source if isinstance(source, Dataset) else located(source), located(output)
     # A process that begins for this task imports neither ray.data nor this module, which take two thirds of its start.
-    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_shuffle)
+    task = ray.remote(num_cpus=cpus, scheduling_strategy="SPREAD")(_rewrite)
     with whole_in_pickles():
         sent = {**shared, "order": ray.put(options.get("order", "global"))}
-    done: list[ShuffleReport] = []
+    done: list[RewriteReport] = []
     for step in ("spill", "write"):
         try:
             steps = [task.remote(given, to, step=step, task=number, tasks=count, **sent) for number in range(count)]
             done += ray.get(steps)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
-    report: ShuffleReport = _shuffle(given, to, step="index", verify=verify, **shared)
+    report: RewriteReport = _rewrite(given, to, step="index", verify=verify, **shared)
     return report._replace(
         kept_files=sum(each.kept_files for each in done),
         bytes_written=sum(each.bytes_written for each in done),

@@ -5,14 +5,14 @@ from .building import BuildReport
 from .dataset import Counters, Labels, VerifyReport
 from .digest import SameRows
 from .index import FileInfo, Location
-from .loading.reports import LostGroup, LostRow, PackForecast, Prediction
+from .loading.reports import LostGroup, LostRow, PackForecast, Estimate
 from .loading.stats import LoaderStats
 from .prefetched import Prefetched, PrefetchedStats
-from .rewriting import ShuffleReport
+from .rewriting import RewriteReport
 from .sampler import SampledBatch
 from .schema import Field
 from .spec import SamplerSpec
-from .tier import TierCounters
+from .tier import DiskCacheCounters
 from .views import SelectReport
 
 __all__ = [
@@ -26,15 +26,15 @@ __all__ = [
     "LostGroup",
     "LostRow",
     "PackForecast",
-    "Prediction",
+    "Estimate",
     "Prefetched",
     "PrefetchedStats",
     "SameRows",
     "SampledBatch",
     "SamplerSpec",
     "SelectReport",
-    "ShuffleReport",
+    "RewriteReport",
     "Substituted",
-    "TierCounters",
+    "DiskCacheCounters",
     "VerifyReport",
 ]

@@ -23,7 +23,7 @@ Source = Union[Dataset, Index, Path, Iterable[Path]]
 Step = Literal["spill", "write", "index"]
 
 
-class ShuffleReport(NamedTuple):
+class RewriteReport(NamedTuple):
     """What :func:`shuffle` wrote."""
 
     rows: int
@@ -42,7 +42,7 @@ class ShuffleReport(NamedTuple):
     """With ``verify``: the digest of the rows, as :func:`rowdex.rows_digest` has it."""
 
 
-def shuffle(
+def rewrite(
     source: Source,
     output: Path,
     *,
@@ -69,11 +69,11 @@ def shuffle(
     tasks: int = 1,
     progress: Progress = None,
     store: StoreOptions | None = None,
-) -> ShuffleReport:
+) -> RewriteReport:
     """Writes rows anew, as Parquet files of a folder or of a store with an index, ``index.rdx``: row ``i`` of the
     output is row ``order(i)`` of the source, in epoch 0. ::
 
-        rowdex.shuffle("train.rdx", "shuffled", seed=42, memory="4GiB", verify=True)
+        rowdex.rewrite("train.rdx", "shuffled", seed=42, memory="4GiB", verify=True)
 
     ``docs/rewriting.md`` says what is written, when it pays and what it takes. Ctrl-C ends it, and ``resume=True`` goes
     on with what was finished.
@@ -148,7 +148,7 @@ def shuffle(
             made = waiting(True, lambda: operands.run(tell, rewrite=rewrite))
         index = made.pop("index")
         digest = _proven(dataset, index, order, seed, progress) if verify and index is not None else None
-        return ShuffleReport(**made, index_path=index, rows_digest=digest)
+        return RewriteReport(**made, index_path=index, rows_digest=digest)
 
 
 def _proven(dataset: Dataset, index: str, order: Order, seed: int, progress: Progress) -> str:
@@ -217,4 +217,4 @@ def _is_index(source: Any) -> bool:
     return text.endswith(".rdx") if is_remote(text) else os.path.isfile(text)
 
 
-__all__ = ["ShuffleReport", "shuffle"]
+__all__ = ["RewriteReport", "rewrite"]

@@ -116,7 +116,7 @@ class SamplerSpec(NamedTuple):
             batch_size=self.batch_size,
             tail=text_bytes(self.tail, "tail"),
             replica_layout=text_bytes(self.replica_layout, "replica layout"),
-            replicas=self.replicas,
+            replication=self.replicas,
             drop_last_batch=self.drop_last_batch,
             partition=text_bytes(self.partition, "partition"),
             rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],

@@ -10,7 +10,7 @@ from . import native
 from .native.library import path_bytes, size
 
 
-class DiskTier(NamedTuple):
+class DiskCache(NamedTuple):
     """A folder on a local disk that keeps row groups for all processes of a machine and for later passes.
 
     It may be deleted at any time. Only its owner should be able to write to it: what is in it is served as data.
@@ -21,12 +21,12 @@ class DiskTier(NamedTuple):
     bytes: int
     """The most bytes of files to keep in it."""
 
-    def _struct(self) -> native.DiskTier:
-        return native.DiskTier(folder=path_bytes(self.folder), bytes=size(self.bytes, "bytes"))
+    def _struct(self) -> native.DiskCache:
+        return native.DiskCache(folder=path_bytes(self.folder), bytes=size(self.bytes, "bytes"))
 
 
-class TierCounters(NamedTuple):
-    """What a dataset has done with its disk tier so far, in this process."""
+class DiskCacheCounters(NamedTuple):
+    """What a dataset has done with its disk cache so far, in this process."""
 
     hits: int
     """Row groups served from the tier, each as often as it was."""
@@ -44,16 +44,16 @@ class TierCounters(NamedTuple):
     """Entries deleted because they were damaged or of another version."""
 
 
-def located_tier(tier: DiskTier) -> DiskTier:
+def located_tier(tier: DiskCache) -> DiskCache:
     """The same folder wherever the process goes, and for workers that begin elsewhere."""
-    if not isinstance(tier, DiskTier):
-        raise TypeError(f"disk_tier is {tier!r}: give a rowdex.DiskTier(folder, bytes)")
+    if not isinstance(tier, DiskCache):
+        raise TypeError(f"disk_cache is {tier!r}: give a rowdex.DiskCache(folder, bytes)")
     return tier._replace(folder=os.path.abspath(os.fsdecode(tier.folder)))
 
 
-def tier_pointer(tier: DiskTier | None) -> Any:
+def tier_pointer(tier: DiskCache | None) -> Any:
     """What the library is told: a pointer, or nothing."""
     return None if tier is None else ctypes.pointer(tier._struct())
 
 
-__all__ = ["DiskTier", "TierCounters"]
+__all__ = ["DiskCache", "DiskCacheCounters"]

@@ -42,9 +42,9 @@ def select(
     skip: Rows | None = None,
     where: str | None = None,
     root: Path | None = None,
-    and_: Index | Path | Iterable[Index | Path] = (),
-    not_: Index | Path | Iterable[Index | Path] = (),
-    or_: Index | Path | Iterable[Index | Path] = (),
+    intersect: Index | Path | Iterable[Index | Path] = (),
+    exclude: Index | Path | Iterable[Index | Path] = (),
+    union: Index | Path | Iterable[Index | Path] = (),
     sample: float | None = None,
     seed: int = 0,
     split: Side | None = None,
@@ -60,7 +60,7 @@ def select(
 
     No data is copied, and none is read but for ``where`` and ``split_by``. Shards of a view are as equal as those of
     any index. The path holds what it held, or the whole view, at any moment. Every choice leaves rows out; only
-    ``or_`` adds rows, to what all others leave.
+    ``union`` adds rows, to what all others leave.
 
     Lists of rows come from any engine: a table with the columns ``file`` and ``row_in_file``, or with ``row_id``. It is
     a Parquet or Arrow file, or an object with ``__arrow_c_stream__``, such as a DuckDB relation, a Polars frame or a
@@ -72,9 +72,9 @@ def select(
         where: Keeps only rows that meet this condition in SQL, such as ``"lang = 'en' and length(text) > 200"``. Reads
             the columns that it needs of rows that the other choices leave, where the footers do not decide.
         root: Where the data is that ``where`` and ``split_by`` read, instead of where the index says.
-        and_: Keeps only rows that these indexes of the same files serve, too.
-        not_: Leaves out the rows that these indexes of the same files serve.
-        or_: Adds the rows of these indexes of the same files.
+        intersect: Keeps only rows that these indexes of the same files serve, too.
+        exclude: Leaves out the rows that these indexes of the same files serve.
+        union: Adds the rows of these indexes of the same files.
         sample: Keeps this fraction of the rows, by a hash: a row stays in the sample when files are appended.
         seed: Of the sample: another one for another seed.
         split: Keeps only this side of a split by hash, ``"train"`` or ``"validation"``, as :meth:`IdSet.split`.
@@ -105,9 +105,9 @@ def select(
         rows=files.get("rows"),
         skip=files.get("skip"),
         note=note,
-        intersect=_views(and_),
-        exclude=_views(not_),
-        union=_views(or_),
+        intersect=_views(intersect),
+        exclude=_views(exclude),
+        union=_views(union),
         sample={"fraction": sample, "seed": seed_number(seed)} if sample is not None or seed else None,
         split={name: given for name, given in parted.items() if given is not None} or None,
         where=where,

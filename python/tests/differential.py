@@ -48,7 +48,7 @@ class Case:
             index,
             threads=pick(self.rng, [0, 1, 3, None]),
             cache=pick(self.rng, [1, 1 << 16, None]),
-            staleness=pick(self.rng, ["off", "stat", "footer"]),
+            check=pick(self.rng, ["off", "stat", "footer"]),
         )
         self.rows = len(self.dataset)
         assert self.rows == len(self.wanted), (self.rows, len(self.wanted))

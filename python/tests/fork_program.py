@@ -41,7 +41,7 @@ def loader(**options: Any) -> rowdex.Loader:
 
 
 def kept() -> rowdex.Dataset:
-    return dataset(disk_tier=rowdex.DiskTier(f"{folder}/tier", 1 << 24))
+    return dataset(disk_cache=rowdex.DiskCache(f"{folder}/tier", 1 << 24))
 
 
 def sets(of: rowdex.Dataset) -> Any:
@@ -125,7 +125,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "blocks": (dataset, positions(lambda of: "blocks(4)")),
     "mixed": (lambda: rowdex.MixedDataset([dataset(), dataset()]), lambda of: of.take([3, 1500]).to_pydict()),
     "loader": (loader, lambda of: len(some(of))),
-    "loader's facts": (lambda: loader(strings="views", on_fault="substitute"), lambda of: [
+    "loader's facts": (lambda: loader(strings="views", on_error="substitute"), lambda of: [
         len(of), of.predict(), of.schema.names, of.state_dict(), of.stats["rows"] >= 0, of.lost_groups,
     ]),
     "transforms": (lambda: loader(map=len, threads=2), lambda of: len(some(of))),

@@ -95,7 +95,7 @@ def test_the_error_of_a_stream_reaches_whoever_reads_it_and_its_capsule_is_relea
     rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
     damaged = (tmp_path / "a.parquet").read_bytes()
     (tmp_path / "a.parquet").write_bytes(b"PAR1" + b"\xff" * 20_000 + damaged[20_004:])
-    dataset = rowdex.Dataset(tmp_path / "a.rdx", staleness="off")
+    dataset = rowdex.Dataset(tmp_path / "a.rdx", check="off")
     loader = rowdex.Loader(dataset, batch_size=10, num_replicas=1, rank=0, output="arrow")
     for stream in (dataset, loader):
         for _ in range(3):

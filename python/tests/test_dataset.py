@@ -165,7 +165,7 @@ def test_misuse_says_what_to_do(index: str, tmp_path: pathlib.Path, folder: path
     with pytest.raises(FileExistsError):
         rowdex.build(folder, index)
     with pytest.raises(ValueError, match="stat"):
-        rowdex.Dataset(index, staleness="sometimes")  # type: ignore[arg-type]
+        rowdex.Dataset(index, check="sometimes")  # type: ignore[arg-type]
     for arguments in ({"cache": 0}, {"cache": -1}, {"threads": -1}, {"max_decoded": 2**64}):
         with pytest.raises(ValueError):
             rowdex.Dataset(index, **arguments)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def damaged(folder: pathlib.Path, tmp_path: pathlib.Path) -> rowdex.Dataset:
     data = bytearray(path.read_bytes())
     data[4 : len(data) - 8000] = bytes(len(data) - 8004)
     path.write_bytes(data)
-    return rowdex.Dataset(tmp_path / "train.rdx", ["id", "name"], staleness="off")
+    return rowdex.Dataset(tmp_path / "train.rdx", ["id", "name"], check="off")
 
 
 def test_rows_of_a_damaged_file_are_substituted_and_reported(damaged: rowdex.Dataset) -> None:
@@ -36,7 +36,7 @@ def test_rows_of_a_damaged_file_are_substituted_and_reported(damaged: rowdex.Dat
     with pytest.raises(rowdex.errors.FormatError, match="part-2.parquet"):
         list(rowdex.Loader(damaged, output="arrow", **options))
     loaders = [
-        rowdex.Loader(damaged, output="arrow", on_fault="substitute", threads=threads, **options)
+        rowdex.Loader(damaged, output="arrow", on_error="substitute", threads=threads, **options)
         for threads in (0, 2)
     ]
     planned = list(rowdex.DistributedSampler(damaged, **options).batches())
@@ -54,9 +54,9 @@ def test_rows_of_a_damaged_file_are_substituted_and_reported(damaged: rowdex.Dat
         assert len(lost) > 100 and min(lost) >= 670 and loader.stats.substituted >= len(lost)
         assert {group.row_group for group in groups} <= set(range(8, 12)) and groups
         assert all(group.error.file == "part-2.parquet" for group in groups)
-    arrays = rowdex.Loader(damaged, output="numpy", on_fault="substitute", row_ids="row", **options)
+    arrays = rowdex.Loader(damaged, output="numpy", on_error="substitute", row_ids="row", **options)
     for arrays_batch, batch in zip(
-        arrays, rowdex.Loader(damaged, output="arrow", on_fault="substitute", **options), strict=True
+        arrays, rowdex.Loader(damaged, output="arrow", on_error="substitute", **options), strict=True
     ):
         assert arrays_batch["row"].tolist() == batch.row_ids
 
@@ -87,7 +87,7 @@ def test_an_error_comes_at_the_same_step_whatever_the_output(damaged: rowdex.Dat
 
 def test_options_that_cannot_be_right_are_refused(dataset: Any) -> None:
     wrong: list[dict[str, Any]] = [
-        {"on_fault": "ignore"}, {"strings": "other"}, {"row_ids": "id"}, {"row_ids": "r", "output": "arrow"},
+        {"on_error": "ignore"}, {"strings": "other"}, {"row_ids": "id"}, {"row_ids": "r", "output": "arrow"},
     ]  # fmt: skip
     for options in wrong:
         with pytest.raises(ValueError):

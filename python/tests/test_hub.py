@@ -152,12 +152,12 @@ def test_offline_and_without_a_token_errors_say_what_to_set(
     hub: Hub, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rowdex.build("hf://datasets/o/n@main", tmp_path / "i.rdx")
-    tier = rowdex.DiskTier(tmp_path / "tier", 1 << 30)
-    with rowdex.Dataset(tmp_path / "i.rdx", disk_tier=tier) as dataset:
+    tier = rowdex.DiskCache(tmp_path / "tier", 1 << 30)
+    with rowdex.Dataset(tmp_path / "i.rdx", disk_cache=tier) as dataset:
         wanted = pa.table(dataset.take(range(ROWS)))
     heard = len(hub.hub.heard)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with rowdex.Dataset(tmp_path / "i.rdx", disk_tier=tier) as dataset:
+    with rowdex.Dataset(tmp_path / "i.rdx", disk_cache=tier) as dataset:
         assert pa.table(dataset.take(range(ROWS))) == wanted
     with rowdex.Dataset(tmp_path / "i.rdx") as dataset, pytest.raises(rowdex.Error, match="HF_HUB_OFFLINE is set"):
         dataset.take([0])

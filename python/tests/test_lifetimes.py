@@ -124,7 +124,7 @@ CASES = {
     "failed(of, rowdex.errors.FormatError); return [of]",
     "loader with functions whose rows cannot be read": "of = broken(map=len); failed(of, rowdex.errors.FormatError); "
     "failed(of, rowdex.errors.FormatError); return [of]",
-    "loader with substitutes": "of = loader(on_fault='substitute', decode={'name': len}); first(of); "
+    "loader with substitutes": "of = loader(on_error='substitute', decode={'name': len}); first(of); "
     "of.lost_rows; return [of]",
     "loader that was closed": "of = loader(); first(of); of.close(); first(of); return [of]",
     "loader whose state was loaded": "of = loader(); first(of); of.load_state_dict(of.state_dict()); first(of); "
@@ -133,7 +133,7 @@ CASES = {
     "return [of, steps]",
     "loader that shares": "of = loader(share=rowdex.Share(job=f'lifetimes-{os.getpid()}', ranks=1)); "
     "first(of); return [of]",
-    "tier": "of = dataset(disk_tier=rowdex.DiskTier(path + '.tier', 1 << 24)); of.take([1, 900]); return [of]",
+    "tier": "of = dataset(disk_cache=rowdex.DiskCache(path + '.tier', 1 << 24)); of.take([1, 900]); return [of]",
 }
 
 TORCH = {

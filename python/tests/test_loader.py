@@ -192,7 +192,7 @@ def test_converting_many_batches_at_once_changes_nothing(
     for world, size in [(1, 8), (3, 167), (3, 334), (7, 16), (2, 501)]:
         for rank in range(world):
             options: dict[str, Any] = {"num_replicas": world, "rank": rank, "batch_size": size, "tail": tail}
-            loader = loader_of(dataset, nulls="mask", row_ids="row", pads="pad", **options)
+            loader = loader_of(dataset, nulls="mask", row_ids="row", repeated="pad", **options)
             sampler = rowdex.DistributedSampler(dataset, seed=7, **options)
             for _ in range(3):
                 for batch, planned in zip(loader, sampler.batches(), strict=True):
@@ -215,7 +215,7 @@ def test_batches_have_whole_rows(dataset: Any, table: pa.Table) -> None:
 
 
 def test_row_ids_and_pads_can_be_asked_for(dataset: Any) -> None:
-    loaders = [loader_of(dataset, num_replicas=4, rank=rank, row_ids="row", pads="pad") for rank in range(4)]
+    loaders = [loader_of(dataset, num_replicas=4, rank=rank, row_ids="row", repeated="pad") for rank in range(4)]
     pads = 0
     for loader in loaders:
         for batch in loader:
@@ -300,7 +300,7 @@ def test_a_loader_is_an_arrow_stream_of_an_epoch(dataset: Any) -> None:
 
 def test_a_prediction_comes_true(dataset: Any) -> None:
     loader = loader_of(dataset, memory=20_000, threads=0)
-    told = loader.predict()
+    told = loader.estimate()
     ids(loader)
     # To the loader, all epochs are one run: it has begun with the next.
     assert loader.stats.decodes >= told.first_passes * 12 * 0.5
@@ -468,7 +468,7 @@ def test_list_views_of_codes_and_of_items_with_other_names_are_served(
         # The items are called element in one file, and item in the other one.
         pq.write_table(written, tmp_path / f"{name}.parquet", use_compliant_nested_type=compliant)
     for mode in ("strict", "union"):
-        rowdex.build(tmp_path, tmp_path / "lists.rdx", schema_mode=mode, overwrite=True)
+        rowdex.build(tmp_path, tmp_path / "lists.rdx", schema=mode, overwrite=True)
         with rowdex.Dataset(tmp_path / "lists.rdx") as dataset:
             assert pa.table(dataset)["lists"].to_pylist() == 2 * written["lists"].to_pylist()
             with rowdex.Loader(dataset, batch_size=4, order="sequential", output="arrow") as loader:

@@ -121,8 +121,8 @@ def test_what_is_no_sampler_tier_or_store_is_refused_by_name(dataset: rowdex.Dat
     for sampler in (32, stock, rowdex.torch.BatchSampler(dataset, 8)):
         with pytest.raises(TypeError, match="give a rowdex.DistributedSampler, or batch_size="):
             rowdex.Loader(dataset, sampler)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"give a rowdex.DiskTier\(folder, bytes\)"):
-        rowdex.Dataset(index, disk_tier="/nvme")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"give a rowdex.DiskCache\(folder, bytes\)"):
+        rowdex.Dataset(index, disk_cache="/nvme")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="store is a dict: give rowdex.StoreOptions") as raised:
         rowdex.Dataset(index, store={"key": "secret"})  # type: ignore[arg-type]
     assert "secret" not in str(raised.value)
@@ -191,7 +191,7 @@ def test_an_index_never_takes_the_place_of_data(folder: pathlib.Path, tmp_path: 
         (lambda dataset: dataset.weights(None), "column name"),
         (lambda dataset: dataset.verify(1), "level"),
         (lambda dataset: rowdex.DistributedSampler(dataset, tail=3), "tail"),
-        (lambda dataset: rowdex.Dataset(dataset.index, staleness=1), "staleness"),
+        (lambda dataset: rowdex.Dataset(dataset.index, check=1), "check"),
     ],
 )
 def test_what_is_no_text_is_refused_by_name(dataset: rowdex.Dataset, call: Any, name: str) -> None:
@@ -264,10 +264,10 @@ def test_a_seed_of_numpy_is_the_number_that_it_is(dataset: rowdex.Dataset, tmp_p
         split = rowdex.order.IdSet.split
         with rowdex.Dataset(out) as view:
             found: list[Any] = [view.index.view["choices"], pa.record_batch(view[:]).column("id").to_pylist()]
-        found.append(list(split(dataset, "train", seed=seed, fraction=0.5)))
-        found.append(list(split(dataset, "train", seed=seed, fraction=0.5, by="label")))
+        found.append(list(split(dataset, "train", seed=seed, validation_fraction=0.5)))
+        found.append(list(split(dataset, "train", seed=seed, validation_fraction=0.5, by="label")))
         found.append(rowdex.digest.same_rows(dataset, dataset, order="global", seed=seed).difference is None)
-        found.append(rowdex.shuffle(dataset, tmp_path / "shuffled", seed=seed, overwrite=True).rows)
+        found.append(rowdex.rewrite(dataset, tmp_path / "shuffled", seed=seed, overwrite=True).rows)
         return [*found, next(iter((tmp_path / "shuffled").glob("*.parquet"))).read_bytes()]
 
     assert rows_of(seed) == rows_of(int(seed))
@@ -424,7 +424,7 @@ def test_what_a_rewrite_packs_and_a_sampler_cannot_take_is_refused_at_once(
     ]
     for options, error, said in cases:
         with pytest.raises(error, match=said):
-            rowdex.shuffle(dataset, tmp_path / "out", **options)
+            rowdex.rewrite(dataset, tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
     with pytest.raises(TypeError, match="capacity=None: use a whole number"):
         rowdex.Pack("tokens", None)  # type: ignore[arg-type]

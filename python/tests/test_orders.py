@@ -107,21 +107,21 @@ def test_sets_are_sets(dataset: Any, tmp_path: pathlib.Path) -> None:
     skipped = IdSet.listed(dataset, tmp_path / "skip.txt")
     assert list(skipped) == [17, 20, 21]
     assert list(IdSet.listed(dataset.index, tmp_path / "skip.txt")) == list(skipped)
-    train, validation = (IdSet.split(dataset, side, fraction=0.3, seed=1) for side in ("train", "validation"))
+    train, validation = (IdSet.split(dataset, side, validation_fraction=0.3, seed=1) for side in ("train", "validation"))
     assert sorted([*train, *validation]) == list(range(ROWS)) and 200 < len(validation) < 400
-    by_label = IdSet.split(dataset, "train", fraction=0.5, by="label", seed=3)
+    by_label = IdSet.split(dataset, "train", validation_fraction=0.5, by="label", seed=3)
     assert len({row % 5 for row in by_label} & {row % 5 for row in ~by_label}) == 0
-    assert list(IdSet.split(dataset, "train", fraction=0.5, by="label", seed=3, of=validation)) == list(
+    assert list(IdSet.split(dataset, "train", validation_fraction=0.5, by="label", seed=3, of=validation)) == list(
         by_label & validation
     )
-    assert list(IdSet.split(ROWS, "train", fraction=0.3, seed=1, of=skipped)) == list(train & skipped)
+    assert list(IdSet.split(ROWS, "train", validation_fraction=0.3, seed=1, of=skipped)) == list(train & skipped)
     with pytest.raises(TypeError, match="column"):
         IdSet.split(ROWS, "train", by="label")
 
 
 @pytest.mark.parametrize("order", ["global", "blocks(2)", "sequential"])
 def test_a_subset_serves_the_rows_of_a_set(dataset: Any, order: str) -> None:
-    train = IdSet.split(dataset, "train", fraction=0.3, seed=1)
+    train = IdSet.split(dataset, "train", validation_fraction=0.3, seed=1)
     rows = served(dataset, Subset(order, train))
     assert sorted(rows) == list(train) and (rows == list(train)) == (order == "sequential")
     # Over a length alone there are no row groups.
@@ -130,7 +130,7 @@ def test_a_subset_serves_the_rows_of_a_set(dataset: Any, order: str) -> None:
 
 
 def test_orders_are_made_of_orders(dataset: Any) -> None:
-    train = IdSet.split(dataset, "train", fraction=0.3, seed=1)
+    train = IdSet.split(dataset, "train", validation_fraction=0.3, seed=1)
     order = Resized(Subset("global", train), 100)
     passes = served(dataset, Subset("global", train)) + served(dataset, Subset("global", train), epoch=1)
     assert [row for epoch in range(8) for row in served(dataset, order, epoch)] == passes[:800]
@@ -207,7 +207,7 @@ def test_a_mixed_dataset_is_several(index: str) -> None:
 def orders_of(dataset: Any, folder: pathlib.Path) -> list[Any]:
     (folder / "skip.txt").write_text("17\n")
     np.arange(0, ROWS, 2, dtype="<u8").tofile(folder / "order")
-    train = IdSet.split(dataset, "train", fraction=0.3, seed=1)
+    train = IdSet.split(dataset, "train", validation_fraction=0.3, seed=1)
     return [
         Explicit(range(0, ROWS, 3)),
         Explicit([4, 5]),
@@ -217,7 +217,7 @@ def orders_of(dataset: Any, folder: pathlib.Path) -> list[Any]:
         Resized(Subset("blocks(2)", ~IdSet.listed(dataset, folder / "skip.txt")), 250),
         Subset(
             Weighted(dataset.weights("label", of=train)),
-            train & IdSet.split(dataset, "train", by="label", seed=9, fraction=0),
+            train & IdSet.split(dataset, "train", by="label", seed=9, validation_fraction=0),
         ),
     ]
 

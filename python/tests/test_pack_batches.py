@@ -136,7 +136,7 @@ def test_a_run_goes_on_with_other_ranks_and_in_another_process(dataset: rowdex.D
 def test_what_packs_are_not_served_with_is_refused_by_name(dataset: rowdex.Dataset, index: pathlib.Path) -> None:
     pack = rowdex.Pack("tokens", capacity=32)
     with pytest.raises(rowdex.errors.ArgumentError, match="other lengths"):
-        len(rowdex.Loader(dataset, batch_size=2, pack=pack, on_fault="substitute"))
+        len(rowdex.Loader(dataset, batch_size=2, pack=pack, on_error="substitute"))
     for added in ({"row_ids": "labels"}, {"pads": "lengths"}):
         with pytest.raises(ValueError, match=f"called '{next(iter(added.values()))}'"):
             rowdex.Loader(dataset, batch_size=2, pack=pack, output="numpy", **added)

@@ -102,9 +102,9 @@ def test_the_command_tells_the_same(dataset: Any, tail: Any) -> None:
 
 
 def test_a_loader_of_rows_tells_of_no_packs_and_one_of_buckets_of_its_padding(dataset: Any) -> None:
-    assert rowdex.Loader(dataset, batch_size=5).predict().packs is None
+    assert rowdex.Loader(dataset, batch_size=5).estimate().packs is None
     loader = rowdex.Loader(dataset, batch_size=5, pack=rowdex.Buckets("tokens", within=100), output="numpy")
-    prediction = loader.predict()
+    prediction = loader.estimate()
     told = prediction.packs
     assert told is not None
     assert (told.steps, told.packs, told.rows_empty) == (ROWS // 5, ROWS, LENGTHS.count(0))

@@ -104,7 +104,7 @@ def test_a_loader_and_its_prediction_are_of_the_chosen_fields_alone(made: tuple[
             rowdex.Dataset(index, columns=["image.bytes"], cache=1) as dataset,
             rowdex.Loader(dataset, batch_size=50, memory="64KiB", output="arrow", share=share) as loader,
         ):
-            told = loader.predict()
+            told = loader.estimate()
             seen = {}
             for batch in loader:
                 seen.update(zip(batch.row_ids, pa.table(batch)["image"].to_pylist()))
@@ -128,7 +128,7 @@ def test_a_prediction_for_a_small_field_is_of_its_bytes(made: tuple[pathlib.Path
     file, index = made
     for columns in (["image.path"], ["nested.a.x"], ["image.path", "label"]):
         with rowdex.Dataset(index, columns=columns) as dataset:
-            told = rowdex.Loader(dataset, batch_size=50, memory="64MiB").predict()
+            told = rowdex.Loader(dataset, batch_size=50, memory="64MiB").estimate()
         assert (told.first_passes, told.first_bytes_read) == (1, chunks(file, columns)), columns
 
 
@@ -136,10 +136,10 @@ def test_the_tier_keeps_each_choice_of_fields_apart(
     made: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path
 ) -> None:
     file, index = made
-    tier = rowdex.DiskTier(tmp_path / "tier", 1 << 30)
+    tier = rowdex.DiskCache(tmp_path / "tier", 1 << 30)
     for columns in (["image.bytes"], ["image.path"], ["image"], ["image.bytes"], ["nested.a.x"], ["nested.a.y"]):
         wanted = pq.ParquetFile(file).read(columns=columns)
-        with rowdex.Dataset(index, columns=columns, cache=1, disk_tier=tier) as dataset:
+        with rowdex.Dataset(index, columns=columns, cache=1, disk_cache=tier) as dataset:
             got = pa.table(dataset.take(range(ROWS)))
         assert got.to_pylist() == wanted.to_pylist(), columns
 

@@ -84,9 +84,9 @@ def test_views_are_combined_and_say_what_they_are_of(index: str, tmp_path: pathl
         rowdex.select(*base, view, overwrite=True, **choices)
         return ids_of(view)
 
-    assert made(low, and_=odd) == list(range(1, 600, 2))
-    assert made(low, not_=[odd]) == list(range(0, 600, 2))
-    assert made(rowdex.Index(low), or_=rowdex.Index(odd)) == sorted({*range(600), *range(1, ROWS, 2)})
+    assert made(low, intersect=odd) == list(range(1, 600, 2))
+    assert made(low, exclude=[odd]) == list(range(0, 600, 2))
+    assert made(rowdex.Index(low), union=rowdex.Index(odd)) == sorted({*range(600), *range(1, ROWS, 2)})
     assert made(index, rows=IdSet.ranges(ROWS, [(0, 9)]), skip=IdSet(ROWS, [3])) == [0, 1, 2, 4, 5, 6, 7, 8]
     sample = made(index, sample=0.3, seed=5)
     assert 200 < len(sample) < 400
@@ -155,7 +155,7 @@ def test_columns_are_served_by_other_names_and_views_keep_them(tmp_path: pathlib
             table = pa.record_batch(dataset.take(range(len(dataset))))
             assert table.column("text").to_pylist() == texts and table.schema.names == ["text", "id"]
     with pytest.raises(rowdex.errors.ArgumentError, match="no file has the column"):
-        rowdex.build(tmp_path / "data", tmp_path / "no.rdx", rename={"contents": "text"}, schema_mode="union")
+        rowdex.build(tmp_path / "data", tmp_path / "no.rdx", rename={"contents": "text"}, schema="union")
     with pytest.raises(rowdex.errors.ArgumentError, match="`rename.content`: invalid type: integer `3`"):
         rowdex.build(tmp_path / "data", tmp_path / "no.rdx", rename={"content": 3})  # type: ignore[dict-item]
 
@@ -165,7 +165,7 @@ def test_a_view_has_one_side_of_a_split(index: str, tmp_path: pathlib.Path) -> N
     for side in ("train", "validation"):
         rowdex.select(index, tmp_path / f"{side}.rdx", split=side, split_fraction=0.3, split_seed=5)
         sides.append(ids_of(tmp_path / f"{side}.rdx"))
-        assert sides[-1] == list(IdSet.split(ROWS, side, fraction=0.3, seed=5))
+        assert sides[-1] == list(IdSet.split(ROWS, side, validation_fraction=0.3, seed=5))
     assert sorted(sides[0] + sides[1]) == list(range(ROWS))
     with pytest.raises(rowdex.errors.ArgumentError, match="test"):
         rowdex.select(index, tmp_path / "x.rdx", split="test")  # type: ignore[arg-type]

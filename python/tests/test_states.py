@@ -79,7 +79,7 @@ def test_a_compressed_checkpoint_is_refused_with_what_to_do(index: str, tmp_path
 
 def test_samplers_of_every_make_say_what_they_are(index: str) -> None:
     dataset = rowdex.Dataset(index)
-    kept = IdSet.split(dataset, "train", fraction=0.2)
+    kept = IdSet.split(dataset, "train", validation_fraction=0.2)
     for order, options, text in [
         ("global", {}, ":rows:global,seed-42:2x16:"),
         ("global", {"seed": -1}, f":global,seed-{2**64 - 1}:2x16:"),

@@ -108,7 +108,7 @@ until = time.monotonic() + 1
 def ask():
     while time.monotonic() < until:
         assert len(dataset) == 1003 and dataset.column_names == ["id"]
-        dataset.decoded_bytes, dataset.counters, dataset.tier_counters, dataset.tier_fault
+        dataset.decoded_bytes, dataset.counters, dataset.disk_cache_counters, dataset.tier_fault
         assert len(dataset.labels("label").classes) == 5
         assert len(dataset.weights("x")) == 1003
         assert dataset.verify("stat").problems == []
@@ -200,7 +200,7 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 server.daemon_threads = True
 threading.Thread(target=server.serve_forever, daemon=True).start()
 root = f"http://127.0.0.1:{server.server_port}/"
-dataset = Dataset(path, ["id"], root=root, staleness="off", store=rowdex.StoreOptions(retries=0))
+dataset = Dataset(path, ["id"], root=root, check="off", store=rowdex.StoreOptions(retries=0))
 loader = Loader(dataset, batch_size=16, output="arrow", threads=2)
 def wait():
     try:
@@ -231,7 +231,7 @@ for threads in (0, 2):
         while not done.is_set():
             assert len(loader) == 63 and 0 <= loader.steps_left <= 63 and loader.epoch <= 6
             assert loader.stats.rows >= 0 and loader.state_dict()["state"].startswith("rowdex-state-v2")
-            assert loader.schema.names == ["id"] and loader.predict().first_passes > 0
+            assert loader.schema.names == ["id"] and loader.estimate().first_passes > 0
     together(iterate, ask, ask)
 """,
     "a_loader_is_dropped_and_iterators_outlive_it": """

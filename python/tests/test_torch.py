@@ -272,7 +272,7 @@ def test_ranks_without_rows_in_the_last_step_take_part_in_it(torch_dataset: Any)
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_orders_of_lists_sets_and_files_reach_the_workers(torch_dataset: Any, method: str) -> None:
-    kept = ~rowdex.order.IdSet.split(torch_dataset, "train", by="label", fraction=0.5, seed=3)
+    kept = ~rowdex.order.IdSet.split(torch_dataset, "train", by="label", validation_fraction=0.5, seed=3)
     orders = [
         rowdex.order.Explicit(range(0, ROWS, 2)),
         rowdex.order.Resized(rowdex.order.Subset("blocks(2)", kept), 150),

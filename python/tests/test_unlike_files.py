@@ -19,7 +19,7 @@ def built(folder: pathlib.Path, *tables: pa.Table, mode: Any = "strict", **optio
     """The path of an index over files with these tables."""
     for number, table in enumerate(tables):
         pq.write_table(table, folder / f"{number}.parquet", **options)
-    rowdex.build(sorted(folder.glob("*.parquet")), folder / "rows.rdx", schema_mode=mode)
+    rowdex.build(sorted(folder.glob("*.parquet")), folder / "rows.rdx", schema=mode)
     return str(folder / "rows.rdx")
 
 

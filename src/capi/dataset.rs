@@ -13,7 +13,7 @@ use super::handle::{self, Versioned, out_param, require};
 use super::index::rowdex_index;
 use super::option::{Count, bytes, count};
 use super::store::store_options;
-use super::tier::{disk_tier, rowdex_disk_tier};
+use super::tier::{disk_cache, rowdex_disk_cache};
 use crate::dataset::{Dataset, DatasetBuilder, MapDataset, MixedDataset};
 use ::rowdex_index::Index;
 use rowdex_base::error::Result;
@@ -55,7 +55,7 @@ impl Asked for rowdex_dataset {
             Rows::Mixed(mixed) => return Ok(json!({ "rows": mixed.len() })),
         };
         let did = dataset.counters();
-        let tier = dataset.tier_counters();
+        let tier = dataset.disk_cache_counters();
         Ok(json!({
             "rows": dataset.len(),
             "hits": did.hits,
@@ -105,7 +105,7 @@ pub struct rowdex_dataset_options {
     /// Finds the data files below this directory. NULL: where the index says that they were.
     pub root: *const c_char,
     /// How closely files are compared with what was indexed: "off", "stat" (NULL), "footer" or "deep".
-    pub staleness: *const c_char,
+    pub check: *const c_char,
     /// Bytes of decoded row groups to keep. 0: 1 GiB.
     pub cache_bytes: u64,
     /// Threads that decode, started when they are first needed. 0: one for each available core, at most eight.
@@ -116,7 +116,7 @@ pub struct rowdex_dataset_options {
     /// How the object store is talked to, if the data is in one, as for rowdex_index_open. NULL: the defaults.
     pub store: *const c_char,
     /// Keeps row groups on a local disk. NULL: none does.
-    pub disk_tier: *const rowdex_disk_tier,
+    pub disk_cache: *const rowdex_disk_cache,
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
@@ -156,16 +156,16 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
         builder = builder.with_root(root);
     }
     // SAFETY: as above.
-    if let Some(level) = unsafe { handle::optional_text(options.staleness, "options.staleness") }? {
-        builder = builder.with_staleness(level.parse()?);
+    if let Some(level) = unsafe { handle::optional_text(options.check, "options.check") }? {
+        builder = builder.with_check(level.parse()?);
     }
     if !options.store.is_null() {
         // SAFETY: as above.
         builder = builder.with_store_options(unsafe { store_options(options.store) }?);
     }
     // SAFETY: as above.
-    if let Some(tier) = unsafe { disk_tier(options.disk_tier, "options.disk_tier") }? {
-        builder = builder.with_disk_tier(tier);
+    if let Some(tier) = unsafe { disk_cache(options.disk_cache, "options.disk_cache") }? {
+        builder = builder.with_disk_cache(tier);
     }
     if let Some(bytes) = bytes(options.cache_bytes) {
         builder = builder.with_cache_bytes(bytes);

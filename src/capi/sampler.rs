@@ -13,7 +13,7 @@ use super::packs::rowdex_pieces;
 use crate::describe::PackDescription;
 use ::rowdex_order::Partition;
 use ::rowdex_order::sampler::{
-    DistributedSampler, EpochPlan, PackSpec, ReplicaLayout, SamplerOptions, Shard, State, Tail,
+    DistributedSampler, EpochPlan, PackSpec, ReplicationLayout, SamplerOptions, Shard, State, Tail,
 };
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -46,7 +46,7 @@ pub struct rowdex_sampler_options {
     /// Which ranks form a replica group: "consecutive" (NULL) or "strided".
     pub replica_layout: *const c_char,
     /// How many ranks get the same rows, as those of a model-parallel group must. 0: 1.
-    pub replicas: u32,
+    pub replication: u32,
     /// 1 leaves out the last batch of an epoch if it is short on any rank.
     pub drop_last_batch: u32,
     /// How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for
@@ -100,9 +100,9 @@ pub unsafe extern "C" fn rowdex_sampler_new(
             .transpose()?;
         let usual = pack.as_ref().map_or(Tail::default(), PackSpec::default_tail);
         let tail = tail.map_or(Ok(usual), str::parse)?;
-        let layout = layout.map_or(Ok(ReplicaLayout::default()), str::parse)?;
+        let layout = layout.map_or(Ok(ReplicationLayout::default()), str::parse)?;
         let shard = Shard::new(options.rank, options.world_size)?;
-        let shard = shard.with_tail(tail).with_replicas(options.replicas.max(1), layout)?;
+        let shard = shard.with_tail(tail).with_replication(options.replication.max(1), layout)?;
         let batch_size = usize::try_from(options.batch_size)
             .map_err(|_| handle::invalid(format!("a batch size of {}", options.batch_size)))?;
         // SAFETY: as above.

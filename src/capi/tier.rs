@@ -3,15 +3,15 @@
 use std::ffi::c_char;
 
 use super::handle::{self, Versioned};
-use crate::dataset::DiskTier;
+use crate::dataset::DiskCache;
 use rowdex_base::error::Result;
 
 /// A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
 /// write to it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct rowdex_disk_tier {
-    /// sizeof(rowdex_disk_tier)
+pub struct rowdex_disk_cache {
+    /// sizeof(rowdex_disk_cache)
     pub struct_size: usize,
     /// The folder, which is made when something is first kept.
     pub folder: *const c_char,
@@ -20,13 +20,13 @@ pub struct rowdex_disk_tier {
 }
 
 // SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
-unsafe impl Versioned for rowdex_disk_tier {}
+unsafe impl Versioned for rowdex_disk_cache {}
 
 /// `None` for NULL.
 ///
 /// # Safety
 /// `given` and the pointers in it are as the header says.
-pub(super) unsafe fn disk_tier(given: *const rowdex_disk_tier, name: &str) -> Result<Option<DiskTier>> {
+pub(super) unsafe fn disk_cache(given: *const rowdex_disk_cache, name: &str) -> Result<Option<DiskCache>> {
     if given.is_null() {
         return Ok(None);
     }
@@ -34,9 +34,11 @@ pub(super) unsafe fn disk_tier(given: *const rowdex_disk_tier, name: &str) -> Re
     let given = unsafe { handle::options(given, name) }?;
     // SAFETY: as above.
     let folder = unsafe { handle::optional_path(given.folder) };
-    let folder = folder.ok_or_else(|| handle::invalid("a disk tier needs a folder"))?;
+    let folder = folder.ok_or_else(|| handle::invalid("a disk cache needs a folder"))?;
     if given.bytes == 0 {
-        return Err(handle::invalid("a disk tier of 0 bytes keeps nothing").with_hint("set its bytes, or give no tier"));
+        return Err(
+            handle::invalid("a disk cache of 0 bytes keeps nothing").with_hint("set its bytes, or give no tier")
+        );
     }
-    Ok(Some(DiskTier::new(folder, given.bytes)))
+    Ok(Some(DiskCache::new(folder, given.bytes)))
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rowdex::ErrorKind::NotFound;
-use rowdex::dataset::{DatasetBuilder, DiskTier};
+use rowdex::dataset::{DatasetBuilder, DiskCache};
 use rowdex::{Dataset, Index, IndexBuilder};
 use tempfile::TempDir;
 
@@ -143,8 +143,8 @@ impl TierArgs {
             Memory::Bytes(_) => 0,
             Memory::Share(_) => builder.clone().open()?.decoded_bytes(),
         };
-        let tier = DiskTier::new(folder, size.bytes(decoded));
-        Ok(builder.with_disk_tier(tier).open()?)
+        let tier = DiskCache::new(folder, size.bytes(decoded));
+        Ok(builder.with_disk_cache(tier).open()?)
     }
 }
 

@@ -67,6 +67,6 @@ pub(crate) struct CarouselSettings {
 impl CarouselSettings {
     /// A loader of a sampler's batches, or a server of the ranks that are like it.
     pub(crate) fn builder(&self, dataset: &Dataset, sampler: DistributedSampler) -> LoaderBuilder {
-        Loader::builder(dataset, sampler).memory(self.memory).threads(self.threads).on_fault(self.fault)
+        Loader::builder(dataset, sampler).memory(self.memory).threads(self.threads).on_error(self.fault)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::loader::Fault;
-use rowdex::sampler::ReplicaLayout;
+use rowdex::sampler::ReplicationLayout;
 use rowdex::sampler::Tail;
 use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard};
 use serde_json::Value;
@@ -24,7 +24,7 @@ const PLAN: SamplingArgs = SamplingArgs {
     dealing: DealingArgs {
         order: OrderArg::GLOBAL,
         seed: 42,
-        replication: (1, ReplicaLayout::Consecutive),
+        replication: (1, ReplicationLayout::Consecutive),
         tail: Some(Tail::Wrap),
         pack: None,
         only: None,

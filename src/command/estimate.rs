@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args};
 use indicatif::HumanBytes;
-use rowdex::loader::{Advice, Prediction};
+use rowdex::loader::{Advice, Estimate};
 use rowdex::sampler::PackForecast;
 use rowdex::{Dataset, DistributedSampler, Loader};
 use serde_json::{Value, json};
@@ -126,10 +126,10 @@ fn costs(
     let others = (1..ranks).map(|rank| args.sampling.sampler(chosen, rank, args.batch.batch_size));
     let loader = Loader::builder(dataset, sampler).and_ranks(others.collect::<Result<Vec<_>, _>>()?);
     let memory = args.memory.bytes(dataset.decoded_bytes());
-    let told = loader.clone().memory(memory).predict()?;
+    let told = loader.clone().memory(memory).estimate()?;
     let share = |percent: u64| {
         let memory = (u128::from(dataset.decoded_bytes()) * u128::from(percent) / 100) as u64;
-        Ok(later_epochs(memory, &loader.clone().memory(memory).predict()?))
+        Ok(later_epochs(memory, &loader.clone().memory(memory).estimate()?))
     };
     let table = SHARES.into_iter().map(share).collect::<Result<Vec<_>, Failure>>()?;
     let later = args.sampling.epochs - 1;
@@ -152,7 +152,7 @@ fn costs(
 }
 
 /// What every epoch but the first takes with some memory.
-pub(crate) fn later_epochs(memory: u64, told: &Prediction) -> Value {
+pub(crate) fn later_epochs(memory: u64, told: &Estimate) -> Value {
     json!({
         "memory": memory,
         "passes": told.passes,

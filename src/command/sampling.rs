@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use rowdex::order::{Lengths, Order};
-use rowdex::sampler::{EpochPlan, PackSpec, ReplicaLayout, SamplerOptions, State, Tail};
+use rowdex::sampler::{EpochPlan, PackSpec, ReplicationLayout, SamplerOptions, State, Tail};
 use rowdex::{Dataset, DistributedSampler, Index, Shard};
 
 use crate::command::args::named;
@@ -38,7 +38,7 @@ pub(crate) struct DealingArgs {
     /// How many ranks get the same rows, as those of a model-parallel group must: `2` for ranks 0 and 1, 2 and 3, or
     /// `2,strided` for 0 and 2, 1 and 3 of four.
     #[arg(long, value_name = "K", default_value = "1", value_parser = replication)]
-    pub(crate) replication: (u32, ReplicaLayout),
+    pub(crate) replication: (u32, ReplicationLayout),
 
     /// What becomes of rows, or packs, that do not divide evenly among the ranks: `wrap` (the default) repeats the
     /// first ones, `drop` leaves them out, `uneven` gives some ranks one more, `error` refuses; `even` (the default of
@@ -105,7 +105,7 @@ pub(crate) struct BatchArg {
     pub(crate) batch_size: usize,
 }
 
-fn replication(text: &str) -> Result<(u32, ReplicaLayout), String> {
+fn replication(text: &str) -> Result<(u32, ReplicationLayout), String> {
     let (replicas, layout) = text.split_once(',').unwrap_or((text, "consecutive"));
     let replicas = replicas.parse().ok().filter(|replicas| *replicas > 0);
     let replicas = replicas.ok_or_else(|| format!("{text:?} does not begin with a number from 1 on"))?;
@@ -175,7 +175,7 @@ impl SamplingArgs {
     fn shard(&self, rank: u32) -> Result<Shard, Failure> {
         let shard = Shard::new(rank, self.world_size).map_err(Failure::usage)?.with_tail(self.dealing.tail());
         let (replicas, layout) = self.dealing.replication;
-        shard.with_replicas(replicas, layout).map_err(Failure::usage)
+        shard.with_replication(replicas, layout).map_err(Failure::usage)
     }
 
     /// The ranks that are asked for.

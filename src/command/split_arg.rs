@@ -7,7 +7,7 @@ use rowdex::order::{Side, Split};
 
 use crate::command::failure::said;
 
-/// `train` or `validation`, and then `fraction=F`, `seed=S` and `by=COLUMN` with commas between them.
+/// `train` or `validation`, and then `validation_fraction=F`, `seed=S` and `by=COLUMN` with commas between them.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitArg {
     side: Side,
@@ -24,9 +24,9 @@ impl FromStr for SplitArg {
         let side = parts.next().unwrap_or_default().parse().map_err(|error: rowdex::Error| said(&error))?;
         let mut split = Self { side, fraction: 0.1, seed: 0, by: None };
         for part in parts {
-            let bad = || format!("{part:?} is none of fraction=F, seed=S and by=COLUMN");
+            let bad = || format!("{part:?} is none of validation_fraction=F, seed=S and by=COLUMN");
             match part.split_once('=').ok_or_else(bad)? {
-                ("fraction", fraction) => split.fraction = fraction.parse().map_err(|_| bad())?,
+                ("validation_fraction", fraction) => split.fraction = fraction.parse().map_err(|_| bad())?,
                 ("seed", seed) => split.seed = seed.parse().map_err(|_| bad())?,
                 ("by", column) => split.by = Some(column.to_owned()),
                 _ => return Err(bad()),

@@ -13,7 +13,7 @@ use rowdex_base::per_process::PerProcess;
 use rowdex_index::{Index, root};
 use rowdex_io::source::place::Place;
 use rowdex_io::source::{self, Source, StoreOptions};
-use rowdex_io::tier::DiskTier;
+use rowdex_io::tier::DiskCache;
 use rowdex_parquet::{FileMetadata, MAX_DECODED_BYTES, views_pay, views_save_nothing};
 use rowdex_projection::Projection;
 
@@ -33,7 +33,7 @@ pub struct DatasetBuilder {
     store: StoreOptions,
     staleness: Staleness,
     max_decoded_bytes: u64,
-    tier: Option<DiskTier>,
+    tier: Option<DiskCache>,
 }
 
 /// What another process opens the same dataset with.
@@ -48,7 +48,7 @@ pub(crate) struct SavedDataset {
     store: StoreOptions,
     staleness: Staleness,
     max_decoded_bytes: u64,
-    tier: Option<DiskTier>,
+    tier: Option<DiskCache>,
 }
 
 impl SavedDataset {
@@ -60,7 +60,7 @@ impl SavedDataset {
         let mut builder = DatasetBuilder::new(index)
             .with_cache_bytes(0)
             .with_store_options(self.store)
-            .with_staleness(self.staleness)
+            .with_check(self.staleness)
             .with_max_decoded_bytes(self.max_decoded_bytes);
         (builder.columns, builder.root, builder.tier) = (self.columns, self.root, self.tier);
         builder.open()
@@ -155,7 +155,7 @@ impl DatasetBuilder {
     }
 
     /// How closely files are compared with what was indexed. Default: [`Staleness::Stat`].
-    pub fn with_staleness(mut self, staleness: Staleness) -> Self {
+    pub fn with_check(mut self, staleness: Staleness) -> Self {
         self.staleness = staleness;
         self
     }
@@ -176,15 +176,15 @@ impl DatasetBuilder {
     /// that fails, or the disk is full, rows are read as if there were no tier, and [`Dataset::tier_fault`] says why.
     ///
     /// ```no_run
-    /// use rowdex::dataset::DiskTier;
+    /// use rowdex::dataset::DiskCache;
     /// use rowdex::{Dataset, Index};
     ///
     /// # fn main() -> rowdex::Result<()> {
-    /// let tier = DiskTier::new("/nvme/rowdex", 500 << 30);
-    /// let dataset = Dataset::builder(Index::open("s3://bucket/train.rdx")?).with_disk_tier(tier).open()?;
+    /// let tier = DiskCache::new("/nvme/rowdex", 500 << 30);
+    /// let dataset = Dataset::builder(Index::open("s3://bucket/train.rdx")?).with_disk_cache(tier).open()?;
     /// # Ok(()) }
     /// ```
-    pub fn with_disk_tier(mut self, tier: DiskTier) -> Self {
+    pub fn with_disk_cache(mut self, tier: DiskCache) -> Self {
         self.tier = Some(tier);
         self
     }
@@ -193,7 +193,7 @@ impl DatasetBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for an unknown or repeated column, if neither the index nor the caller says
-    /// where the files are, or for a disk tier without comparing files ([`Staleness::Off`]).
+    /// where the files are, or for a disk cache without comparing files ([`Staleness::Off`]).
     pub fn open(self) -> Result<Dataset> {
         let schema = self.index.schema();
         let projection = match &self.columns {
@@ -210,7 +210,7 @@ impl DatasetBuilder {
             None => (projection.clone(), projection),
         };
         if self.tier.is_some() && self.staleness == Staleness::Off {
-            return Err(Error::new(ErrorKind::InvalidArgument, "a disk tier, and files that are not compared")
+            return Err(Error::new(ErrorKind::InvalidArgument, "a disk cache, and files that are not compared")
                 .with_hint(
                     "what is kept is of the files that were indexed: compare them (`stat`), or do without the tier",
                 ));

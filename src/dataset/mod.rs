@@ -43,7 +43,7 @@ use rowdex_parquet::{self as row_group, Annotated, RowSink, WholeBatch};
 use rowdex_projection::Projection;
 use rowdex_rows as rows;
 
-use disk_cache::DiskCache;
+use disk_cache::CachedReader;
 use files::FileTable;
 use gather::{GatheredRows, GroupRows};
 use held::HeldGroups;
@@ -60,7 +60,7 @@ pub(crate) use mixed::common_schema;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use reader::Slots;
 pub use rowdex_base::cache::Counters;
-pub use rowdex_io::tier::{DiskTier, TierCounters};
+pub use rowdex_io::tier::{DiskCache, DiskCacheCounters};
 pub(crate) use run::{JoinedChunks, RunPart};
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};
@@ -93,7 +93,7 @@ struct DatasetSettings {
     max_decoded_bytes: u64,
     cache_bytes: u64,
     threads: usize,
-    tier: Option<DiskTier>,
+    tier: Option<DiskCache>,
     /// Where the files are, by name.
     place: String,
     /// The columns and the root that were asked for, if any were.
@@ -106,8 +106,8 @@ struct Unshared {
     files: FileTable,
     held: HeldGroups,
     reader: Arc<FileReader>,
-    /// Around the reader, if there is a disk tier.
-    disk_cache: Option<DiskCache>,
+    /// Around the reader, if there is a disk cache.
+    disk_cache: Option<CachedReader>,
     pool: Once<Option<ThreadPool>>,
 }
 
@@ -159,17 +159,17 @@ impl Dataset {
         counters
     }
 
-    /// What it has done with its disk tier so far, in this process; zeros without one.
-    pub fn tier_counters(&self) -> TierCounters {
+    /// What it has done with its disk cache so far, in this process; zeros without one.
+    pub fn disk_cache_counters(&self) -> DiskCacheCounters {
         let tier = self.inner.state().ok().and_then(|state| state.disk_cache.as_ref());
-        tier.map_or_else(TierCounters::default, DiskCache::counters)
+        tier.map_or_else(DiskCacheCounters::default, CachedReader::counters)
     }
 
-    pub(crate) fn has_disk_tier(&self) -> bool {
+    pub(crate) fn has_disk_cache(&self) -> bool {
         self.inner.settings.tier.is_some()
     }
 
-    /// Why nothing more is kept in the disk tier since some time: the disk is full, say, or the folder cannot be
+    /// Why nothing more is kept in the disk cache since some time: the disk is full, say, or the folder cannot be
     /// written to. `None` while all is well.
     ///
     /// Rows are served all the same; what the tier has already, too, from there.
@@ -397,7 +397,7 @@ impl Unshared {
             index, source, projection, staleness, max_decoded_bytes, cache_bytes, tier, place, ..
         } = settings;
         let reader = Arc::new(FileReader::new(Arc::clone(source), *max_decoded_bytes));
-        let around = |tier: &DiskTier| DiskCache::new(tier.clone(), Arc::clone(&reader), place.clone(), projection);
+        let around = |tier: &DiskCache| CachedReader::new(tier.clone(), Arc::clone(&reader), place.clone(), projection);
         Self {
             files: FileTable::new(index.clone(), Arc::clone(source), *staleness),
             held: HeldGroups::new(*cache_bytes),

@@ -1,7 +1,7 @@
 //! Reading row groups: what to read, who reads it, and how it is read from the data files.
 //!
 //! A [`RowGroupRead`] says what to read. A [`RowGroupReader`] reads it: [`FileReader`] from the data files, and
-//! [`DiskCache`](super::disk_cache::DiskCache), around a [`FileReader`], from the disk tier where that has it.
+//! [`CachedReader`](super::disk_cache::CachedReader), around a [`FileReader`], from the disk cache where that has it.
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -7,13 +7,13 @@ use rowdex_index::RowGroupEntry;
 use rowdex_parquet::RowSink;
 
 impl Dataset {
-    /// These columns of the same rows, for reading each row once: past the cache and the disk tier.
+    /// These columns of the same rows, for reading each row once: past the cache and the disk cache.
     pub(crate) fn with_other_columns(&self, columns: &[impl AsRef<str>]) -> Result<Self> {
         let inner = &self.inner.settings;
         Self::builder(inner.index.clone())
             .with_columns(columns.iter().map(AsRef::as_ref))
             .with_source(inner.source.clone())
-            .with_staleness(inner.staleness)
+            .with_check(inner.staleness)
             .with_max_decoded_bytes(inner.max_decoded_bytes)
             .with_cache_bytes(0)
             .with_threads(inner.threads)

@@ -187,10 +187,10 @@ fn a_rewritten_file_is_noticed_at_the_level_asked_for() {
     file.set_modified(before.modified().unwrap()).unwrap();
     // The footer holds min and max of every column, so it tells where size and time do not.
     for level in [Staleness::Footer, Staleness::Deep] {
-        let error = open(&folder).with_staleness(level).open().unwrap().get(300).unwrap_err();
+        let error = open(&folder).with_check(level).open().unwrap().get(300).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stale, "{level}");
     }
-    let off = open(&folder).with_staleness(Staleness::Off).open().unwrap();
+    let off = open(&folder).with_check(Staleness::Off).open().unwrap();
     assert_eq!(ids(&off.get(300).unwrap()), [1300]);
 }
 
@@ -200,7 +200,7 @@ fn the_level_off_compares_rows_alone_even_where_the_index_has_no_footers() {
     let index = folder.path().join("i.rdx");
     IndexBuilder::new([folder.path()]).with_footers(false).with_overwrite(true).build(&index).unwrap();
     let path = folder.path().join("c.parquet");
-    let off = || open(&folder).with_staleness(Staleness::Off).open().unwrap();
+    let off = || open(&folder).with_check(Staleness::Off).open().unwrap();
     write(&path, &batch(1250, 130), 100);
     assert_eq!(ids(&off().get(300).unwrap()), [1300]);
     write(&path, &batch(1250, 130), 130);
@@ -248,7 +248,7 @@ fn a_file_that_is_overwritten_in_place_while_it_is_open_is_noticed_at_the_next_r
             std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
             let index = IndexBuilder::new([folder.path()]).with_footers(footers).with_overwrite(true);
             index.build(folder.path().join("i.rdx")).unwrap();
-            let dataset = open(&folder).with_staleness(level).with_cache_bytes(0).open().unwrap();
+            let dataset = open(&folder).with_check(level).with_cache_bytes(0).open().unwrap();
             assert_eq!(ids(&dataset.take(&(250..350).collect::<Vec<_>>()).unwrap()).len(), 100);
             std::fs::write(&path, &other).unwrap();
             for (row, rows) in [(270, vec![270]), (360, vec![360]), (260, (250..350).collect::<Vec<_>>())] {
@@ -281,12 +281,12 @@ fn a_copied_dataset_is_served_at_every_level_and_its_changed_files_are_noticed()
         }
         let tier = TempDir::new().unwrap();
         for level in Staleness::ALL {
-            let dataset = open(&copy).with_staleness(level).open().unwrap();
+            let dataset = open(&copy).with_check(level).open().unwrap();
             assert_eq!(ids(&dataset.take(&[0, 300, 379]).unwrap()), [0, 300, 379], "{level}");
             let report = dataset.verify(level, &|_| ()).unwrap();
             assert!(report.problems.is_empty(), "{level}: {:?}", report.problems);
             if level != Staleness::Off {
-                let kept = open(&copy).with_staleness(level).with_disk_tier(DiskTier::new(tier.path(), 1 << 30));
+                let kept = open(&copy).with_check(level).with_disk_cache(DiskCache::new(tier.path(), 1 << 30));
                 let kept = kept.open().unwrap();
                 assert_eq!(ids(&kept.take(&(0..380).collect::<Vec<_>>()).unwrap()).len(), 380, "{level}");
             }
@@ -298,7 +298,7 @@ fn a_copied_dataset_is_served_at_every_level_and_its_changed_files_are_noticed()
         for changed in [swapped, with_another_footer(&bytes)] {
             std::fs::write(&path, changed).unwrap();
             for level in [Staleness::Stat, Staleness::Footer, Staleness::Deep] {
-                let dataset = open(&copy).with_staleness(level).open().unwrap();
+                let dataset = open(&copy).with_check(level).open().unwrap();
                 let error = dataset.get(300).unwrap_err();
                 assert_eq!((error.kind(), error.file()), (ErrorKind::Stale, Some("c.parquet")), "{level}: {error}");
                 assert!(error.message().contains("modified after"), "{level}: {error}");
@@ -324,7 +324,7 @@ fn a_vanished_file_and_a_shortened_one_are_named_and_the_rest_is_served() {
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let short = open(&folder).open().unwrap();
     assert_eq!(short.get(300).unwrap_err().kind(), ErrorKind::Stale);
-    let unchecked = open(&folder).with_staleness(Staleness::Off).open().unwrap();
+    let unchecked = open(&folder).with_check(Staleness::Off).open().unwrap();
     assert_eq!(unchecked.get(300).unwrap_err().file(), Some("c.parquet"));
     std::fs::remove_file(&path).unwrap();
     let gone = open(&folder).open().unwrap();

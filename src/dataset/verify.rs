@@ -91,7 +91,7 @@ impl Dataset {
                 let group = &state.files.row_group(group)?;
                 let read = RowGroupRead { group, slots: Slots::All, projection: self.projection(), keeps: false };
                 let mut whole = WholeBatch::default();
-                // The file itself is what is looked at, whatever a disk tier has of it.
+                // The file itself is what is looked at, whatever a disk cache has of it.
                 state.reader.read(read, None, &mut whole).map_err(|error| group.located(error))?;
                 row_groups += 1;
                 rows += whole.into_batch()?.num_rows() as u64;

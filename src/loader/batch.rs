@@ -116,11 +116,11 @@ impl BatchSlice {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoaderStats {
-    /// Row groups decoded, whole or in part, or taken from a disk tier, which
-    /// [`Dataset::tier_counters`](crate::dataset::Dataset::tier_counters) tells apart.
+    /// Row groups decoded, whole or in part, or taken from a disk cache, which
+    /// [`Dataset::disk_cache_counters`](crate::dataset::Dataset::disk_cache_counters) tells apart.
     pub decodes: u64,
     /// Times that rows of a row group were picked out, from one just decoded or from one that stayed. Small row groups
-    /// that are held as one [unit](super::Prediction::units) count once.
+    /// that are held as one [unit](super::Estimate::units) count once.
     pub extractions: u64,
     /// Rows that stand in for others that could not be read: see [`Fault::Substitute`](super::Fault::Substitute).
     pub substituted: u64,

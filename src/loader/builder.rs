@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 
+use super::estimate::{self, Advice, Estimate};
 use super::groups::dataset::DatasetGroups;
 use super::groups::{Groups, RowForm, fingerprint};
 use super::lookahead::Lookahead;
 use super::packing::{ServedPacks, column_of};
-use super::predict::{self, Advice, Prediction};
 use super::recovery::Fault;
 use super::share::{Seat, Server, Share};
 use super::units::Units;
@@ -32,7 +32,7 @@ pub struct LoaderBuilder {
 
 impl LoaderBuilder {
     /// How many bytes to hold at most: decoded rows, those being decoded, the batches that wait, and what is known of
-    /// row groups and of the rows that are looked ahead at ([`Prediction::bookkeeping_bytes`]). Default: 1 GiB.
+    /// row groups and of the rows that are looked ahead at ([`Estimate::bookkeeping_bytes`]). Default: 1 GiB.
     ///
     /// It may be exceeded by an eighth, as rows come and go, and by two row groups, or by the rows of two batches where
     /// these take more. What is resident besides is a constant: compressed bytes, open pages, and what the allocator
@@ -106,7 +106,7 @@ impl LoaderBuilder {
     ///
     /// Set it alike on all ranks, or they serve different rows.
     #[must_use]
-    pub fn on_fault(mut self, fault: Fault) -> Self {
+    pub fn on_error(mut self, fault: Fault) -> Self {
         self.options.fault = fault;
         self
     }
@@ -163,7 +163,7 @@ impl LoaderBuilder {
     ///
     /// Those of [`Order::epoch`](rowdex_order::Order::epoch), and `OutOfRange` if the order has a row that is not
     /// there. With `share` those of [`build`](Self::build), too.
-    pub fn predict(&self) -> Result<Prediction> {
+    pub fn estimate(&self) -> Result<Estimate> {
         let memory = self.options.memory;
         let units = self.units()?;
         let ahead = Lookahead::new(&units, memory, self.options.threads, self.options.read_concurrency).reserve();
@@ -171,22 +171,22 @@ impl LoaderBuilder {
             (Some(share), [sampler]) => share.ranks_of(sampler)?,
             _ => self.samplers.clone(),
         };
-        predict::predict(&units, &samplers.into(), memory - ahead, self.options.threads)
+        estimate::estimate(&units, &samplers.into(), memory - ahead, self.options.threads)
     }
 
     /// The memory that brings the passes of a later epoch down to a few, or to one where they are a few, by the same
-    /// plan that [`predict`](Self::predict) runs. None where an epoch takes fewer than two passes. Takes some times as
+    /// plan that [`estimate`](Self::estimate) runs. None where an epoch takes fewer than two passes. Takes some times as
     /// long as a prediction.
     ///
     /// # Errors
     ///
-    /// Those of [`predict`](Self::predict).
+    /// Those of [`estimate`](Self::estimate).
     pub fn advise(&self) -> Result<Option<Advice>> {
         /// With fewer passes nothing is advised: at least one is what any order takes that follows no row groups.
         const ENOUGH: f64 = 2.0;
         const FEW: f64 = 4.0;
         const TRIES: usize = 6;
-        let passes = self.predict()?.passes;
+        let passes = self.estimate()?.passes;
         if passes < ENOUGH {
             return Ok(None);
         }
@@ -196,7 +196,7 @@ impl LoaderBuilder {
         let mut advice = None;
         for _ in 0..TRIES {
             let memory_tried = (memory as u64).next_multiple_of(1 << 20);
-            let Prediction { passes, bytes_read, .. } = self.clone().memory(memory_tried).predict()?;
+            let Estimate { passes, bytes_read, .. } = self.clone().memory(memory_tried).estimate()?;
             advice = Some(Advice { memory: memory_tried, passes, bytes_read });
             if passes <= target {
                 break;
@@ -210,7 +210,7 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the [memory](Self::memory) is less than [`Prediction::least_memory`], if the samplers of
+    /// `InvalidArgument` if the [memory](Self::memory) is less than [`Estimate::least_memory`], if the samplers of
     /// several ranks differ in anything but the rank, if two of them are of the same rank, and if it cannot
     /// [share](Self::share) a reader: because it has several ranks itself, because neither the launcher nor the caller
     /// says which job this is and how many ranks are on this machine, or because this is not Linux.
@@ -288,7 +288,7 @@ impl LoaderBuilder {
         }
         if sampler.packed().is_some() && self.options.fault != Fault::Fail {
             let message = "packs of which rows that cannot be read are replaced by others, which have other lengths";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use the policy \"fail\" for faults"));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("raise errors instead"));
         }
         ServedPacks::of(sampler, columns, &form.decoded, &form.served)
     }

@@ -43,6 +43,7 @@ mod deliver;
 mod driver;
 mod engine;
 mod epoch;
+mod estimate;
 mod extract;
 mod groups;
 mod lookahead;
@@ -53,7 +54,6 @@ mod packs;
 mod peek;
 mod pieces;
 mod plan;
-mod predict;
 mod prefetched;
 mod recovery;
 mod route;
@@ -80,13 +80,13 @@ use self::control::is_to_come;
 use self::deliver::{Deliver, Owned};
 use self::engine::{Engine, Settings};
 pub use self::epoch::Epoch;
+pub use self::estimate::{Advice, Estimate};
 pub use self::groups::Loadable;
 use self::groups::dataset::DatasetGroups;
 use self::options::Options;
 pub use self::packs::{Packs, Unended};
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
-pub use self::predict::{Advice, Prediction};
 pub use self::prefetched::{Prefetched, PrefetchedStats};
 use self::recovery::Faults;
 pub use self::recovery::{Fault, LostGroup, Substituted};
@@ -193,7 +193,7 @@ impl Loader {
             return Err(Error::new(ErrorKind::InvalidArgument, format!("rank {rank} is given twice"))
                 .with_hint("give each rank once, and that of the loader's own sampler not among the others"));
         }
-        let least = predict::least_memory(&units);
+        let least = estimate::least_memory(&units);
         if options.memory < least {
             let memory = options.memory;
             let count = units.groups().count();

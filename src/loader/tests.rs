@@ -936,7 +936,7 @@ fn a_prediction_comes_true() {
         let memory = (all * part) as u64;
         let orders = orders(global, 128_000);
         let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 64, Tail::Wrap)].into();
-        let told = predict::predict(&each(&fake), &samplers, memory, 2).unwrap();
+        let told = estimate::estimate(&each(&fake), &samplers, memory, 2).unwrap();
         // None is left to read ahead, so nothing is decoded while it is counted.
         let mut loader = loader(&fake, &orders, 64, options(memory, 2, 4));
         let mut decodes = Vec::new();
@@ -957,7 +957,7 @@ fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
     let fake = Arc::new(Fake::new(&[1 << 24; 64]));
     let orders = orders(true, fake.len());
     let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 256, Tail::Wrap)].into();
-    let told = predict::predict(&each(&fake), &samplers, fake.len() * ROW_BYTES / 10, 2).unwrap();
+    let told = estimate::estimate(&each(&fake), &samplers, fake.len() * ROW_BYTES / 10, 2).unwrap();
     // Of a row of 44 bytes another three are known while it is looked ahead at.
     assert!((5.0 * 47.0 / 44.0..5.9).contains(&told.passes), "{told:?}");
     assert_eq!(told.first_batch_decodes, 64);
@@ -965,7 +965,7 @@ fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
     let fake = Arc::new(Fake::new(&[65_625; 64]));
     let orders = self::orders(true, fake.len());
     let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 6, 256, Tail::Error)].into();
-    assert!(predict::predict(&each(&fake), &samplers, fake.len() * ROW_BYTES / 10, 2).is_ok());
+    assert!(estimate::estimate(&each(&fake), &samplers, fake.len() * ROW_BYTES / 10, 2).is_ok());
 }
 
 #[test]
@@ -985,7 +985,7 @@ fn a_forked_child_goes_on_after_the_last_batch() {
 fn a_memory_that_what_is_known_of_row_groups_would_fill_is_refused_with_the_least_that_works() {
     let fake = Arc::new(Fake::new(&[2; 10_000]));
     let samplers = vec![sampler(&orders(true, 20_000), 0, 1, 100, Tail::Wrap)];
-    let told = predict::predict(&each(&fake), &samplers.clone().into(), 1 << 20, 0).unwrap();
+    let told = estimate::estimate(&each(&fake), &samplers.clone().into(), 1 << 20, 0).unwrap();
     let made = |memory: u64| Loader::new(each(&fake), samplers.clone(), options(memory, 0, 1));
     let refused = made(told.least_memory - 1).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);

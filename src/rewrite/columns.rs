@@ -77,8 +77,8 @@ impl OutputColumns {
 
 /// The types that rows are decoded to.
 pub(super) fn as_read(dataset: &Dataset) -> &Projection {
-    // Entries of the disk tier are of the other types.
-    if dataset.has_disk_tier() { dataset.projection() } else { dataset.projection_in_order() }
+    // Entries of the disk cache are of the other types.
+    if dataset.has_disk_cache() { dataset.projection() } else { dataset.projection_in_order() }
 }
 
 fn plain(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {

@@ -112,9 +112,9 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   options.replica_layout = "mixed";
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "strided");
   options.replica_layout = NULL;
-  options.replicas = 2;
+  options.replication = 2;
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "groups of 2");
-  options.replicas = 0;
+  options.replication = 0;
   options.partition = "pieces";
   FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "contiguous");
   options.partition = NULL;
@@ -136,7 +136,7 @@ static void unknown_words_are_refused_with_the_known_ones(const char *folder) {
   const char *columns[] = {"id", "nothing"};
   rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 2};
   FAILS(rowdex_dataset_open(index, &open, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "nothing");
-  rowdex_dataset_options level = {.struct_size = sizeof level, .staleness = "never"};
+  rowdex_dataset_options level = {.struct_size = sizeof level, .check = "never"};
   FAILS(rowdex_dataset_open(index, &level, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "deep");
   CHECK(dataset == NULL);
   rowdex_free(index);
@@ -162,7 +162,7 @@ static void a_state_of_another_run_is_refused(const char *folder) {
   OK(rowdex_sampler_state(sampler, 0, 0, state, sizeof state, &error));
   CHECK(strcmp(state, same) == 0);
   rowdex_free(loader);
-  rowdex_loader_options faults = {.struct_size = sizeof faults, .on_fault = "ignore"};
+  rowdex_loader_options faults = {.struct_size = sizeof faults, .on_error = "ignore"};
   FAILS(rowdex_loader_new(dataset, sampler, &faults, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "fail or substitute");
   /* Ranks of one loader differ in nothing but the rank. */

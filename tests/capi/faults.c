@@ -34,7 +34,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   OK(rowdex_index_open(output, NULL, &index, &error));
   const char *columns[] = {"id"};
   /* Its time has changed, and what is to be seen is what decoding finds. */
-  rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 1, .staleness = "off"};
+  rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 1, .check = "off"};
   rowdex_dataset *dataset = NULL;
   OK(rowdex_dataset_open(index, &open, &dataset, &error));
   rowdex_free(index);
@@ -59,7 +59,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   rowdex_free(known);
   rowdex_free(loader);
 
-  options.on_fault = "substitute";
+  options.on_error = "substitute";
   options.fault_seed = 9;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
   uint64_t served = 0, substituted = 0;

@@ -196,7 +196,7 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_new(NULL, sampler, NULL, &loader, &error), "dataset");
   IS_NULL(rowdex_loader_new(dataset, NULL, NULL, &loader, &error), "sampler");
   IS_NULL(rowdex_loader_new(dataset, sampler, NULL, NULL, &error), "loader");
-  IS_NULL(rowdex_loader_predict(NULL, sampler, NULL, NULL, &error), "dataset");
+  IS_NULL(rowdex_loader_estimate(NULL, sampler, NULL, NULL, &error), "dataset");
   rowdex_loader_options options = {.struct_size = sizeof options, .num_more_ranks = 1};
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks");
   const rowdex_sampler *more[] = {NULL};
@@ -249,7 +249,7 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
 #define IS_UNUSED(call, name) FAILS(call, ROWDEX_STATUS_INVALID_ARGUMENT, "`" name "` says nothing")
   rowdex_loader_options loader = {.struct_size = sizeof loader, .fault_seed = 1};
   IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
-  loader.on_fault = "fail";
+  loader.on_error = "raise";
   IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
   rowdex_sampler_options packs = {.struct_size = sizeof packs, .world_size = 1, .batch_size = 1};
   packs.pack = "{\"lengths\": \"x\", \"capacity\": 8, \"cost\": [1]}";
@@ -260,8 +260,8 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
   operands.order = NULL;
   IS_UNUSED(rowdex_run("{\"digest\": {\"epoch\": 1}}", &operands, NULL, NULL, NULL, &error), "epoch");
 #undef IS_UNUSED
-  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = "x"};
-  rowdex_dataset_options tiered = {.struct_size = sizeof tiered, .disk_tier = &tier};
+  rowdex_disk_cache tier = {.struct_size = sizeof tier, .folder = "x"};
+  rowdex_dataset_options tiered = {.struct_size = sizeof tiered, .disk_cache = &tier};
   FAILS(rowdex_dataset_open(index, &tiered, &no_dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "0 bytes");
   CHECK(no_dataset == NULL && no_sampler == NULL && no_loader == NULL);
   rowdex_free(sampler);

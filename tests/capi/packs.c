@@ -322,7 +322,7 @@ static rowdex_sampler *sampler_of(const rowdex_index *index, uint32_t rank, uint
 static void check_prediction(const rowdex_dataset *dataset, const rowdex_sampler *sampler,
                              const rowdex_loader_options *options) {
   char *told = NULL;
-  OK(rowdex_loader_predict(dataset, sampler, options, &told, &error));
+  OK(rowdex_loader_estimate(dataset, sampler, options, &told, &error));
   uint64_t tokens = 0;
   for (uint64_t row = 0; row < ROWS; row++) tokens += length_of(row);
   const char *packs = strstr(told, "\"packs\":{");

@@ -159,7 +159,7 @@ static void open_a_dataset(void) {
       .struct_size = sizeof options,
       .columns = below(4) == 0 ? NULL : columns,
       .num_columns = below(3),
-      .staleness = below(6) == 0 ? word() : NULL,
+      .check = below(6) == 0 ? word() : NULL,
       .cache_bytes = number(1 << 24),
       .threads = below(3) == 0 ? ROWDEX_NONE : below(3),
       .max_decoded_bytes = below(8) == 0 ? number(1 << 20) : 0,
@@ -270,7 +270,7 @@ static void make_a_sampler(void) {
       .world_size = (uint32_t)number(4) + 1,
       .batch_size = below(3) ? 1 + below(MOST_ROWS) : number(MOST_ROWS),
       .tail = below(3) ? NULL : word(),
-      .replicas = below(6) ? 0 : (uint32_t)number(3),
+      .replication = below(6) ? 0 : (uint32_t)number(3),
       .drop_last_batch = below(2),
       .partition = below(6) ? NULL : word(),
       .rotation = below(6) ? NULL : word(),
@@ -319,7 +319,7 @@ static void make_a_loader(void) {
       .epochs = number(3),
       .more_ranks = more,
       .num_more_ranks = below(8) == 0,
-      .on_fault = below(8) ? NULL : word(),
+      .on_error = below(8) ? NULL : word(),
       .views = below(4) == 0,
       .max_wait = below(4) == 0 ? below(5) : 0,
   };
@@ -328,7 +328,7 @@ static void make_a_loader(void) {
   rowdex_sampler *sampler = any_sampler();
   /* Some orders are walked row by row, which takes as long as the epoch is. */
   if (below(8) == 0 && (sampler == NULL || number_of(sampler, "len") <= 4096)) {
-    well(rowdex_loader_predict(any_dataset(), sampler, &options, NULL, &error), &error);
+    well(rowdex_loader_estimate(any_dataset(), sampler, &options, NULL, &error), &error);
   } else if (below(8) == 0) {
     if (well(rowdex_loader_reopen(any_loader(), &loader, &error), &error)) keep_loader(loader);
   } else if (well(rowdex_loader_new(any_dataset(), any_sampler(), &options, &loader, &error), &error)) {

@@ -240,7 +240,7 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 1000);
   rowdex_loader_options options = {.struct_size = sizeof options, .memory = 1 << 20, .threads = 1, .epochs = 1};
   char *told = NULL;
-  OK(rowdex_loader_predict(dataset, sampler, &options, &told, &error));
+  OK(rowdex_loader_estimate(dataset, sampler, &options, &told, &error));
   CHECK(reported(told, "peak_bytes") > 0 && strstr(told, "\"packs\":null") != NULL);
   rowdex_free(told);
   rowdex_loader *loader = NULL;
@@ -557,8 +557,8 @@ static void row_groups_are_kept_on_a_local_disk(const char *folder) {
   rowdex_index *index = open_index(folder);
   char kept[4096];
   snprintf(kept, sizeof kept, "%s/tier", folder);
-  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = kept, .bytes = (uint64_t)1 << 30};
-  rowdex_dataset_options options = {.struct_size = sizeof options, .cache_bytes = 1, .disk_tier = &tier};
+  rowdex_disk_cache tier = {.struct_size = sizeof tier, .folder = kept, .bytes = (uint64_t)1 << 30};
+  rowdex_dataset_options options = {.struct_size = sizeof options, .cache_bytes = 1, .disk_cache = &tier};
   uint64_t rows[300];
   for (uint64_t row = 0; row < 300; row += 1) rows[row] = row;
   for (int turn = 0; turn < 2; turn += 1) {

@@ -1,5 +1,5 @@
 /* A forked child reads on from a store that its parent has read from, with connections and threads of its own, and does
- * not hang; with a disk tier before the store, parent and child read on at the same time, and keep for each other what
+ * not hang; with a disk cache before the store, parent and child read on at the same time, and keep for each other what
  * they read. */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
@@ -146,9 +146,9 @@ static void share_a_tier(const char *folder, const char *root) {
   CHECK(mkdtemp(path) != NULL);
   rowdex_index *index = open_index(folder);
   const char *id = "id";
-  rowdex_disk_tier tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30};
+  rowdex_disk_cache tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30};
   rowdex_dataset_options options = {.struct_size = sizeof options, .columns = &id, .num_columns = 1, .root = root,
-                                    .cache_bytes = 1, .threads = 4, .disk_tier = &tier};
+                                    .cache_bytes = 1, .threads = 4, .disk_cache = &tier};
   rowdex_dataset *dataset = NULL;
   OK(rowdex_dataset_open(index, &options, &dataset, &error));
   rowdex_free(index);

@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, R
 use arrow::datatypes::{Int32Type, Int64Type};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
-use rowdex::loader::Prediction;
+use rowdex::loader::Estimate;
 use rowdex::order::Global;
 use rowdex::{Dataset, DistributedSampler, IndexBuilder, Loader, Shard};
 
@@ -88,13 +88,13 @@ impl Labels {
 }
 
 /// Passes of an epoch that is not the first, the most bytes held, and what was told of both.
-fn served(labels: &Labels, memory: u64) -> (f64, u64, Prediction) {
+fn served(labels: &Labels, memory: u64) -> (f64, u64, Estimate) {
     let folder = tempfile::tempdir().unwrap();
     let dataset = labels.written(folder.path());
     let orders = Arc::new(Global::new(dataset.len(), 1).unwrap());
     let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), 64).unwrap();
     let builder = Loader::builder(&dataset, sampler).memory(memory).threads(2).epochs(3);
-    let (told, mut loader) = (builder.predict().unwrap(), builder.build().unwrap());
+    let (told, mut loader) = (builder.estimate().unwrap(), builder.build().unwrap());
     let (mut decodes, mut peak) = (Vec::new(), 0);
     while let Some(batch) = loader.try_next().unwrap() {
         labels.check(&batch.records);

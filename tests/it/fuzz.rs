@@ -175,7 +175,7 @@ fn damaged_pages_are_refused_or_decoded() {
         fs::write(file, bytes).unwrap();
         // Off, because the file is not what was indexed, which the other levels would say.
         let dataset = Dataset::builder(Index::open(index).unwrap())
-            .with_staleness(Staleness::Off)
+            .with_check(Staleness::Off)
             .with_cache_bytes(0)
             .open()
             .unwrap();

@@ -122,7 +122,7 @@ fn the_loader_serves_a_mixture_as_the_dataset_takes_it() {
         }
         assert_eq!((batches, rows), (3 * 2 * 300_u64.div_ceil(32), [900, 0, 540, 360]), "{memory} {threads}");
     }
-    let prediction = Loader::builder(&mixed, sampler(0)).memory(all / 4).predict().unwrap();
+    let prediction = Loader::builder(&mixed, sampler(0)).memory(all / 4).estimate().unwrap();
     assert!(prediction.passes > 0.0);
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use parquet::arrow::ArrowWriter;
-use rowdex::dataset::DiskTier;
+use rowdex::dataset::DiskCache;
 use rowdex::dataset::Staleness;
 use rowdex::{Dataset, ErrorKind, Index, IndexBuilder};
 use tempfile::TempDir;
@@ -52,12 +52,12 @@ fn serves_many_datasets() {
     let expected: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
     let mut datasets = Vec::new();
     for number in 0..5 {
-        // A part of them reads every footer from its file, and one keeps what it decodes in a disk tier.
+        // A part of them reads every footer from its file, and one keeps what it decodes in a disk cache.
         let index = folder.path().join(format!("{number}.rdx"));
         IndexBuilder::new([&data]).with_footers(number % 2 == 0).build(&index).unwrap();
         let mut builder = Dataset::builder(Index::open(&index).unwrap()).with_threads(4).with_cache_bytes(0);
         if number == 3 {
-            builder = builder.with_disk_tier(DiskTier::new(folder.path().join("tier"), 1 << 30));
+            builder = builder.with_disk_cache(DiskCache::new(folder.path().join("tier"), 1 << 30));
         }
         datasets.push(builder.open().unwrap());
     }

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
-use rowdex::dataset::DiskTier;
+use rowdex::dataset::DiskCache;
 use rowdex::dataset::Staleness;
 use rowdex::index::builder::SchemaMode;
 use rowdex::order::IdSet;
@@ -235,9 +235,9 @@ fn a_disk_tier_tells_indexes_with_other_names_apart() {
     write(&path("data/a.parquet"), &batch);
     let build = |name: &str, renames: [(&str, &str); 2]| {
         IndexBuilder::new([path("data")]).with_renames(renames).build(path(name)).unwrap();
-        let tier = DiskTier::new(path("tier"), 1 << 20);
+        let tier = DiskCache::new(path("tier"), 1 << 20);
         let builder = Dataset::builder(Index::open(path(name)).unwrap());
-        builder.with_columns(["x"]).with_cache_bytes(0).with_disk_tier(tier).open().unwrap()
+        builder.with_columns(["x"]).with_cache_bytes(0).with_disk_cache(tier).open().unwrap()
     };
     let (m, n) = (batch.column(1), batch.column(2));
     for (name, renames, expected) in [("m.rdx", [("m", "x"), ("n", "y")], m), ("n.rdx", [("n", "x"), ("m", "y")], n)] {

@@ -371,7 +371,7 @@ fn one_loader() {
         sampler.resume(&sampler.state_after(0, dataset.len() / batch_rows * 3 / 4).unwrap()).unwrap();
     }
     let builder = Loader::builder(&dataset, sampler).memory(number("ROWDEX_MEMORY")).threads(THREADS);
-    let (predicted, mut loader) = (builder.predict().unwrap(), builder.build().unwrap());
+    let (predicted, mut loader) = (builder.estimate().unwrap(), builder.build().unwrap());
     let began = std::time::Instant::now();
     let (mut rows, most) = (0, number("ROWDEX_ROWS"));
     while rows < most {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
-use rowdex::dataset::DiskTier;
+use rowdex::dataset::DiskCache;
 use rowdex::order::{Global, Order, Sequential};
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Result, Shard};
 
@@ -37,11 +37,11 @@ fn main() -> Result<()> {
     let build = || IndexBuilder::new(data).with_overwrite(true).build(&index);
     let report = build()?;
     // Filled by the first epoch.
-    let tier = task.starts_with("tier-").then(|| DiskTier::new(Path::new(scratch).join("tier"), 1 << 40));
+    let tier = task.starts_with("tier-").then(|| DiskCache::new(Path::new(scratch).join("tier"), 1 << 40));
     let open = |cache| {
         let builder = Dataset::builder(Index::open(&index)?).with_cache_bytes(cache).with_threads(1);
         match tier.clone() {
-            Some(tier) => builder.with_disk_tier(tier).open(),
+            Some(tier) => builder.with_disk_cache(tier).open(),
             None => builder.open(),
         }
     };

@@ -1,4 +1,4 @@
-//! Bytes: ranged reads of named files, local or in a store, the disk tier, and files of the system.
+//! Bytes: ranged reads of named files, local or in a store, the disk cache, and files of the system.
 //!
 //! It knows names and ranges of bytes, and nothing of what the bytes mean.
 

@@ -391,7 +391,7 @@ mod tests {
         assert_ne!(one, Balanced::with_proportions(&[0, 1, 1], &[1.0, 2.0], 6, 0).unwrap().fingerprint());
     }
 
-    /// Within a class all rows are equally likely at every position, and classes do not predict each other.
+    /// Within a class all rows are equally likely at every position, and classes do not estimate each other.
     #[test]
     #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn classes_and_rows_come_without_a_pattern() {

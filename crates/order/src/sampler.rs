@@ -73,7 +73,7 @@ pub use self::pack_spec::PackSpec;
 pub use self::plan::{Batches, EpochPlan, RowIds, Sample, Samples};
 use self::recent::Recent;
 use self::resume::Resumed;
-pub use self::shard::{ReplicaLayout, Shard, Tail};
+pub use self::shard::{ReplicationLayout, Shard, Tail};
 pub use self::state::{Run, State};
 #[doc(hidden)]
 pub use self::worker::PartOf;

@@ -15,14 +15,14 @@ def no_dataset(given: Any) -> TypeError:
     return TypeError(f"a Loader of {type(given).__name__}: give it a rowdex.Dataset")
 
 
-def check(on_fault: Any, strings: Any) -> None:
+def check(on_error: Any, strings: Any) -> None:
     """Refuses what it does not say.
 
     Raises:
         ValueError: saying what to write instead.
     """
-    if on_fault not in ("fail", "substitute"):
-        raise ValueError(f"on_fault={on_fault!r}: use 'fail' or 'substitute'")
+    if on_error not in ("raise", "substitute"):
+        raise ValueError(f"on_error={on_error!r}: use 'raise' or 'substitute'")
     if strings not in ("list", "offsets", "views"):
         raise ValueError(f"strings={strings!r}: use 'list', 'offsets' or 'views'")
 

@@ -73,7 +73,7 @@ class PackForecast(NamedTuple):
     plan."""
 
 
-class Prediction(NamedTuple):
+class Estimate(NamedTuple):
     """What a loader will do."""
 
     first_passes: float
@@ -115,11 +115,11 @@ class _Loading(Protocol):
     def _remote(self) -> bool: ...
 
 
-def predicted(
+def estimated(
     dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int
-) -> Prediction:
+) -> Estimate:
     """What a loader with these options will do, and what the packs of an epoch come to."""
     given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options))
     found = waiting(dataset._remote, lambda: reported(library.loader_predict, *given))
     packs = found.pop("packs")
-    return Prediction(**found, packs=None if packs is None else PackForecast(**packs))
+    return Estimate(**found, packs=None if packs is None else PackForecast(**packs))

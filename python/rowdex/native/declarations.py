@@ -79,7 +79,7 @@ class Location(Structure):
     ]
 
 
-class DiskTier(Versioned):
+class DiskCache(Versioned):
     _fields_ = [("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64), ("wait_ms", c_uint64)]
 
 
@@ -87,7 +87,7 @@ class DatasetOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("columns", POINTER(c_char_p)), ("num_columns", c_size_t), ("root", c_char_p),
         ("staleness", c_char_p), ("cache_bytes", c_uint64), ("threads", c_uint64), ("max_decoded_bytes", c_uint64),
-        ("store", c_char_p), ("disk_tier", POINTER(DiskTier)),
+        ("store", c_char_p), ("disk_cache", POINTER(DiskCache)),
     ]
 
 
@@ -151,7 +151,7 @@ class SequenceOptions(Versioned):
 class LoaderOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64), ("read_ahead", c_uint64),
-        ("epochs", c_uint64), ("more_ranks", POINTER(c_void_p)), ("num_more_ranks", c_size_t), ("on_fault", c_char_p),
+        ("epochs", c_uint64), ("more_ranks", POINTER(c_void_p)), ("num_more_ranks", c_size_t), ("on_error", c_char_p),
         ("fault_seed", c_uint64), ("views", c_uint64), ("read_concurrency", c_uint64), ("share", c_char_p),
         ("share_name", c_char_p), ("share_job", c_char_p), ("share_ranks", c_uint64), ("share_drift", c_uint64),
         ("share_program", POINTER(c_char_p)), ("num_share_program", c_size_t),

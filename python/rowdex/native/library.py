@@ -37,7 +37,7 @@ def exception_of(told: dict[str, Any]) -> Error:
 # What a hint names by the fields of C.
 _ARGUMENTS = {
     "lengths": "Index.note_lengths()", "footers": "footers=False", "partitions": "partitions=False", "overwrite": "overwrite=True", "root": "root=",
-    "rows": "rows=", "sample": "sample=", "schema": "schema_mode='union'", "slice": "slice=",
+    "rows": "rows=", "sample": "sample=", "schema": "schema='union'", "slice": "slice=",
     "update": "update=True",
 }  # fmt: skip
 

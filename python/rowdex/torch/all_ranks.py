@@ -50,7 +50,7 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
         self, dataset: _Dataset, batch_size: int, *, split_batches: bool = False, num_shards: int | None = None,
         **sampling: Any,
     ) -> None:  # fmt: skip
-        for name in {"num_replicas", "rank", "replicas"} & set(sampling):
+        for name in {"num_replicas", "rank", "replication"} & set(sampling):
             raise TypeError(f"{name}: a GlobalBatchSampler has the batches of all ranks; use num_shards")
         shards = world()[0] if num_shards is None else num_shards
         if split_batches and batch_size % shards != 0:

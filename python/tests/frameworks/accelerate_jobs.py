@@ -100,7 +100,7 @@ def substitutes(index: str) -> list[bool]:
 
     def is_refused(world: int, **options: Any) -> bool:
         def make() -> Any:
-            ranks = {"num_replicas": world, "rank": 0, "on_fault": "substitute"}
+            ranks = {"num_replicas": world, "rank": 0, "on_error": "substitute"}
             return rowdex.accelerate.Loader(dataset, batch_size=SIZE, **ranks, **options)
 
         return "use tail='drop'" in error_of(make)

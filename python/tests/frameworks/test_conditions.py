@@ -204,7 +204,7 @@ def test_random_conditions_choose_the_rows_that_duckdb_chooses(tmp_path: pathlib
             count = chance.randrange(1, 400)
             pq.write_table(table(chance, rows, count), folder / f"{file}.parquet", row_group_size=64)
             rows += count
-        rowdex.build([folder], tmp_path / f"{seed}.rdx", schema_mode="union")
+        rowdex.build([folder], tmp_path / f"{seed}.rdx", schema="union")
         dataset = rowdex.Dataset(tmp_path / f"{seed}.rdx", threads=1)
         for _ in range(75):
             if time.monotonic() - started > SECONDS:

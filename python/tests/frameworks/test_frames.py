@@ -82,7 +82,7 @@ def test_a_mixed_dataset_an_empty_one_and_one_without_columns_are_streams(datase
 
 
 def test_a_damaged_file_is_an_error_of_the_stream_that_names_it(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    dataset = rowdex.Dataset(damaged(folder, tmp_path / "copy", "name"), staleness="off")
+    dataset = rowdex.Dataset(damaged(folder, tmp_path / "copy", "name"), check="off")
     with pytest.raises(pa.ArrowInvalid, match=r"part-0\.parquet, row group 0, column \"name\""):
         pa.table(dataset)
     assert pa.table(dataset.select(["id"])).num_rows == ROWS

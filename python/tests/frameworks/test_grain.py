@@ -64,7 +64,7 @@ def test_batches_are_those_of_the_plain_loader_and_each_rank_has_as_many(rows: A
     found = []
     for rank in range(2):
         sampling: dict[str, Any] = {"seed": 3, "num_replicas": 2, "rank": rank}
-        batches = rowdex_grain.IterDataset(rows, 64, epochs=2, row_ids="row", pads="pad", **sampling)
+        batches = rowdex_grain.IterDataset(rows, 64, epochs=2, row_ids="row", repeated="pad", **sampling)
         found.append(list(batches))
         assert ids(found[rank]) == plain(rows, batch_size=64, **sampling)
         assert all(batch["x"].shape == (len(batch["id"]), 3) for batch in found[rank])

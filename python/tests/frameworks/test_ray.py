@@ -123,7 +123,7 @@ def test_a_run_of_ray_train_goes_on_exactly_with_the_worker_that_is_left(
         rank, world = ray.train.get_context().get_world_rank(), ray.train.get_context().get_world_size()
         # Rank and world size are those of Ray Train, and the batch of all ranks together stays.
         loader = rowdex.Loader(
-            rowdex.Dataset(config["index"]), batch_size=128 // world, seed=3, output="numpy", pads="pad"
+            rowdex.Dataset(config["index"]), batch_size=128 // world, seed=3, output="numpy", repeated="pad"
         )
         begun = ray.train.get_checkpoint()
         if begun is not None:
@@ -230,7 +230,7 @@ def data_files(folder: pathlib.Path) -> dict[str, bytes]:
 
 def test_a_shuffle_by_tasks_writes_the_very_files_of_a_local_one(unequal: pathlib.Path, tmp_path: pathlib.Path) -> None:
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
-    local = rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", **options)
+    local = rowdex.rewrite(unequal / "train.rdx", tmp_path / "local", **options)
     spill = tmp_path / "scratch"
     spill.mkdir()
     report = rowdex_ray.shuffle(
@@ -262,7 +262,7 @@ def test_a_shuffle_by_tasks_needs_nothing_that_only_the_machine_of_the_caller_ha
     for path in (tmp_path / "temporary").iterdir():
         path.unlink()
     options: dict[str, Any] = {"order": order, "files": 2, "columns": ["id"]}
-    local = rowdex.shuffle("train.rdx", tmp_path / "local", **options)
+    local = rowdex.rewrite("train.rdx", tmp_path / "local", **options)
     report = rowdex_ray.shuffle("train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, root=".", **options)
     assert report.rows == local.rows and data_files(tmp_path / "ray") == data_files(tmp_path / "local")
     assert list((tmp_path / "temporary").iterdir()) == []

@@ -42,10 +42,10 @@ def nodes(watchdog: None) -> Iterator[set[str]]:
 def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
     nodes: set[str], unequal: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shuffle, notes = rowdex.shuffle, tmp_path / "notes"
+    shuffle, notes = rowdex.rewrite, tmp_path / "notes"
     notes.mkdir()
 
-    def noted(*arguments: Any, **options: Any) -> rowdex.reports.ShuffleReport:
+    def noted(*arguments: Any, **options: Any) -> rowdex.reports.RewriteReport:
         node = ray.get_runtime_context().get_node_id()
         (notes / f"{options['step']} {options.get('task')} {node}").touch()
         # A node has room for one task: while each waits for the other one, no node can run both.
@@ -53,11 +53,11 @@ def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
         while options["step"] != "index" and len(list(notes.glob(f"{options['step']} *"))) < 2:
             assert time.monotonic() < end, "the tasks of a step do not run at the same time"
             time.sleep(0.01)
-        report: rowdex.reports.ShuffleReport = shuffle(*arguments, **options)
+        report: rowdex.reports.RewriteReport = shuffle(*arguments, **options)
         return report
 
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
-    local = rowdex.shuffle(unequal / "train.rdx", tmp_path / "local", **options)
+    local = rowdex.rewrite(unequal / "train.rdx", tmp_path / "local", **options)
     monkeypatch.setattr(rowdex_ray, "_shuffle", noted)
     report = rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", verify=True, **options)
     files = [sorted((tmp_path / name).glob("*.parquet")) for name in ("local", "ray")]
@@ -81,7 +81,7 @@ def test_a_shuffle_on_two_nodes_from_a_store_into_a_store_writes_the_files_of_on
         table = pa.table({"id": np.arange(100_000) + number * 100_000, "noise": noise + number})
         pq.write_table(table, tmp_path / f"data/{number}.parquet", row_group_size=9_000)
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
-    rowdex.shuffle(tmp_path / "data", tmp_path / "local", **options)
+    rowdex.rewrite(tmp_path / "data", tmp_path / "local", **options)
     (tmp_path / "spill").mkdir()
     with stores.bucket(tmp_path / "server") as bucket:
         shutil.copytree(tmp_path / "data", bucket.folder / "data")

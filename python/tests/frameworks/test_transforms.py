@@ -236,7 +236,7 @@ def test_an_error_of_the_data_comes_at_its_step_and_again_until_a_state_is_loade
     with open(tmp_path / "a.parquet", "r+b") as damaged:
         damaged.seek(file.dictionary_page_offset or file.data_page_offset)
         damaged.write(b"\xff" * file.total_compressed_size)
-    dataset = rowdex.Dataset(tmp_path / "a.rdx", staleness="off")
+    dataset = rowdex.Dataset(tmp_path / "a.rdx", check="off")
     loader = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, threads=3)
     handed = []
     with pytest.raises(rowdex.errors.FormatError, match="row group 5"):
@@ -249,7 +249,7 @@ def test_an_error_of_the_data_comes_at_its_step_and_again_until_a_state_is_loade
     loader.load_state_dict(state)
     with pytest.raises(rowdex.errors.FormatError, match="row group 5"):
         list(loader)
-    substituting = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, threads=3, on_fault="substitute")
+    substituting = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, threads=3, on_error="substitute")
     assert len([row for batch in substituting for row in ids(batch)]) == 1000
     assert [lost.row_group for lost in substituting.lost_groups] == [5]
 
@@ -633,7 +633,7 @@ def refusing(*refused: str) -> Any:
 
 
 def served_with(dataset: Any, decode: Any, **options: Any) -> list[tuple[int, str]]:
-    options = {"decode": {"name": decode}, "on_fault": "substitute", "threads": 3, **options}
+    options = {"decode": {"name": decode}, "on_error": "substitute", "threads": 3, **options}
     return [
         pair for batch in loader_of(dataset, **options)
         for pair in zip(batch["id"].tolist(), batch["name"])
@@ -654,7 +654,7 @@ def test_a_row_that_cannot_be_decoded_is_replaced_by_the_same_one_whoever_serves
     order = [row for batch in shuffled for row in batch["row"].tolist()]
     assert served_with(dataset, decode) == [alone[row] for row in order]
     with pytest.raises(rowdex.errors.TransformError, match="decode failed for row id 0 .*refused row 0"):
-        served_with(dataset, decode, shuffle=False, on_fault="fail")
+        served_with(dataset, decode, shuffle=False, on_error="raise")
 
 
 @pytest.mark.parametrize("output", ["numpy", "torch"])
@@ -675,7 +675,7 @@ def test_categories_of_a_batch_with_a_replaced_row_have_one_code_each(
         return row
 
     options: dict[str, Any] = {"shuffle": False, "batch_size": 12, "output": output, "row_ids": "row", "rank": 0}
-    options |= {"num_replicas": 1, "decode": {"id": decode}, "on_fault": "substitute"}
+    options |= {"num_replicas": 1, "decode": {"id": decode}, "on_error": "substitute"}
     for nulls in ("mask", "fill"):
         batch = next(iter(rowdex.Loader(dataset, nulls=nulls, **options)))
         found = batch["d"].values if nulls == "mask" else batch["d"]
@@ -696,7 +696,7 @@ def test_a_row_is_replaced_in_all_of_its_columns(dataset: Any) -> None:
         marks = {} if output == "python" else {"row_ids": "row", "pads": "pad"}
         loader = loader_of(
             dataset, shuffle=False, output=output, nulls="mask", decode={"name": refusing("row 0", "row 40", "row 63")},
-            on_fault="substitute", **marks,
+            on_error="substitute", **marks,
         )  # fmt: skip
         for batch in (batch for batch, _ in zip(loader, range(3))):
             if output == "python":
@@ -744,7 +744,7 @@ def test_dictionaries_and_structs_of_replaced_rows_are_theirs(tmp_path: pathlib.
             raise ValueError(row)
         return row
 
-    for batch in loader_of(dataset, decode={"id": refuse}, on_fault="substitute"):
+    for batch in loader_of(dataset, decode={"id": refuse}, on_error="substitute"):
         for place, row in enumerate(batch["id"].tolist()):
             assert batch["city"][place] == f"city {row % 7}" and batch["part"]["a"][place] == row
             assert batch["part"]["b"][place].tolist() == list(range(row % 3))

@@ -31,9 +31,9 @@ pub struct rowdex_loader_options {
     pub more_ranks: *const *const rowdex_sampler,
     /// How many.
     pub num_more_ranks: usize,
-    /// What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its
+    /// What to do about a row group that cannot be read: "raise" (NULL), or "substitute", which replaces each of its
     /// rows by another one that can be read. Set it alike on all ranks.
-    pub on_fault: *const c_char,
+    pub on_error: *const c_char,
     /// With "substitute": another seed chooses other rows.
     pub fault_seed: u64,
     /// 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not
@@ -93,10 +93,10 @@ pub(super) unsafe fn builder(
         Rows::Mixed(dataset) => Loader::builder(dataset, sampler),
     };
     // SAFETY: as above.
-    let fault = unsafe { handle::optional_text(options.on_fault, "options.on_fault") }?;
+    let fault = unsafe { handle::optional_text(options.on_error, "options.on_error") }?;
     let seeds = [("options.fault_seed", options.fault_seed != 0, fault == Some("substitute"))];
     handle::refuse_unused(seeds, "a loader that replaces no rows")?;
-    let mut builder = builder.on_fault(self::fault(fault, options.fault_seed)?);
+    let mut builder = builder.on_error(self::fault(fault, options.fault_seed)?);
     if options.views != 0 {
         builder = builder.with_views(true);
     }
@@ -185,11 +185,11 @@ unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
 
 fn fault(policy: Option<&str>, seed: u64) -> Result<Fault> {
     match policy {
-        None | Some("fail") => Ok(Fault::Fail),
+        None | Some("raise") => Ok(Fault::Fail),
         Some("substitute") => Ok(Fault::Substitute { seed }),
         Some(other) => {
             Err(handle::invalid(format!("no policy for faults is called {other:?}"))
-                .with_hint("use fail or substitute"))
+                .with_hint("use raise or substitute"))
         }
     }
 }

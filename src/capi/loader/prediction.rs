@@ -11,12 +11,12 @@ use crate::capi::error::{call, rowdex_error, rowdex_status};
 use crate::capi::handle;
 use crate::capi::packs::ForecastReport;
 use crate::capi::sampler::rowdex_sampler;
-use crate::loader::Prediction;
+use crate::loader::Estimate;
 
 #[derive(Serialize)]
 struct PredictionReport {
     #[serde(flatten)]
-    prediction: Prediction,
+    prediction: Estimate,
     packs: Option<ForecastReport>,
 }
 
@@ -35,7 +35,7 @@ struct PredictionReport {
 /// rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
 /// on average over steps_looked_at), seconds_to_plan.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_loader_predict(
+pub unsafe extern "C" fn rowdex_loader_estimate(
     dataset: Option<&rowdex_dataset>,
     sampler: Option<&rowdex_sampler>,
     options: *const rowdex_loader_options,
@@ -47,6 +47,6 @@ pub unsafe extern "C" fn rowdex_loader_predict(
         let builder = unsafe { builder(dataset, sampler, options) }?;
         // First, as it times the planning.
         let packs = ForecastReport::of(&handle::require(sampler, "sampler")?.0.load())?;
-        handle::write_report(report, &PredictionReport { prediction: builder.predict()?, packs })
+        handle::write_report(report, &PredictionReport { prediction: builder.estimate()?, packs })
     })
 }

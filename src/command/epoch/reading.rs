@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rowdex::dataset::{Counters, TierCounters};
+use rowdex::dataset::{Counters, DiskCacheCounters};
 use rowdex::digest::RowDigests;
 use rowdex::sampler::{BatchPlan, RowIds, State};
 use rowdex::{Batch, Dataset, DistributedSampler, Loader};
@@ -92,7 +92,7 @@ pub(crate) fn read(
         "bytes_read": cost.bytes_read,
         "requests": cost.requests,
         "bytes_fetched": cost.bytes_fetched,
-        "tier": tier(dataset.tier_counters()),
+        "tier": tier(dataset.disk_cache_counters()),
         "seconds": seconds,
         "rows_per_second": output::rate(served, seconds),
         "peak_held_bytes": walk.peak_held_bytes,
@@ -103,9 +103,9 @@ pub(crate) fn read(
     }))
 }
 
-/// What came from the disk tier, and what went there, if there is one.
-fn tier(counted: TierCounters) -> Option<Value> {
-    (counted != TierCounters::default()).then(|| {
+/// What came from the disk cache, and what went there, if there is one.
+fn tier(counted: DiskCacheCounters) -> Option<Value> {
+    (counted != DiskCacheCounters::default()).then(|| {
         json!({
             "hits": counted.hits,
             "misses": counted.misses,

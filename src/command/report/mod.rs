@@ -57,7 +57,7 @@ fn passes(dataset: &Dataset, memory: u64) -> Result<Vec<Value>, Failure> {
     let loader = Loader::builder(dataset, sampler);
     let decoded = u128::from(dataset.decoded_bytes());
     let shares = SHARES.iter().map(|percent| (decoded * u128::from(*percent) / 100) as u64);
-    let at = |memory| Ok(later_epochs(memory, &loader.clone().memory(memory).predict()?));
+    let at = |memory| Ok(later_epochs(memory, &loader.clone().memory(memory).estimate()?));
     std::iter::once(memory).chain(shares).map(at).collect()
 }
 

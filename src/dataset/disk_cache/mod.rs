@@ -1,4 +1,4 @@
-//! The disk tier around a reader: row groups that were read before come from a folder that all processes of the machine
+//! The disk cache around a reader: row groups that were read before come from a folder that all processes of the machine
 //! share.
 //!
 //! An entry is named after everything that its bytes depend on: this version of rowdex, where the file is and what it
@@ -22,7 +22,7 @@ use super::reader::{FileReader, RowGroupRead, RowGroupReader, Slots, length_of};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::schema;
 use rowdex_io::source::FileStat;
-use rowdex_io::tier::{Claim, DiskTier, Maker, Tier, TierCounters, TierKey};
+use rowdex_io::tier::{Claim, DiskCache, DiskCacheCounters, Maker, Tier, TierKey};
 use rowdex_parquet::RowSink;
 use rowdex_projection::{Projection, children};
 
@@ -31,8 +31,8 @@ use self::rows::RowsWriter;
 /// An entry that is open: all served rows of a row group, in chunks, in mapped memory but for dictionaries.
 pub(super) type Kept = Vec<RecordBatch>;
 
-/// Reads row groups from the disk tier, and from the data files what the tier does not have.
-pub(super) struct DiskCache {
+/// Reads row groups from the disk cache, and from the data files what the tier does not have.
+pub(super) struct CachedReader {
     reader: Arc<FileReader>,
     tier: Tier<Kept>,
     /// Where the files are, by name.
@@ -44,7 +44,7 @@ pub(super) struct DiskCache {
     fingerprints: Mutex<Vec<(SchemaRef, Option<u128>)>>,
 }
 
-impl RowGroupReader for DiskCache {
+impl RowGroupReader for CachedReader {
     fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
         let Some(key) = self.rows_key(read) else {
             return self.reader.read(read, prefetch, sink);
@@ -80,8 +80,8 @@ impl RowGroupReader for DiskCache {
     }
 }
 
-impl DiskCache {
-    pub(super) fn new(options: DiskTier, reader: Arc<FileReader>, place: String, served: &Projection) -> Self {
+impl CachedReader {
+    pub(super) fn new(options: DiskCache, reader: Arc<FileReader>, place: String, served: &Projection) -> Self {
         let projections = [served.clone(), served.clone().serving_views()];
         Self {
             reader,
@@ -92,7 +92,7 @@ impl DiskCache {
         }
     }
 
-    pub(super) fn counters(&self) -> TierCounters {
+    pub(super) fn counters(&self) -> DiskCacheCounters {
         self.tier.counters()
     }
 
@@ -219,7 +219,7 @@ impl RowSink for Copying<'_, '_> {
 
 fn serve_rows(read: RowGroupRead<'_>, rows: &Kept, sink: &mut dyn RowSink) -> Result<u64> {
     if rows.iter().map(|chunk| chunk.num_rows() as u64).sum::<u64>() != read.group.entry.rows() {
-        return Err(Error::new(ErrorKind::Internal, "an entry of the disk tier has other rows"));
+        return Err(Error::new(ErrorKind::Internal, "an entry of the disk cache has other rows"));
     }
     serve::serve(rows, read.slots, read.projection.internal(), sink)?;
     Ok(0)

@@ -127,7 +127,8 @@ impl io::Write for EntryRows<'_, '_> {
 /// # Errors
 /// If it is anything but what a [`RowsWriter`] writes. Every array is validated.
 pub(super) fn parse(payload: &Bytes) -> Result<(Vec<RecordBatch>, u64)> {
-    let damaged = |what: String| Error::new(ErrorKind::Io, format!("an entry of the disk tier cannot be read: {what}"));
+    let damaged =
+        |what: String| Error::new(ErrorKind::Io, format!("an entry of the disk cache cannot be read: {what}"));
     let parsed = catch_unwind(AssertUnwindSafe(|| parse_messages(payload)));
     parsed.map_err(|_| damaged("the reader panicked".into()))?.map_err(|error| damaged(error.to_string()))
 }

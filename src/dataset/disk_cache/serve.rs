@@ -51,7 +51,7 @@ fn picked(chunks: &[RecordBatch], slots: &[u32], schema: &SchemaRef, sink: &mut 
     let place = |slot: &u32| {
         let slot = *slot as usize;
         let chunk = starts.partition_point(|start| *start <= slot).checked_sub(1).filter(|_| slot < end);
-        let chunk = chunk.ok_or_else(|| Error::new(ErrorKind::Internal, "an entry of the disk tier lacks rows"))?;
+        let chunk = chunk.ok_or_else(|| Error::new(ErrorKind::Internal, "an entry of the disk cache lacks rows"))?;
         Ok((chunk as u32, (slot - starts[chunk]) as u32))
     };
     let batches: Vec<&RecordBatch> = chunks.iter().collect();

@@ -160,13 +160,13 @@ impl Fixture {
         self.builder().open().unwrap()
     }
 
-    fn tier(&self, bytes: u64) -> DiskTier {
-        DiskTier::new(self.path("tier"), bytes)
+    fn tier(&self, bytes: u64) -> DiskCache {
+        DiskCache::new(self.path("tier"), bytes)
     }
 
     /// With a tier, and no other cache.
     fn kept(&self) -> Dataset {
-        self.builder().with_disk_tier(self.tier(PLENTY)).with_cache_bytes(0).open().unwrap()
+        self.builder().with_disk_cache(self.tier(PLENTY)).with_cache_bytes(0).open().unwrap()
     }
 
     fn entries(&self) -> Vec<std::path::PathBuf> {
@@ -218,7 +218,7 @@ impl RowSink for Collected {
 
 /// An entry of these rows, which came in one piece and are kept in chunks of so many.
 fn keep(folder: &Path, batch: &RecordBatch, chunk: usize) -> Vec<RecordBatch> {
-    let tier = Tier::<Kept>::new(DiskTier::new(folder, PLENTY), |bytes| rows::parse(&bytes));
+    let tier = Tier::<Kept>::new(DiskCache::new(folder, PLENTY), |bytes| rows::parse(&bytes));
     let key = TierKey::new(format!("chunks of {chunk}"));
     let Claim::Make(maker) = tier.find_or_make(key.clone(), 0) else { panic!("there is room") };
     let mut writer = RowsWriter::new(maker, chunk);
@@ -303,7 +303,7 @@ fn rows_of_every_type_are_the_same_by_way_of_the_tier_and_without_it() {
         for row in [0, 699, 700, 2999] {
             assert_same(&kept.get(row).unwrap(), &without.get(row).unwrap());
         }
-        let (counters, tier) = (kept.counters(), kept.tier_counters());
+        let (counters, tier) = (kept.counters(), kept.disk_cache_counters());
         assert_eq!(tier.writes, if turn == 0 { GROUPS } else { 0 });
         assert_eq!((counters.decodes, counters.bytes_read == 0), (tier.writes, turn > 0));
 
@@ -327,7 +327,7 @@ fn a_loader_serves_the_same_batches_from_the_tier_with_and_without_views_and_dec
         }
         assert_eq!(warm.counters().decodes, 0, "{views} {percent}");
 
-        let missed = (warm.counters().bytes_read, warm.tier_counters().misses);
+        let missed = (warm.counters().bytes_read, warm.disk_cache_counters().misses);
         assert_eq!(missed, (0, 0), "{views} {percent}");
     }
 }
@@ -338,7 +338,7 @@ fn few_rows_of_a_row_group_wanted_by_a_loader_put_all_of_it_into_the_tier_and_a_
     let dataset = place.kept();
     let expected = place.plain();
     dataset.get(3).unwrap();
-    assert_eq!((dataset.tier_counters().writes, place.entries().len()), (0, 0));
+    assert_eq!((dataset.disk_cache_counters().writes, place.entries().len()), (0, 0));
     let slots: &[u32] = &[2, 30, 699];
     let projection = dataset.projection().clone();
     for turn in 0..2 {
@@ -347,7 +347,7 @@ fn few_rows_of_a_row_group_wanted_by_a_loader_put_all_of_it_into_the_tier_and_a_
         let rows = rows.into_batch().unwrap();
         let rows = dataset.output_types(&rows).unwrap();
         assert_same(&rows, &expected.take(&[702, 730, 1399]).unwrap());
-        assert_eq!(dataset.tier_counters().writes, 1, "{turn}");
+        assert_eq!(dataset.disk_cache_counters().writes, 1, "{turn}");
     }
     let before = dataset.counters();
     assert_same(&dataset.get(701).unwrap(), &expected.get(701).unwrap());
@@ -361,7 +361,7 @@ fn other_columns_and_other_rows_are_other_entries() {
     let rows: Vec<u64> = (0..200).collect();
     let (one, two) = (["id", "text"], ["text", "id"]);
     let open = |columns: &[&str]| {
-        let builder = place.builder().with_columns(columns.to_vec()).with_disk_tier(place.tier(PLENTY));
+        let builder = place.builder().with_columns(columns.to_vec()).with_disk_cache(place.tier(PLENTY));
         builder.with_cache_bytes(0).open().unwrap()
     };
     let expected =
@@ -371,7 +371,11 @@ fn other_columns_and_other_rows_are_other_entries() {
             let dataset = open(columns);
             assert_same(&dataset.take(&rows).unwrap(), &expected(columns));
             if turn == 1 {
-                assert_eq!((dataset.tier_counters().hits, dataset.tier_counters().misses), (1, 0), "{columns:?}");
+                assert_eq!(
+                    (dataset.disk_cache_counters().hits, dataset.disk_cache_counters().misses),
+                    (1, 0),
+                    "{columns:?}"
+                );
             }
         }
     }
@@ -391,11 +395,11 @@ fn an_index_of_some_rows_keeps_those_and_no_others() {
     let expected = some().open().unwrap().take(&asked).unwrap();
     place.kept().take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap();
     for turn in 0..2 {
-        let dataset = some().with_disk_tier(place.tier(PLENTY)).with_cache_bytes(0).open().unwrap();
+        let dataset = some().with_disk_cache(place.tier(PLENTY)).with_cache_bytes(0).open().unwrap();
         assert_same(&dataset.take(&asked).unwrap(), &expected);
         // The fetched bytes are those of any rows.
         let misses = if turn == 0 { GROUPS } else { 0 };
-        assert_eq!(dataset.tier_counters().misses, misses);
+        assert_eq!(dataset.disk_cache_counters().misses, misses);
     }
 }
 
@@ -410,7 +414,7 @@ fn values_from_folder_names_are_kept_with_the_rows() {
     for _ in 0..2 {
         assert_same(&place.kept().take(&rows).unwrap(), &place.plain().take(&rows).unwrap());
     }
-    let days = place.builder().with_columns(["day"]).with_disk_tier(place.tier(PLENTY)).open().unwrap();
+    let days = place.builder().with_columns(["day"]).with_disk_cache(place.tier(PLENTY)).open().unwrap();
     let before = place.entries().len();
     assert_eq!(days.take(&rows).unwrap().column(0).as_primitive::<Int64Type>().values()[..2], [3, 3]);
     assert_eq!(place.entries().len(), before, "there is nothing to keep");
@@ -424,21 +428,21 @@ fn rows_of_a_file_that_was_replaced_are_never_served() {
     place.index();
     let open = place.kept();
     open.take(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]).unwrap();
-    assert_eq!(open.tier_counters().writes, 1);
+    assert_eq!(open.disk_cache_counters().writes, 1);
     write(&place.path("data/a.parquet"), &replaced, GROUP);
     // The index is of a file that is gone.
     assert_eq!(place.kept().take(&[0, 1]).unwrap_err().kind(), ErrorKind::Stale);
     // What this process checked before goes on to be what was indexed; what was not read by then is not kept.
     let error = open.take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
-    assert_eq!(open.tier_counters().writes, 1);
+    assert_eq!(open.disk_cache_counters().writes, 1);
     place.index();
     let rows: Vec<u64> = (0..ROWS as u64).collect();
     let now = place.kept();
     let taken = now.take(&rows).unwrap();
     assert_same(&taken, &place.plain().take(&rows).unwrap());
     assert_eq!(taken.column(0), replaced.column(0));
-    assert_eq!(now.tier_counters().hits, 0);
+    assert_eq!(now.disk_cache_counters().hits, 0);
 }
 
 #[test]
@@ -454,7 +458,7 @@ fn verifying_reads_the_files_and_not_the_tier() {
 #[test]
 fn a_tier_needs_files_that_are_compared() {
     let place = Fixture::new();
-    let builder = place.builder().with_staleness(Staleness::Off).with_disk_tier(place.tier(PLENTY));
+    let builder = place.builder().with_check(Staleness::Off).with_disk_cache(place.tier(PLENTY));
     assert_eq!(builder.open().unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
@@ -478,7 +482,7 @@ fn damaged_entries_and_a_tier_that_is_deleted_meanwhile_cost_time_and_nothing_el
     }
     let dataset = place.kept();
     assert_same(&dataset.take(&rows).unwrap(), &expected);
-    let tier = dataset.tier_counters();
+    let tier = dataset.disk_cache_counters();
     assert_eq!((tier.discards, tier.misses, tier.writes, tier.hits), (GROUPS, GROUPS, GROUPS, 0));
 
     let order = Arc::new(Global::new(dataset.len(), 5).unwrap());
@@ -506,12 +510,12 @@ fn a_tier_that_holds_a_part_of_the_data_goes_on_serving_that_part() {
     let all: u64 = place.entries().iter().map(size).sum();
     fs::remove_dir_all(place.path("tier")).unwrap();
     let tier = place.tier(all * 7 / 10);
-    let dataset = place.builder().with_disk_tier(tier).with_cache_bytes(0).with_threads(0).open().unwrap();
+    let dataset = place.builder().with_disk_cache(tier).with_cache_bytes(0).with_threads(0).open().unwrap();
     for _ in 0..4 {
         dataset.take(&rows).unwrap();
         assert!(place.entries().iter().map(size).sum::<u64>() <= all * 7 / 10);
     }
-    let tier = dataset.tier_counters();
+    let tier = dataset.disk_cache_counters();
     assert!(tier.evictions == 0 && tier.writes >= 2 && tier.hits >= 3 * tier.writes, "{tier:?}");
     fs::remove_dir_all(place.path("tier")).unwrap();
 }

@@ -73,7 +73,7 @@ impl DatasetGroups {
             served: if views { decoded.clone() } else { served.clone() },
             decoded,
             shares_values: views,
-            chunks_are_own: !parts.iter().any(|part| part.dataset.has_disk_tier()),
+            chunks_are_own: !parts.iter().any(|part| part.dataset.has_disk_cache()),
             is_remote: parts.iter().any(|part| part.dataset.is_remote()),
         };
         Self { parts, count: first_group, form }
@@ -162,7 +162,7 @@ impl Groups for DatasetGroups {
             cost: (entry.decoded_bytes() as f64 * part.chosen) as u64,
         };
         let is_long = size.bytes / size.rows.max(1) >= part.long;
-        let is_decoded_here = !part.dataset.has_disk_tier() && entry.selection().is_none();
+        let is_decoded_here = !part.dataset.has_disk_cache() && entry.selection().is_none();
         Unit {
             size,
             decodes_due: is_long && is_decoded_here,
@@ -207,7 +207,7 @@ impl Groups for DatasetGroups {
     fn in_order(&self) -> Option<Arc<dyn Groups>> {
         let [part] = &self.parts[..] else { return None };
         let projection = part.dataset.projection_in_order();
-        // Entries of the disk tier are of the other types.
+        // Entries of the disk cache are of the other types.
         let gains = projection.internal() != part.projection.internal();
         if self.form.shares_values || !self.form.chunks_are_own || !gains {
             return None;

@@ -165,7 +165,7 @@ impl Share {
             ("tail", format!("{:?}", shard.tail()), said),
             ("replicas", format!("{} {:?}", shard.replicas(), shard.layout()), said),
             ("cost of packs", cost_of_packs(sampler), said),
-            ("on_fault", format!("{:?}", options.fault), said),
+            ("on_error", format!("{:?}", options.fault), said),
             ("number of ranks on this machine", ranks.to_string(), said),
             ("memory", options.memory.to_string(), given.memory),
             ("threads", options.threads.to_string(), given.threads),
@@ -211,7 +211,7 @@ impl Share {
         let end = first.saturating_add(ranks).min(shard.world_size());
         let other = |rank| {
             let other = Shard::new(rank, shard.world_size())?.with_tail(shard.tail());
-            sampler.with_shard(other.with_replicas(shard.replicas(), shard.layout())?)
+            sampler.with_shard(other.with_replication(shard.replicas(), shard.layout())?)
         };
         (first..end).map(other).collect()
     }

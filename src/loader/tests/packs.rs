@@ -227,7 +227,7 @@ fn passes_of_packs_are_those_that_are_predicted() {
     for part in [8, 4, 2] {
         let memory = texts.dataset.decoded_bytes() / part;
         let builder = texts.builder(&sampler).memory(memory).threads(0).epochs(3);
-        let told = builder.predict().unwrap();
+        let told = builder.estimate().unwrap();
         let mut loader = builder.build().unwrap();
         let mut after = Vec::new();
         while let Some(batch) = loader.next() {
@@ -265,7 +265,7 @@ fn a_prediction_of_many_rows_by_their_lengths_is_made_on_a_smaller_scale_too() {
     let fake = Arc::new(Fake::new(&[1 << 24; 64]));
     let buckets = Packed::new(orders(true, fake.len()), Arc::new(LastDigits(fake.len())), Pack::buckets(1 << 14));
     let sampler = of_packs(&Arc::new(buckets.unwrap()), 0, 1, 256, Tail::Wrap);
-    let told = predict::predict(&each(&fake), &vec![sampler].into(), fake.len() * ROW_BYTES / 10, 2).unwrap();
+    let told = estimate::estimate(&each(&fake), &vec![sampler].into(), fake.len() * ROW_BYTES / 10, 2).unwrap();
     // What it is for rows.
     assert!((5.0 * 47.0 / 44.0..5.9).contains(&told.passes), "{told:?}");
     assert_eq!(told.first_batch_decodes, 64);
@@ -345,13 +345,13 @@ fn what_packs_can_not_be_served_by_is_refused_by_name() {
     let sampler = of_packs(&packed, 0, 1, 2, Tail::Even);
     let builder = || Loader::builder(&texts.dataset, sampler.clone());
     let refused = |builder: LoaderBuilder, what: &str| {
-        let errors = [builder.clone().build().unwrap_err(), builder.predict().unwrap_err()];
+        let errors = [builder.clone().build().unwrap_err(), builder.estimate().unwrap_err()];
         errors.iter().for_each(|error| assert!(error.to_string().contains(what), "{what} in {error}"));
     };
     refused(builder(), "no column has the tokens");
     refused(builder().tokens("words"), "words");
     refused(builder().tokens("id"), "tokens of type UInt64");
-    refused(builder().tokens("tokens").on_fault(Fault::Substitute { seed: 1 }), "other lengths");
+    refused(builder().tokens("tokens").on_error(Fault::Substitute { seed: 1 }), "other lengths");
     let rows = sampler_of_rows(&texts);
     refused(Loader::builder(&texts.dataset, rows).tokens("tokens"), "without packs");
     // A row that is too long is refused when the loader is made.

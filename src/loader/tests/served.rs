@@ -5,7 +5,7 @@ use super::share::{all, in_time, joining, nothing_is_left, serve, share};
 use super::*;
 use crate::loader::options::Given;
 use crate::loader::share::{Server, Share};
-use rowdex_order::sampler::ReplicaLayout;
+use rowdex_order::sampler::ReplicationLayout;
 
 fn serving(fake: &Arc<Fake>, sampler: &DistributedSampler, options: &Options, share: &Share) -> Result<Server> {
     let samplers = vec![sampler.clone()];
@@ -122,11 +122,11 @@ fn a_server_refuses_what_differs() {
         refused(own().with_drop_last_batch(true), plain(1), "drop_last_batch is true");
         let other: Arc<dyn Order> = Arc::new(Global::new(160, 8).unwrap());
         refused(sampler(&other, 1, 2, 4, Tail::Wrap), plain(1), "its order is global");
-        let replicas = Shard::new(1, 2).unwrap().with_replicas(2, ReplicaLayout::Strided).unwrap();
+        let replicas = Shard::new(1, 2).unwrap().with_replication(2, ReplicationLayout::Strided).unwrap();
         let replicas = DistributedSampler::new(Arc::clone(&orders), replicas, 4).unwrap();
         refused(replicas, plain(1), "its replicas is 2");
         let fault = Fault::Substitute { seed: 61 };
-        refused(own(), Options { fault, ..plain(1) }, "on_fault is Substitute");
+        refused(own(), Options { fault, ..plain(1) }, "on_error is Substitute");
         refused_by(&share.clone().ranks(1), own(), plain(1), "number of ranks on this machine is 1");
         // Its own, where they were chosen.
         let given = |memory, threads| Given { memory, threads };

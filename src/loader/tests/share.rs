@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::loader::share::Share;
-use rowdex_order::sampler::ReplicaLayout;
+use rowdex_order::sampler::ReplicationLayout;
 use rowdex_share::{Connection, Listener, Met, Received, Signal, meet};
 
 /// Fails if it is not done in time.
@@ -117,7 +117,8 @@ fn replicas_get_the_same_rows_of_one_decode_and_one_file() {
         for cut in [Cut::Rows(10), Cut::drawn(1)] {
             let fake = Arc::new(Fake::new(&[50; 8]));
             let orders = orders(true, 400);
-            let shard = |rank| Shard::new(rank, 4).unwrap().with_replicas(2, ReplicaLayout::Consecutive).unwrap();
+            let shard =
+                |rank| Shard::new(rank, 4).unwrap().with_replication(2, ReplicationLayout::Consecutive).unwrap();
             let samplers: Vec<_> = (0..4).map(|rank| cut.sampler(&orders, shard(rank))).collect();
             let options = options(400 * ROW_BYTES * 2, 2, 2);
             let share = share(4);

@@ -113,7 +113,7 @@ fn a_prediction_for_units_comes_true() {
         let samplers = vec![sampler(&orders, 0, 1, 50, Tail::Wrap)];
         let groups = units_of(&fake, Some(memory / 32 / ROW_BYTES));
         assert!(groups.count() < 800, "{}", groups.count());
-        let told = predict::predict(&groups, &samplers.clone().into(), memory, 2).unwrap();
+        let told = estimate::estimate(&groups, &samplers.clone().into(), memory, 2).unwrap();
         assert_eq!(told.units, u64::from(groups.count()));
         let mut loader = Loader::new(groups, samplers, options(memory, 2, 5)).unwrap();
         let mut decodes = Vec::new();

@@ -79,31 +79,31 @@ fn ids_of_all_ranks_are_every_token_once_within_the_capacity_and_in_equal_steps(
 #[test]
 fn packs_are_predicted_where_the_data_is_elsewhere() {
     let place = place();
-    let predict = "estimate train.rdx --pack id:700 --order weighted:id";
-    let before = place.json(predict);
+    let estimate = "estimate train.rdx --pack id:700 --order weighted:id";
+    let before = place.json(estimate);
     std::fs::rename(place.path("data"), place.path("moved")).unwrap();
-    place.run(predict).fails().complains(&["root"]);
-    let after = place.json(&format!("{predict} --root moved"));
+    place.run(estimate).fails().complains(&["root"]);
+    let after = place.json(&format!("{estimate} --root moved"));
     assert_eq!(after, before);
 }
 
 #[test]
 fn what_is_lost_is_told_by_cause() {
     let place = place();
-    let predict = |pack: &str, more: &str| {
+    let estimate = |pack: &str, more: &str| {
         place.json(&format!("estimate train.rdx --world-size 3 --pack {pack} {more}"))["packs"].clone()
     };
     let over = |row: u64| row.saturating_sub(600);
-    let truncated = predict("id:600,overflow=truncate", "");
+    let truncated = estimate("id:600,overflow=truncate", "");
     let lost: u64 = (0..ROWS as u64).map(over).sum();
     assert_eq!((u64_of(&truncated, "tokens_truncated"), u64_of(&truncated, "tokens")), (lost, ALL - lost));
-    let dropped = predict("id:600,overflow=drop", "");
+    let dropped = estimate("id:600,overflow=drop", "");
     let lost: u64 = (601..ROWS as u64).sum();
     assert_eq!((u64_of(&dropped, "tokens_dropped"), u64_of(&dropped, "rows_dropped")), (lost, ROWS as u64 - 601));
-    let split = predict("id:600", "");
+    let split = estimate("id:600", "");
     assert_eq!((u64_of(&split, "rows_split"), u64_of(&split, "tokens")), (ROWS as u64 - 601, ALL));
     for tail in ["drop", "wrap"] {
-        let found = predict("id:600", &format!("--batch-size 100 --tail {tail}"));
+        let found = estimate("id:600", &format!("--batch-size 100 --tail {tail}"));
         let (less, more) = (u64_of(&found, "tokens_left_out"), u64_of(&found, "tokens_repeated"));
         assert!((tail == "drop" || less == 0) && (tail == "wrap" || more == 0), "{found}");
         assert_eq!(u64_of(&found, "tokens"), ALL - less + more);

@@ -128,7 +128,7 @@ fn epochs_of_another_size_go_on_where_the_one_before_stopped() {
 #[test]
 fn what_can_not_be_together_is_refused_as_usage() {
     let place = place();
-    for options in ["--split train,fraction=2", "--split train,of=user", "--split test"] {
+    for options in ["--split train,validation_fraction=2", "--split train,of=user", "--split test"] {
         place.run(&format!("select train.rdx -o x.rdx {options}")).exits_with_usage();
     }
     for order in ["global,size=0", "global,size=x"] {

@@ -94,7 +94,7 @@ fn a_reader_of_its_own_makes_every_order_again() {
         let mixed: Arc<dyn Order> = Arc::new(Mixed::new(parts, 500, 8).unwrap());
         compare("mixed", |rank| {
             let fault = Fault::Substitute { seed: 1 };
-            Loader::builder(&two, sampler(&mixed, rank)).with_views(true).on_fault(fault).memory(20_000).epochs(2)
+            Loader::builder(&two, sampler(&mixed, rank)).with_views(true).on_error(fault).memory(20_000).epochs(2)
         });
     });
 }

@@ -1,4 +1,4 @@
-//! The disk tier, as several processes of a machine use it.
+//! The disk cache, as several processes of a machine use it.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -61,8 +61,8 @@ fn a_folder_that_cannot_be_written_to_is_told_once_and_the_rows_are_served() {
     let place = Place::with_index();
     let expected = place.json("epoch train.rdx --digest --memory 10% --epochs 3");
     let told = |place: &Place, arguments: &str| {
-        let outcome = place.run(arguments).succeeds().complains(&["disk tier", "train.rdx/tier"]);
-        let told = outcome.stderr.lines().filter(|line| line.contains("disk tier"));
+        let outcome = place.run(arguments).succeeds().complains(&["disk cache", "train.rdx/tier"]);
+        let told = outcome.stderr.lines().filter(|line| line.contains("disk cache"));
         assert_eq!(told.count(), 1, "{}", outcome.stderr);
         outcome
     };
@@ -84,7 +84,7 @@ fn a_full_disk_is_told_once_and_the_rows_are_served() {
     let output = command.args(["-c", &script]).current_dir(place.path("")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    assert_eq!(said.lines().filter(|line| line.contains("disk tier")).count(), 1, "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("disk cache")).count(), 1, "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(digest(&report), digest(&expected));
     assert_eq!(report["tier"]["writes"], 0);

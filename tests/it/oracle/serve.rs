@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
-use rowdex::dataset::{DatasetBuilder, DiskTier};
+use rowdex::dataset::{DatasetBuilder, DiskCache};
 use rowdex::order::Order;
 use rowdex::order::{Global, Sequential};
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Shard};
@@ -200,13 +200,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// By way of a disk tier, into it and out of it.
+    /// By way of a disk cache, into it and out of it.
     fn kept(&mut self, folder: &Path) -> Result<(), String> {
-        let tier = DiskTier::new(folder.join("tier"), 1 << 40);
+        let tier = DiskCache::new(folder.join("tier"), 1 << 40);
         for how in ["into", "out of"] {
             let how = format!("{how} a tier");
             let builder = Dataset::builder(self.index.clone()).with_cache_bytes(0).with_threads(0);
-            let dataset = open(builder.with_disk_tier(tier.clone()))?;
+            let dataset = open(builder.with_disk_cache(tier.clone()))?;
             let mut rows: Vec<u64> = (0..dataset.len()).collect();
             rows.shuffle(&mut self.rng);
             let want = self.want.clone();

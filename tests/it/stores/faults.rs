@@ -110,7 +110,7 @@ fn no_secret_is_in_an_error_an_index_or_a_debug_text() {
     let options = S3::options(s3.address)
         .with_config("aws_secret_access_key", "canary-wrong-secret")
         .with_config("aws_session_token", "canary-session-token");
-    let dataset = Dataset::builder(index.clone()).with_store_options(options.clone()).with_staleness(Staleness::Footer);
+    let dataset = Dataset::builder(index.clone()).with_store_options(options.clone()).with_check(Staleness::Footer);
     let mut said = format!("{dataset:?} {options:?}");
     let dataset = dataset.open().unwrap();
     let error = dataset.get(0).unwrap_err();

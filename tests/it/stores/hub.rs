@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use rowdex::dataset::DiskTier;
+use rowdex::dataset::DiskCache;
 use rowdex::source::StoreOptions;
 use rowdex::{Dataset, Error, ErrorKind, Index, IndexBuilder};
 use tempfile::TempDir;
@@ -93,7 +93,7 @@ fn the_token_goes_to_the_hub_and_to_nothing_else() {
     build("hf://datasets/o/n", &options, &index).unwrap();
     let tier = folder.path().join("tier");
     let builder = Dataset::builder(Index::open(&index).unwrap()).with_store_options(options.clone());
-    let dataset = builder.with_disk_tier(DiskTier::new(&tier, 1 << 30)).open().unwrap();
+    let dataset = builder.with_disk_cache(DiskCache::new(&tier, 1 << 30)).open().unwrap();
     all(&dataset);
     let heard = hub.hub.heard();
     assert!(heard.len() > before);
@@ -222,7 +222,7 @@ fn without_a_network_the_disk_tier_serves_what_it_has_and_the_rest_is_an_error_t
     build("hf://datasets/o/n", &hub.options(), &index).unwrap();
     let tiered = |options: StoreOptions, tier: &str| {
         let builder = Dataset::builder(Index::open(&index).unwrap()).with_store_options(options);
-        builder.with_disk_tier(DiskTier::new(folder.path().join(tier), 1 << 30)).open().unwrap()
+        builder.with_disk_cache(DiskCache::new(folder.path().join(tier), 1 << 30)).open().unwrap()
     };
     let expected = all(&tiered(hub.options(), "full"));
     let heard = (hub.hub.heard().len(), hub.store.heard().len());

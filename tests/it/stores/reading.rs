@@ -212,7 +212,7 @@ fn the_requests_of_an_epoch_are_foretold() {
             let sampler = DistributedSampler::new(orders, Shard::new(0, world).unwrap(), 16).unwrap();
             let memory = dataset.decoded_bytes() * memory / 1000 / u64::from(world);
             let builder = Loader::builder(&dataset, sampler).memory(memory).threads(0).epochs(3);
-            let told = builder.predict().unwrap();
+            let told = builder.estimate().unwrap();
             let mut loader = builder.build().unwrap();
             let mut spent = vec![dataset.counters()];
             for _ in 0..2 {

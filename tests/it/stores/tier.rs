@@ -1,11 +1,11 @@
-//! A disk tier before a store: what is kept is not asked for again, and tells no secret.
+//! A disk cache before a store: what is kept is not asked for again, and tells no secret.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use rowdex::dataset::DiskTier;
+use rowdex::dataset::DiskCache;
 use rowdex::order::Global;
 use rowdex::source::StoreOptions;
 use rowdex::{Dataset, DistributedSampler, Index, IndexBuilder, Loader, Shard};
@@ -37,17 +37,17 @@ fn check(index: &Path, options: &StoreOptions, folder: &Path) {
     let tier = folder.join("tier");
     let open = || {
         let builder = Dataset::builder(Index::open(index).unwrap()).with_store_options(options.clone());
-        builder.with_disk_tier(DiskTier::new(&tier, 1 << 30)).open().unwrap()
+        builder.with_disk_cache(DiskCache::new(&tier, 1 << 30)).open().unwrap()
     };
     let stats = Index::open(index).unwrap().files().filter(|file| file.etag().is_none()).count() as u64;
     let first = open();
     epoch(&first, 0);
-    assert_eq!(first.tier_counters().writes, ROW_GROUPS);
+    assert_eq!(first.disk_cache_counters().writes, ROW_GROUPS);
     let asked = first.counters().requests;
     assert!((ROW_GROUPS..=ROW_GROUPS + stats + 4).contains(&asked), "{asked} requests for {ROW_GROUPS} row groups");
     let second = open();
     epoch(&second, 1);
-    assert_eq!((second.tier_counters().misses, second.tier_fault().is_none()), (0, true));
+    assert_eq!((second.disk_cache_counters().misses, second.tier_fault().is_none()), (0, true));
     assert_eq!(second.counters().requests, stats);
     assert_eq!((first.counters().decodes, second.counters().decodes), (ROW_GROUPS, 0));
 

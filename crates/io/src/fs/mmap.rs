@@ -1,7 +1,7 @@
 //! The only memory maps.
 //!
 //! The map of a file is shared by every process that opens the same file and costs no copy, but it reads a file that
-//! others could change. The contract that makes it sound: **an order file, an entry of a disk tier or a large index is
+//! others could change. The contract that makes it sound: **an order file, an entry of a disk cache or a large index is
 //! replaced by rename, never modified in place.** This library writes them only that way. A file that is shortened
 //! under the map raises SIGBUS, and one that is overwritten under it gives wrong rows. So small files are read instead,
 //! see [`read_or_map`]. Memory files of other processes are mapped only if they are sealed. Those that are sealed for

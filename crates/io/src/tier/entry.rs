@@ -138,7 +138,7 @@ fn u64_at(header: &[u8; HEADER], at: usize) -> u64 {
 }
 
 fn damaged(what: &'static str) -> Error {
-    Error::new(ErrorKind::Io, format!("a file of the disk tier {what}"))
+    Error::new(ErrorKind::Io, format!("a file of the disk cache {what}"))
 }
 
 fn unwritten(error: std::io::Error) -> Error {

@@ -1,4 +1,4 @@
-//! The disk tier: row groups that were decoded once, in a folder that all processes of a machine share.
+//! The disk cache: row groups that were decoded once, in a folder that all processes of a machine share.
 //!
 //! The tier knows keys and bytes, not what the bytes mean. An entry is one file. It appears whole, by rename, and is
 //! never changed. A process maps an entry and compares its checksum when it first uses it, and unmaps it after the last
@@ -30,17 +30,17 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 
 /// A folder on a local disk that keeps row groups for all processes of a machine, for
-/// `DatasetBuilder::with_disk_tier`.
+/// `DatasetBuilder::with_disk_cache`.
 ///
-/// `docs/disk-tier.md` says what it promises. The folder may be deleted at any time. Only its owner should be able to
+/// `docs/disk-cache.md` says what it promises. The folder may be deleted at any time. Only its owner should be able to
 /// write to it: what is in it is served as data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskTier {
+pub struct DiskCache {
     folder: PathBuf,
     bytes: u64,
 }
 
-impl DiskTier {
+impl DiskCache {
     /// Keeps at most `bytes` of files in `folder`, which is made when something is first kept. What is being written
     /// comes on top.
     pub fn new(folder: impl Into<PathBuf>, bytes: u64) -> Self {
@@ -58,10 +58,10 @@ impl DiskTier {
     }
 }
 
-/// What a dataset has done with its [`DiskTier`] so far, in this process.
+/// What a dataset has done with its [`DiskCache`] so far, in this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TierCounters {
+pub struct DiskCacheCounters {
     /// Row groups served from the tier, each as often as it was.
     pub hits: u64,
     /// Row groups that were not there and had to be read from the source.
@@ -119,14 +119,14 @@ impl<V> fmt::Debug for Claim<'_, V> {
 
 /// The tier as one process sees it. `V` is what an entry's bytes are turned into, once for each time that it is opened.
 pub struct Tier<V> {
-    options: DiskTier,
+    options: DiskCache,
     /// From the mapped bytes of an entry to its value, and how much memory besides the map that takes.
     parse: fn(Bytes) -> Result<(V, u64)>,
     open: Mutex<MappedEntries<V>>,
     room: Mutex<FolderRoom>,
     /// Why nothing more is written.
     fault: Once<Error>,
-    counters: Mutex<TierCounters>,
+    counters: Mutex<DiskCacheCounters>,
 }
 
 /// Entries that are mapped, the one used last first.
@@ -143,7 +143,7 @@ const OPEN_LEAST: u64 = 8 << 10;
 
 impl<V> Tier<V> {
     /// A tier whose entries `parse` turns into values.
-    pub fn new(options: DiskTier, parse: fn(Bytes) -> Result<(V, u64)>) -> Self {
+    pub fn new(options: DiskCache, parse: fn(Bytes) -> Result<(V, u64)>) -> Self {
         Self {
             open: Mutex::new(MappedEntries { held: LruCache::unbounded(), bytes: 0 }),
             room: Mutex::new(FolderRoom::new(options.bytes)),
@@ -155,7 +155,7 @@ impl<V> Tier<V> {
     }
 
     /// What it has done so far, in this process.
-    pub fn counters(&self) -> TierCounters {
+    pub fn counters(&self) -> DiskCacheCounters {
         *lock(&self.counters)
     }
 
@@ -200,7 +200,7 @@ impl<V> Tier<V> {
 
     /// Writes nothing more from now on, because of this.
     fn switch_off(&self, cause: Error) {
-        let message = format!("nothing more is kept in the disk tier: {cause}");
+        let message = format!("nothing more is kept in the disk cache: {cause}");
         let error = Error::new(cause.kind(), message)
             .with_file(self.options.folder.display().to_string())
             .with_hint("rows are read without it; see to room and permissions, or choose another folder")

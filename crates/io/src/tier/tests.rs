@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 
 fn tier(folder: &Path, bytes: u64) -> Tier<Bytes> {
-    Tier::new(DiskTier::new(folder, bytes), |bytes| Ok((bytes, 0)))
+    Tier::new(DiskCache::new(folder, bytes), |bytes| Ok((bytes, 0)))
 }
 
 fn key(name: impl fmt::Display) -> TierKey {

@@ -45,7 +45,7 @@ named!(
 ///
 /// Written and parsed as `consecutive` and `strided`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub enum ReplicaLayout {
+pub enum ReplicationLayout {
     /// Ranks `0..k` share shard 0, ranks `k..2k` shard 1, and so on: the shard is `rank / k`.
     #[default]
     Consecutive,
@@ -53,7 +53,13 @@ pub enum ReplicaLayout {
     Strided,
 }
 
-named!(ReplicaLayout, "replica layout", "use consecutive or strided", Consecutive = "consecutive", Strided = "strided");
+named!(
+    ReplicationLayout,
+    "replica layout",
+    "use consecutive or strided",
+    Consecutive = "consecutive",
+    Strided = "strided"
+);
 
 /// One rank's share of any number of positions.
 ///
@@ -67,7 +73,7 @@ pub struct Shard {
     world_size: u32,
     tail: Tail,
     replicas: u32,
-    layout: ReplicaLayout,
+    layout: ReplicationLayout,
 }
 
 /// How many samples one shard has, and the most and the fewest that any has.
@@ -90,7 +96,7 @@ impl Shard {
             return Err(Error::new(ErrorKind::InvalidArgument, message)
                 .with_hint("ranks count from 0 to the world size less one"));
         }
-        Ok(Self { rank, world_size, tail: Tail::Wrap, replicas: 1, layout: ReplicaLayout::Consecutive })
+        Ok(Self { rank, world_size, tail: Tail::Wrap, replicas: 1, layout: ReplicationLayout::Consecutive })
     }
 
     /// The same shard with another tail policy.
@@ -104,7 +110,7 @@ impl Shard {
     /// # Errors
     ///
     /// `InvalidArgument` unless `replicas` divides the world size.
-    pub fn with_replicas(self, replicas: u32, layout: ReplicaLayout) -> Result<Self> {
+    pub fn with_replication(self, replicas: u32, layout: ReplicationLayout) -> Result<Self> {
         if replicas == 0 || !self.world_size.is_multiple_of(replicas) {
             let message = format!("{} ranks can not be divided into groups of {replicas}", self.world_size);
             return Err(Error::new(ErrorKind::InvalidArgument, message)
@@ -134,7 +140,7 @@ impl Shard {
     }
 
     /// Which ranks those are.
-    pub fn layout(&self) -> ReplicaLayout {
+    pub fn layout(&self) -> ReplicationLayout {
         self.layout
     }
 
@@ -146,8 +152,8 @@ impl Shard {
     /// Which of the [`count`](Self::count) shards this is.
     pub fn index(&self) -> u32 {
         match self.layout {
-            ReplicaLayout::Consecutive => self.rank / self.replicas,
-            ReplicaLayout::Strided => self.rank % self.count(),
+            ReplicationLayout::Consecutive => self.rank / self.replicas,
+            ReplicationLayout::Strided => self.rank % self.count(),
         }
     }
 
@@ -307,18 +313,18 @@ mod tests {
     #[test]
     fn replica_groups_are_consecutive_or_strided_ranks() {
         let indices = |layout| -> Vec<u32> {
-            (0..6).map(|rank| Shard::new(rank, 6).unwrap().with_replicas(2, layout).unwrap().index()).collect()
+            (0..6).map(|rank| Shard::new(rank, 6).unwrap().with_replication(2, layout).unwrap().index()).collect()
         };
-        assert_eq!(indices(ReplicaLayout::Consecutive), [0, 0, 1, 1, 2, 2]);
-        assert_eq!(indices(ReplicaLayout::Strided), [0, 1, 2, 0, 1, 2]);
+        assert_eq!(indices(ReplicationLayout::Consecutive), [0, 0, 1, 1, 2, 2]);
+        assert_eq!(indices(ReplicationLayout::Strided), [0, 1, 2, 0, 1, 2]);
     }
 
     #[test]
     fn replicas_of_a_world_are_shards_of_a_smaller_one() {
         for (size, replicas) in [(6, 1), (6, 2), (6, 3), (6, 6), (16, 4)] {
-            for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {
+            for layout in [ReplicationLayout::Consecutive, ReplicationLayout::Strided] {
                 for rank in 0..size {
-                    let shard = Shard::new(rank, size).unwrap().with_replicas(replicas, layout).unwrap();
+                    let shard = Shard::new(rank, size).unwrap().with_replication(replicas, layout).unwrap();
                     let plain = Shard::new(shard.index(), size / replicas).unwrap();
                     assert_eq!(positions(shard, 101), positions(plain, 101));
                 }
@@ -333,9 +339,9 @@ mod tests {
             Shard::new(0, 0),
             Shard::new(3, 3),
             Shard::new(u32::MAX, u32::MAX),
-            shard.with_replicas(0, ReplicaLayout::Strided),
-            shard.with_replicas(4, ReplicaLayout::Consecutive),
-            shard.with_replicas(12, ReplicaLayout::Consecutive),
+            shard.with_replication(0, ReplicationLayout::Strided),
+            shard.with_replication(4, ReplicationLayout::Consecutive),
+            shard.with_replication(12, ReplicationLayout::Consecutive),
         ];
         for result in refused {
             assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -347,10 +353,10 @@ mod tests {
         for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven, Tail::Error, Tail::Even] {
             assert_eq!(tail.to_string().parse::<Tail>().unwrap(), tail);
         }
-        for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {
-            assert_eq!(layout.to_string().parse::<ReplicaLayout>().unwrap(), layout);
+        for layout in [ReplicationLayout::Consecutive, ReplicationLayout::Strided] {
+            assert_eq!(layout.to_string().parse::<ReplicationLayout>().unwrap(), layout);
         }
         assert_eq!("Wrap".parse::<Tail>().unwrap_err().kind(), ErrorKind::InvalidArgument);
-        assert_eq!("".parse::<ReplicaLayout>().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!("".parse::<ReplicationLayout>().unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 }

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::batching::ROWS;
 use super::packs::{BUCKETS, PACKS};
 use super::plan::steps_done;
-use super::{DistributedSampler, ReplicaLayout, Tail, after};
+use super::{DistributedSampler, ReplicationLayout, Tail, after};
 use crate::{Cost, Outline, Pack};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -55,7 +55,7 @@ pub struct Run {
     /// How many ranks got the same rows.
     pub replicas: u32,
     /// Which ranks those were.
-    pub replica_layout: ReplicaLayout,
+    pub replica_layout: ReplicationLayout,
     /// Whether a short last batch was left out.
     pub drop_last_batch: bool,
     /// By which cost the packs of a step were dealt, if they were.
@@ -164,7 +164,7 @@ impl fmt::Display for Run {
         if self.replicas != 1 {
             write!(f, ",replicas-{}", self.replicas)?;
         }
-        if self.replica_layout != ReplicaLayout::default() {
+        if self.replica_layout != ReplicationLayout::default() {
             write!(f, ",{}", self.replica_layout)?;
         }
         if self.drop_last_batch {
@@ -204,7 +204,7 @@ impl Run {
             batch_size: batch_size.parse().ok()?,
             tail: Tail::default(),
             replicas: 1,
-            replica_layout: ReplicaLayout::default(),
+            replica_layout: ReplicationLayout::default(),
             drop_last_batch: false,
             cost: None,
             step: None,
@@ -336,7 +336,8 @@ mod tests {
             "rowdex-state-v2:fea8faa353f26a03:2:16384:rows:global,seed-42:8x256:66e1b20188e98750",
         );
         let orders = Contiguous::new(Arc::new(Sequential::new(1000).unwrap()), 4).unwrap();
-        let shard = Shard::new(0, 8).unwrap().with_tail(Tail::Drop).with_replicas(2, ReplicaLayout::Strided).unwrap();
+        let shard =
+            Shard::new(0, 8).unwrap().with_tail(Tail::Drop).with_replication(2, ReplicationLayout::Strided).unwrap();
         let of = |batch| DistributedSampler::new(Arc::new(orders.clone()), shard, batch).unwrap();
         let sampler = of(10);
         let mut resumed = of(7).with_drop_last_batch(true);
@@ -396,7 +397,7 @@ mod tests {
             batch_size: u64::MAX,
             tail: Tail::Uneven,
             replicas: u32::MAX,
-            replica_layout: ReplicaLayout::Strided,
+            replica_layout: ReplicationLayout::Strided,
             drop_last_batch: true,
             cost: Some(Cost { linear: u64::MAX, quadratic: u64::MAX }),
             step: Some(u64::MAX),

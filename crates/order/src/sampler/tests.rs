@@ -492,11 +492,11 @@ fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
 }
 
 fn replicas_share(name: &str, orders: &Arc<dyn Order>, cut: Cut) {
-    for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {
+    for layout in [ReplicationLayout::Consecutive, ReplicationLayout::Strided] {
         for replicas in [1, 2, 3, 4, 6, 12] {
             let mut groups: BTreeMap<u32, Vec<Vec<BatchPlan>>> = BTreeMap::new();
             for rank in 0..12 {
-                let shard = Shard::new(rank, 12).unwrap().with_replicas(replicas, layout).unwrap();
+                let shard = Shard::new(rank, 12).unwrap().with_replication(replicas, layout).unwrap();
                 groups.entry(shard.index()).or_default().push(batches(&cut.sampler(orders, shard), 0));
             }
             let plain = world(orders, 12 / replicas, cut, Tail::Wrap);
@@ -512,9 +512,9 @@ fn replicas_share(name: &str, orders: &Arc<dyn Order>, cut: Cut) {
 #[test]
 fn replicas_count_once_in_what_is_consumed() {
     let orders = global(101);
-    for layout in [ReplicaLayout::Consecutive, ReplicaLayout::Strided] {
+    for layout in [ReplicationLayout::Consecutive, ReplicationLayout::Strided] {
         for rank in 0..12 {
-            let shard = Shard::new(rank, 12).unwrap().with_replicas(3, layout).unwrap();
+            let shard = Shard::new(rank, 12).unwrap().with_replication(3, layout).unwrap();
             let mut sampler = DistributedSampler::new(Arc::clone(&orders), shard, 4).unwrap();
             let whole = batches(&sampler, 0);
             let state = sampler.state_after(0, 1).unwrap();

@@ -130,7 +130,7 @@ fn pads_that_are_other_rows_are_noticed() {
 #[test]
 fn replicas_that_are_dealt_different_rows_are_named() {
     let orders: Arc<dyn Order> = Arc::new(Faulty::Fickle);
-    let shard = |rank| Shard::new(rank, 2).unwrap().with_replicas(2, Default::default()).unwrap();
+    let shard = |rank| Shard::new(rank, 2).unwrap().with_replication(2, Default::default()).unwrap();
     let samplers: Vec<_> =
         (0..2).map(|rank| DistributedSampler::new(Arc::clone(&orders), shard(rank), 16).unwrap()).collect();
     complains(&prove(&samplers, LEN, 0..1).unwrap().broken, &["ranks 0 and 1", "replica group"]);

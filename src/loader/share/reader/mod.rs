@@ -229,7 +229,7 @@ impl Inner {
         let shard = own.shard();
         let shard = Shard::new(hello.rank, shard.world_size())?
             .with_tail(shard.tail())
-            .with_replicas(shard.replicas(), shard.layout())?;
+            .with_replication(shard.replicas(), shard.layout())?;
         let mut sampler: DistributedSampler = own.with_shard(shard)?;
         hello.state.bring(&mut sampler)?;
         if hello.workers > 0 {

@@ -216,9 +216,9 @@ impl Hub {
     /// or the answer of the hub itself.
     async fn ask(&self, mut url: Url, range: &HeaderMap) -> Result<Result<HubTarget, HttpResponse>, HttpError> {
         if self.offline {
-            let message = "HF_HUB_OFFLINE is set, so the hub is not asked, and the disk tier does not have this";
+            let message = "HF_HUB_OFFLINE is set, so the hub is not asked, and the disk cache does not have this";
             let error = Error::new(ErrorKind::Io, message);
-            return Err(as_it_is(error.with_hint("unset it, or fill the disk tier while there is a network")));
+            return Err(as_it_is(error.with_hint("unset it, or fill the disk cache while there is a network")));
         }
         let home = url.origin();
         let mut headers = range.clone();

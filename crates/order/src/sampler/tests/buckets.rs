@@ -167,7 +167,7 @@ proptest! {
                 prop_assert_eq!(batches, expected);
             }
             let twice = Shard::new(rank.shard().rank() * 2 + 1, ranks * 2).unwrap().with_tail(tail);
-            let twice = twice.with_replicas(2, ReplicaLayout::Consecutive).unwrap();
+            let twice = twice.with_replication(2, ReplicationLayout::Consecutive).unwrap();
             let replica = of(DistributedSampler::of_packs(run.packed(run.orders()), twice, batch, None).unwrap());
             prop_assert_eq!(steps_of(&[replica], 1), steps_of(std::slice::from_ref(rank), 1));
             // Samples one by one, and where a row is.

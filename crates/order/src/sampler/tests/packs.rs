@@ -211,7 +211,7 @@ proptest! {
             }
             let shard = rank.shard();
             let twice = Shard::new(shard.rank() * 2 + 1, size * 2).unwrap().with_tail(tail);
-            let twice = twice.with_replicas(2, ReplicaLayout::Consecutive).unwrap();
+            let twice = twice.with_replication(2, ReplicationLayout::Consecutive).unwrap();
             let replica = Cut::Packs(each, seed).sampler(&orders, twice);
             let whole = |sampler: &DistributedSampler| batches(sampler, epoch + 1);
             if rank.plan(epoch + 1).is_ok() {

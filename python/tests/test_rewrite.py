@@ -1,4 +1,4 @@
-"""``rowdex.shuffle``: what others read of the output, the command beside it, Ctrl-C, and what is refused."""
+"""``rowdex.rewrite``: what others read of the output, the command beside it, Ctrl-C, and what is refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def test_others_read_the_rows_of_the_input_in_the_order_and_its_metadata(
     large: pathlib.Path, tmp_path: pathlib.Path, memory: str
 ) -> None:
-    report = rowdex.shuffle(large / "train.rdx", tmp_path / "out", seed=42, memory=memory, files=3, verify=True)
+    report = rowdex.rewrite(large / "train.rdx", tmp_path / "out", seed=42, memory=memory, files=3, verify=True)
     assert (report.rows, report.files, report.bytes_spilled > 0) == (70_001, 3, memory == "1MiB")
     assert report.rows_digest == rowdex.rows_digest(large / "train.rdx")
     order = global_model.positions(70_001, 42)
@@ -108,7 +108,7 @@ def test_the_command_writes_the_very_same_files(large: pathlib.Path, tmp_path: p
     ]  # fmt: skip
     for number, (options, arguments) in enumerate(cases):
         ours, theirs = tmp_path / f"ours-{number}", tmp_path / f"theirs-{number}"
-        report = rowdex.shuffle(large / "train.rdx", ours, **options)
+        report = rowdex.rewrite(large / "train.rdx", ours, **options)
         done = subprocess.run(
             [COMMAND, "rewrite", str(large / "train.rdx"), "-o", str(theirs), "--json", *arguments],
             capture_output=True, text=True, check=True,
@@ -120,21 +120,21 @@ def test_the_command_writes_the_very_same_files(large: pathlib.Path, tmp_path: p
         for name in ("rows", "files", "kept_files", "bytes_written", "bytes_spilled", "rows_digest"):
             assert told[name] == getattr(report, name), name
         # What one front began the other goes on with.
-        assert rowdex.shuffle(large / "train.rdx", theirs, resume=True, **options).kept_files == report.files
+        assert rowdex.rewrite(large / "train.rdx", theirs, resume=True, **options).kept_files == report.files
 
 
 def test_steps_in_tasks_write_the_files_of_one_call(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    whole = rowdex.shuffle(folder / "train.rdx", tmp_path / "whole", seed=5, files=3)
+    whole = rowdex.rewrite(folder / "train.rdx", tmp_path / "whole", seed=5, files=3)
     assert whole.index_path == str(tmp_path / "whole/index.rdx")
     common: dict[str, Any] = {"seed": 5, "files": 3, "spill": tmp_path}
     with pytest.raises(rowdex.errors.NotFoundError, match="spill"):
-        rowdex.shuffle(folder / "train.rdx", tmp_path / "out", step="write", **common)
+        rowdex.rewrite(folder / "train.rdx", tmp_path / "out", step="write", **common)
     for task in (2, 0, 1):
-        rowdex.shuffle(folder / "train.rdx", tmp_path / "out", step="spill", task=task, tasks=3, **common)
+        rowdex.rewrite(folder / "train.rdx", tmp_path / "out", step="spill", task=task, tasks=3, **common)
     for task in (1, 0):
-        done = rowdex.shuffle(folder / "train.rdx", tmp_path / "out", step="write", task=task, tasks=2, **common)
+        done = rowdex.rewrite(folder / "train.rdx", tmp_path / "out", step="write", task=task, tasks=2, **common)
         assert done.index_path is None
-    rowdex.shuffle(folder / "train.rdx", tmp_path / "out", step="index", verify=True, **common)
+    rowdex.rewrite(folder / "train.rdx", tmp_path / "out", step="index", verify=True, **common)
     assert data_files(tmp_path / "out") == data_files(tmp_path / "whole")
 
 
@@ -142,19 +142,19 @@ def test_a_shuffle_of_a_store_into_a_store_writes_the_files_of_a_local_one(
     large: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     options: dict[str, Any] = {"seed": 5, "files": 3, "memory": "2MiB", "progress": False}
-    rowdex.shuffle(large / "train.rdx", tmp_path / "local", **options)
+    rowdex.rewrite(large / "train.rdx", tmp_path / "local", **options)
     with stores.bucket(tmp_path / "server") as bucket:
         shutil.copytree(large / "data", bucket.folder / "data")
         rowdex.build(f"{bucket.url}/data/", tmp_path / "train.rdx", progress=False, store=bucket.options)
         options.update(store=bucket.options, spill=tmp_path / "spill")
         (tmp_path / "spill").mkdir()
-        report = rowdex.shuffle(tmp_path / "train.rdx", f"{bucket.url}/out", verify=True, **options)
+        report = rowdex.rewrite(tmp_path / "train.rdx", f"{bucket.url}/out", verify=True, **options)
         assert (report.rows, report.files, report.bytes_spilled > 0) == (70_001, 3, True)
         assert report.rows_digest == rowdex.rows_digest(large / "train.rdx")
         assert data_files(bucket.folder / "out") == data_files(tmp_path / "local")
         assert not list((tmp_path / "spill").iterdir())
         with pytest.raises(rowdex.errors.AlreadyExistsError, match=f"{bucket.url}/out"):
-            rowdex.shuffle(tmp_path / "train.rdx", f"{bucket.url}/out", **options)
+            rowdex.rewrite(tmp_path / "train.rdx", f"{bucket.url}/out", **options)
         with rowdex.Dataset(report.index_path, store=bucket.options) as dataset:
             first = global_model.positions(70_001, 5)[:9]
             assert dataset.take(range(9)).to_pydict(["id"])["id"] == list(first)
@@ -164,17 +164,17 @@ def test_sources_are_datasets_indexes_and_files(folder: pathlib.Path, tmp_path: 
     order = rowdex.order.Explicit([900, 3, 3, 41])
     index = rowdex.Index(folder / "train.rdx")
     with rowdex.Dataset(index, columns=["id", "name"]) as dataset:
-        rowdex.shuffle(dataset, tmp_path / "dataset", order=order, origin="row", verify=True)
+        rowdex.rewrite(dataset, tmp_path / "dataset", order=order, origin="row", verify=True)
         assert read(tmp_path / "dataset").to_pydict() == {
             "id": [900, 3, 3, 41], "name": [f"row {row}" for row in (900, 3, 3, 41)], "row": [900, 3, 3, 41],
         }  # fmt: skip
-        rowdex.shuffle(dataset, tmp_path / "fewer", order=order, columns=["name"])
+        rowdex.rewrite(dataset, tmp_path / "fewer", order=order, columns=["name"])
         assert read(tmp_path / "fewer").column_names == ["name"]
         with pytest.raises(TypeError, match="those of the dataset"):
-            rowdex.shuffle(dataset, tmp_path / "x", root=folder)
-    rowdex.shuffle(index, tmp_path / "index", seed=9)
-    rowdex.shuffle(sorted(folder.glob("*.parquet")), tmp_path / "files", seed=9)
-    rowdex.shuffle(str(folder / "*.parquet"), tmp_path / "pattern", seed=9)
+            rowdex.rewrite(dataset, tmp_path / "x", root=folder)
+    rowdex.rewrite(index, tmp_path / "index", seed=9)
+    rowdex.rewrite(sorted(folder.glob("*.parquet")), tmp_path / "files", seed=9)
+    rowdex.rewrite(str(folder / "*.parquet"), tmp_path / "pattern", seed=9)
     assert data_files(tmp_path / "index") == data_files(tmp_path / "files") == data_files(tmp_path / "pattern")
     assert read(tmp_path / "index").num_rows == ROWS
 
@@ -184,7 +184,7 @@ def test_progress_is_told_over_both_passes_and_its_exception_is_raised(
 ) -> None:
     told: list[tuple[int, int, int]] = []
     options: dict[str, Any] = {"seed": 1, "memory": "1MiB", "threads": 2}
-    rowdex.shuffle(large / "train.rdx", tmp_path / "out", progress=lambda *at: told.append(at), **options)
+    rowdex.rewrite(large / "train.rdx", tmp_path / "out", progress=lambda *at: told.append(at), **options)
     assert told == sorted(told) and told[-1][:2] == (140_002, 140_002)
     assert told[-1][2] > sum(map(len, data_files(tmp_path / "out").values()))
 
@@ -192,9 +192,9 @@ def test_progress_is_told_over_both_passes_and_its_exception_is_raised(
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        rowdex.shuffle(large / "train.rdx", tmp_path / "failed", progress=fail, **options)
+        rowdex.rewrite(large / "train.rdx", tmp_path / "failed", progress=fail, **options)
     with pytest.raises(TypeError, match="progress="):
-        rowdex.shuffle(large / "train.rdx", tmp_path / "x", progress="yes", **options)  # type: ignore[call-overload]
+        rowdex.rewrite(large / "train.rdx", tmp_path / "x", progress="yes", **options)  # type: ignore[call-overload]
 
 
 INTERRUPTED = """
@@ -208,16 +208,16 @@ def press(done, rows, _):
         os.kill(os.getpid(), signal.SIGINT)
 
 try:
-    rowdex.shuffle(sys.argv[1], sys.argv[2], seed=1, memory="1MiB", threads=2, progress=press)
+    rowdex.rewrite(sys.argv[1], sys.argv[2], seed=1, memory="1MiB", threads=2, progress=press)
 except KeyboardInterrupt:
     print("interrupted", time.monotonic() - pressed[0])
-report = rowdex.shuffle(sys.argv[1], sys.argv[2], seed=1, memory="1MiB", threads=2, resume=True)
+report = rowdex.rewrite(sys.argv[1], sys.argv[2], seed=1, memory="1MiB", threads=2, resume=True)
 print("rows", report.rows)
 """
 
 
 def test_ctrl_c_ends_it_at_once_and_it_goes_on_in_the_same_process(large: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    rowdex.shuffle(large / "train.rdx", tmp_path / "whole", seed=1, memory="1MiB")
+    rowdex.rewrite(large / "train.rdx", tmp_path / "whole", seed=1, memory="1MiB")
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(large / "train.rdx"), str(tmp_path / "out")],
         capture_output=True, text=True, timeout=300,
@@ -231,26 +231,26 @@ def test_ctrl_c_ends_it_at_once_and_it_goes_on_in_the_same_process(large: pathli
 
 
 def test_what_is_in_the_way_is_refused_and_nothing_is_lost(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=1)
+    rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=1)
     before = data_files(tmp_path / "out")
     with pytest.raises(rowdex.errors.AlreadyExistsError, match="overwrite=True"):
-        rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=1)
+        rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=1)
     with pytest.raises(ValueError, match="choose one of them"):
-        rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=1, resume=True, overwrite=True)
+        rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=1, resume=True, overwrite=True)
     no: Any = "no"
     with pytest.raises(rowdex.errors.ArgumentError, match="`dictionary`: .* expected a boolean"):
-        rowdex.shuffle(folder / "train.rdx", tmp_path / "other", seed=1, dictionary=no)
+        rowdex.rewrite(folder / "train.rdx", tmp_path / "other", seed=1, dictionary=no)
     with pytest.raises(rowdex.errors.StateError):
-        rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=2, resume=True)
+        rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=2, resume=True)
     with pytest.raises(rowdex.errors.ArgumentError, match="file of the input"):
-        rowdex.shuffle(folder / "train.rdx", folder, seed=2)
+        rowdex.rewrite(folder / "train.rdx", folder, seed=2)
     link = tmp_path / "link"
     link.symlink_to(folder)
     for source, output in ((folder, folder / "out"), (link, folder / "out"), (folder, link / "out")):
         with pytest.raises(rowdex.errors.ArgumentError, match="within the input"):
-            rowdex.shuffle(source, output, seed=2)
+            rowdex.rewrite(source, output, seed=2)
     assert data_files(tmp_path / "out") == before
-    assert rowdex.shuffle(folder / "train.rdx", tmp_path / "out", seed=2, overwrite=True).kept_files == 0
+    assert rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=2, overwrite=True).kept_files == 0
     assert data_files(tmp_path / "out") != before
 
 
@@ -278,7 +278,7 @@ def test_wrong_options_are_named(
     folder: pathlib.Path, tmp_path: pathlib.Path, options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises((rowdex.Error, ValueError), match=said):
-        rowdex.shuffle(folder / "train.rdx", tmp_path / "out", **options)
+        rowdex.rewrite(folder / "train.rdx", tmp_path / "out", **options)
     assert not (tmp_path / "out").exists() or "step" in options
 
 
@@ -326,7 +326,7 @@ def test_the_recipes_of_the_manual_do_the_work_on_many_machines(folder: pathlib.
         done = subprocess.run(["sh", "-ec", text], capture_output=True, text=True, env=variables)
         assert done.returncode == 0, done.stderr
 
-    rowdex.shuffle(folder / "train.rdx", tmp_path / "whole", seed=42, memory="64GiB")
+    rowdex.rewrite(folder / "train.rdx", tmp_path / "whole", seed=42, memory="64GiB")
     run(slurm[1], "slurm")
     assert len(list((tmp_path / "jobs").iterdir())) == 3
     task = kubernetes[1]
@@ -345,7 +345,7 @@ def test_columns_stay_what_the_parquet_schema_says_beyond_their_types(tmp_path: 
                 ('POINT(' || i || ' 1)')::geometry as g from range(500) t(i)"""
     (tmp_path / "data").mkdir()
     duckdb.sql(f"copy ({select}) to '{tmp_path}/data/0.parquet' (format parquet, geoparquet_version 'NONE')")
-    rowdex.shuffle(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", verify=True)
+    rowdex.rewrite(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", verify=True)
     described, rows, said = [], [], []
     for folder in ("data", "out"):
         files = f"'{tmp_path}/{folder}/*.parquet'"
@@ -368,7 +368,7 @@ def test_json_uuids_and_intervals_stay_what_they_are_in_the_parquet_schema(tmp_p
     (tmp_path / "data").mkdir()
     for number in range(2):
         duckdb.sql(f"copy ({select % ('JSON', 'JSON')}) to '{tmp_path}/data/{number}.parquet'")
-    rowdex.shuffle(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", verify=True)
+    rowdex.rewrite(tmp_path / "data", tmp_path / "out", seed=3, memory="64KiB", verify=True)
     kinds = {"id": "BIGINT", "j": "JSON", "u": "UUID", "s": "STRUCT(k JSON)"}
     kinds |= {"w": "STRUCT(n BIGINT, w INTERVAL)", "span": "INTERVAL"}
     for folder in ("data", "out"):
@@ -382,13 +382,13 @@ def test_json_uuids_and_intervals_stay_what_they_are_in_the_parquet_schema(tmp_p
         (tmp_path / folder).mkdir()
         duckdb.sql(f"copy (select i as id from range(500) t(i)) to '{tmp_path}/{folder}/{number}.parquet'")
         (tmp_path / folder / "1.parquet").write_bytes((tmp_path / "data" / "1.parquet").read_bytes())
-        rowdex.build(tmp_path / folder, tmp_path / f"{folder}.rdx", schema_mode="union")
-        rowdex.shuffle(tmp_path / f"{folder}.rdx", tmp_path / f"{folder}-out", seed=3)
+        rowdex.build(tmp_path / folder, tmp_path / f"{folder}.rdx", schema="union")
+        rowdex.rewrite(tmp_path / f"{folder}.rdx", tmp_path / f"{folder}-out", seed=3)
         found = duckdb.sql(f"describe select * from '{tmp_path}/{folder}-out/*.parquet'").fetchall()
         assert {name: kind for name, kind, *_ in found} == kinds, folder
     # Where files do not agree it is what all of them are.
     duckdb.sql(f"copy ({select % ('VARCHAR', 'VARCHAR')}) to '{tmp_path}/data/2.parquet'")
-    rowdex.shuffle(tmp_path / "data", tmp_path / "mixed", seed=3)
+    rowdex.rewrite(tmp_path / "data", tmp_path / "mixed", seed=3)
     found = duckdb.sql(f"describe select * from '{tmp_path}/mixed/*.parquet'").fetchall()
     assert {name: kind for name, kind, *_ in found} == {**kinds, "j": "VARCHAR", "s": "STRUCT(k VARCHAR)"}
 
@@ -413,7 +413,7 @@ def test_types_that_the_encoder_lacks_are_written_as_types_that_others_read(tmp_
             writer.write_table(each)
     index = tmp_path / "train.rdx"
     rowdex.build(tmp_path / "data", index)
-    rowdex.shuffle(index, tmp_path / "out", order="sequential")
+    rowdex.rewrite(index, tmp_path / "out", order="sequential")
     got = [COMMAND, "get", str(index), "0..400", "--output", str(tmp_path / "got.arrow")]
     subprocess.run(got, check=True, timeout=60)
     with rowdex.Dataset(tmp_path / "out" / "index.rdx") as dataset:

@@ -16,13 +16,13 @@ use rowdex_base::error::Result;
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, Tail};
 use rowdex_order::{Global, Sequential};
 
-/// What a [`Loader`](super::Loader) will do, from [`LoaderBuilder::predict`](super::LoaderBuilder::predict).
+/// What a [`Loader`](super::Loader) will do, from [`LoaderBuilder::estimate`](super::LoaderBuilder::estimate).
 ///
 /// A pass is as many decodes as there are row groups with rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "capi", derive(serde::Serialize))]
 #[non_exhaustive]
-pub struct Prediction {
+pub struct Estimate {
     /// Passes of the first epoch, in which no row is held at the beginning.
     pub first_passes: f64,
     /// Passes of every later epoch.
@@ -72,13 +72,13 @@ const ROWS: u64 = 2 << 20;
 const GROUP_ROWS: u64 = 64;
 
 /// Runs the plan of a loader that starts where the samplers are.
-pub(crate) fn predict(
+pub(crate) fn estimate(
     units: &Units,
     samplers: &Arc<[DistributedSampler]>,
     memory: u64,
     threads: usize,
-) -> Result<Prediction> {
-    let Some(first) = samplers.first() else { return Ok(Prediction::default()) };
+) -> Result<Estimate> {
+    let Some(first) = samplers.first() else { return Ok(Estimate::default()) };
     let mut batch = BatchPlan::default();
     let plan = first.plan(first.epoch())?;
     if plan.steps_left() > 0 {
@@ -122,7 +122,7 @@ pub(crate) fn predict(
     let mut plan = Plan::new(&sizes, memory, batch_rows, orders.fingerprint()).of_rows(units.cutting(), scale);
     plan.set_aside(units.places_bytes() / scale);
     let run = Simulation { units, sizes: &sizes, scale, memory, threads };
-    Ok(Prediction {
+    Ok(Estimate {
         first_batch_decodes: due.iter().map(|unit| units.filled(*unit)).sum(),
         units: u64::from(units.count()),
         least_memory: least_memory(units),
@@ -153,7 +153,7 @@ fn an_epoch(epochs: &[FetchCost], first: usize, end: usize) -> (f64, u64, u64) {
 }
 
 impl Simulation<'_> {
-    fn of(&self, plan: Plan, samplers: &Arc<[DistributedSampler]>, near: RowFinder) -> Result<Prediction> {
+    fn of(&self, plan: Plan, samplers: &Arc<[DistributedSampler]>, near: RowFinder) -> Result<Estimate> {
         /// Long enough to come to rest even where a horizon ranges several epochs.
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
@@ -195,7 +195,7 @@ impl Simulation<'_> {
         let (decodes, bytes_read, requests) = an_epoch(&epochs, first, end);
         let with_rows = (0..).zip(self.sizes).filter(|(_, size)| size.rows > 0);
         let units = with_rows.map(|(unit, _)| self.units.filled(unit)).sum::<u64>().max(1) as f64;
-        Ok(Prediction {
+        Ok(Estimate {
             first_passes: first_decodes / units,
             passes: decodes / units,
             first_decodes,
@@ -206,7 +206,7 @@ impl Simulation<'_> {
             requests,
             bookkeeping_bytes: driver.plan.most_listed().saturating_mul(self.scale),
             peak_bytes: self.peak(&driver.plan, &met).saturating_mul(self.scale),
-            ..Prediction::default()
+            ..Estimate::default()
         })
     }
 
