@@ -32,7 +32,7 @@ impl IndexBuilder {
         if old.row_groups().any(|group| group.selection().is_some()) {
             return Err(Error::new(ErrorKind::InvalidArgument, "an index of selected rows cannot be updated")
                 .with_file(shown(output))
-                .with_hint("update the index of all rows, and then this view"));
+                .with_hint("update the index of all rows, and select anew"));
         }
         Ok(Some(old))
     }

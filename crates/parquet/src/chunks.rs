@@ -16,20 +16,39 @@ pub(crate) struct FileChunks {
     schema: SchemaDescPtr,
     /// Rows of each row group, which are never negative.
     rows: Vec<i64>,
-    values: ChunkNumbers,
-    compressed: ChunkNumbers,
-    uncompressed: ChunkNumbers,
-    strings: ChunkNumbers,
-    data: ChunkNumbers,
-    dictionaries: ChunkNumbers,
-    offset_indexes: ChunkNumbers,
-    offset_index_lengths: ChunkNumbers,
+    /// One for each [`ChunkNumber`].
+    numbers: [ChunkNumbers; NUMBERS.len()],
     encodings: PerChunk<EncodingMask>,
     codecs: PerChunk<CompressionCodec>,
     /// Of columns in lists, whose entries are not their values, how many entries have each definition level, by the
     /// number of the chunk.
     levels: Vec<(usize, LevelHistogram)>,
 }
+
+/// A number that is kept of a chunk.
+#[derive(Debug, Clone, Copy)]
+enum ChunkNumber {
+    Values,
+    Compressed,
+    Uncompressed,
+    Strings,
+    Data,
+    Dictionary,
+    OffsetIndex,
+    OffsetIndexLength,
+}
+
+/// All of them, in that order.
+const NUMBERS: [fn(&ColumnChunkMetaData) -> i64; 8] = [
+    ColumnChunkMetaData::num_values,
+    ColumnChunkMetaData::compressed_size,
+    ColumnChunkMetaData::uncompressed_size,
+    |column| column.unencoded_byte_array_data_bytes().unwrap_or(NONE),
+    ColumnChunkMetaData::data_page_offset,
+    |column| column.dictionary_page_offset().unwrap_or(NONE),
+    |column| column.offset_index_offset().unwrap_or(NONE),
+    |column| column.offset_index_length().unwrap_or(0).into(),
+];
 
 /// An offset that the footer does not have. Those that it has are checked not to be negative, or not used.
 const NONE: i64 = i64::MIN;
@@ -68,18 +87,10 @@ impl FileChunks {
         let counted = |(number, column): (usize, &ColumnChunkMetaData)| {
             Some((number, column.definition_level_histogram().filter(|_| in_lists(column))?.clone()))
         };
-        let of_all = |of: fn(&ColumnChunkMetaData) -> i64| ChunkNumbers::of(all().map(of).collect());
         Self {
             schema: metadata.file_metadata().schema_descr_ptr(),
             rows: metadata.row_groups().iter().map(RowGroupMetaData::num_rows).collect(),
-            values: of_all(ColumnChunkMetaData::num_values),
-            compressed: of_all(ColumnChunkMetaData::compressed_size),
-            uncompressed: of_all(ColumnChunkMetaData::uncompressed_size),
-            strings: of_all(|column| column.unencoded_byte_array_data_bytes().unwrap_or(NONE)),
-            data: of_all(ColumnChunkMetaData::data_page_offset),
-            dictionaries: of_all(|column| column.dictionary_page_offset().unwrap_or(NONE)),
-            offset_indexes: of_all(|column| column.offset_index_offset().unwrap_or(NONE)),
-            offset_index_lengths: of_all(|column| column.offset_index_length().unwrap_or(0).into()),
+            numbers: NUMBERS.map(|of| ChunkNumbers::of(all().map(of).collect())),
             encodings: PerChunk::of(all().map(|column| *column.encodings_mask()).collect()),
             codecs: PerChunk::of(all().map(ColumnChunkMetaData::compression_codec).collect()),
             levels: all().enumerate().filter_map(counted).collect(),
@@ -88,17 +99,7 @@ impl FileChunks {
 
     /// Bytes that it takes, without the schema.
     pub(crate) fn bytes(&self) -> usize {
-        let numbers = [
-            &self.values,
-            &self.compressed,
-            &self.uncompressed,
-            &self.strings,
-            &self.data,
-            &self.dictionaries,
-            &self.offset_indexes,
-            &self.offset_index_lengths,
-        ];
-        let numbers: usize = numbers.into_iter().map(ChunkNumbers::bytes).sum();
+        let numbers: usize = self.numbers.iter().map(ChunkNumbers::bytes).sum();
         let rows = size_of_val(self.rows.as_slice());
         rows + numbers + self.encodings.bytes() + self.codecs.bytes() + self.levels.len() * 64
     }
@@ -148,11 +149,6 @@ impl ChunkNumbers {
             Self::Short(all) => i64::from(*all.get(number)),
             Self::Long(all) => *all.get(number),
         }
-    }
-
-    /// The number, if the footer has it.
-    fn known(&self, number: usize) -> Option<i64> {
-        Some(self.get(number)).filter(|number| *number != NONE)
     }
 
     fn bytes(&self) -> usize {
@@ -218,25 +214,34 @@ impl<'a> ColumnChunk<'a> {
         self.file.encodings.get(self.number).encodings()
     }
 
+    fn get(&self, which: ChunkNumber) -> i64 {
+        self.file.numbers[which as usize].get(self.number)
+    }
+
+    /// The same if the footer has it.
+    fn known(&self, which: ChunkNumber) -> Option<i64> {
+        Some(self.get(which)).filter(|number| *number != NONE)
+    }
+
     pub(crate) fn num_values(&self) -> i64 {
-        self.file.values.get(self.number)
+        self.get(ChunkNumber::Values)
     }
 
     pub(crate) fn uncompressed_size(&self) -> i64 {
-        self.file.uncompressed.get(self.number)
+        self.get(ChunkNumber::Uncompressed)
     }
 
     /// Bytes of all strings, without their lengths.
     pub(crate) fn unencoded_byte_array_data_bytes(&self) -> Option<i64> {
-        self.file.strings.known(self.number)
+        self.known(ChunkNumber::Strings)
     }
 
     pub(crate) fn data_page_offset(&self) -> i64 {
-        self.file.data.get(self.number)
+        self.get(ChunkNumber::Data)
     }
 
     pub(crate) fn dictionary_page_offset(&self) -> Option<i64> {
-        self.file.dictionaries.known(self.number)
+        self.known(ChunkNumber::Dictionary)
     }
 
     /// Where it begins in the file, and its length.
@@ -253,17 +258,17 @@ impl<'a> ColumnChunk<'a> {
     }
 
     fn compressed_size(&self) -> i64 {
-        self.file.compressed.get(self.number)
+        self.get(ChunkNumber::Compressed)
     }
 
     pub(crate) fn offset_index_offset(&self) -> Option<i64> {
-        self.file.offset_indexes.known(self.number)
+        self.known(ChunkNumber::OffsetIndex)
     }
 
     /// Bytes of the offset index; 0 without one.
     pub(crate) fn offset_index_length(&self) -> i32 {
         // Lengths of the format have 32 bits.
-        i32::try_from(self.file.offset_index_lengths.get(self.number)).unwrap_or(0)
+        i32::try_from(self.get(ChunkNumber::OffsetIndexLength)).unwrap_or(0)
     }
 
     /// How many entries have each definition level, if the column is in lists and the footer says it.
@@ -373,7 +378,7 @@ mod tests {
         {
             let kept = ChunkNumbers::of(numbers.clone());
             for (place, number) in numbers.iter().enumerate() {
-                assert_eq!((kept.get(place), kept.known(place)), (*number, Some(*number).filter(|it| *it != NONE)));
+                assert_eq!(kept.get(place), *number);
             }
         }
         assert_eq!((ChunkNumbers::of(vec![7; 100]).bytes(), ChunkNumbers::of(vec![]).bytes()), (4, 0));

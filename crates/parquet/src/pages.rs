@@ -108,40 +108,33 @@ thread_local! {
     pub(super) static LEFT_TO_PARQUET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Whether no column is decoded here, for tests that compare both ways: `ROWDEX_DECODE=parquet` says so.
-fn is_left_to_parquet() -> bool {
-    static LEFT: Once<bool> = Once::new();
-    #[cfg(test)]
-    if LEFT_TO_PARQUET.get() {
-        return true;
-    }
-    *LEFT.get_or_init(|| std::env::var_os("ROWDEX_DECODE").is_some_and(|value| value == "parquet"))
-}
-
 impl Pages<'_> {
-    /// As [`is_left_to_parquet`].
+    /// Whether no column is decoded here, for tests that compare both ways: `ROWDEX_DECODE=parquet` says so.
     pub(super) fn is_left_to_parquet() -> bool {
-        is_left_to_parquet()
+        static LEFT: Once<bool> = Once::new();
+        #[cfg(test)]
+        if LEFT_TO_PARQUET.get() {
+            return true;
+        }
+        *LEFT.get_or_init(|| std::env::var_os("ROWDEX_DECODE").is_some_and(|value| value == "parquet"))
     }
 
     pub(super) fn schema(&self) -> &SchemaDescriptor {
         self.file.metadata().file_metadata().schema_descr()
     }
 
-    /// A field as it is decoded, if that may be done here.
-    fn field(&self, root: usize) -> Option<FieldRef> {
-        if is_left_to_parquet() { None } else { self.file.field(root, &self.views) }
+    /// How a field of the file is decoded here, of which these columns are wanted; `None` if that is left to the parquet
+    /// crate.
+    fn shape(&self, root: usize, leaves: &[usize]) -> Option<(FieldRef, ColumnShape)> {
+        let field = self.file.field(root, &self.views).filter(|_| !Self::is_left_to_parquet())?;
+        let own = leaves_of_root(self.schema(), leaves, root);
+        let shape = ColumnShape::of(self.schema(), root, own, &field)?;
+        Some((field, shape))
     }
 
     /// Whether all of these columns go on from a row group to the next one.
     pub(super) fn go_on(&self, leaves: &[usize], roots: &[usize]) -> bool {
-        let schema = self.schema();
-        let goes_on = |root: &usize| {
-            let own = leaves_of_root(schema, leaves, *root);
-            let shape = self.field(*root).and_then(|field| ColumnShape::of(schema, *root, own, &field));
-            shape.is_some_and(|shape| shape.goes_on())
-        };
-        roots.iter().all(goes_on)
+        roots.iter().all(|root| self.shape(*root, leaves).is_some_and(|(_, shape)| shape.goes_on()))
     }
 
     /// How many rows begin in the page of a column at a place in the file, if that was read.
@@ -155,18 +148,14 @@ impl Pages<'_> {
 
     /// Whether the field that a column belongs to is of a type that is decoded here.
     pub(super) fn decodes_leaf(&self, leaf: usize, leaves: &[usize]) -> bool {
-        let schema = self.schema();
-        let root = schema.get_column_root_idx(leaf);
-        let own = leaves_of_root(schema, leaves, root);
-        self.field(root).is_some_and(|field| ColumnShape::of(schema, root, own, &field).is_some())
+        self.shape(self.schema().get_column_root_idx(leaf), leaves).is_some()
     }
 
     /// Whether a column is a root field of its own, of a type that is decoded here.
     pub(super) fn decodes_root(&self, leaf: usize) -> bool {
-        let schema = self.schema();
-        let root = schema.get_column_root_idx(leaf);
-        let is_root = schema.root_schema().get_fields().get(root).is_some_and(|node| node.is_primitive());
-        is_root && self.field(root).is_some_and(|field| ColumnShape::of(schema, root, &[leaf], &field).is_some())
+        let root = self.schema().get_column_root_idx(leaf);
+        let node = self.schema().root_schema().get_fields().get(root);
+        node.is_some_and(|node| node.is_primitive()) && self.shape(root, &[leaf]).is_some()
     }
 
     /// Where the wanted rows of these columns are in the file.
@@ -284,9 +273,7 @@ impl Pages<'_> {
         for &root in roots {
             let own = leaves_of_root(schema, leaves, root);
             let is_rare = own.iter().any(|leaf| self.rare.binary_search(leaf).is_ok());
-            let field = self.field(root).filter(|_| !is_rare);
-            let shape = field.and_then(|field| ColumnShape::of(schema, root, own, &field).map(|shape| (field, shape)));
-            match shape {
+            match self.shape(root, leaves).filter(|_| !is_rare) {
                 Some((field, shape)) => found.push(Some(DirectColumn::new(shape, field.name(), &bytes)?)),
                 None => {
                     found.push(None);

@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::dictionary::{NULL, by_key, dictionary_arrays, has_dictionary, value_bytes, values_of};
 use super::flat::copy;
 use super::memory::{Elsewhere, bytes_of_data, bytes_of_part};
+use super::views::change_columns;
 use super::{record_batch, take_rows, uncopied};
 use rowdex_base::error::Result;
 
@@ -193,28 +194,17 @@ fn replace(array: &mut ArrayRef, others: Vec<Option<ArrayRef>>) -> Result<(), Ar
 
 /// Leaves the values that no row uses out of the dictionaries of these pieces of one batch, where that saves memory.
 /// Those that count elsewhere stay as they are.
-pub(super) fn shrink(mut pieces: Vec<RecordBatch>, elsewhere: &Elsewhere) -> Result<Vec<RecordBatch>, ArrowError> {
-    let Some(schema) = pieces.first().map(|piece| Arc::clone(piece.schema_ref())) else { return Ok(pieces) };
-    let with: Vec<usize> =
-        (0..schema.fields().len()).filter(|column| has_dictionary(schema.field(*column).data_type())).collect();
-    if with.is_empty() {
-        return Ok(pieces);
-    }
-    let mut columns: Vec<Vec<ArrayRef>> = pieces.iter().map(|piece| piece.columns().to_vec()).collect();
-    let rows: Vec<usize> = pieces.drain(..).map(|piece| piece.num_rows()).collect();
-    for column in with {
-        let own: Vec<Vec<ArrayRef>> = columns.iter().map(|columns| dictionary_arrays(&columns[column])).collect();
+pub(super) fn shrink(pieces: Vec<RecordBatch>, elsewhere: &Elsewhere) -> Result<Vec<RecordBatch>, ArrowError> {
+    change_columns(pieces, has_dictionary, &mut |arrays| {
+        let own: Vec<Vec<ArrayRef>> = arrays.iter().map(dictionary_arrays).collect();
         let mut others: Vec<Vec<Option<ArrayRef>>> = own.iter().map(|own| vec![None; own.len()]).collect();
         for number in 0..own.first().map_or(0, Vec::len) {
             let of_pieces: Vec<ArrayRef> = own.iter().map(|own| Arc::clone(&own[number])).collect();
             let shrunk = shrunk(&of_pieces, elsewhere)?.into_iter().flatten();
             others.iter_mut().zip(shrunk).for_each(|(others, shrunk)| others[number] = Some(shrunk));
         }
-        for (columns, others) in columns.iter_mut().zip(others) {
-            replace(&mut columns[column], others)?;
-        }
-    }
-    columns.into_iter().zip(rows).map(|(columns, rows)| record_batch(&schema, columns, rows)).collect()
+        arrays.iter_mut().zip(others).try_for_each(|(array, others)| replace(array, others))
+    })
 }
 
 /// The same dictionary arrays with fewer values, if they share a dictionary of which most can be left out.

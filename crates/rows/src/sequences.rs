@@ -4,12 +4,12 @@ use std::iter::repeat_n;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray, RecordBatch, downcast_integer};
+use arrow::array::{ArrayRef, ArrowNativeTypeOp, AsArray, Int64Array, PrimitiveArray, RecordBatch, downcast_integer};
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 
 use super::shifted::{self, TokenItems};
-use super::spots::{NO_LABEL, Spot, Spots, Then, broken, too_wide};
+use super::spots::{Spot, Spots, Then, broken};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How the arrays of packs are made.
@@ -112,7 +112,7 @@ pub struct Sequences {
     /// For each place the number of its piece within the pack, from 1; 0 for what fills up.
     pub segment_ids: ScalarBuffer<i32>,
     /// For each place the label of the token that follows in its row: what a column of labels has for it, or else the
-    /// token itself. [`NO_LABEL`] where none follows, and where a mask has 0 for it.
+    /// token itself. [`NO_LABEL`](super::NO_LABEL) where none follows, and where a mask has 0 for it.
     pub labels: Option<ScalarBuffer<i64>>,
     /// For each place what the other columns with an item for each token have for the one that follows in its row, and
     /// 0 where none does.
@@ -197,13 +197,22 @@ impl Sequencing {
         let array = tokens.as_primitive_opt::<T>().ok_or_else(broken)?;
         let values = array.values();
         let as_is = spots.places == values.len() && spots.pieces.iter().all(|spot| spot.is_as_is());
-        let tokens: ArrayRef = match as_is {
+        let placed: ArrayRef = match as_is {
             true => Arc::clone(tokens),
             false => Arc::new(PrimitiveArray::<T>::new(self.placed::<T>(values, spots)?.into(), None)),
         };
-        let mut labels = match shifted::labels(beside, spots, self.eos)? {
-            None if self.labels => Some(self.labels_of::<T>(values, spots)?),
-            given => given,
+        let mut labels = match beside.iter().find(|column| shifted::are_labels(column)) {
+            Some(given) => Some(shifted::labels(given, spots, self.eos, false)?),
+            None if self.labels => {
+                let behind = spots.pieces.iter().filter_map(|spot| match spot.then {
+                    Then::Token(token) => Some(token),
+                    Then::End | Then::Nothing => None,
+                });
+                let behind: ArrayRef = Arc::new(Int64Array::from_iter_values(behind));
+                let own = TokenItems { name: String::new(), items: Arc::clone(tokens), behind };
+                Some(shifted::labels(&own, spots, self.eos, true)?)
+            }
+            None => None,
         };
         let beside = shifted::others(beside, spots)?;
         if let Some(labels) = &mut labels {
@@ -226,7 +235,7 @@ impl Sequencing {
         }
         fill(usize::MAX, &mut positions, &mut segments);
         Ok(Sequences {
-            tokens,
+            tokens: placed,
             max_seqlen: spots.pieces.iter().map(|spot| spot.places as i32).max().unwrap_or(0),
             cu_seqlens: spots.ends.clone().into(),
             pack_offsets: spots.packs.clone().into(),
@@ -254,24 +263,6 @@ impl Sequencing {
         }
         Ok(placed)
     }
-
-    fn labels_of<T: ArrowPrimitiveType>(&self, values: &[T::Native], spots: &Spots) -> Result<Vec<i64>> {
-        let mut labels = vec![NO_LABEL; spots.places];
-        for spot in &spots.pieces {
-            let own = values.get(spot.source..spot.source + spot.tokens).ok_or_else(broken)?;
-            // The first token is the label of the one before it, if that was added.
-            let (next, first) = if spot.bos { (own, spot.at) } else { (own.get(1..).unwrap_or_default(), spot.at) };
-            let places = labels.get_mut(first..first + next.len()).ok_or_else(broken)?;
-            for (label, token) in places.iter_mut().zip(next) {
-                *label = token.to_i64().ok_or_else(too_wide)?;
-            }
-            let last = spot.last().and_then(|last| labels.get_mut(last));
-            if let (Some(last), Some(token)) = (last, spot.label_behind(self.eos)) {
-                *last = token;
-            }
-        }
-        Ok(labels)
-    }
 }
 
 fn native<T: ArrowPrimitiveType>(token: i64) -> Result<T::Native> {
@@ -297,6 +288,7 @@ mod tests {
     use arrow::datatypes::Int8Type;
 
     use super::*;
+    use crate::NO_LABEL;
 
     const ALONE: Between = Between { begins: true, then: Then::End };
     const ROOM: Room = Room { capacity: Some(4), multiple: 1 };

@@ -25,9 +25,9 @@ pub struct TokenItems {
     pub behind: ArrayRef,
 }
 
-/// The labels of each place, if a column has labels: that of `eos` where the last token of its row has one.
-pub(super) fn labels(beside: &[TokenItems], spots: &Spots, eos: Option<i64>) -> Result<Option<Vec<i64>>> {
-    let Some(column) = beside.iter().find(|column| last(&column.name) == LABELS) else { return Ok(None) };
+/// The labels of each place, where a column has labels, or is to be it: that of `eos` where the last token of its row
+/// has one, or in any case with `always`.
+pub(super) fn labels(column: &TokenItems, spots: &Spots, eos: Option<i64>, always: bool) -> Result<Vec<i64>> {
     let wide = |items: &ArrayRef| match cast(items, &DataType::Int64).map_err(uncopied)? {
         wide if wide.null_count() > 0 => Err(too_wide()),
         wide => Ok(wide),
@@ -39,19 +39,24 @@ pub(super) fn labels(beside: &[TokenItems], spots: &Spots, eos: Option<i64>) -> 
     for spot in spots.pieces.iter().filter(|spot| spot.eos) {
         let label = spot.last().and_then(|last| labels.get_mut(last));
         if let (Some(label), Some(eos)) = (label, eos)
-            && (*label != NO_LABEL || spot.tokens == 0)
+            && (always || *label != NO_LABEL || spot.tokens == 0)
         {
             *label = eos;
         }
     }
-    Ok(Some(labels))
+    Ok(labels)
+}
+
+/// Whether a column has labels.
+pub(super) fn are_labels(column: &TokenItems) -> bool {
+    last(&column.name) == LABELS
 }
 
 /// The other columns.
 pub(super) fn others(beside: &[TokenItems], spots: &Spots) -> Result<RecordBatch> {
     let mut fields = Vec::new();
     let mut columns = Vec::new();
-    for column in beside.iter().filter(|column| last(&column.name) != LABELS) {
+    for column in beside.iter().filter(|column| !are_labels(column)) {
         fields.push(Field::new(&column.name, column.items.data_type().clone(), false));
         columns.push(shifted(&column.items, &column.behind, 0, spots)?);
     }

@@ -60,14 +60,6 @@ impl Spot {
     pub(super) fn is_as_is(&self) -> bool {
         self.source == self.at && self.places == self.tokens
     }
-
-    /// What follows its last own token.
-    pub(super) fn label_behind(&self, eos: Option<i64>) -> Option<i64> {
-        match self.then {
-            Then::Token(token) => Some(token),
-            _ => eos.filter(|_| self.eos),
-        }
-    }
 }
 
 pub(super) fn too_wide() -> Error {

@@ -25,22 +25,27 @@ pub fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
 
 /// As [`compact`] for the pieces of one batch, which have columns of the same types. Values that repeat, because they
 /// come out of a dictionary, are copied once for all pieces, which share them then.
-pub fn compact_pieces(mut pieces: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, ArrowError> {
-    let Some(schema) = pieces.first().map(|piece| Arc::clone(piece.schema_ref())) else { return Ok(pieces) };
-    let with_views: Vec<usize> =
-        (0..schema.fields().len()).filter(|column| is_view(schema.field(*column).data_type())).collect();
-    if with_views.is_empty() {
-        return Ok(pieces);
-    }
+pub fn compact_pieces(pieces: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, ArrowError> {
+    change_columns(pieces, is_view, &mut |arrays| match arrays.first().map(|array| array.data_type()) {
+        Some(DataType::Utf8View) => copy_shown::<StringViewType>(arrays),
+        _ => copy_shown::<BinaryViewType>(arrays),
+    })
+}
+
+/// Changes the columns of such types of the pieces of one batch, each in all pieces at once.
+pub(super) fn change_columns(
+    mut pieces: Vec<RecordBatch>,
+    is_one: impl Fn(&DataType) -> bool,
+    change: &mut dyn FnMut(&mut [ArrayRef]) -> Result<(), ArrowError>,
+) -> Result<Vec<RecordBatch>, ArrowError> {
+    let Some(schema) = pieces.first().map(RecordBatch::schema) else { return Ok(pieces) };
     let mut columns: Vec<Vec<ArrayRef>> = pieces.iter().map(|piece| piece.columns().to_vec()).collect();
+    // What is changed of a column is let go before the next one.
     let rows: Vec<usize> = pieces.drain(..).map(|piece| piece.num_rows()).collect();
-    for column in with_views {
-        let mut of_pieces: Vec<&mut ArrayRef> =
-            columns.iter_mut().filter_map(|columns| columns.get_mut(column)).collect();
-        match schema.field(column).data_type() {
-            DataType::Utf8View => copy_shown::<StringViewType>(&mut of_pieces)?,
-            _ => copy_shown::<BinaryViewType>(&mut of_pieces)?,
-        }
+    for place in (0..schema.fields().len()).filter(|place| is_one(schema.field(*place).data_type())) {
+        let mut arrays: Vec<ArrayRef> = columns.iter().map(|columns| Arc::clone(&columns[place])).collect();
+        change(&mut arrays)?;
+        columns.iter_mut().zip(arrays).for_each(|(columns, array)| columns[place] = array);
     }
     columns.into_iter().zip(rows).map(|(columns, rows)| record_batch(&schema, columns, rows)).collect()
 }
@@ -81,17 +86,18 @@ pub fn forget_unseen(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
 
 /// Copies what views show: the values, or the buffers that have them where those are shorter.
 pub fn detach(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    let mut detached = Arc::clone(array);
+    let mut detached = [Arc::clone(array)];
     match array.data_type() {
-        DataType::Utf8View => copy_shown::<StringViewType>(&mut [&mut detached])?,
-        DataType::BinaryView => copy_shown::<BinaryViewType>(&mut [&mut detached])?,
+        DataType::Utf8View => copy_shown::<StringViewType>(&mut detached)?,
+        DataType::BinaryView => copy_shown::<BinaryViewType>(&mut detached)?,
         _ => {}
     }
+    let [detached] = detached;
     Ok(detached)
 }
 
 /// As [`detach`], for arrays of views whose values may lie in the same buffers. These are then copied once.
-fn copy_shown<T: ByteViewType>(arrays: &mut [&mut ArrayRef]) -> Result<(), ArrowError> {
+fn copy_shown<T: ByteViewType>(arrays: &mut [ArrayRef]) -> Result<(), ArrowError> {
     let key = |buffer: &Buffer| (buffer.as_ptr() as usize, buffer.len());
     let mut begins = HashMap::new();
     let mut buffers = Vec::new();
@@ -111,7 +117,7 @@ fn copy_shown<T: ByteViewType>(arrays: &mut [&mut ArrayRef]) -> Result<(), Arrow
     // Pieces are let go of one after the other, and what they share with the last of them.
     let alone = if arrays.len() > 1 { values / 2 } else { values };
     if alone <= length || i32::try_from(length).is_err() {
-        arrays.iter_mut().for_each(|array| **array = Arc::new(array.as_byte_view::<T>().gc()));
+        arrays.iter_mut().for_each(|array| *array = Arc::new(array.as_byte_view::<T>().gc()));
         return Ok(());
     }
     let copied = Buffer::from_vec(buffers.iter().map(|buffer| buffer.as_slice()).collect::<Vec<_>>().concat());
@@ -129,7 +135,7 @@ fn copy_shown<T: ByteViewType>(arrays: &mut [&mut ArrayRef]) -> Result<(), Arrow
         };
         let views: Vec<u128> = found.views().iter().enumerate().map(moved).collect();
         let nulls = found.nulls().cloned();
-        **array = Arc::new(GenericByteViewArray::<T>::try_new(views.into(), vec![copied.clone()], nulls)?);
+        *array = Arc::new(GenericByteViewArray::<T>::try_new(views.into(), vec![copied.clone()], nulls)?);
     }
     Ok(())
 }

@@ -153,61 +153,6 @@ fn a_disk_that_takes_no_more_is_an_error_and_the_run_goes_on_when_it_does() {
     }
 }
 
-/// A disk whose size root chooses, for one process and its children.
-#[cfg(target_os = "linux")]
-const SMALL_DISK: &str = r#"
-mkdir disk && mount -t tmpfs -o size=400k tmpfs disk && touch mounted || exit
-try() {
-    name=$1
-    shift
-    "$ROWDEX" rewrite train.rdx -o disk/out $OPTIONS "$@" >/dev/null 2>"$name.err"
-    echo $? >"$name.code"
-    mkdir "$name"
-    cp disk/out/*.parquet "$name"
-}
-try spill --step spill
-mount -o remount,size=64m disk
-try spilled --step spill
-mount -o remount,size=$(($(du -sk disk | cut -f1) + $(du -sk whole | cut -f1) / 2))k disk
-try write --step write
-mount -o remount,size=64m disk
-try rest --resume
-"#;
-
-/// A disk that is full ends a step.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_disk_that_gets_full_is_an_error_until_it_is_larger() {
-    let place = Place::new();
-    for file in 0..6 {
-        place.write(&format!("data/{file}.parquet"), &rows_from(file * 5000, 5000));
-    }
-    place.run("build data -o train.rdx").succeeds();
-    let options = "--seed 5 --files 5 --memory 256KiB --threads 2";
-    place.run(&format!("rewrite train.rdx -o whole {options}")).succeeds();
-    let whole = files(&place, "whole");
-    let mut disk = Command::new("unshare");
-    disk.args(["--mount", "sh", "-c", SMALL_DISK]).current_dir(place.path(""));
-    disk.env("ROWDEX", env!("CARGO_BIN_EXE_rowdex")).env("OPTIONS", options);
-    let ended = disk.output();
-    if !place.path("mounted").exists() {
-        eprintln!("left out: a small disk takes root, and a system that lets it mount one: {ended:?}");
-        return;
-    }
-    let told = |name: &str| {
-        let read = |end: &str| fs::read_to_string(place.path(format!("{name}.{end}"))).unwrap();
-        (read("code").trim() == "0", read("err"))
-    };
-    for name in ["spill", "write"] {
-        let (is_well, said) = told(name);
-        assert!(!is_well && said.contains("No space left") && said.contains("disk"), "{name}: {said}");
-        assert!(files(&place, name).iter().all(|(file, bytes)| whole[file] == *bytes), "{name}");
-    }
-    assert!(files(&place, "spilled").is_empty() && (1..5).contains(&files(&place, "write").len()));
-    assert!(told("spilled").0 && told("rest").0, "{:?}", told("rest"));
-    assert!(files(&place, "rest") == whole);
-}
-
 /// Folders that nobody may write to stop everybody but root, who becomes somebody else here.
 #[test]
 fn a_folder_that_must_not_be_written_to_is_named_and_what_is_there_stays() {
