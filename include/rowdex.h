@@ -238,8 +238,6 @@ typedef struct rowdex_disk_cache {
   const char *folder;
   // The most bytes of files to keep in it.
   uint64_t bytes;
-  // How long to wait at most for another process that reads the same row group, in milliseconds. 0: 10 000.
-  uint64_t wait_ms;
 } rowdex_disk_cache;
 
 // How a dataset is opened. All zeros are the defaults.
@@ -253,7 +251,7 @@ typedef struct rowdex_dataset_options {
   // Finds the data files below this directory. NULL: where the index says that they were.
   const char *root;
   // How closely files are compared with what was indexed: "off", "stat" (NULL), "footer" or "deep".
-  const char *staleness;
+  const char *check;
   // Bytes of decoded row groups to keep. 0: 1 GiB.
   uint64_t cache_bytes;
   // Threads that decode, started when they are first needed. 0: one for each available core, at most eight.
@@ -335,7 +333,7 @@ typedef struct rowdex_sampler_options {
   // Which ranks form a replica group: "consecutive" (NULL) or "strided".
   const char *replica_layout;
   // How many ranks get the same rows, as those of a model-parallel group must. 0: 1.
-  uint32_t replicas;
+  uint32_t replication;
   // 1 leaves out the last batch of an epoch if it is short on any rank.
   uint32_t drop_last_batch;
   // How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for
@@ -464,7 +462,7 @@ typedef struct rowdex_loader_options {
   const struct rowdex_sampler *const *more_ranks;
   // How many.
   size_t num_more_ranks;
-  // What to do about a row group that cannot be read: "fail" (NULL), or "substitute", which replaces each of its
+  // What to do about a row group that cannot be read: "raise" (NULL), or "substitute", which replaces each of its
   // rows by another one that can be read. Set it alike on all ranks.
   const char *on_error;
   // With "substitute": another seed chooses other rows.
@@ -488,9 +486,6 @@ typedef struct rowdex_loader_options {
   uint64_t share_ranks;
   // With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
   uint64_t share_drift;
-  // With share: what becomes of the other ranks when one dies, that is, ends without freeing or closing its loader.
-  // "continue" (NULL): they go on, and it may come back. "fail": they get an error that names it.
-  const char *share_on_death;
   // With share: the program that reads, and arguments that come before its own: the command of this version. NULL:
   // `rowdex`, where the system finds programs.
   const char *const *share_program;
@@ -922,9 +917,8 @@ rowdex_status rowdex_sampler_state(const struct rowdex_sampler *sampler,
 // their own: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
 // serves.
 //
-// It begins with the first step of the current epoch. If that was resumed, it serves that epoch alone. Steps in which
-// the rank has no rows are left out, and no rows are marked as pads. It tells that it is rank 0 of 1, and a
-// rowdex_batch_info of its batches that they are of rank 0.
+// It begins with the first step of the current epoch. Steps in which the rank has no rows are left out. It tells its
+// rank, as a rowdex_batch_info of its batches does.
 rowdex_status rowdex_sampler_worker(const struct rowdex_sampler *sampler,
                                     uint64_t worker,
                                     uint64_t workers,
@@ -1028,11 +1022,10 @@ rowdex_status rowdex_loader_advance(struct rowdex_loader *loader,
                                     uint64_t step,
                                     struct rowdex_error **error);
 
-// What a loader with these arguments will do, from the index alone, or, if `advice` is 1, what would let it decode
-// less. The report is JSON that the caller frees. It takes a fraction of a second, with packs as long as planning an
-// epoch and packing some of its blocks; advice takes some times as long.
+// What a loader with these arguments will do, from the index alone. The report is JSON that the caller frees. It takes
+// a fraction of a second, with packs as long as planning an epoch and packing some of its blocks.
 //
-// A prediction: first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
+// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
 // row is held at the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row
 // group on average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded
 // before the first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows.
@@ -1043,17 +1036,11 @@ rowdex_status rowdex_loader_advance(struct rowdex_loader *loader,
 // tokens_truncated, tokens_dropped, tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated,
 // rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
 // on average over steps_looked_at), seconds_to_plan.
-//
-// Advice is a list of ways that save a tenth of the passes or more, empty where an epoch takes fewer than two: means
-// is "memory" (value: bytes of memory in the options of the loader), "blocks" (the order of this k), "rewrite"
-// (writing the rows anew in a random order, and then the order "sequential") or "share" (one loader shared by so many
-// ranks of a machine, with the memory of all of them), with passes and bytes_read in every epoch after the first.
 rowdex_status rowdex_loader_estimate(const struct rowdex_dataset *dataset,
-                                    const struct rowdex_sampler *sampler,
-                                    const struct rowdex_loader_options *options,
-                                    uint32_t advice,
-                                    char **report,
-                                    struct rowdex_error **error);
+                                     const struct rowdex_sampler *sampler,
+                                     const struct rowdex_loader_options *options,
+                                     char **report,
+                                     struct rowdex_error **error);
 
 // Where a loader stands.
 rowdex_status rowdex_loader_get_info(const struct rowdex_loader *loader,

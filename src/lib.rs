@@ -262,7 +262,7 @@ pub mod order {
 pub mod sampler {
     #[doc(inline)]
     pub use rowdex_order::sampler::{
-        BatchPlan, Batches, DistributedSampler, EpochPlan, PackForecast, PackSpec, ReplicaLayout, RowIds, Sample,
+        BatchPlan, Batches, DistributedSampler, EpochPlan, PackForecast, PackSpec, ReplicationLayout, RowIds, Sample,
         SamplerOptions, Samples, Shard, State, Tail,
     };
     #[doc(hidden)]

@@ -8,9 +8,9 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{DFSchema, DataFusionError, ScalarValue, SchemaError, TableReference, plan_err};
+use datafusion_common::{DFSchema, DataFusionError, ScalarValue, TableReference, plan_err};
 use datafusion_expr::execution_props::ExecutionProps;
-use datafusion_expr::expr::{BinaryExpr, ScalarFunction};
+use datafusion_expr::expr::{Between, BinaryExpr, Cast, InList, ScalarFunction};
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_expr::planner::{ContextProvider, ExprPlanner};
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -23,16 +23,18 @@ use datafusion_expr::{
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::BinaryExpr as PhysicalBinary;
-use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion_sql::planner::{PlannerContext, SqlToRel};
 
 use super::truth::{steps, term};
-use super::{Path, unfit, wrong};
+use super::{Path, unfit, values, wrong};
 use rowdex_base::error::{Error, Remedy, Result};
 use rowdex_base::once::Once;
-use rowdex_projection::unknown;
 
 /// Levels of an expression at most, once chains of `and` and `or` are trees: threads evaluate it on their own stacks.
 const DEEPEST: usize = 200;
+
+/// Operations at most, once functions are written out as `case`.
+const MOST_OPERATIONS: usize = 1 << 16;
 
 /// What becomes another expression before it can be evaluated.
 const REWRITTEN: &[&str] =
@@ -130,36 +132,28 @@ impl ContextProvider for Functions {
     }
 }
 
-/// A condition over batches of a schema, or of a part of it: typed, with constants worked out.
-pub(super) fn one(condition: &ast::Expr, schema: &SchemaRef, all: &SchemaRef) -> Result<Expr> {
+/// A condition over batches of a schema: typed, with constants worked out.
+pub(super) fn one(condition: &ast::Expr, schema: &SchemaRef) -> Result<Expr> {
     let own = known(schema)?;
-    // Names are those of the columns, in their case.
-    let options = ParserOptions::new().with_enable_ident_normalization(false);
-    let expr = SqlToRel::new_with_options(functions(), options)
+    let expr = SqlToRel::new(functions())
         .sql_to_expr(condition.clone(), &own, &mut PlannerContext::new())
         .and_then(|expr| expr.transform_up(unaliased).map(|done| done.data))
-        .map_err(|error| match error.find_root() {
-            DataFusionError::SchemaError(missing, _) if let SchemaError::FieldNotFound { field, .. } = &**missing => {
-                let error = unknown(all, &field.flat_name());
-                let hint = error.hint().map_or_else(String::new, |hint| format!("{hint}; "));
-                error.with_hint(format!("{hint}strings are in single quotes"))
-            }
-            _ => unfit("it cannot be understood", &error),
-        })?;
-    refuse_volatile(&expr)?;
+        .map_err(|error| unfit("it cannot be understood", &error))?;
     let context = SimplifyContext::builder().with_schema(Arc::clone(&own)).build();
     let coerced = |expr: Expr| {
         let typed = ExprSimplifier::new(context.clone()).coerce(balanced(expr), &own);
         typed.map_err(|error| unfit("its types do not fit", &error))
     };
-    let worked_out = |expr: Expr| {
-        let done = expr.transform_down(worked_out).map_err(|error| unfit("it cannot be worked out", &error))?;
-        Ok::<_, Error>(done.data)
-    };
-    let expr = coerced(expr)?.transform_up(|expr| evaluable(expr, &context));
-    let expr = worked_out(expr.map_err(|error| unfit("it cannot be worked out", &error))?.data)?;
+    let expr = coerced(expr)?;
+    check(&expr, &own)?;
+    let mut operations = 0;
+    let expr = expr
+        .transform_up(|expr| evaluable(expr, &context, &mut operations))
+        .and_then(|done| done.data.transform_down(worked_out))
+        .map_err(|error| unfit("it cannot be worked out", &error))?;
     // By constants functions may have other types.
-    let expr = worked_out(coerced(expr)?)?;
+    let expr = coerced(expr.data)?;
+    let expr = expr.transform_down(worked_out).map_err(|error| unfit("it cannot be worked out", &error))?.data;
     match expr.get_type(&own).map_err(|error| unfit("its types do not fit", &error))? {
         DataType::Boolean | DataType::Null => Ok(expr),
         other => {
@@ -216,15 +210,32 @@ fn unaliased(expr: Expr) -> Fallible<Transformed<Expr>> {
     })
 }
 
-/// Asks functions that are not evaluated themselves what they stand for.
-fn evaluable(expr: Expr, context: &SimplifyContext) -> Fallible<Transformed<Expr>> {
+/// Asks functions that are not evaluated themselves what they stand for, and subtracts from zero instead of turning a
+/// sign, which would leave the least integer negative.
+fn evaluable(expr: Expr, context: &SimplifyContext, operations: &mut usize) -> Fallible<Transformed<Expr>> {
     Ok(match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) if REWRITTEN.contains(&func.name()) => {
             match func.simplify(args, context)? {
-                ExprSimplifyResult::Simplified(expr) => Transformed::yes(expr),
+                ExprSimplifyResult::Simplified(expr) => {
+                    expr.apply(|_| {
+                        *operations += 1;
+                        match *operations > MOST_OPERATIONS {
+                            true => plan_err!("calls such as `coalesce` within each other become too many operations"),
+                            false => Ok(TreeNodeRecursion::Continue),
+                        }
+                    })?;
+                    Transformed::yes(expr)
+                }
                 ExprSimplifyResult::Original(args) => Transformed::no(func.call(args)),
             }
         }
+        Expr::Negative(of) => match context.get_data_type(&of)? {
+            of_type if of_type.is_signed_integer() && !matches!(*of, Expr::Literal(..)) => {
+                let zero = lit(ScalarValue::new_zero(&of_type)?);
+                Transformed::yes(binary_expr(zero, Operator::Minus, *of))
+            }
+            _ => Transformed::no(Expr::Negative(of)),
+        },
         other => Transformed::no(other),
     })
 }
@@ -232,7 +243,9 @@ fn evaluable(expr: Expr, context: &SimplifyContext) -> Fallible<Transformed<Expr
 /// Works out what has no column, with errors for numbers that overflow.
 fn worked_out(expr: Expr) -> Fallible<Transformed<Expr>> {
     let value = match expr {
-        expr @ Expr::Literal(..) => return Ok(Transformed::no(expr)),
+        Expr::Literal(value, metadata) => {
+            return Ok(Transformed::yes(Expr::Literal(values::constant(value), metadata)));
+        }
         expr if expr.exists(|expr| Ok(matches!(expr, Expr::Column(_))))? => return Ok(Transformed::no(expr)),
         expr => {
             let none = Arc::new(Schema::empty());
@@ -244,23 +257,57 @@ fn worked_out(expr: Expr) -> Fallible<Transformed<Expr>> {
             }
         }
     };
-    Ok(Transformed::new(Expr::Literal(value, None), true, TreeNodeRecursion::Jump))
+    Ok(Transformed::new(Expr::Literal(values::constant(value), None), true, TreeNodeRecursion::Jump))
 }
 
-/// Refuses functions that give another value each time.
-fn refuse_volatile(expr: &Expr) -> Result<()> {
+/// Refuses what would be answered wrongly, or differently each time.
+fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
     let mut found = None;
     let walked = expr.apply(|expr| {
-        if let Expr::ScalarFunction(ScalarFunction { func, .. }) = expr
-            && func.signature().volatility != Volatility::Immutable
-        {
-            found = Some(wrong(format!("`{}` gives another value each time", func.name())));
-        }
+        found = refusal(expr, schema);
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
-    drop(walked);
-    let hint = "write the value itself; for a random share of rows there is {}";
-    found.map_or(Ok(()), |error| Err(error.with_remedies(hint, &[Remedy::Sample])))
+    walked.map_err(|error| unfit("it cannot be understood", &error))?;
+    found.map_or(Ok(()), Err)
+}
+
+fn refusal(expr: &Expr, schema: &DFSchema) -> Option<Error> {
+    let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, .. }) if func.signature().volatility != Volatility::Immutable => {
+            let error = wrong(format!("`{}` gives another value each time", func.name()));
+            Some(
+                error
+                    .with_remedies("write the value itself; for a random share of rows there is {}", &[Remedy::Sample]),
+            )
+        }
+        // By their months, then their days, then the rest: a day is less than 25 hours and more than none.
+        Expr::BinaryExpr(BinaryExpr { left: of, op, .. }) if compares(*op) && is_interval(of) => Some(of_intervals()),
+        Expr::Between(Between { expr: of, .. }) | Expr::InList(InList { expr: of, .. }) if is_interval(of) => {
+            Some(of_intervals())
+        }
+        Expr::SimilarTo(_) => Some(
+            wrong("`similar to` is not what SQL means by it")
+                .with_hint("write `like`, or a regular expression: s ~ '^1'"),
+        ),
+        // A number would be read as ticks of the clock.
+        Expr::Cast(Cast { expr, field }) if matches!(field.data_type(), DataType::Time32(_) | DataType::Time64(_)) => {
+            let Expr::Literal(value, _) = &**expr else { return None };
+            let text = value.try_as_str().flatten().filter(|text| !text.contains(':'))?;
+            let message = format!("'{text}' is no time of day: write one like '12:00' or '23:59:59.5'");
+            Some(wrong(message))
+        }
+        _ => None,
+    }
+}
+
+fn of_intervals() -> Error {
+    wrong("intervals are not compared with each other").with_hint("compare times: later > earlier + interval '1 day'")
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 fn depth(expr: &Expr) -> usize {

@@ -8,10 +8,11 @@ use std::cmp::Ordering;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_expr::expr::{Between, BinaryExpr, Cast, InList, ScalarFunction};
+use datafusion_expr::expr::{Between, BinaryExpr, Cast, InList, Like, ScalarFunction};
 use datafusion_expr::{Expr, Operator};
 
 use super::Path;
+use super::values::constant;
 use rowdex_projection::children;
 
 /// What a condition may come to in some rows.
@@ -27,7 +28,7 @@ pub struct Truth {
 pub struct Bounds {
     /// No value is less. Nothing is known if there is none.
     pub min: Option<ScalarValue>,
-    /// No value is greater.
+    /// No value is greater, but for NaN, which no bound covers.
     pub max: Option<ScalarValue>,
     /// No row has null.
     pub no_null: bool,
@@ -35,23 +36,26 @@ pub struct Bounds {
     pub all_null: bool,
 }
 
-/// What is known of an expression of this type.
-pub(super) struct KnownBounds {
-    pub(super) data_type: DataType,
-    pub(super) bounds: Bounds,
+/// What is known of an expression.
+#[derive(Clone)]
+struct KnownBounds {
+    bounds: Bounds,
+    /// They are cast from what is never NaN.
+    has_no_nan: bool,
 }
 
 impl KnownBounds {
     /// What is known of the same values once they are cast.
     fn cast(self, to: &DataType) -> Option<Self> {
-        let from = self.data_type;
-        if !keeps_order(&from, to) {
+        let Bounds { min, max, .. } = self.bounds;
+        let from = min.as_ref().or(max.as_ref()).map(ScalarValue::data_type);
+        if from.as_ref().is_some_and(|from| !keeps_order(from, to)) {
             return None;
         }
         let bound = |value: Option<ScalarValue>| value.and_then(|value| value.cast_to(to).ok());
-        let Bounds { min, max, .. } = self.bounds;
+        let has_no_nan = self.has_no_nan || from.as_ref().is_some_and(|from| !from.is_floating());
         let bounds = Bounds { min: bound(min), max: bound(max), ..self.bounds };
-        Some(Self { data_type: to.clone(), bounds })
+        Some(Self { bounds, has_no_nan })
     }
 }
 
@@ -78,12 +82,22 @@ impl Truth {
         Self { may_be_true: self.may_be_false, may_be_false: self.may_be_true, ..self }
     }
 
+    fn is_true(self) -> Self {
+        Self { may_be_false: self.may_be_false || self.may_be_null, may_be_null: false, ..self }
+    }
+
+    fn is_null(self) -> Self {
+        Self { may_be_true: self.may_be_null, may_be_false: self.may_be_true || self.may_be_false, may_be_null: false }
+    }
+
     fn and(self, other: Self) -> Self {
         // Null where one is null and the other is not false.
         let passes = |truth: Self| truth.may_be_true || truth.may_be_null;
-        let may_be_null = (self.may_be_null && passes(other)) || (other.may_be_null && passes(self));
-        let may_be_true = self.may_be_true && other.may_be_true;
-        Self { may_be_true, may_be_false: self.may_be_false || other.may_be_false, may_be_null }
+        Self {
+            may_be_true: self.may_be_true && other.may_be_true,
+            may_be_false: self.may_be_false || other.may_be_false,
+            may_be_null: (self.may_be_null && passes(other)) || (other.may_be_null && passes(self)),
+        }
     }
 
     fn or(self, other: Self) -> Self {
@@ -101,7 +115,7 @@ pub(super) fn term(expr: &Expr) -> Option<Path> {
             let mut path = term(of)?;
             for name in names {
                 let Expr::Literal(name, _) = name else { return None };
-                path.push(name.try_as_str()??.to_owned());
+                path.push(text(name)?.to_owned());
             }
             Some(path)
         }
@@ -109,17 +123,14 @@ pub(super) fn term(expr: &Expr) -> Option<Path> {
     }
 }
 
-fn known(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<KnownBounds>) -> Option<KnownBounds> {
-    if let Expr::Cast(Cast { expr, field }) = expr {
-        return known(expr, bounds)?.cast(field.data_type());
+fn known<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds>) -> Option<KnownBounds> {
+    match expr {
+        Expr::Cast(Cast { expr, field }) => known(expr, bounds)?.cast(field.data_type()),
+        other => {
+            let bounds = term(other).and_then(|path| bounds(&path))?.clone();
+            Some(KnownBounds { bounds, has_no_nan: false })
+        }
     }
-    let mut own = bounds(&term(expr)?)?;
-    if own.data_type.is_floating() {
-        // NaN is in no bound, and is above or below all numbers by its sign.
-        own.bounds.min = None;
-        own.bounds.max = None;
-    }
-    Some(own)
 }
 
 /// Whether casting keeps the order of values, though it may make different ones equal.
@@ -172,9 +183,9 @@ fn each(expr: &Expr, visit: &mut dyn FnMut(&Expr) -> TreeNodeRecursion) {
 }
 
 /// What an expression may come to.
-pub(super) fn truth(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<KnownBounds>) -> Truth {
+pub(super) fn truth<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds>) -> Truth {
     let of = |expr: &Expr| truth(expr, bounds);
-    let known = |expr: &Expr| known(expr, bounds).map(|known| known.bounds);
+    let known = |expr: &Expr| known(expr, bounds);
     match expr {
         Expr::Alias(alias) => of(&alias.expr),
         Expr::Literal(ScalarValue::Boolean(Some(value)), _) => Truth::of(*value),
@@ -206,8 +217,19 @@ pub(super) fn truth(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<KnownBounds>) 
             }
             if *negated { any.not() } else { any }
         }
-        Expr::IsNull(inner) => is_null(known(inner)),
-        Expr::IsNotNull(inner) => is_null(known(inner)).not(),
+        Expr::Like(Like { negated, expr, pattern, escape_char: None, case_insensitive: false }) => {
+            let (Some(own), Expr::Literal(pattern, _)) = (known(expr), &**pattern) else { return Truth::UNKNOWN };
+            let like = begins(&own.bounds, pattern);
+            if *negated { like.not() } else { like }
+        }
+        Expr::IsNull(inner) => is_null(known(inner).as_ref().map(|known| &known.bounds)),
+        Expr::IsNotNull(inner) => is_null(known(inner).as_ref().map(|known| &known.bounds)).not(),
+        Expr::IsTrue(inner) => of(inner).is_true(),
+        Expr::IsNotTrue(inner) => of(inner).is_true().not(),
+        Expr::IsFalse(inner) => of(inner).not().is_true(),
+        Expr::IsNotFalse(inner) => of(inner).not().is_true().not(),
+        Expr::IsUnknown(inner) => of(inner).is_null(),
+        Expr::IsNotUnknown(inner) => of(inner).is_null().not(),
         other => match known(other) {
             Some(own) => compared(&own, Operator::Eq, &ScalarValue::Boolean(Some(true))),
             None => Truth::UNKNOWN,
@@ -215,7 +237,7 @@ pub(super) fn truth(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<KnownBounds>) 
     }
 }
 
-fn is_null(own: Option<Bounds>) -> Truth {
+fn is_null(own: Option<&Bounds>) -> Truth {
     match own {
         Some(own) if own.all_null => Truth::of(true),
         Some(own) if own.no_null => Truth::of(false),
@@ -224,29 +246,62 @@ fn is_null(own: Option<Bounds>) -> Truth {
 }
 
 /// What comparing values within bounds with another one may come to.
-fn compared(own: &Bounds, op: Operator, value: &ScalarValue) -> Truth {
-    use Ordering::{Equal, Greater, Less};
+fn compared(known: &KnownBounds, op: Operator, value: &ScalarValue) -> Truth {
+    let own = &known.bounds;
     if !matches!(op, Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
         return Truth::UNKNOWN;
     }
     if own.all_null || value.is_null() {
         return Truth::NULL;
     }
+    let may_be_null = !own.no_null;
+    // NaN is above all numbers, and no bound speaks of it.
+    let (nan, is_nan) = match plain(value) {
+        ScalarValue::Float16(of) => (true, of.is_some_and(|of| of.is_nan())),
+        ScalarValue::Float32(of) => (true, of.is_some_and(f32::is_nan)),
+        ScalarValue::Float64(of) => (true, of.is_some_and(f64::is_nan)),
+        _ => (false, false),
+    };
+    if is_nan {
+        return Truth { may_be_null, ..Truth::UNKNOWN };
+    }
+    let nan = nan && !known.has_no_nan;
     let least = own.min.as_ref().and_then(|min| order(min, value));
     let most = own.max.as_ref().and_then(|max| order(max, value));
+    use Ordering::{Equal, Greater, Less};
     let all_less = most == Some(Less);
     let all_up_to = matches!(most, Some(Less | Equal));
     let all_greater = least == Some(Greater);
     let all_from = matches!(least, Some(Greater | Equal));
     let (may_be_true, may_be_false) = match op {
-        Operator::Lt => (!all_from, !all_less),
-        Operator::LtEq => (!all_greater, !all_up_to),
-        Operator::Gt => (!all_up_to, !all_greater),
-        Operator::GtEq => (!all_less, !all_from),
-        _ => (!all_less && !all_greater, !(all_from && all_up_to)),
+        Operator::Lt => (!all_from, !all_less || nan),
+        Operator::LtEq => (!all_greater, !all_up_to || nan),
+        Operator::Gt => (!all_up_to || nan, !all_greater),
+        Operator::GtEq => (!all_less || nan, !all_from),
+        Operator::Eq => (!all_less && !all_greater, !(all_from && all_up_to) || nan),
+        _ => (!(all_from && all_up_to) || nan, !all_less && !all_greater),
     };
-    let truth = Truth { may_be_true, may_be_false, may_be_null: !own.no_null };
-    if op == Operator::NotEq { truth.not() } else { truth }
+    Truth { may_be_true, may_be_false, may_be_null }
+}
+
+/// What `like` may come to for values within bounds: a pattern says what values begin with.
+fn begins(own: &Bounds, pattern: &ScalarValue) -> Truth {
+    if own.all_null || pattern.is_null() {
+        return Truth::NULL;
+    }
+    let may_be_null = !own.no_null;
+    let unknown = Truth { may_be_null, ..Truth::UNKNOWN };
+    let Some(pattern) = text(pattern) else { return unknown };
+    let Some(wild) = pattern.find(['%', '_', '\\']) else { return unknown };
+    let prefix = &pattern.as_bytes()[..wild];
+    let head =
+        |bound: &ScalarValue| text(bound).map(|bound| bound.as_bytes()[..prefix.len().min(bound.len())].to_vec());
+    let least = own.min.as_ref().and_then(head);
+    let most = own.max.as_ref().and_then(head);
+    let above = least.as_ref().is_some_and(|least| least.as_slice() > prefix);
+    let below = most.as_ref().is_some_and(|most| most.as_slice() < prefix);
+    let only = least.as_deref() == Some(prefix) && most.as_deref() == Some(prefix) && &pattern[wild..] == "%";
+    Truth { may_be_true: !above && !below, may_be_false: !only, may_be_null }
 }
 
 fn plain(value: &ScalarValue) -> &ScalarValue {
@@ -256,9 +311,16 @@ fn plain(value: &ScalarValue) -> &ScalarValue {
     }
 }
 
+fn text(value: &ScalarValue) -> Option<&str> {
+    match plain(value) {
+        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => text.as_deref(),
+        _ => None,
+    }
+}
+
 /// The order of two values of one type; of others nothing is known.
 fn order(a: &ScalarValue, b: &ScalarValue) -> Option<Ordering> {
-    let a = plain(a);
-    let b = plain(b);
-    if a.is_null() || b.is_null() || a.data_type() != b.data_type() { None } else { a.partial_cmp(b) }
+    let a = constant(plain(a).clone());
+    let b = constant(plain(b).clone());
+    if a.is_null() || b.is_null() || a.data_type() != b.data_type() { None } else { a.partial_cmp(&b) }
 }

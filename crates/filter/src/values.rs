@@ -1,12 +1,22 @@
+//! Values as conditions are to see them, whatever bytes stand for them.
+//!
 //! What a struct has not, its fields have not: a field that is required within a struct has some value in memory where
 //! the struct itself is null, and DataFusion takes it for a value.
+//!
+//! There is one NaN and one zero. Arrow compares floating-point numbers by the total order of IEEE 754, in which -0.0
+//! is less than 0.0, and NaN is below or above all numbers by its sign, which no user sees and no bound tells.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StructArray, make_array};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Field, FieldRef, Fields, Float16Type, Float32Type, Float64Type, Schema,
+};
 use arrow::error::ArrowError;
+use datafusion_common::ScalarValue;
+
+type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
 /// The same rows.
 pub(super) fn batch(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
@@ -38,8 +48,39 @@ fn array(values: &ArrayRef, above: Option<&NullBuffer>) -> Result<ArrayRef, Arro
         }
         // Its null bits say what its keys or types say already.
         DataType::Null | DataType::Union(_, _) | DataType::RunEndEncoded(_, _) => return Ok(Arc::clone(values)),
-        _ if above.is_none() => return Ok(Arc::clone(values)),
-        _ => values.to_data().into_builder().nulls(nulls).build()?,
+        DataType::Dictionary(_, of) if of.is_floating() => {
+            let values = values.as_any_dictionary();
+            values.with_values(array(values.values(), None)?)
+        }
+        DataType::Float64 => Arc::new(values.as_primitive::<Float64Type>().unary::<_, Float64Type>(double)),
+        DataType::Float32 => Arc::new(values.as_primitive::<Float32Type>().unary::<_, Float32Type>(single)),
+        DataType::Float16 => Arc::new(values.as_primitive::<Float16Type>().unary::<_, Float16Type>(half)),
+        _ => Arc::clone(values),
     };
-    Ok(make_array(own))
+    if above.is_none() {
+        return Ok(own);
+    }
+    Ok(make_array(own.to_data().into_builder().nulls(nulls).build()?))
+}
+
+/// The same constant.
+pub(super) fn constant(value: ScalarValue) -> ScalarValue {
+    match value {
+        ScalarValue::Float64(of) => ScalarValue::Float64(of.map(double)),
+        ScalarValue::Float32(of) => ScalarValue::Float32(of.map(single)),
+        ScalarValue::Float16(of) => ScalarValue::Float16(of.map(half)),
+        other => other,
+    }
+}
+
+fn double(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value + 0.0 }
+}
+
+fn single(value: f32) -> f32 {
+    if value.is_nan() { f32::NAN } else { value + 0.0 }
+}
+
+fn half(value: Half) -> Half {
+    if value.is_nan() { Half::NAN } else { value + Half::ZERO }
 }

@@ -80,13 +80,13 @@ class Location(Structure):
 
 
 class DiskCache(Versioned):
-    _fields_ = [("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64), ("wait_ms", c_uint64)]
+    _fields_ = [("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64)]
 
 
 class DatasetOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("columns", POINTER(c_char_p)), ("num_columns", c_size_t), ("root", c_char_p),
-        ("staleness", c_char_p), ("cache_bytes", c_uint64), ("threads", c_uint64), ("max_decoded_bytes", c_uint64),
+        ("check", c_char_p), ("cache_bytes", c_uint64), ("threads", c_uint64), ("max_decoded_bytes", c_uint64),
         ("store", c_char_p), ("disk_cache", POINTER(DiskCache)),
     ]
 
@@ -113,7 +113,7 @@ class Launch(Versioned):
 class SamplerOptions(Versioned):
     _fields_ = [
         ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("batch_size", c_uint64),
-        ("tail", c_char_p), ("replica_layout", c_char_p), ("replicas", c_uint32), ("drop_last_batch", c_uint32),
+        ("tail", c_char_p), ("replica_layout", c_char_p), ("replication", c_uint32), ("drop_last_batch", c_uint32),
         ("partition", c_char_p), ("rotation", c_char_p), ("pack", c_char_p),
     ]
 
@@ -154,9 +154,8 @@ class LoaderOptions(Versioned):
         ("epochs", c_uint64), ("more_ranks", POINTER(c_void_p)), ("num_more_ranks", c_size_t), ("on_error", c_char_p),
         ("fault_seed", c_uint64), ("views", c_uint64), ("read_concurrency", c_uint64), ("share", c_char_p),
         ("share_name", c_char_p), ("share_job", c_char_p), ("share_ranks", c_uint64), ("share_drift", c_uint64),
-        ("share_program", POINTER(c_char_p)), ("num_share_program", c_size_t),
-        ("max_wait", c_uint64), ("tokens", c_char_p), ("with_columns", POINTER(c_char_p)),
-        ("num_with_columns", c_size_t),
+        ("share_program", POINTER(c_char_p)), ("num_share_program", c_size_t), ("max_wait", c_uint64),
+        ("tokens", c_char_p), ("with_columns", POINTER(c_char_p)), ("num_with_columns", c_size_t),
     ]
 
 
@@ -218,8 +217,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "loader_next": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_peek": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_advance": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
-    "loader_predict":
-        (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "loader_estimate": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_get_info": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_state": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
     "loader_seek": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
