@@ -219,7 +219,7 @@ impl LoaderBuilder {
         let mut options = self.options.clone();
         if let Some(share) = &self.share {
             let mut group = share.resolve(fingerprint(&self.datasets), &units, &self.samplers, &options)?;
-            group.loader = Some(Box::new(self.clone()));
+            group.job = Some(Box::new(self.clone()));
             options.group = Some(Arc::new(group));
         }
         Loader::new(units, self.samplers, options)

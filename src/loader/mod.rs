@@ -46,6 +46,8 @@ mod epoch;
 mod estimate;
 mod extract;
 mod groups;
+#[cfg(target_os = "linux")]
+mod job;
 mod lookahead;
 mod options;
 mod packing;

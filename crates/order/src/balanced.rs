@@ -10,7 +10,6 @@ use super::feistel::Feistel;
 use super::fingerprint::fingerprint;
 use super::philox::Philox;
 use super::quotas::Quotas;
-use super::saved::SavedOrder;
 use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule, keyed};
 use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -145,10 +144,6 @@ impl Order for Balanced {
 
     fn outline(&self) -> Outline {
         Outline::drawn(OrderKind::Balanced, self.seed, self.len())
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Balanced(self.clone()))
     }
 }
 

@@ -10,7 +10,6 @@ use xxhash_rust::xxh3::Xxh3Default;
 use self::windows::WindowShuffles;
 use super::fingerprint::fingerprint;
 use super::permutation::{Permutation, PermutationKey};
-use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -145,10 +144,6 @@ impl Order for Blocks {
 
     fn follows_row_groups(&self) -> bool {
         self.k < self.groups.count()
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Blocks(self.clone()))
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{Blocks, Contiguous, EpochOrder, Explicit, Global, Order, Rotated, Sequential, Torch, Uses, reachable};
 use rowdex_base::error::Result;
 
-/// Checks what [`EpochOrder`] and [`Order`] ask of an implementation, in these epochs, and that every row that is served
-/// has a known position.
+/// Checks what [`EpochOrder`] and [`Order`] ask of an implementation, in these epochs, and that every served row has a
+/// known position.
 pub(crate) fn check(orders: &dyn Order, epochs: impl IntoIterator<Item = u64>) -> Result<()> {
     for epoch in epochs {
         let order = orders.epoch(epoch)?;

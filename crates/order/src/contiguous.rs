@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
 use super::names::named;
-use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Outline, Uses, reachable};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -126,10 +125,6 @@ impl Order for Contiguous {
 
     fn follows_row_groups(&self) -> bool {
         self.orders.follows_row_groups()
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Contiguous(self.clone()))
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::fingerprint::fingerprint;
-use super::saved::SavedOrder;
 use super::table::{Element, RowList, Shuffle};
 use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -130,13 +129,6 @@ impl Order for Explicit {
 
     fn is_same_every_epoch(&self) -> bool {
         true
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Explicit {
-            ids: (0..self.listed.len).filter_map(|at| self.listed.at(at)).collect(),
-            rows: self.rows,
-        })
     }
 }
 

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
 use super::permutation::{Permutation, PermutationKey};
-use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::Result;
 
@@ -63,10 +62,6 @@ impl Order for Global {
 
     fn outline(&self) -> Outline {
         Outline::new(OrderKind::Named(OrderSpec::Global)).seeded(self.seed)
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Global(*self))
     }
 }
 

@@ -65,6 +65,7 @@ mod table;
 mod torch;
 mod weighted;
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -165,7 +166,7 @@ pub trait EpochOrder: Debug + Send + Sync {
 }
 
 /// The orders of a run, one an epoch: a pure function of the length, the seed and the epoch.
-pub trait Order: Debug + Send + Sync {
+pub trait Order: Any + Debug + Send + Sync {
     /// How many positions every epoch has, but for epochs that say otherwise. At most [`MAX_LEN`].
     fn len(&self) -> u64;
 
@@ -226,12 +227,6 @@ pub trait Order: Debug + Send + Sync {
     /// row group alone, rather than with the small ones beside it in the file.
     fn follows_row_groups(&self) -> bool {
         false
-    }
-
-    /// The orders as data, from which another process makes them again. `None` unless an order of this crate says more.
-    #[doc(hidden)]
-    fn saved(&self) -> Option<SavedOrder> {
-        None
     }
 }
 

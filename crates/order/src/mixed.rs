@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
 use super::quotas::Quotas;
-use super::saved::SavedOrder;
 use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule};
 use super::{EpochOrder, MAX_LEN, Order, OrderKind, Outline, Resized, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -143,10 +142,6 @@ impl Order for Mixed {
 
     fn follows_row_groups(&self) -> bool {
         self.parts.iter().any(|part| part.orders.as_ref().is_some_and(|orders| orders.follows_row_groups()))
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Mixed(self.clone()))
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
-use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -112,10 +111,6 @@ impl Order for Resized {
 
     fn follows_row_groups(&self) -> bool {
         self.inner.follows_row_groups()
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Resized(self.clone()))
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
-use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Uses, reachable};
 use rowdex_base::error::Result;
 
@@ -73,10 +72,6 @@ impl Order for Rotated {
 
     fn follows_row_groups(&self) -> bool {
         self.orders.follows_row_groups()
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Rotated(self.clone()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Orders and samplers as data, for another process of this version.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,41 @@ pub enum SavedOrder {
 }
 
 impl SavedOrder {
+    /// `None` of orders that are not of this crate.
+    fn of(order: &(dyn Order + 'static)) -> Option<Self> {
+        fn known<T: Clone + 'static>(order: &(dyn Order + 'static)) -> Option<T> {
+            let order: &dyn Any = order;
+            order.downcast_ref::<T>().cloned()
+        }
+        let named = known(order).map(Self::Sequential).or_else(|| known(order).map(Self::Global));
+        let named = named.or_else(|| known(order).map(Self::Blocks));
+        let drawn = || known(order).map(Self::Weighted).or_else(|| known(order).map(Self::Balanced));
+        let changed = || known(order).map(Self::Resized).or_else(|| known(order).map(Self::Contiguous));
+        let others = || known(order).map(Self::Rotated).or_else(|| known(order).map(Self::Subset));
+        let torch = || known(order).map(|order: Torch| Self::Torch { len: order.len(), seed: order.seed() });
+        let listed = || {
+            let order: Explicit = known(order)?;
+            let epoch = order.epoch(0).ok()?;
+            Some(Self::Explicit { ids: (0..order.len()).filter_map(|at| epoch.row(at)).collect(), rows: order.rows()? })
+        };
+        let packed = || {
+            let order: &dyn Any = order;
+            let order = order.downcast_ref::<Packed>()?;
+            let orders = Arc::clone(order.orders());
+            let lengths = Arc::clone(order.lengths());
+            Some(Self::Packed { orders, lengths, pack: *order.pack(), threads: order.threads() })
+        };
+        let mixed = || known(order).map(Self::Mixed);
+        named
+            .or_else(drawn)
+            .or_else(mixed)
+            .or_else(changed)
+            .or_else(others)
+            .or_else(torch)
+            .or_else(listed)
+            .or_else(packed)
+    }
+
     fn orders(self) -> Result<Arc<dyn Order>> {
         Ok(match self {
             Self::Sequential(order) => Arc::new(order),
@@ -83,7 +119,7 @@ impl SavedSampler {
     /// `InvalidArgument` for an order that is not of this crate.
     pub fn of(sampler: &DistributedSampler) -> Result<Self> {
         let sampler = sampler.part_of().map_or(sampler, |part| &part.rank);
-        let order = sampler.given().saved().ok_or_else(|| {
+        let order = SavedOrder::of(&**sampler.given()).ok_or_else(|| {
             let message =
                 format!("an order of your own ({}), which another process cannot make", sampler.given().name());
             Error::new(ErrorKind::InvalidArgument, message)
@@ -152,7 +188,7 @@ pub(crate) mod order {
     use crate::Order;
 
     pub(crate) fn serialize<S: Serializer>(order: &Arc<dyn Order>, to: S) -> Result<S::Ok, S::Error> {
-        order.saved().ok_or_else(|| ser::Error::custom("an order of another crate"))?.serialize(to)
+        SavedOrder::of(&**order).ok_or_else(|| ser::Error::custom("an order of another crate"))?.serialize(to)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Order>, D::Error> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
-use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::Result;
 
@@ -56,10 +55,6 @@ impl Order for Sequential {
 
     fn is_same_every_epoch(&self) -> bool {
         true
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Sequential(*self))
     }
 }
 

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::fingerprint::fingerprint;
 use super::id_set::IdSet;
-use super::saved::SavedOrder;
 use super::{EpochOrder, Order, Outline, Uses};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -82,10 +81,6 @@ impl Order for Subset {
 
     fn follows_row_groups(&self) -> bool {
         self.inner.follows_row_groups()
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Subset(self.clone()))
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::fingerprint::fingerprint;
 use super::mt19937::Mt19937;
-use super::saved::SavedOrder;
 use super::table::{Element, RowList, Shuffle};
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len};
 use rowdex_base::error::Result;
@@ -108,10 +107,6 @@ impl Order for Torch {
 
     fn outline(&self) -> Outline {
         Outline::new(OrderKind::Named(OrderSpec::Torch)).seeded(self.seed)
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Torch { len: self.len, seed: self.seed })
     }
 }
 

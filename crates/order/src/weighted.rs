@@ -9,7 +9,6 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::fingerprint::fingerprint;
 use super::philox::{Philox, below};
 use super::quotas::Quotas;
-use super::saved::SavedOrder;
 use super::{EpochOrder, Order, OrderKind, Outline, Uses, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -99,10 +98,6 @@ impl Order for Weighted {
 
     fn outline(&self) -> Outline {
         Outline::drawn(OrderKind::Weighted { replacement: self.replacement }, self.seed, self.len)
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        Some(SavedOrder::Weighted(self.clone()))
     }
 }
 

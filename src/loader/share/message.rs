@@ -10,7 +10,7 @@ use rowdex_order::sampler::{DistributedSampler, State};
 use rowdex_share::MOST_MESSAGE;
 
 /// Of both ends: the bytes of a message are those of one version.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(in crate::loader) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A text of an error that does not fit a message is cut.
 const MOST_TEXT: usize = 8 << 10;
@@ -87,7 +87,7 @@ impl Request {
 }
 
 /// Refuses what a rank of another version says.
-pub(super) fn check_version(version: &str) -> Result<()> {
+pub(in crate::loader) fn check_version(version: &str) -> Result<()> {
     if version == VERSION {
         return Ok(());
     }
@@ -136,12 +136,12 @@ impl Answer {
     }
 }
 
-pub(super) fn bytes(value: &impl Serialize) -> Vec<u8> {
+pub(in crate::loader) fn bytes(value: &impl Serialize) -> Vec<u8> {
     // Plain values into memory: nothing that can fail.
     postcard::to_allocvec(value).unwrap_or_default()
 }
 
-pub(super) fn garbled() -> Error {
+pub(in crate::loader) fn garbled() -> Error {
     Error::new(ErrorKind::Internal, "another process of this machine sent what is no message of rowdex")
 }
 

@@ -7,11 +7,9 @@
 #[cfg(target_os = "linux")]
 mod client;
 #[cfg(target_os = "linux")]
-mod job;
-#[cfg(target_os = "linux")]
 mod lanes;
 #[cfg(target_os = "linux")]
-mod message;
+pub(super) mod message;
 #[cfg(target_os = "linux")]
 mod reader;
 #[cfg_attr(not(target_os = "linux"), path = "no_server.rs")]
@@ -32,7 +30,7 @@ pub use self::server::Server;
 use super::deliver::Deliver;
 use super::recovery::Faults;
 use super::units::Units;
-use super::{LoaderBuilder, NextBatch, Options};
+use super::{NextBatch, Options};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, Launch, Shard};
 
@@ -62,9 +60,9 @@ const WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use]
 pub struct Share {
-    job: Option<String>,
+    pub(super) job: Option<String>,
     name: String,
-    ranks: Option<u32>,
+    pub(super) ranks: Option<u32>,
     drift: Option<usize>,
     wait: Duration,
     /// That reads, and its first arguments. It is of no use to the reader itself.
@@ -180,7 +178,8 @@ impl Share {
             drift: drift as u64,
             wait: self.wait,
             facts,
-            loader: None,
+            job: None,
+            program: self.program.clone(),
             process: AtomicU64::new(0),
         })
     }
@@ -271,6 +270,13 @@ struct Fact {
     said: bool,
 }
 
+/// What a reader is to serve, as bytes for another process.
+pub(super) trait ReaderJob: std::fmt::Debug + Send + Sync {
+    /// For so many ranks on this machine.
+    #[cfg(target_os = "linux")]
+    fn told(&self, ranks: u32) -> Result<Vec<u8>>;
+}
+
 /// The loaders that share a reader.
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is none"))]
@@ -282,32 +288,18 @@ pub(super) struct Group {
     wait: Duration,
     /// What must be the same on all ranks.
     facts: Vec<Fact>,
-    /// What the reader is told to serve if this process starts it.
-    pub(super) loader: Option<Box<LoaderBuilder>>,
+    /// What the reader is told to serve if this process starts it, and the program of it with its first arguments.
+    pub(super) job: Option<Box<dyn ReaderJob>>,
+    program: Vec<OsString>,
     /// The process that has used it; 0 before anyone has.
     process: AtomicU64,
 }
 
 #[cfg(target_os = "linux")]
 impl Group {
-    /// What the reader is told that this process starts.
-    fn job(&self) -> Result<std::fs::File> {
-        let builder = self.loader.as_deref().and_then(|loader| Some((loader, loader.share.clone()?)));
-        let (loader, share) = builder.ok_or_else(message::garbled)?;
-        // All that the launcher has said: nobody needs to find the reader by its name.
-        let share = Share { job: Some(String::new()), ranks: Some(self.ranks), ..share };
-        rowdex_share::sealed("rowdex-share-job", &job::Job::of(loader, share)?)
-    }
-
-    /// The program that reads, and its first arguments.
-    fn program(&self) -> &[OsString] {
-        let share = self.loader.as_ref().and_then(|loader| loader.share.as_ref());
-        share.map_or(&[], |share| share.program.as_slice())
-    }
-
     /// Whether a thread of this process reads: in tests of this library, which has no command there.
     fn reads_here(&self) -> bool {
-        cfg!(test) && self.program().is_empty()
+        cfg!(test) && self.program.is_empty()
     }
 
     /// How many loaders are to be expected, of a rank's sampler or of one of its workers': a worker without a step asks

@@ -1,11 +1,9 @@
 //! A reader for the ranks of a machine.
 
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use super::Seat;
-use super::job::Job;
 use super::reader::Reader;
 use crate::loader::LoaderStats;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -41,13 +39,9 @@ impl Server {
         }
     }
 
-    /// Reads for the ranks that meet at this socket, as the one says in `job` that has made it, until they have left.
-    #[doc(hidden)]
-    pub fn run(socket: OwnedFd, job: OwnedFd) -> Result<()> {
-        let mut bytes = Vec::new();
-        let read = std::fs::File::from(job).read_to_end(&mut bytes);
-        read.map_err(|error| Error::io("cannot read what to serve", error))?;
-        let reader = Reader::start(Job::seat(&bytes)?, Listener::of(socket)?)?;
+    /// Reads for the ranks that meet at this socket until they have left.
+    pub(in crate::loader) fn listen(seat: Seat, socket: OwnedFd) -> Result<()> {
+        let reader = Reader::start(seat, Listener::of(socket)?)?;
         while !reader.is_over(IDLE) {
             std::thread::sleep(Duration::from_millis(50));
         }

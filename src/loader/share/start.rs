@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Seat;
+use super::message::garbled;
 use super::reader::Reader;
 use super::server::SOCKET;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -23,9 +24,11 @@ pub(super) fn reader(seat: &Seat, listener: Listener) -> Result<Option<Child>> {
         thread(seat.clone(), listener);
         return Ok(None);
     }
-    let program = group.program();
+    let told = group.job.as_deref().ok_or_else(garbled)?.told(group.ranks)?;
+    let job = rowdex_share::sealed("rowdex-share-job", &told)?;
+    let program = &group.program;
     let mut command = Command::new(program.first().map_or(OsStr::new("rowdex"), OsString::as_os_str));
-    command.args(program.iter().skip(1)).args(["serve", SOCKET]).stdin(listener.hand_over()?).stdout(group.job()?);
+    command.args(program.iter().skip(1)).args(["serve", SOCKET]).stdin(listener.hand_over()?).stdout(job);
     // In a group of its own, so that what ends the ranks does not end it while one of them goes on.
     command.stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|error| {

@@ -8,7 +8,6 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use super::block::{PackBlock, Seeds};
 use super::sums::{Looked, PackSource, PackSums};
 use super::{Pack, PackCounts, Piece};
-use crate::saved::SavedOrder;
 use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
 
 /// How many packed blocks an epoch keeps: what is served follows each other, and a batch may begin in one block and end
@@ -24,9 +23,10 @@ const EPOCHS: usize = 2;
 /// there are comes last, as it does for rows. Epochs have different numbers of positions; [`len`](Order::len) is that
 /// of the orders inside.
 ///
-/// Making an epoch asks for the length of every row, block by block, and keeps how many packs, pieces and tokens each has. A block is packed
-/// when a pack of it is asked for. [Buckets](Pack::buckets) need no such plan: each row is a pack, and lengths are
-/// asked for window by window. How they are cut, the steps of a sampler decide; by itself, each row is a step.
+/// Making an epoch asks for the length of every row, block by block, and keeps how many packs, pieces and tokens each
+/// has. A block is packed when a pack of it is asked for. [Buckets](Pack::buckets) need no such plan: each row is a
+/// pack, and lengths are asked for window by window. How they are cut, the steps of a sampler decide; by itself, each
+/// row is a step.
 #[derive(Debug)]
 pub struct Packed {
     orders: Arc<dyn Order>,
@@ -91,6 +91,11 @@ impl Packed {
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         Self { threads: threads.max(1), ..self }
+    }
+
+    /// How many threads plan an epoch.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
     }
 
     /// The orders inside.
@@ -199,11 +204,6 @@ impl Order for Packed {
 
     fn follows_row_groups(&self) -> bool {
         self.orders.follows_row_groups()
-    }
-
-    fn saved(&self) -> Option<SavedOrder> {
-        let (orders, lengths) = (Arc::clone(&self.orders), Arc::clone(&self.lengths));
-        Some(SavedOrder::Packed { orders, lengths, pack: self.pack, threads: self.threads })
     }
 }
 

@@ -133,7 +133,7 @@ impl Inner {
             // Whoever was there, and is on the way to another place, has left.
             return if roster.has_begun { few } else { most };
         }
-        // Whoever has not taken all that was sent to it may be on its way to another place, and not have left the old one.
+        // Whoever has not taken all that was sent to it may be on its way to another place, and not have left yet.
         let may_leave = roster.members.values().any(|member| member.batches > 0);
         if may_leave { few } else { Duration::ZERO }
     }

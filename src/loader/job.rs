@@ -1,16 +1,21 @@
 //! What a rank tells the reader that it has started: which rows to read for whom, and how.
 
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
 use serde::{Deserialize, Serialize};
 
-use super::message::{VERSION, bytes, check_version, garbled};
-use super::{Seat, Share};
+use super::builder::LoaderBuilder;
+use super::share::message::{VERSION, bytes, check_version, garbled};
+use super::share::{ReaderJob, Seat, Server, Share};
+use super::{Loader, Options};
 use crate::dataset::{Dataset, MixedDataset, SavedDataset};
-use crate::loader::{Loader, LoaderBuilder, Options};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::SavedSampler;
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct Job {
+struct Job {
     // First, so that any version reads it.
     version: String,
     datasets: Vec<SavedDataset>,
@@ -20,19 +25,19 @@ pub(super) struct Job {
     share: Share,
 }
 
-impl Job {
-    /// What such a loader is to be served.
-    pub(super) fn of(builder: &LoaderBuilder, share: Share) -> Result<Vec<u8>> {
-        let [sampler] = &builder.samplers[..] else { return Err(garbled()) };
+impl ReaderJob for LoaderBuilder {
+    fn told(&self, ranks: u32) -> Result<Vec<u8>> {
+        let ([sampler], Some(share)) = (&self.samplers[..], &self.share) else { return Err(garbled()) };
         let own =
             |error: Error| error.with_hint("start the reader before the ranks, in a process of its own that has it");
-        let job = Self {
+        let job = Job {
             version: VERSION.to_owned(),
-            datasets: builder.datasets.iter().map(Dataset::saved).collect::<Result<_>>().map_err(own)?,
-            views: builder.groups.form().shares_values,
+            datasets: self.datasets.iter().map(Dataset::saved).collect::<Result<_>>().map_err(own)?,
+            views: self.groups.form().shares_values,
             sampler: SavedSampler::of(sampler).map_err(own)?,
-            options: builder.options.clone(),
-            share,
+            options: self.options.clone(),
+            // All that the launcher has said: nobody needs to find the reader by its name.
+            share: Share { job: Some(String::new()), ranks: Some(ranks), ..share.clone() },
         };
         let job = bytes(&job);
         if job.is_empty() {
@@ -41,9 +46,11 @@ impl Job {
         }
         Ok(job)
     }
+}
 
+impl Job {
     /// What the reader needs for it.
-    pub(super) fn seat(job: &[u8]) -> Result<Seat> {
+    fn seat(job: &[u8]) -> Result<Seat> {
         check_version(postcard::take_from_bytes(job).map_err(|_| garbled())?.0)?;
         let Self { datasets, views, sampler, options, share, .. } = postcard::from_bytes(job).map_err(|_| garbled())?;
         let mut datasets = datasets.into_iter().map(SavedDataset::open).collect::<Result<Vec<_>>>()?;
@@ -54,5 +61,16 @@ impl Job {
         };
         let builder = LoaderBuilder { options, ..builder.with_views(views).share(share) };
         builder.seat()
+    }
+}
+
+impl Server {
+    /// Reads for the ranks that meet at this socket, as the one says in `job` that has made it, until they have left.
+    #[doc(hidden)]
+    pub fn run(socket: OwnedFd, job: OwnedFd) -> Result<()> {
+        let mut bytes = Vec::new();
+        let read = File::from(job).read_to_end(&mut bytes);
+        read.map_err(|error| Error::io("cannot read what to serve", error))?;
+        Self::listen(Job::seat(&bytes)?, socket)
     }
 }
