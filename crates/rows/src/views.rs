@@ -40,10 +40,12 @@ pub(super) fn change_columns(
 ) -> Result<Vec<RecordBatch>, ArrowError> {
     let Some(schema) = pieces.first().map(RecordBatch::schema) else { return Ok(pieces) };
     let mut columns: Vec<Vec<ArrayRef>> = pieces.iter().map(|piece| piece.columns().to_vec()).collect();
-    // What is changed of a column is let go before the next one.
+    // What is changed is let go piece by piece.
+    let none = arrow::array::new_empty_array(&DataType::Null);
     let rows: Vec<usize> = pieces.drain(..).map(|piece| piece.num_rows()).collect();
     for place in (0..schema.fields().len()).filter(|place| is_one(schema.field(*place).data_type())) {
-        let mut arrays: Vec<ArrayRef> = columns.iter().map(|columns| Arc::clone(&columns[place])).collect();
+        let taken = columns.iter_mut().map(|columns| std::mem::replace(&mut columns[place], Arc::clone(&none)));
+        let mut arrays: Vec<ArrayRef> = taken.collect();
         change(&mut arrays)?;
         columns.iter_mut().zip(arrays).for_each(|(columns, array)| columns[place] = array);
     }

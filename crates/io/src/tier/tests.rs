@@ -166,7 +166,7 @@ fn what_is_in_use_makes_no_room_for_more_and_the_bytes_stay_within_the_budget() 
 }
 
 #[test]
-fn an_entry_that_another_one_makes_is_neither_waited_for_nor_made_twice() {
+fn an_entry_that_another_makes_is_not_waited_for() {
     let folder = TempDir::new().unwrap();
     let first = tier(folder.path(), 1 << 20);
     let second = tier(folder.path(), 1 << 20);

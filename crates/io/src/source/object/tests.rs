@@ -63,8 +63,11 @@ fn a_client_that_could_not_be_made_is_made_at_a_later_call() {
     let source = ObjectSource::new("gs://bucket", &options).unwrap();
     let told = source.stat("a").unwrap_err();
     assert!(told.message().contains("cannot be read"), "{told}");
-    std::fs::write(&key, r#"{"gcs_base_url": "", "disable_oauth": true, "client_email": "", "private_key": ""}"#)
-        .unwrap();
+    std::fs::write(
+        &key,
+        r#"{"gcs_base_url": "", "disable_oauth": true, "client_email": "", "private_key_id": "", "private_key": ""}"#,
+    )
+    .unwrap();
     assert_eq!(source.stat("a").unwrap_err().kind(), ErrorKind::NotFound);
 }
 
