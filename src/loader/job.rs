@@ -37,7 +37,7 @@ impl ReaderJob for LoaderBuilder {
             sampler: SavedSampler::of(sampler).map_err(own)?,
             options: self.options.clone(),
             // All that the launcher has said: nobody needs to find the reader by its name.
-            share: Share { job: Some(String::new()), ranks: Some(ranks), ..share.clone() },
+            share: share.clone().job("").ranks(ranks),
         };
         let job = bytes(&job);
         if job.is_empty() {
