@@ -5,11 +5,11 @@ use std::mem::MaybeUninit;
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 
-use super::any::Asked;
 use super::arrow::export_batch;
 use super::buffers::{copy_into, rowdex_column_buffer};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
+use super::kind::Asked;
 use crate::loader::Batch;
 use rowdex_base::error::Result;
 

@@ -7,10 +7,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use serde_json::{Value, json};
 
-use super::any::{self, Asked};
 use super::error::{self, call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned, out_param, require};
 use super::index::rowdex_index;
+use super::kind::{self, Asked};
 use super::option::{Count, bytes, count};
 use super::store::store_options;
 use super::tier::{disk_cache, rowdex_disk_cache};
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn rowdex_dataset_open(
         let options = unsafe { handle::options(options, "options") }?;
         // SAFETY: as above.
         let dataset = unsafe { builder(index, &options) }?.open()?;
-        out.write(any::handle(rowdex_dataset(Rows::One(dataset))));
+        out.write(kind::handle(rowdex_dataset(Rows::One(dataset))));
         Ok(())
     })
 }
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn rowdex_dataset_mixed(
             dataset.one().cloned()
         });
         let mixed = MixedDataset::new(datasets.collect::<Result<Vec<_>>>()?)?;
-        out.write(any::handle(rowdex_dataset(Rows::Mixed(mixed))));
+        out.write(kind::handle(rowdex_dataset(Rows::Mixed(mixed))));
         Ok(())
     })
 }

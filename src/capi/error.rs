@@ -8,9 +8,8 @@ use std::ptr::null;
 
 use serde_json::{Value, json};
 
-use super::any::{self, Asked};
 use super::fork;
-use super::handle;
+use super::kind::{self, Asked};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 
 /// How a call went. Numbers are never used again for something else, and new ones may be added.
@@ -87,7 +86,7 @@ pub struct rowdex_error {
 
 impl rowdex_error {
     pub(super) fn new(error: &Error) -> Self {
-        Self { message: handle::c_string(&error.in_words(field)), told: told(error) }
+        Self { message: kind::c_string(&error.in_words(field)), told: told(error) }
     }
 }
 
@@ -152,7 +151,7 @@ pub(super) fn call(error: ErrorOut<'_>, work: impl FnOnce() -> Result<()>) -> ro
         Ok(()) => rowdex_status::Ok,
         Err(cause) => {
             if let Some(place) = error {
-                place.write(any::handle(rowdex_error::new(&cause)));
+                place.write(kind::handle(rowdex_error::new(&cause)));
             }
             cause.kind().into()
         }

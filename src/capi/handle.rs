@@ -1,6 +1,6 @@
 //! What the caller hands over: handles, strings, arrays, and structs of another version.
 
-use std::ffi::{CStr, CString, OsStr, c_char};
+use std::ffi::{CStr, OsStr, c_char};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,14 +11,9 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::any::owned_text;
+use super::kind::owned_text;
 use crate::describe;
 use rowdex_base::error::{Error, ErrorKind, Result};
-
-/// A name from a hostile file may have a NUL, which would end the text for C.
-pub(super) fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
-}
 
 /// A handle or another thing that must be there.
 pub(super) fn require<'a, T>(value: Option<&'a T>, name: &str) -> Result<&'a T> {

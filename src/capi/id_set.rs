@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::any::{self, Asked};
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
+use super::kind::{self, Asked};
 use super::operands::{GivenOperands, rowdex_id_set, rowdex_operands};
 use crate::describe::{ChosenRows, SetDescription};
 use crate::select::ListOfRows;
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn rowdex_id_set_new(
         let stream = given.stream.take().map(|stream| ListOfRows::Batches(Box::new(stream)));
         let dataset = given.dataset.map(rowdex_dataset::one).transpose()?;
         let ChosenRows { rows, repeated, unserved } = described.rows(&given, dataset, stream)?;
-        out.write(any::handle(rowdex_id_set { rows: Arc::new(rows), repeated, unserved }));
+        out.write(kind::handle(rowdex_id_set { rows: Arc::new(rows), repeated, unserved }));
         Ok(())
     })
 }

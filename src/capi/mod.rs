@@ -24,6 +24,7 @@ mod fork;
 mod handle;
 mod id_set;
 mod index;
+mod kind;
 mod launch;
 mod loader;
 mod operands;

@@ -4,15 +4,16 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use arrow::ffi_stream::FFI_ArrowArrayStream;
+use serde_json::{Value, json};
 
 use super::arrow::{GivenStream, stream_of};
 use super::dataset::rowdex_dataset;
 use super::handle::{self, Versioned, require};
 use super::index::rowdex_index;
-use super::orders::rowdex_order;
+use super::kind::Asked;
 use crate::describe::Operands;
 use ::rowdex_index::Index;
-use ::rowdex_order::IdSet;
+use ::rowdex_order::{IdSet, JoinedLengths, Lengths, Order};
 use rowdex_base::error::{Error, Result};
 
 /// A set of row ids, out of a number of rows. At most 1.0625 bits for each of the rows. Concurrent use is fine.
@@ -23,6 +24,40 @@ pub struct rowdex_id_set {
     pub(super) repeated: u64,
     /// Listed rows that are not served.
     pub(super) unserved: u64,
+}
+
+/// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
+/// it.
+#[derive(Debug)]
+pub struct rowdex_order {
+    pub(super) orders: Arc<dyn Order>,
+    /// Whose rows they are, where that was told: packs go by the lengths that are noted there.
+    pub(super) indexes: Vec<Index>,
+}
+
+impl rowdex_order {
+    pub(super) fn orders(&self) -> Arc<dyn Order> {
+        Arc::clone(&self.orders)
+    }
+
+    /// The lengths of all rows by this name.
+    pub(super) fn lengths(&self, name: &str) -> Result<Arc<dyn Lengths>> {
+        if self.indexes.is_empty() {
+            return Err(handle::invalid(
+                "packs of orders that have no index, which would have the lengths of their rows",
+            )
+            .with_column(name)
+            .with_hint("give an index where the orders are made"));
+        }
+        let lengths = |index: &Index| Ok(Arc::new(index.lengths(name)?) as Arc<dyn Lengths>);
+        Ok(JoinedLengths::of(self.indexes.iter().map(lengths).collect::<Result<_>>()?))
+    }
+}
+
+impl Asked for rowdex_order {
+    fn told(&self) -> Result<Value> {
+        Ok(json!({ "rows": self.orders.len(), "fingerprint": self.orders.fingerprint() }))
+    }
 }
 
 /// An array of numbers: row ids are uint64_t, weights double, labels uint32_t.

@@ -2,52 +2,12 @@
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
-use serde_json::{Value, json};
-
-use super::any::{self, Asked};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param};
-use super::operands::{GivenOperands, rowdex_operands};
+use super::kind;
+use super::operands::{GivenOperands, rowdex_operands, rowdex_order};
 use crate::describe::{Operands, OrderDescription};
-use ::rowdex_index::Index;
-use ::rowdex_order::{JoinedLengths, Lengths, Order};
-use rowdex_base::error::Result;
-
-/// Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
-/// it.
-#[derive(Debug)]
-pub struct rowdex_order {
-    orders: Arc<dyn Order>,
-    /// Whose rows they are, where that was told: packs go by the lengths that are noted there.
-    indexes: Vec<Index>,
-}
-
-impl rowdex_order {
-    pub(super) fn orders(&self) -> Arc<dyn Order> {
-        Arc::clone(&self.orders)
-    }
-
-    /// The lengths of all rows by this name.
-    pub(super) fn lengths(&self, name: &str) -> Result<Arc<dyn Lengths>> {
-        if self.indexes.is_empty() {
-            return Err(handle::invalid(
-                "packs of orders that have no index, which would have the lengths of their rows",
-            )
-            .with_column(name)
-            .with_hint("give an index where the orders are made"));
-        }
-        let lengths = |index: &Index| Ok(Arc::new(index.lengths(name)?) as Arc<dyn Lengths>);
-        Ok(JoinedLengths::of(self.indexes.iter().map(lengths).collect::<Result<_>>()?))
-    }
-}
-
-impl Asked for rowdex_order {
-    fn told(&self) -> Result<Value> {
-        Ok(json!({ "rows": self.orders.len(), "fingerprint": self.orders.fingerprint() }))
-    }
-}
 
 /// Orders as they are described, over the rows of the index in `operands`, or of several indexes one after the other,
 /// as in rowdex_dataset_mixed. Without an index the description says how many rows there are.
@@ -87,7 +47,7 @@ pub unsafe extern "C" fn rowdex_order_new(
         // SAFETY: as above.
         let described: OrderDescription = unsafe { handle::described(description, "order") }?;
         let indexes = given.indexes().to_vec();
-        out.write(any::handle(rowdex_order { orders: described.orders(&given)?, indexes }));
+        out.write(kind::handle(rowdex_order { orders: described.orders(&given)?, indexes }));
         Ok(())
     })
 }

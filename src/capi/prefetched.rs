@@ -5,10 +5,10 @@ use std::mem::MaybeUninit;
 use arrow::array::RecordBatch;
 use serde_json::{Value, json};
 
-use super::any::{self, Asked};
 use super::dataset::rowdex_dataset;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Exclusive, Versioned, out_param, require};
+use super::kind::{self, Asked};
 use super::option::{Count, bytes, count};
 use crate::loader::{Control, Prefetched};
 use rowdex_base::error::Result;
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn rowdex_dataset_prefetch(
         let mut prefetched = Prefetched::new(dataset, bytes(options.memory).unwrap_or(1 << 30), threads);
         prefetched.prefetch(rows)?;
         let control = prefetched.control();
-        out.write(any::handle(rowdex_prefetched(Exclusive::new(prefetched), control)));
+        out.write(kind::handle(rowdex_prefetched(Exclusive::new(prefetched), control)));
         Ok(())
     })
 }

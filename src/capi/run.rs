@@ -232,7 +232,7 @@ fn digested(described: &DigestDescription, given: &GivenOperands<'_>, progress: 
         let digest = dataset.rows_digest(&tell)?;
         return Ok(json!({ "rows": digest.rows, "digest": hex(digest.sum) }));
     };
-    let orders = given.order.map(super::orders::rowdex_order::orders);
+    let orders = given.order.map(super::operands::rowdex_order::orders);
     let mut same = SameRows::new(dataset, other);
     if let Some(epoch) = described.epoch(orders)? {
         same = same.with_order(epoch);

@@ -5,10 +5,10 @@ use std::mem::MaybeUninit;
 
 use serde_json::{Value, json};
 
-use super::any::{self, Asked};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Snapshot, Versioned, out_param, require};
-use super::orders::rowdex_order;
+use super::kind::{self, Asked};
+use super::operands::rowdex_order;
 use super::packs::rowdex_pieces;
 use crate::describe::PackDescription;
 use ::rowdex_order::Partition;
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn rowdex_sampler_new(
             None => options.sampler(orders)?,
             Some(pack) => options.sampler_of_packs(orders, of.lengths(&pack.lengths)?, &pack)?,
         };
-        out.write(any::handle(rowdex_sampler(Snapshot::new(sampler))));
+        out.write(kind::handle(rowdex_sampler(Snapshot::new(sampler))));
         Ok(())
     })
 }

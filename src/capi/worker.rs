@@ -2,9 +2,9 @@
 
 use std::mem::MaybeUninit;
 
-use super::any;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{Snapshot, out_param, require};
+use super::kind;
 use super::sampler::rowdex_sampler;
 
 /// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn rowdex_sampler_worker(
         let sampler = require(sampler, "sampler")?.0.load();
         let out = out_param(own, "own")?;
         let worker = sampler.worker(worker, workers)?;
-        out.write(any::handle(rowdex_sampler(Snapshot::new(worker))));
+        out.write(kind::handle(rowdex_sampler(Snapshot::new(worker))));
         Ok(())
     })
 }

@@ -27,7 +27,7 @@ const TAG: &[u8; 16] = b"rowdex class v1\0";
 /// A position costs about 0.2 µs. All epochs together hold 8 bytes a row, and an epoch nothing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Balanced {
-    #[serde(with = "crate::saved::shared")]
+    #[serde(with = "crate::shared")]
     classes: Arc<ClassSchedule>,
     seed: u64,
     hash: u64,

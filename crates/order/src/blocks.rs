@@ -31,7 +31,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///   about 100 ns in all beyond.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Blocks {
-    #[serde(with = "crate::saved::shared")]
+    #[serde(with = "crate::shared")]
     groups: Arc<GroupStarts>,
     k: u64,
     seed: u64,

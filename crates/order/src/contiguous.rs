@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::fingerprint::fingerprint;
 use super::names::named;
 use super::{EpochOrder, Order, Outline, Uses, reachable};
@@ -26,9 +24,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// resumed with the `S` that the run had, on any number of ranks.
 ///
 /// One position costs what it costs inside, and so does its inverse.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Contiguous {
-    #[serde(with = "crate::saved::order")]
     orders: Arc<dyn Order>,
     shards: u32,
 }

@@ -58,6 +58,7 @@ mod rotated;
 pub mod sampler;
 mod saved;
 mod sequential;
+mod shared;
 mod source_schedule;
 mod split;
 mod subset;
@@ -85,7 +86,7 @@ pub use self::recipe::Recipe;
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;
 #[doc(hidden)]
-pub use self::saved::{SavedOrder, SavedSampler};
+pub use self::saved::{SavedOrder, SavedPart, SavedSampler};
 pub use self::sequential::Sequential;
 pub use self::split::{Sample, Side, Split};
 pub use self::subset::Subset;

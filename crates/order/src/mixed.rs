@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::fingerprint::fingerprint;
 use super::quotas::Quotas;
 use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule};
@@ -13,9 +11,9 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// One of the datasets of a mixture.
 #[derive(Debug, Clone)]
 pub struct MixedPart {
-    orders: Arc<dyn Order>,
-    rows: u64,
-    proportion: f64,
+    pub(crate) orders: Arc<dyn Order>,
+    pub(crate) rows: u64,
+    pub(crate) proportion: f64,
 }
 
 impl MixedPart {
@@ -39,17 +37,16 @@ impl MixedPart {
 ///
 /// A position costs what one of its dataset does and about 0.1 µs. An epoch holds the inner epochs that it touches, see
 /// [`Resized`], and finds positions as well as that does.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Mixed {
-    #[serde(with = "crate::saved::shared")]
+    given: Arc<Vec<MixedPart>>,
     parts: Arc<Vec<MixedSource>>,
-    #[serde(with = "crate::saved::shared")]
     schedule: Arc<SourceSchedule>,
     rows: u64,
     seed: u64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 struct MixedSource {
     /// Epochs of as many positions as the mixture has of this dataset; `None` where it has none.
     orders: Option<Resized>,
@@ -76,7 +73,7 @@ impl Mixed {
         let counts = Quotas::new(&proportions, "dataset")?.counts(check_len(len)?);
         let mut rows = 0_u64;
         let mut parts = Vec::with_capacity(given.len());
-        for (number, (part, count)) in given.into_iter().zip(&counts).enumerate() {
+        for (number, (part, count)) in given.iter().zip(&counts).enumerate() {
             let invalid =
                 |message: String| Error::new(ErrorKind::InvalidArgument, format!("dataset {number} {message}"));
             if let Some(most) = part.orders.rows().filter(|most| *most > part.rows) {
@@ -89,14 +86,27 @@ impl Mixed {
             let inner = part.orders.fingerprint();
             let orders = match count {
                 0 => None,
-                count => Some(Resized::new(part.orders, *count).map_err(|error| invalid(error.message().to_owned()))?),
+                count => Some(
+                    Resized::new(Arc::clone(&part.orders), *count)
+                        .map_err(|error| invalid(error.message().to_owned()))?,
+                ),
             };
             parts.push(MixedSource { orders, inner, first: rows, rows: part.rows });
             rows = rows.checked_add(part.rows).filter(|rows| *rows <= MAX_LEN).ok_or_else(|| {
                 Error::new(ErrorKind::InvalidArgument, format!("the datasets have more than {MAX_LEN} rows together"))
             })?;
         }
-        Ok(Self { parts: Arc::new(parts), schedule: Arc::new(SourceSchedule::new(&counts, seed)), rows, seed })
+        let schedule = Arc::new(SourceSchedule::new(&counts, seed));
+        Ok(Self { given: Arc::new(given), parts: Arc::new(parts), schedule, rows, seed })
+    }
+
+    /// What it was made of.
+    pub(crate) fn given(&self) -> &[MixedPart] {
+        &self.given
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// How many positions of an epoch each dataset has.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::fingerprint::fingerprint;
 use super::{EpochOrder, Order, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -19,9 +17,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// [`EpochOrder::position`] is exact where the inner orders serve no row twice. Of a row that one of them serves twice
 /// it may not find the position that this epoch has.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Resized {
-    #[serde(with = "crate::saved::order")]
     inner: Arc<dyn Order>,
     size: u64,
 }

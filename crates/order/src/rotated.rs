@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::fingerprint::fingerprint;
 use super::{EpochOrder, Order, Uses, reachable};
 use rowdex_base::error::Result;
@@ -22,9 +20,8 @@ const CANDIDATES: u64 = 64;
 /// A [`DistributedSampler`](crate::sampler::DistributedSampler) does this by itself to orders that are [the same in
 /// every epoch](Order::is_same_every_epoch) where rows are dropped or repeated, see
 /// [`with_rotation`](crate::sampler::DistributedSampler::with_rotation). `docs/orders.md` has the exact step.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Rotated {
-    #[serde(with = "crate::saved::order")]
     orders: Arc<dyn Order>,
     step: u64,
 }

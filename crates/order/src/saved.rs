@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::sampler::{DistributedSampler, Shard};
 use crate::{
-    Balanced, Blocks, Contiguous, Cost, Explicit, Global, Lengths, Measure, Mixed, Order, Pack, Packed, Resized,
-    Rotated, Sequential, Subset, Torch, Weighted,
+    Balanced, Blocks, Contiguous, Cost, Explicit, Global, IdSet, Lengths, Measure, Mixed, MixedPart, Order, Pack,
+    Packed, Resized, Rotated, Sequential, Subset, Torch, Weighted,
 };
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -29,11 +29,30 @@ pub enum SavedOrder {
     },
     Weighted(Weighted),
     Balanced(Balanced),
-    Mixed(Mixed),
-    Resized(Resized),
-    Contiguous(Contiguous),
-    Rotated(Rotated),
-    Subset(Subset),
+    Mixed {
+        parts: Vec<SavedPart>,
+        len: u64,
+        seed: u64,
+    },
+    Resized {
+        #[serde(with = "order")]
+        inner: Arc<dyn Order>,
+        size: u64,
+    },
+    Contiguous {
+        #[serde(with = "order")]
+        orders: Arc<dyn Order>,
+        shards: u32,
+    },
+    Rotated {
+        #[serde(with = "order")]
+        orders: Arc<dyn Order>,
+    },
+    Subset {
+        #[serde(with = "order")]
+        inner: Arc<dyn Order>,
+        kept: IdSet,
+    },
     Packed {
         #[serde(with = "order")]
         orders: Arc<dyn Order>,
@@ -42,6 +61,15 @@ pub enum SavedOrder {
         pack: Pack,
         threads: usize,
     },
+}
+
+/// One of the datasets of a mixture.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SavedPart {
+    #[serde(with = "order")]
+    orders: Arc<dyn Order>,
+    rows: u64,
+    proportion: f64,
 }
 
 impl SavedOrder {
@@ -54,8 +82,20 @@ impl SavedOrder {
         let named = known(order).map(Self::Sequential).or_else(|| known(order).map(Self::Global));
         let named = named.or_else(|| known(order).map(Self::Blocks));
         let drawn = || known(order).map(Self::Weighted).or_else(|| known(order).map(Self::Balanced));
-        let changed = || known(order).map(Self::Resized).or_else(|| known(order).map(Self::Contiguous));
-        let others = || known(order).map(Self::Rotated).or_else(|| known(order).map(Self::Subset));
+        let changed = || {
+            let order: &dyn Any = order;
+            if let Some(order) = order.downcast_ref::<Resized>() {
+                return Some(Self::Resized { inner: Arc::clone(order.inner()), size: order.len() });
+            }
+            if let Some(order) = order.downcast_ref::<Contiguous>() {
+                return Some(Self::Contiguous { orders: Arc::clone(order.orders()), shards: order.shards() });
+            }
+            if let Some(order) = order.downcast_ref::<Rotated>() {
+                return Some(Self::Rotated { orders: Arc::clone(order.orders()) });
+            }
+            let order = order.downcast_ref::<Subset>()?;
+            Some(Self::Subset { inner: Arc::clone(order.inner()), kept: order.kept().clone() })
+        };
         let torch = || known(order).map(|order: Torch| Self::Torch { len: order.len(), seed: order.seed() });
         let listed = || {
             let order: Explicit = known(order)?;
@@ -69,15 +109,16 @@ impl SavedOrder {
             let lengths = Arc::clone(order.lengths());
             Some(Self::Packed { orders, lengths, pack: *order.pack(), threads: order.threads() })
         };
-        let mixed = || known(order).map(Self::Mixed);
-        named
-            .or_else(drawn)
-            .or_else(mixed)
-            .or_else(changed)
-            .or_else(others)
-            .or_else(torch)
-            .or_else(listed)
-            .or_else(packed)
+        let mixed = || {
+            let order: Mixed = known(order)?;
+            let part = |part: &MixedPart| SavedPart {
+                orders: Arc::clone(&part.orders),
+                rows: part.rows,
+                proportion: part.proportion,
+            };
+            Some(Self::Mixed { parts: order.given().iter().map(part).collect(), len: order.len(), seed: order.seed() })
+        };
+        named.or_else(drawn).or_else(mixed).or_else(changed).or_else(torch).or_else(listed).or_else(packed)
     }
 
     fn orders(self) -> Result<Arc<dyn Order>> {
@@ -89,11 +130,14 @@ impl SavedOrder {
             Self::Torch { len, seed } => Arc::new(Torch::new(len, seed)?),
             Self::Weighted(order) => Arc::new(order),
             Self::Balanced(order) => Arc::new(order),
-            Self::Mixed(order) => Arc::new(order),
-            Self::Resized(order) => Arc::new(order),
-            Self::Contiguous(order) => Arc::new(order),
-            Self::Rotated(order) => Arc::new(order),
-            Self::Subset(order) => Arc::new(order),
+            Self::Mixed { parts, len, seed } => {
+                let part = |part: SavedPart| MixedPart::new(part.orders, part.rows, part.proportion);
+                Arc::new(Mixed::new(parts.into_iter().map(part), len, seed)?)
+            }
+            Self::Resized { inner, size } => Arc::new(Resized::new(inner, size)?),
+            Self::Contiguous { orders, shards } => Arc::new(Contiguous::new(orders, shards)?),
+            Self::Rotated { orders } => Arc::new(Rotated::new(orders)),
+            Self::Subset { inner, kept } => Arc::new(Subset::new(inner, kept)?),
             Self::Packed { orders, lengths, pack, threads } => {
                 Arc::new(Packed::new(orders, lengths, pack)?.with_threads(threads))
             }
@@ -179,7 +223,7 @@ impl Lengths for SavedLengths {
     }
 }
 
-pub(crate) mod order {
+mod order {
     use std::sync::Arc;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
@@ -187,11 +231,11 @@ pub(crate) mod order {
     use super::SavedOrder;
     use crate::Order;
 
-    pub(crate) fn serialize<S: Serializer>(order: &Arc<dyn Order>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(order: &Arc<dyn Order>, to: S) -> Result<S::Ok, S::Error> {
         SavedOrder::of(&**order).ok_or_else(|| ser::Error::custom("an order of another crate"))?.serialize(to)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Order>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Order>, D::Error> {
         SavedOrder::deserialize(from)?.orders().map_err(de::Error::custom)
     }
 }
@@ -219,19 +263,5 @@ mod lengths {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Lengths>, D::Error> {
         Ok(Arc::new(SavedLengths::deserialize(from)?))
-    }
-}
-
-pub(crate) mod shared {
-    use std::sync::Arc;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(crate) fn serialize<T: Serialize, S: Serializer>(value: &Arc<T>, to: S) -> Result<S::Ok, S::Error> {
-        T::serialize(value, to)
-    }
-
-    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Arc<T>, D::Error> {
-        T::deserialize(from).map(Arc::new)
     }
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::fingerprint::fingerprint;
 use super::id_set::IdSet;
 use super::{EpochOrder, Order, Outline, Uses};
@@ -15,11 +13,9 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// row that is left. So whatever they promise, they promise over the rows that are left: a global shuffle is a global
 /// shuffle of those, and all ranks have equally many of them. A position costs what the inner one does and O(log) of
 /// the set.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Subset {
-    #[serde(with = "crate::saved::order")]
     inner: Arc<dyn Order>,
-    #[serde(with = "crate::saved::shared")]
     kept: Arc<IdSet>,
     kept_hash: u64,
 }
@@ -47,6 +43,13 @@ impl Subset {
     /// The rows that are left.
     pub fn kept(&self) -> &IdSet {
         &self.kept
+    }
+}
+
+impl Subset {
+    /// The orders over the rows that are left.
+    pub(crate) fn inner(&self) -> &Arc<dyn Order> {
+        &self.inner
     }
 }
 

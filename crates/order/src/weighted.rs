@@ -28,7 +28,7 @@ const TAG: &[u8; 16] = b"rowdex draws v1\0";
 /// [`EpochOrder::position`] on an order lists its positions: O(positions) time, 8 bytes a row.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Weighted {
-    #[serde(with = "crate::saved::shared")]
+    #[serde(with = "crate::shared")]
     weights: Arc<WeightTotals>,
     len: u64,
     seed: u64,

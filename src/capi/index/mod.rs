@@ -6,9 +6,9 @@ use std::mem::MaybeUninit;
 use arrow::datatypes::SchemaRef;
 use serde_json::{Value, json};
 
-use super::any::{self, Asked, owned_text};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
+use super::kind::{self, Asked, owned_text};
 use super::store::store_options;
 use ::rowdex_index::{Index, RootKind, RowGroupEntry};
 use ::rowdex_order::Lengths;
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn rowdex_index_open(
         let path = unsafe { handle::path(path, "path") }?;
         // SAFETY: as above.
         let store = unsafe { store_options(store) }?;
-        index.write(any::handle(rowdex_index(Index::open_with(path, &store)?)));
+        index.write(kind::handle(rowdex_index(Index::open_with(path, &store)?)));
         Ok(())
     })
 }

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 
 use self::options::{builder, rowdex_loader_options};
 use self::served::Served;
-use super::any::{self, Asked};
 use super::batch::rowdex_batch;
 use super::dataset::rowdex_dataset;
 use super::error::{self, call, catch, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
+use super::kind::{self, Asked};
 use super::sampler::rowdex_sampler;
 use crate::loader::{Loader, LoaderStats, LostGroup};
 use ::rowdex_order::sampler::State;
@@ -97,7 +97,7 @@ fn nanoseconds(time: Duration) -> u64 {
 
 fn new_handle(loader: Loader) -> *mut rowdex_loader {
     let schema = loader.schema();
-    any::handle(rowdex_loader { served: Arc::new(Served::new(loader)), schema })
+    kind::handle(rowdex_loader { served: Arc::new(Served::new(loader)), schema })
 }
 
 /// A loader at the state of the sampler. Dataset and sampler may be freed or changed afterwards. Reads nothing and
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn rowdex_loader_next(
         let loader = unsafe { handle::borrow(loader, "loader") }?;
         let out = out_param(batch, "batch")?;
         let next = loader.served.with(Loader::try_next)?;
-        out.write(next.map_or(ptr::null_mut(), |batch| any::handle(rowdex_batch::new(batch))));
+        out.write(next.map_or(ptr::null_mut(), |batch| kind::handle(rowdex_batch::new(batch))));
         Ok(())
     })
 }
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn rowdex_loader_peek(
         let loader = unsafe { handle::borrow(loader, "loader") }?;
         let out = out_param(batch, "batch")?;
         let next = loader.served.peek(epoch, step, max_rows)?;
-        out.write(next.map_or(ptr::null_mut(), |batch| any::handle(rowdex_batch::new(batch))));
+        out.write(next.map_or(ptr::null_mut(), |batch| kind::handle(rowdex_batch::new(batch))));
         Ok(())
     })
 }

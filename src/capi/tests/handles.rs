@@ -12,14 +12,16 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader, StringArray, UInt64
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 
-use crate::capi::any::{handle, owned_text, rowdex_describe, rowdex_free, rowdex_resume, rowdex_schema, rowdex_stream};
+use crate::capi::any::{rowdex_describe, rowdex_free, rowdex_resume, rowdex_schema, rowdex_stream};
 use crate::capi::arrow::{rowdex_array_release, rowdex_schema_copy, rowdex_schema_release};
 use crate::capi::batch::{rowdex_batch, rowdex_batch_export, rowdex_batch_get_info, rowdex_batch_info};
 use crate::capi::error::{rowdex_error, rowdex_error_message, rowdex_status};
 use crate::capi::handle::{Exclusive, Snapshot, shared_number};
 use crate::capi::id_set::{rowdex_id_set_contains, rowdex_id_set_fill, rowdex_id_set_new};
+use crate::capi::kind::{handle, owned_text};
+use crate::capi::operands::rowdex_order;
 use crate::capi::operands::{rowdex_id_set, rowdex_numbers, rowdex_operands};
-use crate::capi::orders::{rowdex_order, rowdex_order_new};
+use crate::capi::orders::rowdex_order_new;
 use crate::capi::sampler::{
     rowdex_sampler, rowdex_sampler_batch, rowdex_sampler_fill, rowdex_sampler_new, rowdex_sampler_options,
     rowdex_sampler_state,

@@ -52,7 +52,7 @@ pub(super) fn connect(url: &Url, options: &StoreOptions) -> Result<Shared> {
                 hub = Some(Arc::new(Hub::new(url, repository, options, sender)?));
             }
             let root = hub.as_ref().map_or_else(|| url.with_key("").to_string(), |hub| hub.root());
-            let protocol = hub.clone().map_or(Protocol::Open, Protocol::Hub);
+            let protocol = hub.clone().map_or(Protocol::Open, |hub| Protocol::Hub(hub));
             let store = http::HttpBuilder::new().with_url(root).with_client_options(client).with_retry(retry(options));
             let store = store.with_http_connector(Transport { protocol, ..transport }).build().map_err(unread)?;
             (Arc::new(store) as Arc<dyn ObjectStore>, None)

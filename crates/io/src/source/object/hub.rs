@@ -14,12 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, LINK, RANGE};
 use reqwest::{Method, StatusCode, Url};
 
 use super::fault::{Fault, as_it_is};
-use super::transport::{Sender, redirected, request, truth, url_of};
+use super::transport::{AnswersFiles, Sender, redirected, request, truth, url_of};
 use crate::source::hub_place::{Repository, is_commit};
 use crate::source::percent::percent_encoded;
 use crate::source::{FileStat, StoreOptions, place};
@@ -169,7 +171,7 @@ impl Hub {
     }
 
     /// A request for a file, which is all that the client of an HTTP server sends.
-    pub(super) async fn file(&self, asked: &HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn answer(&self, asked: &HttpRequest) -> Result<HttpResponse, HttpError> {
         if ![Method::GET, Method::HEAD].contains(asked.method()) {
             let error = Error::new(ErrorKind::InvalidArgument, "the hub is read, and not written to");
             return Err(as_it_is(error.with_hint("write to a local file, and upload it")));
@@ -312,6 +314,12 @@ fn tagged(mut answer: HttpResponse, tag: Option<HeaderValue>) -> HttpResponse {
 fn quoted(tag: &HeaderValue) -> Option<HeaderValue> {
     let bare = tag.to_str().ok()?.trim_start_matches("W/").trim_matches('"');
     HeaderValue::try_from(format!("\"{bare}\"")).ok().filter(|_| !bare.is_empty())
+}
+
+impl AnswersFiles for Hub {
+    fn file<'a>(&'a self, asked: &'a HttpRequest) -> BoxFuture<'a, Result<HttpResponse, HttpError>> {
+        self.answer(asked).boxed()
+    }
 }
 
 /// A file of a listing, with the tag that its answer will have: the hash of the content, or that of git where git has

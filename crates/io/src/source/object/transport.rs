@@ -6,6 +6,7 @@
 //! followed, and the request that goes there has the range and the condition alone. No request says where it comes from
 //! (`Referer`): the URL of an earlier one may be signed.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
 };
@@ -21,7 +23,6 @@ use reqwest::header::{HeaderMap, HeaderName, IF_MATCH, LOCATION, RANGE, RETRY_AF
 use reqwest::{ClientBuilder, Method, NoProxy, Proxy, StatusCode, Url, redirect, tls};
 
 use super::fault::as_it_is;
-use super::hub::Hub;
 use rowdex_base::error::{Error, ErrorKind};
 
 /// What a request that follows a redirect takes along.
@@ -48,7 +49,12 @@ pub(super) enum Protocol {
     /// They hold none, and redirects are followed.
     Open,
     /// They are the hub's business.
-    Hub(Arc<Hub>),
+    Hub(Arc<dyn AnswersFiles>),
+}
+
+/// Whoever answers requests for files by its own ones.
+pub(super) trait AnswersFiles: Debug + Send + Sync {
+    fn file<'a>(&'a self, asked: &'a HttpRequest) -> BoxFuture<'a, Result<HttpResponse, HttpError>>;
 }
 
 /// Sends requests, each as it is, and counts them.
