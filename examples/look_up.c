@@ -62,8 +62,8 @@ int main(int argc, char **argv) {
     /* What is known of its file, as JSON. */
     char *file = NULL;
     check(rowdex_index_files(index, places[i].file, 1, 0, &file, &error), error);
-    printf("row id %" PRIu64 ": row group %" PRIu32 ", row %" PRIu64 " of %s\n", rows[i], places[i].ordinal, places[i].row,
-           file);
+    printf("row id %" PRIu64 ": row group %" PRIu32 ", row %" PRIu64 " of %s\n", rows[i], places[i].ordinal,
+           places[i].row, file);
     rowdex_free(file);
   }
 

@@ -19,7 +19,8 @@ built="${CARGO_TARGET_DIR:-target}/$built"
 
 # The crate type is given here and not in Cargo.toml, where every build would make libraries that few need.
 crate() {
-  cargo rustc --locked -p rowdex --lib --profile "$profile" "${flags[@]}" --crate-type "$@" ${allocator[@]+"${allocator[@]}"}
+  cargo rustc --locked -p rowdex --lib --profile "$profile" "${flags[@]}" --crate-type "$@" \
+    ${allocator[@]+"${allocator[@]}"}
 }
 allocator=(--cfg rowdex_library)
 if [ "${ROWDEX_ALLOCATOR:-system}" = mimalloc ]; then allocator=(--cfg rowdex_allocator); fi

@@ -289,8 +289,8 @@ class Dataset:
 
     @property
     def tier_fault(self) -> Error | None:
-        """Why nothing more is kept in the disk cache since some time: the disk is full, say. ``None`` while all is well;
-        rows are served all the same.
+        """Why nothing more is kept in the disk cache since some time: the disk is full, say. ``None`` while all is
+        well; rows are served all the same.
         """
         fault = told_of(self._pointer)["tier"]["fault"]
         return None if fault is None else exception_of(fault)

@@ -47,7 +47,8 @@ def stages(index: str, folder: pathlib.Path) -> dict[str, tuple[Any, dict[str, A
     pq.write_table(table_of(ROWS, 500), folder / "other.parquet", row_group_size=50)
     rowdex.build(folder / "other.parquet", other)
     columns = ["id", "x", "label"]
-    kept = rowdex.order.Subset("global", rowdex.order.IdSet.split(rowdex.Index(index), "train", validation_fraction=0.6))
+    train = rowdex.order.IdSet.split(rowdex.Index(index), "train", validation_fraction=0.6)
+    kept = rowdex.order.Subset("global", train)
     mixed = rowdex.MixedDataset([rowdex.Dataset(index, columns), rowdex.Dataset(other, columns)])
     return {
         "rows": (rowdex.Dataset(index, columns), {}),

@@ -107,7 +107,8 @@ def test_sets_are_sets(dataset: Any, tmp_path: pathlib.Path) -> None:
     skipped = IdSet.listed(dataset, tmp_path / "skip.txt")
     assert list(skipped) == [17, 20, 21]
     assert list(IdSet.listed(dataset.index, tmp_path / "skip.txt")) == list(skipped)
-    train, validation = (IdSet.split(dataset, side, validation_fraction=0.3, seed=1) for side in ("train", "validation"))
+    sides = ("train", "validation")
+    train, validation = (IdSet.split(dataset, side, validation_fraction=0.3, seed=1) for side in sides)
     assert sorted([*train, *validation]) == list(range(ROWS)) and 200 < len(validation) < 400
     by_label = IdSet.split(dataset, "train", validation_fraction=0.5, by="label", seed=3)
     assert len({row % 5 for row in by_label} & {row % 5 for row in ~by_label}) == 0

@@ -74,9 +74,9 @@ pub(crate) struct SelectArgs {
     #[arg(long, value_name = "SHARE", value_parser = sample)]
     sample: Option<(Share, u64)>,
 
-    /// Keep one side of a split by hash, `train` or `validation`, and then with commas `validation_fraction=F` of the rows for
-    /// validation (0.1), `seed=S` for another split, `by=COLUMN` for rows with equal values on one side. A row keeps
-    /// its side when files are appended.
+    /// Keep one side of a split by hash, `train` or `validation`, and then with commas `validation_fraction=F` of the
+    /// rows for validation (0.1), `seed=S` for another split, `by=COLUMN` for rows with equal values on one side. A row
+    /// keeps its side when files are appended.
     #[arg(long, value_name = "SIDE")]
     split: Option<SplitArg>,
 

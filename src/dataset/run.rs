@@ -28,8 +28,8 @@ impl RunPart {
 }
 
 impl Dataset {
-    /// As [`read`](Self::read), of row groups of one file one after the other. Their bytes are read together, and one by
-    /// one where that fails before there is a row.
+    /// As [`read`](Self::read), of row groups of one file one after the other. Their bytes are read together, and one
+    /// by one where that fails before there is a row.
     pub(crate) fn read_run(
         &self,
         parts: &[RunPart],

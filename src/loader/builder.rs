@@ -175,8 +175,8 @@ impl LoaderBuilder {
     }
 
     /// The memory that brings the passes of a later epoch down to a few, or to one where they are a few, by the same
-    /// plan that [`estimate`](Self::estimate) runs. None where an epoch takes fewer than two passes. Takes some times as
-    /// long as a prediction.
+    /// plan that [`estimate`](Self::estimate) runs. None where an epoch takes fewer than two passes. Takes some times
+    /// as long as a prediction.
     ///
     /// # Errors
     ///

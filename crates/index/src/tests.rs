@@ -474,7 +474,7 @@ fn renames_that_contradict_themselves_are_refused() {
     };
     refused("has no name", &|names| names[2] = StringRef::NONE);
     refused("not in STRINGS", &|names| names[5].length = U32::new(1 << 20));
-    refused("twice", &|names| {
+    refused("is renamed to", &|names| {
         let (old, new) = (names[2], names[3]);
         (names[4], names[5]) = (old, new);
     });

@@ -123,8 +123,8 @@ impl Pages<'_> {
         self.file.metadata().file_metadata().schema_descr()
     }
 
-    /// How a field of the file is decoded here, of which these columns are wanted; `None` if that is left to the parquet
-    /// crate.
+    /// How a field of the file is decoded here, of which these columns are wanted; `None` if that is left to the
+    /// parquet crate.
     fn shape(&self, root: usize, leaves: &[usize]) -> Option<(FieldRef, ColumnShape)> {
         let field = self.file.field(root, &self.views).filter(|_| !Self::is_left_to_parquet())?;
         let own = leaves_of_root(self.schema(), leaves, root);

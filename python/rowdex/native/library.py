@@ -36,8 +36,8 @@ def exception_of(told: dict[str, Any]) -> Error:
 
 # What a hint names by the fields of C.
 _ARGUMENTS = {
-    "lengths": "Index.note_lengths()", "footers": "footers=False", "partitions": "partitions=False", "overwrite": "overwrite=True", "root": "root=",
-    "rows": "rows=", "sample": "sample=", "schema": "schema='union'", "slice": "slice=",
+    "lengths": "Index.note_lengths()", "footers": "footers=False", "partitions": "partitions=False",
+    "overwrite": "overwrite=True", "root": "root=", "rows": "rows=", "sample": "sample=", "schema": "schema='union'",
     "update": "update=True",
 }  # fmt: skip
 

@@ -1,5 +1,5 @@
-//! The disk cache around a reader: row groups that were read before come from a folder that all processes of the machine
-//! share.
+//! The disk cache around a reader: row groups that were read before come from a folder that all processes of the
+//! machine share.
 //!
 //! An entry is named after everything that its bytes depend on: this version of rowdex, where the file is and what it
 //! was when it was indexed, the row group, and the types and rows that were decoded. So an entry is never stale: a file

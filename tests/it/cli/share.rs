@@ -216,6 +216,6 @@ fn a_reader_that_cannot_be_started_is_an_error_that_says_why() {
         assert!(error.to_string().contains("has failed (exit status"), "{error}");
         let error = refused(Arc::new(Own(global)), env!("CARGO_BIN_EXE_rowdex"));
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.hint().is_some_and(|hint| hint.contains("LoaderBuilder::serve")), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("start the reader before the ranks")), "{error}");
     });
 }

@@ -49,8 +49,8 @@ impl StoreOptions {
         self
     }
 
-    /// Reads over gaps of up to this many bytes between two ranges that are needed, however many there are. Default, and
-    /// least: 16 KiB.
+    /// Reads over gaps of up to this many bytes between two ranges that are needed, however many there are. Default,
+    /// and least: 16 KiB.
     ///
     /// A choice of columns costs a request for each run of neighbours in each row group; with a gap of the size of the
     /// columns between, it costs one, and the bytes of these columns. Within a region requests are billed and bytes are

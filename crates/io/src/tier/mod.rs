@@ -335,8 +335,8 @@ impl<V> Tier<V> {
     }
 }
 
-/// An empty file beside an entry that is being made, with an advisory lock, so that one process at a time writes it. The
-/// system releases the lock of a process that ends.
+/// An empty file beside an entry that is being made, with an advisory lock, so that one process at a time writes it.
+/// The system releases the lock of a process that ends.
 struct EntryLock {
     _file: File,
     path: PathBuf,

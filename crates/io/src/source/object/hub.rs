@@ -2,10 +2,10 @@
 //!
 //! The token goes to the hub and to nobody else. It comes from the environment or from its file, and from nowhere else:
 //! what a program sets by name may be pickled, logged and sent to workers. A file of the hub is at
-//! `…/resolve/REVISION/PATH`, which leads to a URL of a store that is signed for a while. It is asked for once and kept,
-//! so that a range costs one request and not two; when the store no longer takes it, the hub is asked anew. What a file
-//! contains the hub says beside the redirect (`X-Linked-ETag`), in the same words as in its listings: the store's own
-//! tags are not looked at.
+//! `…/resolve/REVISION/PATH`, which leads to a URL of a store that is signed for a while. It is asked for once and
+//! kept, so that a range costs one request and not two; when the store no longer takes it, the hub is asked anew. What
+//! a file contains the hub says beside the redirect (`X-Linked-ETag`), in the same words as in its listings: the
+//! store's own tags are not looked at.
 
 use std::collections::HashMap;
 use std::fmt;

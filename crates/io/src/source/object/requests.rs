@@ -101,8 +101,8 @@ impl Shared {
         answer.await.map(|answer| stat_of(&answer.meta)).map_err(Fault::into_error)
     }
 
-    /// A range of an object, which must be the expected one, in parts that share one allocation; and what the store says
-    /// of the object.
+    /// A range of an object, which must be the expected one, in parts that share one allocation; and what the store
+    /// says of the object.
     pub(super) async fn read(&self, path: &Path, range: &Range<u64>, expected: &FileStat) -> Result<(FileStat, Bytes)> {
         if range.end > expected.size {
             return Err(short_read(range, expected.size.saturating_sub(range.start) as usize));
