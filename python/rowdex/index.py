@@ -262,7 +262,7 @@ class Index:
         finally:
             self._handle = PerProcess(self._open)
 
-    def _note(self, operands: Operands, root: Path | None, progress: Progress, **lengths: Any) -> None:
+    def _note(self, operands: Operands, root: Path | None, progress: Progress, /, **lengths: Any) -> None:
         with told(progress, "counting lengths") as tell:
             remote = is_remote(self._path, root) or (root is None and self._is_of_a_store)
             waiting(remote, lambda: operands.run(tell, lengths=lengths))

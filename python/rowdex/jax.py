@@ -72,27 +72,27 @@ class Loader(_Loader):
                 raise ValueError("last='drop' and a sampler that does not: give drop_last='batch' to the sampler")
             if sampler is None:
                 others["drop_last"] = True
-        added = (pads, others.get("row_ids"))
+        added = (repeated, others.get("row_ids"))
         if valid is not None and (valid in added or valid in dataset.column_names):
             raise ValueError(f"there is a column called {valid!r}: choose another name")
         self._last, self._valid, self._sharding = last, valid, sharding
-        self._pad, self._fill, self._given_pads = lengths(pad), fill, pads
+        self._pad, self._fill, self._given_pads = lengths(pad), fill, repeated
         unknown = sorted(set(self._pad) - set(dataset.column_names))
         if unknown and others.get("map") is None:
             raise ValueError(f"pad: there is no column {unknown[0]!r} among {', '.join(dataset.column_names)}")
-        if pads is None and others.get("map") is not None:
+        if repeated is None and others.get("map") is not None:
             functions = others["map"]
             functions = [functions] if callable(functions) else list(functions)
             others["map"] = [_WithoutPads(function) for function in functions]
-        super().__init__(dataset, sampler, output="numpy", pads=pads or _PADS, **others)
+        super().__init__(dataset, sampler, output="numpy", repeated=repeated or _PADS, **others)
         pack = self.spec.pack
         if pack is not None and not (isinstance(pack, Pack) and pack.layout == "rows"):
             raise ValueError(
                 "pack=: JAX compiles a function again for every shape, and batches have different ones: use "
                 "rowdex.Pack(..., layout='rows')"
             )
-        if pack is not None and (pads or valid):
-            raise ValueError("pads and valid are of rows: segment_ids of packs are 0 where nothing but filling is")
+        if pack is not None and (repeated or valid):
+            raise ValueError("repeated and valid are of rows: segment_ids of packs are 0 where nothing but filling is")
 
     def _finish(self, batch: Any) -> dict[str, Any]:
         pack = self.spec.pack
@@ -102,7 +102,7 @@ class Loader(_Loader):
         if not isinstance(batch, dict):
             raise TypeError(f"map returned {type(batch).__name__}: return a dict of columns, of which arrays are made")
         if self._given_pads is not None and self._given_pads not in batch:
-            raise KeyError(f"map took out the column of pads {self._given_pads!r}: keep it, or leave out pads")
+            raise KeyError(f"map took out the column of pads {self._given_pads!r}: keep it, or leave out repeated")
         pads = batch[_PADS] if self._given_pads is None else batch[self._given_pads]
         if self._given_pads is None:
             del batch[_PADS]

@@ -142,7 +142,7 @@ class Loader:
         }
         sequences = _sequences.arguments(sampler.spec.pack, output, dataset)
         arrays = _sequences.names(sequences)
-        added = Added(row_ids, pads).checked([*dataset.column_names, *arrays], output)
+        added = Added(row_ids, repeated).checked([*dataset.column_names, *arrays], output)
         transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
         self._transforms = transforms
         self._map_threads = 2 if threads is None else threads

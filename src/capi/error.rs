@@ -117,9 +117,7 @@ fn field(remedy: Remedy) -> &'static str {
         Remedy::NoFooters => "`footers`",
         Remedy::NoPartitions => "`partitions`",
         Remedy::UnionSchema => "`schema`",
-        Remedy::Slice => "`slice`",
         Remedy::Root => "`root`",
-        Remedy::ListedRows => "`rows`",
         Remedy::Sample => "`sample`",
         Remedy::Lengths => "`lengths`",
         // The header has no field for a remedy that is newer than it.

@@ -63,9 +63,7 @@ pub(crate) fn option(remedy: Remedy) -> &'static str {
         Remedy::NoFooters => "`--no-footers`",
         Remedy::NoPartitions => "`--no-partitions`",
         Remedy::UnionSchema => "`--schema union`",
-        Remedy::Slice => "`--slice`",
         Remedy::Root => "`--root`",
-        Remedy::ListedRows => "`rowdex select --rows`",
         Remedy::Sample => "`--sample`",
         Remedy::Lengths => "`rowdex build --lengths`",
         // Of the library alone, which is of the same version.

@@ -21,12 +21,8 @@ pub enum Remedy {
     NoPartitions,
     /// Columns that a file lacks are null there.
     UnionSchema,
-    /// An index of a part of the files.
-    Slice,
     /// The folder or URL that paths are relative to.
     Root,
-    /// Rows that a file lists.
-    ListedRows,
     /// A random share of the rows.
     Sample,
     /// Noting, or removing, how long rows are.
@@ -35,15 +31,13 @@ pub enum Remedy {
 
 impl Remedy {
     /// All of them; their places are their numbers in messages, so new ones go to the end.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 8] = [
         Self::Overwrite,
         Self::Update,
         Self::NoFooters,
         Self::NoPartitions,
         Self::UnionSchema,
-        Self::Slice,
         Self::Root,
-        Self::ListedRows,
         Self::Sample,
         Self::Lengths,
     ];
@@ -56,9 +50,7 @@ impl Remedy {
             Self::NoFooters => "`with_footers(false)`",
             Self::NoPartitions => "`with_partitions(false)`",
             Self::UnionSchema => "`SchemaMode::Union`",
-            Self::Slice => "`with_slice`",
             Self::Root => "`with_root`",
-            Self::ListedRows => "`Select::rows`",
             Self::Sample => "`Select::sample`",
             Self::Lengths => "`LengthsBuilder`",
         }
@@ -148,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_hint_with_fewer_places_than_remedies_loses_no_text() {
-        let hint = Hint::new("a {} b", vec![Remedy::Root, Remedy::Slice]);
+        let hint = Hint::new("a {} b", vec![Remedy::Root, Remedy::Sample]);
         assert_eq!(hint.text(), "a `with_root` b");
         assert_eq!(Hint::new("a {} b {} c", vec![Remedy::Root]).text(), "a `with_root` b {} c");
     }
