@@ -256,7 +256,7 @@ impl PackedRows {
     /// The rows at these slots, in that order, in columns as they were packed.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] if the rows do not fit one batch.
+    /// `TooLarge` if the rows do not fit one batch.
     pub fn take(&self, slots: &[u32], schema: &SchemaRef) -> Result<RecordBatch> {
         let places: Vec<BatchRow> = slots.iter().map(|slot| (0, *slot)).collect();
         let mut columns = unpack(&[self], &places, schema)?;
