@@ -126,7 +126,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "mixed": (lambda: rowdex.MixedDataset([dataset(), dataset()]), lambda of: of.take([3, 1500]).to_pydict()),
     "loader": (loader, lambda of: len(some(of))),
     "loader's facts": (lambda: loader(strings="views", on_error="substitute"), lambda of: [
-        len(of), of.predict(), of.schema.names, of.state_dict(), of.stats["rows"] >= 0, of.lost_groups,
+        len(of), of.estimate(), of.schema.names, of.state_dict(), of.stats["rows"] >= 0, of.lost_groups,
     ]),
     "transforms": (lambda: loader(map=len, threads=2), lambda of: len(some(of))),
     "tier": (kept, lambda of: of.take([1, 900]).to_pydict()),

@@ -107,7 +107,7 @@ def test_the_error_of_a_stream_reaches_whoever_reads_it_and_its_capsule_is_relea
 
 def test_a_stream_of_a_loader_leaves_out_nothing_that_its_batches_have(index: str) -> None:
     dataset = rowdex.Dataset(index)
-    for name in ("row_ids", "pads", "substituted"):
+    for name in ("row_ids", "repeated"):
         loader = rowdex.Loader(dataset, batch_size=100, **{name: "added"})  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=f"a Loader with {name} is no Arrow stream: leave these out"):
             loader.__arrow_c_stream__()

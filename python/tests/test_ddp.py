@@ -111,7 +111,7 @@ def test_a_job_goes_on_from_its_state_with_another_number_of_ranks(index: str, t
 
 
 def test_replicas_get_the_same_global_batch(index: str, tmp_path: pathlib.Path) -> None:
-    job = Job("rowdex", index, 4, 16, tmp_path / "job", replication=2)
+    job = Job("rowdex", index, 4, 16, tmp_path / "job", replicas=2)
     assert not job.hung and job.code == 0, job.errors
     steps = [job.steps(rank) for rank in range(4)]
     assert steps[0] == steps[1] and steps[2] == steps[3] and steps[0] != steps[2]

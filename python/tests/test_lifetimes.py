@@ -111,7 +111,7 @@ CASES = {
     "loader that was left": "of = loader(); batches = first(of); return [of, batches]",
     "loader asked for its sampler": "of = loader(); of.sampler.set_epoch(1); kept = of.sampler; first(of); "
     "return [of, kept]",
-    "loader with views": "of = loader(strings='views'); first(of); of.schema, of.stats, of.predict(); return [of]",
+    "loader with views": "of = loader(strings='views'); first(of); of.schema, of.stats, of.estimate(); return [of]",
     "loader with functions": "of = loader(map=len, decode={'name': len}, threads=2); batches = first(of); "
     "return [of, batches]",
     "loader with functions that was iterated": "of = loader(map=len); list(of); return [of]",

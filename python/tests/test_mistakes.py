@@ -305,7 +305,7 @@ def test_lists_of_rows_that_only_this_machine_can_have_are_no_urls(dataset: rowd
 
 
 def test_names_of_added_columns_are_texts_and_differ(dataset: rowdex.Dataset) -> None:
-    for names in ({"row_ids": "r", "pads": "r"}, {"row_ids": "id"}):
+    for names in ({"row_ids": "r", "repeated": "r"}, {"row_ids": "id"}):
         with pytest.raises(ValueError, match="there is a column called"):
             rowdex.Loader(dataset, batch_size=8, **names)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="names of columns to add"):

@@ -137,7 +137,7 @@ def test_what_packs_are_not_served_with_is_refused_by_name(dataset: rowdex.Datas
     pack = rowdex.Pack("tokens", capacity=32)
     with pytest.raises(rowdex.errors.ArgumentError, match="other lengths"):
         len(rowdex.Loader(dataset, batch_size=2, pack=pack, on_error="substitute"))
-    for added in ({"row_ids": "labels"}, {"pads": "lengths"}):
+    for added in ({"row_ids": "labels"}, {"repeated": "lengths"}):
         with pytest.raises(ValueError, match=f"called '{next(iter(added.values()))}'"):
             rowdex.Loader(dataset, batch_size=2, pack=pack, output="numpy", **added)
     without = rowdex.Dataset(index, columns=["source"])

@@ -53,7 +53,7 @@ def test_what_is_told_of_packs_is_what_all_ranks_are_served(dataset: Any, tail: 
     loaders = loaders_of(dataset, tail)
     for loader in loaders:
         loader.set_epoch(1)
-    told = loaders[1].predict().packs
+    told = loaders[1].estimate().packs
     assert told is not None
     ranks = [list(loader) for loader in loaders]
     assert {len(batches) for batches in ranks} == {told.steps}
@@ -92,7 +92,7 @@ def test_the_command_tells_the_same(dataset: Any, tail: Any) -> None:
         [COMMAND, "estimate", str(dataset.index.path), "--pack", CASES[tail][1], *arguments],
         capture_output=True, check=True, timeout=60,
     )  # fmt: skip
-    told = loaders_of(dataset, tail)[0].predict().packs
+    told = loaders_of(dataset, tail)[0].estimate().packs
     assert told is not None
     found = json.loads(done.stdout)
     by_command = found["packs"] | {"steps": found["steps"]}

@@ -213,6 +213,16 @@ def test_when_another_rank_is_killed_the_others_go_on_and_it_comes_back_at_its_s
     assert [shared.lines(rank, "step") for rank in range(3)] == alone(job, 3), shared.errors(0)
 
 
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Rows of 64 KiB."""
+    folder = tmp_path_factory.mktemp("wide")
+    rows = [bytes([row % 251]) * (64 << 10) for row in range(512)]
+    pq.write_table(pa.table({"wide": pa.array(rows, pa.binary())}), folder / "a.parquet", row_group_size=64)
+    rowdex.build(folder / "a.parquet", folder / "a.rdx")
+    return str(folder / "a.rdx")
+
+
 @pytest.mark.parametrize(
     ("resource", "words"), [("files", "raise the number of files"), ("memory", "may have no more memory")]
 )

@@ -15,19 +15,19 @@ class Added(NamedTuple):
     """The names of columns that a loader adds to those of the dataset; ``None`` for those that it does not."""
 
     row_ids: str | None = None
-    pads: str | None = None
+    repeated: str | None = None
 
     def checked(self, columns: list[str], output: str) -> Added:
         """The same, if they can be added."""
         given = [name for name in self if name is not None]
         for name in given:
             if not isinstance(name, str):
-                raise TypeError(f"row_ids and pads are names of columns to add, and {name!r} is none")
+                raise TypeError(f"row_ids and repeated are names of columns to add, and {name!r} is none")
             if name in columns or given.count(name) > 1:
                 raise ValueError(f"there is a column called {name!r}: choose another name")
         if any(self) and output in ("arrow", "python"):
             raise ValueError(
-                f"row_ids and pads with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids and num_pads"
+                f"row_ids and repeated with output={output!r}: use 'torch' or 'numpy'; a Batch has row_ids and num_pads"
             )
         return self
 
@@ -38,8 +38,8 @@ class Added(NamedTuple):
         found: dict[str, Any] = {}
         if self.row_ids is not None:
             found[self.row_ids] = np.array(batch.row_ids, dtype=np.int64)
-        if self.pads is not None:
-            found[self.pads] = np.arange(len(batch)) >= len(batch) - pads
+        if self.repeated is not None:
+            found[self.repeated] = np.arange(len(batch)) >= len(batch) - pads
         return found
 
 
@@ -89,6 +89,6 @@ class Convert:
         added = self.added
         if added.row_ids is not None:
             found[added.row_ids] = lost[added.row_ids] * 0 + row.row_ids[0]
-        if added.pads is not None:
-            found[added.pads] = lost[added.pads]
+        if added.repeated is not None:
+            found[added.repeated] = lost[added.repeated]
         return {name: found[name] for name in lost}

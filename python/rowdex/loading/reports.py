@@ -120,6 +120,6 @@ def estimated(
 ) -> Estimate:
     """What a loader with these options will do, and what the packs of an epoch come to."""
     given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options))
-    found = waiting(dataset._remote, lambda: reported(library.loader_predict, *given))
+    found = waiting(dataset._remote, lambda: reported(library.loader_estimate, *given))
     packs = found.pop("packs")
     return Estimate(**found, packs=None if packs is None else PackForecast(**packs))

@@ -693,7 +693,7 @@ def test_a_row_is_replaced_in_all_of_its_columns(dataset: Any) -> None:
     for output in ("numpy", "torch", "python"):
         if output == "torch":
             need("torch")
-        marks = {} if output == "python" else {"row_ids": "row", "pads": "pad"}
+        marks = {} if output == "python" else {"row_ids": "row", "repeated": "pad"}
         loader = loader_of(
             dataset, shuffle=False, output=output, nulls="mask", decode={"name": refusing("row 0", "row 40", "row 63")},
             on_error="substitute", **marks,
