@@ -164,7 +164,7 @@ static void a_state_of_another_run_is_refused(const char *folder) {
   rowdex_free(loader);
   rowdex_loader_options faults = {.struct_size = sizeof faults, .on_error = "ignore"};
   FAILS(rowdex_loader_new(dataset, sampler, &faults, &loader, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
-        "fail or substitute");
+        "raise or substitute");
   /* Ranks of one loader differ in nothing but the rank. */
   const rowdex_sampler *more[] = {other};
   rowdex_loader_options options = {.struct_size = sizeof options, .more_ranks = more, .num_more_ranks = 1};
