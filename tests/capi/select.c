@@ -168,7 +168,7 @@ static void views_serve_what_was_chosen(const char *folder) {
   from_stream.index = NULL;
   FAILS(id_set_of(&from_stream, &none, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no index 0");
   CHECK(alone.released && none == NULL);
-  FAILS(select_rows(NULL, "\"where\": \"id < 5\"", path, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "base");
+  FAILS(select_rows(NULL, "\"where\": \"id < 5\"", path, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no index");
 
   rowdex_free(first);
   rowdex_free(found);
