@@ -50,6 +50,8 @@ data="$work/data"
 rm -rf "$data"
 cargo build --locked --quiet --workspace --all-features --bin rowdex
 "${CARGO_TARGET_DIR:-target}/debug/rowdex" demo --keep "$data" >/dev/null
+# Ranks that share a reader start the command.
+PATH="$(realpath "${CARGO_TARGET_DIR:-target}/debug"):$PATH"
 
 compile() { # SOURCE OUTPUT FLAGS...
   case "$1" in
