@@ -73,7 +73,8 @@ static rowdex_status rewrite(const rowdex_dataset *dataset, const rowdex_order *
 static void into_a_store(const rowdex_dataset *dataset, const rowdex_order *order, const char *to, const char *folder) {
   const char *whole = "{\"output\": \"%s\", \"threads\": 2, \"memory\": 1048576, \"files\": 3%s}";
   FAILS(rewrite(dataset, order, text(whole, to, ""), &error), ROWDEX_STATUS_INVALID_ARGUMENT, "spill");
-  const char *spill = text(", \"spill\": \"%s\"", folder);
+  char spill[4096];
+  snprintf(spill, sizeof spill, ", \"spill\": \"%s\"", folder);
   CHECK(rewritten(dataset, order, text(whole, to, spill), "bytes_spilled") > 0);
   uint64_t digest = proven(dataset, order, to);
   FAILS(rewrite(dataset, order, text(whole, to, spill), &error), ROWDEX_STATUS_ALREADY_EXISTS, to);
