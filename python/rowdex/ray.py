@@ -253,10 +253,11 @@ def rewrite(
             raise error.cause from error
     report: RewriteReport = _rewrite(given, to, step="index", verify=verify, **shared)
     return report._replace(
-        kept_files=sum(each.kept_files for each in done),
+        # Tasks of the first pass look at all files.
+        kept_files=sum(each.kept_files for each in done[count:]),
         bytes_written=sum(each.bytes_written for each in done),
         bytes_spilled=sum(each.bytes_spilled for each in done),
     )
 
 
-__all__ = ["Datasource", "read", "rows", "shuffle"]
+__all__ = ["Datasource", "read", "rewrite", "rows"]

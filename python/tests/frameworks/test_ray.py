@@ -233,7 +233,7 @@ def test_a_shuffle_by_tasks_writes_the_very_files_of_a_local_one(unequal: pathli
     local = rowdex.rewrite(unequal / "train.rdx", tmp_path / "local", **options)
     spill = tmp_path / "scratch"
     spill.mkdir()
-    report = rowdex_ray.shuffle(
+    report = rowdex_ray.rewrite(
         unequal / "train.rdx", tmp_path / "ray", nodes=3, num_cpus=1, spill=spill, verify=True, **options
     )
     assert data_files(tmp_path / "ray") == data_files(tmp_path / "local")
@@ -241,12 +241,12 @@ def test_a_shuffle_by_tasks_writes_the_very_files_of_a_local_one(unequal: pathli
     assert report.bytes_written == local.bytes_written and report.bytes_spilled > 0 and not list(spill.iterdir())
     assert report.rows_digest == rowdex.rows_digest(unequal / "train.rdx")
     # What is there is gone on with.
-    again = rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, spill=spill, **options)
+    again = rowdex_ray.rewrite(unequal / "train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, spill=spill, **options)
     assert (again.kept_files, again.bytes_written) == (5, 0)
     with pytest.raises(rowdex.errors.StateError):
-        rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", nodes=1, num_cpus=1, seed=6)
+        rowdex_ray.rewrite(unequal / "train.rdx", tmp_path / "ray", nodes=1, num_cpus=1, seed=6)
     with pytest.raises(TypeError, match="nodes= divides the work"):
-        rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "x", tasks=2)
+        rowdex_ray.rewrite(unequal / "train.rdx", tmp_path / "x", tasks=2)
 
 
 def test_a_shuffle_by_tasks_needs_nothing_that_only_the_machine_of_the_caller_has(
@@ -263,6 +263,6 @@ def test_a_shuffle_by_tasks_needs_nothing_that_only_the_machine_of_the_caller_ha
         path.unlink()
     options: dict[str, Any] = {"order": order, "files": 2, "columns": ["id"]}
     local = rowdex.rewrite("train.rdx", tmp_path / "local", **options)
-    report = rowdex_ray.shuffle("train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, root=".", **options)
+    report = rowdex_ray.rewrite("train.rdx", tmp_path / "ray", nodes=2, num_cpus=1, root=".", **options)
     assert report.rows == local.rows and data_files(tmp_path / "ray") == data_files(tmp_path / "local")
     assert list((tmp_path / "temporary").iterdir()) == []

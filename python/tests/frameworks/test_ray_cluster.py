@@ -58,8 +58,8 @@ def test_a_shuffle_on_two_nodes_uses_both_and_writes_the_files_of_one_machine(
 
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
     local = rowdex.rewrite(unequal / "train.rdx", tmp_path / "local", **options)
-    monkeypatch.setattr(rowdex_ray, "_shuffle", noted)
-    report = rowdex_ray.shuffle(unequal / "train.rdx", tmp_path / "ray", verify=True, **options)
+    monkeypatch.setattr(rowdex_ray, "_rewrite", noted)
+    report = rowdex_ray.rewrite(unequal / "train.rdx", tmp_path / "ray", verify=True, **options)
     files = [sorted((tmp_path / name).glob("*.parquet")) for name in ("local", "ray")]
     assert [file.name for file in files[0]] == [file.name for file in files[1]]
     assert all(one.read_bytes() == other.read_bytes() for one, other in zip(*files))
@@ -87,7 +87,7 @@ def test_a_shuffle_on_two_nodes_from_a_store_into_a_store_writes_the_files_of_on
         shutil.copytree(tmp_path / "data", bucket.folder / "data")
         rowdex.build(f"{bucket.url}/data/", tmp_path / "train.rdx", progress=False, store=bucket.options)
         options.update(store=bucket.options, spill=tmp_path / "spill")
-        report = rowdex_ray.shuffle(tmp_path / "train.rdx", f"{bucket.url}/out", verify=True, **options)
+        report = rowdex_ray.rewrite(tmp_path / "train.rdx", f"{bucket.url}/out", verify=True, **options)
         assert report.rows == 200_000
         files = [sorted(folder.glob("*.parquet")) for folder in (tmp_path / "local", bucket.folder / "out")]
         assert [file.name for file in files[0]] == [file.name for file in files[1]]
