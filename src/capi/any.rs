@@ -43,9 +43,8 @@ pub unsafe extern "C" fn rowdex_free(handle: *mut c_void) {
 /// the row group decoded, or not), decodes (of row groups, whole or in part), bytes_decoded, bytes_read (from the
 /// source, footers included), evictions, held_bytes (of decoded row groups), requests (to a store), bytes_fetched
 /// (those of failed and repeated requests included), and tier, of its disk cache: hits, misses, writes, bytes_written,
-/// evictions, bytes_evicted, discards (entries that were damaged or of another version), timeouts (another process was
-/// waited for in vain), and fault: null, or why nothing more is kept there since some time; rows are served all the
-/// same.
+/// evictions, bytes_evicted, discards (entries that were damaged or of another version), and fault: null, or why
+/// nothing more is kept there since some time; rows are served all the same.
 ///
 /// A set: len, rows (out of how many), repeated (how often rows were listed beyond the first time), unserved (listed
 /// rows that the index does not serve). Orders: rows (of an epoch), fingerprint.
