@@ -231,7 +231,7 @@ fn decode_due(
     let elsewhere = units.elsewhere();
     let mut footprint = ChunkBytes::beside(&elsewhere);
     let staged_bytes: u64 = chunks.iter().map(|chunk| footprint.add(chunk)).sum();
-    let lie = facts.values == ChunkValues::Kept && breaks(&ranks) == 0 && rows::show_what_they_keep(&chunks);
+    let lie = facts.values == ChunkValues::Kept && breaks(&ranks) == 0 && rows::show_what_they_keep(&chunks, &elsewhere);
     let pieces = match lie {
         true => Held::in_turn(chunks, &elsewhere),
         false => {

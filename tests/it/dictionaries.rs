@@ -115,7 +115,7 @@ fn a_dictionary_column_takes_the_passes_that_are_foretold() {
     let mut missed = Vec::new();
     for alike in [true, false] {
         // A row group whose dictionary takes half of the memory or more is read more often than is foretold.
-        for (labels, parts) in [(FEW, &[20, 8, 3][..]), (MANY, &[20, 8, 3]), (LONG, &[3])] {
+        for (labels, parts) in [(FEW, &[20, 8, 3][..]), (MANY, &[20, 8, 3]), (LONG, &[20, 10, 3])] {
             let labels = Labels { alike, ..labels };
             for &part in parts {
                 let memory = labels.spelled_out() / part;

@@ -10,7 +10,7 @@ use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, downcast_pr
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
-use super::dictionary::{has_dictionary, values_of};
+use super::dictionary::{dictionary_arrays, has_dictionary, values_of};
 use super::views::view_bytes;
 
 /// Bytes of memory that a batch keeps alive.
@@ -88,8 +88,16 @@ pub fn bytes_shown<'a>(batches: impl Iterator<Item = &'a RecordBatch>, elsewhere
     batches.map(|batch| footprint.add(batch) + shown(batch)).sum()
 }
 
-/// Whether the values that views of batches keep alive are mostly values that they show.
-pub fn show_what_they_keep(batches: &[RecordBatch]) -> bool {
+/// Whether the values that views of batches keep alive are mostly values that they show, and no dictionary has more
+/// values than rows, unless it counts elsewhere.
+pub fn show_what_they_keep(batches: &[RecordBatch], elsewhere: &Elsewhere) -> bool {
+    let mut dictionaries = batches.iter().flat_map(RecordBatch::columns).flat_map(dictionary_arrays);
+    if dictionaries.any(|array| {
+        let values = array.as_any_dictionary().values();
+        values.len() > array.len() && !elsewhere.has(&values.to_data())
+    }) {
+        return false;
+    }
     let mut all = Footprint::default();
     let mut others = Footprint::default().without_values();
     let total = |footprint: &mut Footprint| batches.iter().map(|batch| footprint.add(batch)).sum::<u64>();

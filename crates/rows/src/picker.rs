@@ -166,7 +166,7 @@ impl Picker {
                 let wanted = all.start.max(here.start)..all.end.min(here.end);
                 let rows_shown =
                     chunk.slice(wanted.start.saturating_sub(here.start).min(chunk.num_rows()), wanted.len());
-                if is_only && !show_what_they_keep(std::slice::from_ref(&rows_shown)) {
+                if is_only && !show_what_they_keep(std::slice::from_ref(&rows_shown), &self.elsewhere) {
                     let slots: Vec<u32> = wanted.map(|row| row as u32).collect();
                     self.copied = Some(Held::copied(chunk, &slots, PIECES, &self.elsewhere)?);
                 } else if rows_shown.num_rows() > 0 {
