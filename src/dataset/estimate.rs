@@ -1,5 +1,8 @@
 //! What the footers tell beforehand: how much there is to decode, and to read for it.
 
+use std::sync::Arc;
+
+use super::files::OpenDataFile;
 use super::{Dataset, OpenDataset, Staleness};
 use rowdex_parquet::{FileMetadata, ReadCost};
 
@@ -19,8 +22,9 @@ impl Dataset {
         let mut last: Vec<ReadCost> = Vec::new();
         for file in inner.settings.index.files() {
             if (file.index() as usize).is_multiple_of(step)
-                && let Some(metadata) = inner.described(file.index())
+                && let Some(described) = inner.described(file.index())
             {
+                let metadata = &described.metadata;
                 let groups = 0..metadata.num_row_groups();
                 last = groups.map(|group| metadata.read_cost(group, &inner.settings.projection)).collect();
             }
@@ -81,7 +85,8 @@ impl OpenDataset {
         let mut all = 0u64;
         let mut chosen = 0u64;
         for number in (0..files).step_by(files.div_ceil(SAMPLE).max(1)) {
-            let Some(metadata) = self.described(number as u32) else { continue };
+            let Some(described) = self.described(number as u32) else { continue };
+            let metadata = &described.metadata;
             for group in 0..metadata.num_row_groups() {
                 all = all.saturating_add(metadata.decoded_bytes(group, None));
                 chosen = chosen.saturating_add(metadata.decoded_bytes(group, Some(&self.settings.projection)));
@@ -91,13 +96,12 @@ impl OpenDataset {
     }
 
     /// What the footer says that was indexed, without a look at the file where the index has the footer.
-    fn described(&self, number: u32) -> Option<FileMetadata> {
+    fn described(&self, number: u32) -> Option<Arc<OpenDataFile>> {
         let index = &self.settings.index;
         let entry = index.file(number)?;
-        match index.footer(number) {
-            Ok(Some(footer)) => FileMetadata::parse(entry.path(), &footer, entry.size(), index.renaming()).ok(),
-            _ => Some(self.state().ok()?.files.get(number).ok()?.metadata.clone()),
-        }
+        let Ok(Some(footer)) = index.footer(number) else { return self.state().ok()?.files.get(number).ok() };
+        let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), index.renaming()).ok()?;
+        Some(Arc::new(OpenDataFile { metadata, content: None }))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::RecordBatch;
 
 use super::gather::GroupRows;
-use super::reader::{RowGroupRead, RowGroupReader, Slots};
+use super::reader::{RowGroupRead, RowGroupReader, Slots, length_of};
 use rowdex_base::cache::{Cache, Counters, Weighed};
 use rowdex_base::error::Result;
 use rowdex_parquet::WholeBatch;
@@ -87,7 +87,7 @@ impl HeldGroups {
         if metadata.decoded_bytes(group, Some(read.projection)) > self.bytes {
             return true;
         }
-        let price = metadata.compressed_bytes(group, read.projection);
+        let price = length_of(&metadata.chunks(group, read.projection, &[]));
         let spent = self.spent.get(entry.index()).map_or(0, |spent| spent.load(Ordering::Relaxed));
         metadata.has_page_positions(group) && spent < price
     }

@@ -124,6 +124,10 @@ impl RowSink for WatchedSink<'_> {
         self.sink.chunk_rows()
     }
 
+    fn pages_took(&mut self, bytes: u64) {
+        self.sink.pages_took(bytes);
+    }
+
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         self.was_given = true;
         self.sink.take(chunk)
@@ -166,6 +170,10 @@ impl<'a> JoinedChunks<'a> {
 impl RowSink for JoinedChunks<'_> {
     fn chunk_rows(&self) -> usize {
         self.sink.chunk_rows()
+    }
+
+    fn pages_took(&mut self, bytes: u64) {
+        self.sink.pages_took(bytes);
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {

@@ -26,20 +26,9 @@ use super::schedule::{Extraction, Read, Schedule, Task};
 use super::units::Units;
 use super::walk::{BatchRange, Walk};
 use crate::dataset::Prefetch;
-use rowdex_base::buffers::Buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{self, Asked};
 use rowdex_rows::Held;
-
-/// Bytes of buffers that may lie unused, and no more than the largest row group has, or a small part of the memory:
-/// while one is decoded, what it needs of them is in use.
-const MOST_IDLE: u64 = 64 << 20;
-/// See [`MOST_IDLE`]. A thread that decodes small row groups needs some megabytes at most.
-const IDLE: u64 = 4 << 20;
-const IDLE_PART: u64 = 8;
-
-/// Segments whose batches may have come back from the consumer and wait to be filled again.
-const BATCHES_IDLE: u64 = 2;
 
 /// Batches that take more than this part of the memory, and more than so many bytes, are not made at once. Segments
 /// are much smaller, unless strings repeat in them.
@@ -61,10 +50,6 @@ struct EngineCore {
     units: Arc<Units>,
     faults: Arc<Faults>,
     batch_rows: u64,
-    /// For what is read and decompressed, while it is decoded.
-    buffers: Arc<Buffers<Vec<u8>>>,
-    /// For the long values of batches.
-    batches: Arc<Buffers<Vec<u8>>>,
     /// Bytes of a batch that was made last, and those that batches may have that are made at once.
     made: AtomicU64,
     most_made: u64,
@@ -131,9 +116,6 @@ impl Engine {
         let memory = settings.memory - lookahead.reserve();
         let mut plan = Plan::new(&sizes, memory, settings.batch_rows, settings.seed).of_rows(units.cutting(), 1);
         plan.set_aside(units.places_bytes());
-        let small = (IDLE * settings.threads.max(1) as u64).min(settings.memory / IDLE_PART);
-        let most_idle = MOST_IDLE.min(plan.largest().max(small)) as usize;
-        let batches_idle = MOST_IDLE.min(plan.segment_bytes().saturating_mul(BATCHES_IDLE)) as usize;
         let driver = Driver::new(plan, walk, units.finder(), units.packing());
         let progress = EngineProgress {
             schedule: Schedule::new(settings.clone(), lookahead),
@@ -152,8 +134,6 @@ impl Engine {
             units,
             faults,
             batch_rows: settings.batch_rows,
-            buffers: Arc::new(Buffers::keeping(most_idle)),
-            batches: Arc::new(Buffers::keeping(batches_idle)),
             made: AtomicU64::new(0),
             most_made: (settings.memory / MADE_PART).max(LEAST_MADE),
             progress: Mutex::new(progress),

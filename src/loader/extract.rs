@@ -26,6 +26,8 @@ pub(crate) struct Extracted {
     pub(crate) decoded_bytes: Option<u64>,
     /// About how many bytes besides the rows were in memory at the worst moment.
     pub(crate) staged_bytes: u64,
+    /// The same of pages, as they were read and decompressed.
+    pub(crate) read_bytes: u64,
     /// Time that was spent picking rows, rather than reading and decoding.
     pub(crate) picking: Duration,
     /// Row groups that were decoded.
@@ -138,10 +140,17 @@ pub(crate) fn from_file(
             let mut chunks = Collected { packs: layout.cloned(), ..Collected::in_chunks(chunk, facts.read) };
             let decodes = units.read(unit, read, prefetch, &mut chunks)?;
             let largest = chunks.largest;
+            let read_bytes = chunks.pages;
             let whole = chunks.into_held(units)?;
             let decoded_bytes = Some(whole.bytes());
             let staged_bytes = whole.bytes() + largest;
-            Extracted { decoded_bytes, staged_bytes, decodes, ..from_held(serving, unit, whole, places, true)? }
+            Extracted {
+                decoded_bytes,
+                staged_bytes,
+                read_bytes,
+                decodes,
+                ..from_held(serving, unit, whole, places, true)?
+            }
         }
         route => {
             let began = Instant::now();
@@ -149,7 +158,7 @@ pub(crate) fn from_file(
             let picker =
                 Picker::new(way(route, serving.units), &places, facts.read, chunk.rows).beside(units.elsewhere());
             drop(places);
-            let mut picking = Picking { picker, chunk, took: began.elapsed() };
+            let mut picking = Picking { picker, chunk, pages: 0, took: began.elapsed() };
             let decodes = units.read(unit, read, prefetch, &mut picking)?;
             Extracted { decodes, ..picking.finish(due)? }
         }
@@ -220,7 +229,7 @@ fn decode_due(
     let mut chunks = Collected::in_chunks(chunk, wanted.len());
     units.read(unit, Slots::Due(&wanted), prefetch, &mut chunks)?;
     let began = Instant::now();
-    let Collected { chunks, own, places_bytes, .. } = chunks;
+    let Collected { chunks, own, places_bytes, pages: read_bytes, .. } = chunks;
     let mut places: Vec<BatchRow> = Vec::with_capacity(wanted.len());
     for (number, chunk) in (0..).zip(&chunks) {
         places.extend((0..chunk.num_rows() as u32).map(|row| (number, row)));
@@ -240,7 +249,7 @@ fn decode_due(
         }
     };
     let extracted = Extracted::of_rows(DueRows::of(pieces));
-    Ok(Extracted { picking: began.elapsed(), staged_bytes, decodes: 1, places_bytes, ..extracted })
+    Ok(Extracted { picking: began.elapsed(), staged_bytes, read_bytes, decodes: 1, places_bytes, ..extracted })
 }
 
 /// What comes of a unit at once.
@@ -266,6 +275,8 @@ struct Collected {
     /// Whether each value that views show has memory of its own.
     own: bool,
     places_bytes: u64,
+    /// Bytes of pages that were in memory at once.
+    pages: u64,
 }
 
 impl Collected {
@@ -307,6 +318,10 @@ impl RowSink for Collected {
         self.places_bytes = bytes;
     }
 
+    fn pages_took(&mut self, bytes: u64) {
+        self.pages = self.pages.max(bytes);
+    }
+
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         if let Some(layout) = self.packs.take()
             && layout.is_worth(&chunk)
@@ -330,6 +345,7 @@ impl RowSink for Collected {
 struct Picking {
     picker: Picker,
     chunk: ChunkShape,
+    pages: u64,
     took: Duration,
 }
 
@@ -341,7 +357,14 @@ impl Picking {
         let picking = self.took + began.elapsed();
         let decoded_bytes = Some(picked.decoded_bytes);
         let staged_bytes = picked.staged_bytes;
-        Ok(Extracted { decoded_bytes, staged_bytes, picking, ..Extracted::of_rows(DueRows::of(picked.rows)) })
+        let read_bytes = self.pages;
+        Ok(Extracted {
+            decoded_bytes,
+            staged_bytes,
+            read_bytes,
+            picking,
+            ..Extracted::of_rows(DueRows::of(picked.rows))
+        })
     }
 }
 
@@ -356,6 +379,10 @@ impl RowSink for Picking {
 
     fn begin_columns(&mut self, first: usize) -> Result<()> {
         self.picker.begin_columns(first)
+    }
+
+    fn pages_took(&mut self, bytes: u64) {
+        self.pages = self.pages.max(bytes);
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {

@@ -373,6 +373,10 @@ impl RowSink for UnitSink<'_> {
         self.sink.places_are_kept(bytes);
     }
 
+    fn pages_took(&mut self, bytes: u64) {
+        self.sink.pages_took(bytes);
+    }
+
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         let chunk = match self.lists {
             Some(schema) => rows::to_lists(&chunk, schema)?,

@@ -1,11 +1,10 @@
-//! What rowdex has that knows neither files nor rows: errors, memory that is used again, a cache by weight, threads,
-//! and what a fork must not inherit.
+//! What rowdex has that knows neither files nor rows: errors, a cache by weight, threads, and
+//! what a fork must not inherit.
 
 #[cfg(not(unix))]
 compile_error!("rowdex runs on Linux, and without readers that processes share on macOS, but not on this system");
 
 pub mod bits;
-pub mod buffers;
 pub mod cache;
 pub mod error;
 pub mod fork;
@@ -13,5 +12,4 @@ pub mod once;
 pub mod per_process;
 pub mod pool;
 pub mod remedy;
-pub mod scoped;
 pub mod stop;

@@ -5,12 +5,12 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::scoped::Scoped;
 
 /// How often a wait looks whether it should go on.
 const TICK: Duration = Duration::from_millis(50);
@@ -44,8 +44,21 @@ impl Asked {
     }
 
     /// Gives this thread another one for as long as the result lives.
-    pub fn enter(self) -> Scoped<Option<Self>> {
-        Scoped::put(&ASKED, Some(self))
+    pub fn enter(self) -> Entered {
+        Entered { before: ASKED.replace(Some(self)), of_this_thread: PhantomData }
+    }
+}
+
+/// While it lives, its thread was [given](Asked::enter) another one. Then the thread gets back what it had before.
+#[derive(Debug)]
+pub struct Entered {
+    before: Option<Asked>,
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        ASKED.set(self.before.take());
     }
 }
 

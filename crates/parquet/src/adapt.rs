@@ -1,5 +1,6 @@
 //! From the types a file has to those the dataset has.
 
+use std::mem;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array, new_null_array};
@@ -7,6 +8,7 @@ use arrow::compute::{CastOptions, cast_with_options, filter};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
+use super::errors::{ASK_FOR_LESS, too_large};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::{children, places_of};
 use rowdex_rows::{below, encode, list_array, record_batch, text_bytes, view_bytes, with_below};
@@ -52,7 +54,7 @@ pub(super) fn constant(value: Option<&str>, field: &Field, rows: usize, limit: u
     let Some(text) = value else { return nulls(field.data_type(), rows, field.name(), limit) };
     if (text.len() as u64).saturating_mul(rows as u64) > limit {
         let message = format!("the partition value takes more than {limit} bytes in {rows} rows");
-        return Err(Error::new(ErrorKind::TooLarge, message).with_column(field.name()));
+        return Err(too_large(message).with_column(field.name()));
     }
     let one: ArrayRef = Arc::new(StringArray::from(vec![text]));
     let one = cast_with_options(&one, field.data_type(), &STRICT).map_err(wrong)?;
@@ -86,11 +88,9 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
             let large = cast_with_options(array, &DataType::LargeList(Arc::clone(item)), &STRICT).map_err(mismatch)?;
             adapt(&large, want, path, limit)
         }
-        (DataType::FixedSizeList(item, _), DataType::List(_)) => {
-            adapt(&variable(array, &DataType::List(Arc::clone(item))).map_err(mismatch)?, want, path, limit)
-        }
-        (DataType::FixedSizeList(item, _), DataType::LargeList(_)) => {
-            adapt(&variable(array, &DataType::LargeList(Arc::clone(item))).map_err(mismatch)?, want, path, limit)
+        (DataType::FixedSizeList(item, _), DataType::List(_) | DataType::LargeList(_)) => {
+            let of = if matches!(want, DataType::List(_)) { DataType::List } else { DataType::LargeList };
+            adapt(&variable(array, &of(Arc::clone(item))).map_err(mismatch)?, want, path, limit)
         }
         (have, want) if are_alike(have, want) => {
             // Keys and values of maps are told apart by their place: their names differ between writers.
@@ -124,12 +124,8 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
 fn are_alike(have: &DataType, want: &DataType) -> bool {
     match (have, want) {
         (DataType::FixedSizeList(_, have), DataType::FixedSizeList(_, want)) => have == want,
-        (DataType::List(_), DataType::List(_))
-        | (DataType::LargeList(_), DataType::LargeList(_))
-        | (DataType::ListView(_), DataType::ListView(_))
-        | (DataType::LargeListView(_), DataType::LargeListView(_))
-        | (DataType::Map(..), DataType::Map(..)) => true,
-        _ => false,
+        (DataType::Struct(_), _) => false,
+        _ => !children(have).is_empty() && mem::discriminant(have) == mem::discriminant(want),
     }
 }
 
@@ -155,9 +151,7 @@ pub(super) fn nulls(data_type: &DataType, rows: usize, path: &str, limit: u64) -
     let bytes = null_bytes(data_type, rows as u64);
     if bytes > limit {
         let message = format!("{rows} nulls of its type take {bytes} bytes, more than the {limit} possible");
-        return Err(Error::new(ErrorKind::TooLarge, message)
-            .with_column(path)
-            .with_hint("allow more memory, ask for fewer columns, or write smaller row groups"));
+        return Err(too_large(message).with_column(path).with_hint(ASK_FOR_LESS));
     }
     Ok(new_null_array(data_type, rows))
 }
@@ -195,13 +189,13 @@ fn copied_bytes(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -> Re
         DataType::Utf8 | DataType::Binary if limit > i32::MAX as u64 => {
             (i32::MAX as u64, "take fewer rows at once, or give the dataset a schema with large strings")
         }
-        _ => (limit, "allow more memory, ask for fewer columns, or write smaller row groups"),
+        _ => (limit, ASK_FOR_LESS),
     };
     if bytes <= limit {
         return Ok(());
     }
     let message = format!("its values take {bytes} bytes, more than the {limit} possible");
-    Err(Error::new(ErrorKind::TooLarge, message).with_column(path).with_hint(hint))
+    Err(too_large(message).with_column(path).with_hint(hint))
 }
 
 /// Whether every value of type `from` is also one of type `to`, so that casting loses nothing.

@@ -7,15 +7,18 @@ use std::sync::Arc;
 use parquet::basic::{Compression, CompressionCodec, Encoding, EncodingMask, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, LevelHistogram, ParquetMetaData, RowGroupMetaData};
-use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, ColumnPath, SchemaDescPtr};
+use parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, SchemaDescPtr, Type as Node};
+
+use rowdex_base::error::Error;
 
 /// All row groups of a file, each with a chunk for every column. What is told of chunks is of all columns of a row
 /// group, one row group after the other.
 #[derive(Debug)]
 pub(crate) struct FileChunks {
     schema: SchemaDescPtr,
-    /// Rows of each row group, which are never negative.
-    rows: Vec<i64>,
+    /// Rows of each row group.
+    rows: Vec<usize>,
     /// One for each [`ChunkNumber`].
     numbers: [ChunkNumbers; NUMBERS.len()],
     encodings: PerChunk<EncodingMask>,
@@ -50,8 +53,11 @@ const NUMBERS: [fn(&ColumnChunkMetaData) -> i64; 8] = [
     |column| column.offset_index_length().unwrap_or(0).into(),
 ];
 
-/// An offset that the footer does not have. Those that it has are checked not to be negative, or not used.
+/// A number that the footer does not have. Those that it has are checked not to be negative, or not used then.
 const NONE: i64 = i64::MIN;
+
+/// Where the pages of each column of a row group are.
+pub(crate) type PagePositions = Arc<[OffsetIndexMetaData]>;
 
 /// Something of each chunk, or of all of them once where they have the same.
 #[derive(Debug)]
@@ -89,7 +95,7 @@ impl FileChunks {
         };
         Self {
             schema: metadata.file_metadata().schema_descr_ptr(),
-            rows: metadata.row_groups().iter().map(RowGroupMetaData::num_rows).collect(),
+            rows: metadata.row_groups().iter().map(|group| group.num_rows() as usize).collect(),
             numbers: NUMBERS.map(|of| ChunkNumbers::of(all().map(of).collect())),
             encodings: PerChunk::of(all().map(|column| *column.encodings_mask()).collect()),
             codecs: PerChunk::of(all().map(ColumnChunkMetaData::compression_codec).collect()),
@@ -160,7 +166,7 @@ impl ChunkNumbers {
 }
 
 impl<'a> RowGroup<'a> {
-    pub(crate) fn num_rows(&self) -> i64 {
+    pub(crate) fn num_rows(&self) -> usize {
         self.file.rows[self.number]
     }
 
@@ -187,7 +193,7 @@ impl<'a> RowGroup<'a> {
     ) -> Result<RowGroupMetaData, ParquetError> {
         let columns: Result<Vec<ColumnChunkMetaData>, _> = leaves.map(|leaf| self.column(leaf).whole()).collect();
         RowGroupMetaData::builder(Arc::clone(schema))
-            .set_num_rows(self.num_rows())
+            .set_num_rows(self.num_rows() as i64)
             .set_column_metadata(columns?)
             .build()
     }
@@ -198,8 +204,20 @@ impl<'a> ColumnChunk<'a> {
         self.descriptor
     }
 
-    pub(crate) fn column_path(&self) -> &'a ColumnPath {
-        self.descriptor.path()
+    /// The field of the file that it belongs to.
+    pub(crate) fn root(&self) -> &'a Node {
+        let schema = &self.file.schema;
+        schema.get_column_root(self.number % schema.num_columns())
+    }
+
+    /// Says that an error is of this column.
+    pub(crate) fn named(&self, error: Error) -> Error {
+        error.with_column(self.descriptor.path().string())
+    }
+
+    /// The highest repetition and definition level.
+    pub(crate) fn max_levels(&self) -> (i16, i16) {
+        (self.descriptor.max_rep_level(), self.descriptor.max_def_level())
     }
 
     pub(crate) fn column_type(&self) -> Type {
@@ -219,36 +237,38 @@ impl<'a> ColumnChunk<'a> {
     }
 
     /// The same if the footer has it.
-    fn known(&self, which: ChunkNumber) -> Option<i64> {
-        Some(self.get(which)).filter(|number| *number != NONE)
+    fn known(&self, which: ChunkNumber) -> Option<u64> {
+        u64::try_from(self.get(which)).ok()
     }
 
-    pub(crate) fn num_values(&self) -> i64 {
-        self.get(ChunkNumber::Values)
+    pub(crate) fn num_values(&self) -> u64 {
+        self.get(ChunkNumber::Values).unsigned_abs()
     }
 
-    pub(crate) fn uncompressed_size(&self) -> i64 {
-        self.get(ChunkNumber::Uncompressed)
+    pub(crate) fn uncompressed_size(&self) -> u64 {
+        self.get(ChunkNumber::Uncompressed).unsigned_abs()
     }
 
     /// Bytes of all strings, without their lengths.
-    pub(crate) fn unencoded_byte_array_data_bytes(&self) -> Option<i64> {
+    pub(crate) fn text_bytes(&self) -> Option<u64> {
         self.known(ChunkNumber::Strings)
     }
 
-    pub(crate) fn data_page_offset(&self) -> i64 {
-        self.get(ChunkNumber::Data)
+    /// Where its dictionary begins in the file, if it has one.
+    pub(crate) fn dictionary(&self) -> Option<u64> {
+        self.known(ChunkNumber::Dictionary)
     }
 
-    pub(crate) fn dictionary_page_offset(&self) -> Option<i64> {
-        self.known(ChunkNumber::Dictionary)
+    /// Bytes of its dictionary.
+    pub(crate) fn dictionary_bytes(&self) -> u64 {
+        let end = self.known(ChunkNumber::Data).unwrap_or(0);
+        self.dictionary().map_or(0, |start| end.saturating_sub(start))
     }
 
     /// Where it begins in the file, and its length.
     pub(crate) fn byte_range(&self) -> (u64, u64) {
-        let start = self.dictionary_page_offset().unwrap_or(self.data_page_offset());
-        // Neither is negative, or the footer was refused.
-        (start.unsigned_abs(), self.compressed_size().unsigned_abs())
+        let start = self.dictionary().unwrap_or(self.get(ChunkNumber::Data).unsigned_abs());
+        (start, self.get(ChunkNumber::Compressed).unsigned_abs())
     }
 
     /// The same as a range.
@@ -257,18 +277,13 @@ impl<'a> ColumnChunk<'a> {
         start..start.saturating_add(length)
     }
 
-    fn compressed_size(&self) -> i64 {
-        self.get(ChunkNumber::Compressed)
-    }
-
-    pub(crate) fn offset_index_offset(&self) -> Option<i64> {
+    pub(crate) fn offset_index_offset(&self) -> Option<u64> {
         self.known(ChunkNumber::OffsetIndex)
     }
 
     /// Bytes of the offset index; 0 without one.
-    pub(crate) fn offset_index_length(&self) -> i32 {
-        // Lengths of the format have 32 bits.
-        i32::try_from(self.get(ChunkNumber::OffsetIndexLength)).unwrap_or(0)
+    pub(crate) fn offset_index_length(&self) -> u64 {
+        self.known(ChunkNumber::OffsetIndexLength).unwrap_or(0)
     }
 
     /// How many entries have each definition level, if the column is in lists and the footer says it.
@@ -278,18 +293,19 @@ impl<'a> ColumnChunk<'a> {
     }
 
     fn whole(&self) -> Result<ColumnChunkMetaData, ParquetError> {
-        let offset_index = self.offset_index_offset();
+        let known = |which: ChunkNumber| Some(self.get(which)).filter(|number| *number != NONE);
+        let offset_index = known(ChunkNumber::OffsetIndex);
         ColumnChunkMetaData::builder(Arc::clone(self.descriptor))
             .set_encodings_mask(*self.file.encodings.get(self.number))
-            .set_num_values(self.num_values())
+            .set_num_values(self.get(ChunkNumber::Values))
             .set_compression_codec(*self.file.codecs.get(self.number))
-            .set_total_compressed_size(self.compressed_size())
-            .set_total_uncompressed_size(self.uncompressed_size())
-            .set_data_page_offset(self.data_page_offset())
-            .set_dictionary_page_offset(self.dictionary_page_offset())
+            .set_total_compressed_size(self.get(ChunkNumber::Compressed))
+            .set_total_uncompressed_size(self.get(ChunkNumber::Uncompressed))
+            .set_data_page_offset(self.get(ChunkNumber::Data))
+            .set_dictionary_page_offset(known(ChunkNumber::Dictionary))
             .set_offset_index_offset(offset_index)
-            .set_offset_index_length(offset_index.map(|_| self.offset_index_length()))
-            .set_unencoded_byte_array_data_bytes(self.unencoded_byte_array_data_bytes())
+            .set_offset_index_length(offset_index.map(|_| self.get(ChunkNumber::OffsetIndexLength) as i32))
+            .set_unencoded_byte_array_data_bytes(known(ChunkNumber::Strings))
             .build()
     }
 }
@@ -330,7 +346,7 @@ mod tests {
             assert_eq!((kept.len(), kept.num_chunks()), (3, 9));
             for (number, group) in footer.row_groups().iter().enumerate() {
                 let of = kept.row_group(number).unwrap();
-                assert_eq!(of.num_rows(), group.num_rows());
+                assert_eq!(of.num_rows() as i64, group.num_rows());
                 for (chunk, told) in of.columns().zip(group.columns()) {
                     assert_eq!(chunk.byte_range(), told.byte_range());
                     assert_eq!(chunk.compression(), told.compression());

@@ -38,10 +38,6 @@ struct ColumnCost {
     pages: f64,
 }
 
-/// Row groups and choices of rows that look alike: what is counted for one holds for all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Likeness([u64; 5]);
-
 impl ReadCost {
     /// About how many bytes so many rows need that lie in so many runs at random places.
     pub fn of_rows(&self, rows: u64, runs: u64) -> u64 {
@@ -105,14 +101,14 @@ impl ReadCost {
         ranges
     }
 
-    /// What [`sample`](Self::sample) depends on, to an eighth.
-    pub fn likeness(&self, rows: u64, runs: u64) -> Likeness {
+    /// What [`sample`](Self::sample) depends on, to an eighth: what is counted for one holds for all that look alike.
+    pub fn likeness(&self, rows: u64, runs: u64) -> [u64; 5] {
         let rounded = |value: u64| {
             let dropped = 60_u32.saturating_sub(value.leading_zeros());
             (value >> dropped << 8) | u64::from(dropped)
         };
         let pages = self.pages.round() as u64;
-        Likeness([rounded(self.rows), rounded(pages), self.columns.len() as u64, rounded(rows), rounded(runs)])
+        [rounded(self.rows), rounded(pages), self.columns.len() as u64, rounded(rows), rounded(runs)]
     }
 
     /// With more rows wanted hardly a page can be left out, as decoding sees it.
@@ -145,21 +141,20 @@ impl FileMetadata {
     /// says little about strings that repeat. All columns without a projection; 0 if there is no such group.
     pub fn decoded_bytes(&self, row_group: usize, projection: Option<&Projection>) -> u64 {
         let Some(group) = self.group(row_group) else { return 0 };
-        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+        let rows = group.num_rows() as u64;
         let estimate = |leaf: usize| {
             let column = group.column(leaf);
             let values = items(column);
-            let encoded = u64::try_from(column.uncompressed_size()).unwrap_or(0);
-            let spelled_out = column.unencoded_byte_array_data_bytes().and_then(|bytes| u64::try_from(bytes).ok());
+            let encoded = column.uncompressed_size();
             let bits = if column.column_descr().max_def_level() > 0 { values / 8 } else { 0 };
             let bytes = match column.column_type() {
                 // Offsets of four bytes, or views of sixteen, as `views_pay` chooses.
-                Type::BYTE_ARRAY if column.dictionary_page_offset().is_some() && encoded < values.saturating_mul(4) => {
+                Type::BYTE_ARRAY if column.dictionary().is_some() && encoded < values.saturating_mul(4) => {
                     values.saturating_mul(16)
                 }
                 Type::BYTE_ARRAY => {
                     let each = if encoded >= values.saturating_mul(64) { 16 } else { 4 };
-                    values.saturating_mul(each).saturating_add(spelled_out.unwrap_or(encoded))
+                    values.saturating_mul(each).saturating_add(column.text_bytes().unwrap_or(encoded))
                 }
                 Type::BOOLEAN => values / 8,
                 Type::INT32 | Type::FLOAT => values.saturating_mul(4),
@@ -177,13 +172,6 @@ impl FileMetadata {
             None => (0..group.num_columns()).collect(),
         };
         leaves.into_iter().map(estimate).fold(0, u64::saturating_add)
-    }
-
-    /// What the projection's columns of one row group take in the file, in bytes; 0 if there is no such group.
-    pub fn compressed_bytes(&self, row_group: usize, projection: &Projection) -> u64 {
-        let Some(group) = self.group(row_group) else { return 0 };
-        let leaves = leaves_of(self, projection, &[]);
-        leaves.into_iter().map(|leaf| group.column(leaf).byte_range().1).fold(0, u64::saturating_add)
     }
 
     /// Where decoding all of a row group reads, sorted; nothing if there is no such group.
@@ -210,7 +198,7 @@ impl FileMetadata {
         for leaf in leaves_of(self, projection, &[]) {
             let column = group.column(leaf);
             let (start, bytes) = column.byte_range();
-            let dictionary = dictionary(column).min(bytes);
+            let dictionary = column.dictionary_bytes().min(bytes);
             let data_pages = data_pages(column, rows);
             cost.bytes = cost.bytes.saturating_add(bytes);
             cost.fixed = cost.fixed.saturating_add(dictionary);
@@ -233,19 +221,19 @@ impl FileMetadata {
 /// and the file does not say that they are short.
 fn is_copied_from_dictionary(column: ColumnChunk<'_>) -> bool {
     /// What [`FileMetadata::decoded_bytes`] counts for a value.
-    const VIEW: i64 = 16;
+    const VIEW: u64 = 16;
     let short = column.num_values().saturating_mul(VIEW);
     column.column_type() == Type::BYTE_ARRAY
         && column.column_descr().path().parts().len() > 1
-        && column.dictionary_page_offset().is_some()
-        && column.unencoded_byte_array_data_bytes().is_none_or(|bytes| bytes > short)
+        && column.dictionary().is_some()
+        && column.text_bytes().is_none_or(|bytes| bytes > short)
 }
 
 /// How many values, or nulls in their places, a column chunk has in memory. Lists that are null or empty have none, but
 /// an entry each, which only counts of levels tell apart.
 fn items(column: ColumnChunk<'_>) -> u64 {
     let descriptor = column.column_descr();
-    let entries = u64::try_from(column.num_values()).unwrap_or(0);
+    let entries = column.num_values();
     let Some(levels) = column.definition_level_histogram().filter(|_| descriptor.max_rep_level() > 0) else {
         return entries;
     };
@@ -263,31 +251,23 @@ fn scrambled(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Bytes of a column's dictionary page.
-fn dictionary(column: ColumnChunk<'_>) -> u64 {
-    let start = column.dictionary_page_offset().and_then(|start| u64::try_from(start).ok());
-    let end = u64::try_from(column.data_page_offset()).unwrap_or(0);
-    start.map_or(0, |start| end.saturating_sub(start))
-}
-
 /// About how many data pages a column chunk has, by the length of its offset index: the footer has no count, but it has
 /// that length, and an entry is a Thrift struct of three integers whose magnitudes are known.
 fn data_pages(column: ColumnChunk<'_>, rows: u64) -> f64 {
     let length = column.offset_index_length();
-    if length <= 0 {
+    if length == 0 {
         return 1.0;
     }
     let (start, bytes) = column.byte_range();
     // One byte each for the field's type, for the list's size and for the end.
-    let length = (f64::from(length) - 3.0).max(1.0);
-    let spelled_out = column.unencoded_byte_array_data_bytes().and_then(|bytes| u64::try_from(bytes).ok());
+    let length = (length as f64 - 3.0).max(1.0);
     let mut pages = (length / 12.0).max(1.0);
     for _ in 0..3 {
         let each = |bytes: u64| (bytes as f64 / pages) as u64;
         // Three field types, the end, and the integers.
         let entry = 4 + varint(start + bytes / 2) + varint(each(bytes)) + varint(rows / 2);
         // A list of its own has the lengths of strings before encoding.
-        let strings = spelled_out.map_or(0, |bytes| varint(each(bytes)));
+        let strings = column.text_bytes().map_or(0, |bytes| varint(each(bytes)));
         pages = (length / (entry + strings) as f64).max(1.0);
     }
     pages.round()

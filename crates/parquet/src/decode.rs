@@ -6,21 +6,21 @@ mod look;
 mod output;
 
 use std::ops::Range;
+use std::rc::Rc;
 
-use arrow::array::RecordBatch;
 use parquet::arrow::arrow_reader::RowSelection;
 
-pub(super) use self::look::{check_values, walk};
+pub(super) use self::look::unpacked;
 
 use self::alone::ColumnReadAlone;
 
-use super::chunks::RowGroup;
-use super::columns::{ColumnOrigin, leaves_from, leaves_of};
-use super::footer::PagePositions;
+use super::chunks::{PagePositions, RowGroup};
+use super::columns::{ColumnOrigin, is_view, leaves_from, origins};
+use super::direct::GroupBytes;
+use super::errors::{ASK_FOR_LESS, too_large};
 use super::pages::Pages;
-use super::seam::read_exactly;
+use super::seam::{length_of, read_exactly};
 use super::{FileBytes, FileMetadata, RowSink};
-use rowdex_base::buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
 
@@ -85,128 +85,123 @@ impl<'a> GroupDecoder<'a> {
     /// column cannot be brought to its type or has nulls where it must not, [`ErrorKind::OutOfRange`] and
     /// [`ErrorKind::InvalidArgument`] for a row group or rows that cannot be, and what `bytes` and the sink report.
     pub fn decode(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
-        self.run(rows, bytes, sink)
+        self.decode_apart(rows, bytes, sink)
             .map_err(|error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
     }
 
     /// Decodes the columns of the projection, which come from there, together.
-    fn run_columns(
+    fn decode_together(
         &self,
         rows: RowsToDecode<'_>,
         origins: &[ColumnOrigin<'_>],
         bytes: &dyn FileBytes,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
-        let chunk_rows = sink.chunk_rows().max(1);
-        let mut decoded = 0_u64;
-        let mut each = |chunk: RecordBatch| {
-            decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
-            sink.take(chunk)
-        };
         let Some(group) = self.file.group(self.row_group) else {
             let message = format!("the file has {} row groups", self.file.num_row_groups());
             return Err(Error::new(ErrorKind::OutOfRange, message));
         };
-        let total = self.file.row_group_rows(self.row_group);
-        let selected = selected(rows, total)?;
-        let count = selected.map_or(total as usize, <[u32]>::len);
-        let mut leaves = leaves_from(self.file, self.projection, origins);
-        if let (RowsToDecode::Due(_), Some(due)) = (rows, selected) {
-            let alone = self.read_alone(origins, &leaves, bytes);
+        let selected = selected(rows, group)?;
+        let is_due = matches!(rows, RowsToDecode::Due(_));
+        let mut leaves = self.leaves(origins);
+        let mut alone = Vec::new();
+        if is_due && selected.is_some() {
+            alone = self.read_alone(origins, &leaves, bytes);
             leaves.retain(|leaf| alone.iter().all(|alone| alone.leaf != *leaf));
-            if !alone.is_empty() {
-                let wanted = WantedRows { leaves: &leaves, origins, alone: &alone, selected: Some(due), chunk_rows };
-                return self.decode_due(group, &wanted, due, bytes, sink);
-            }
         }
-        if leaves.is_empty() || count == 0 {
-            let mut left = count;
-            loop {
-                let rows = left.min(chunk_rows);
-                each(self.batch(self.columns(&self.sources(origins, &[], &[]), &[], rows)?, rows)?)?;
-                left -= rows;
-                if left == 0 {
-                    return Ok(decoded);
-                }
-            }
+        let views = self.projection.internal().fields().iter().filter(|field| is_view(field.data_type()));
+        if !alone.is_empty() && views.count() == alone.len() {
+            sink.values_are_own();
         }
-        let mut pages = match rows {
-            RowsToDecode::Due(_) => self.fetch(group, &leaves, None, false, chunk_rows, bytes)?,
-            _ => self.fetch(group, &leaves, selected, selected.is_none(), chunk_rows, bytes)?,
+        let chunk_rows = sink.chunk_rows().max(1);
+        let wanted = WantedRows { leaves: &leaves, origins, alone: &alone, selected, chunk_rows };
+        let count = selected.map_or(group.num_rows(), <[u32]>::len);
+        let decoded = if leaves.is_empty() || count == 0 {
+            self.decode_without_pages(&wanted, count, bytes, sink)?
+        } else {
+            let pages = self.fetch(group, &wanted, is_due, bytes)?;
+            let places = self.file.value_places(self.row_group);
+            let places = places.filter(|places| is_due && bytes.is_near() && places.get().is_none());
+            let found = places.map(|places| (places, self.find_values(&pages, &leaves)));
+            let decoded = self.decode_pages(&pages, &wanted, bytes, sink);
+            let decoded = decoded.map_err(|error| self.blame(&pages, &leaves, error))?;
+            if let Some((places, found)) = found {
+                places.set(found);
+            }
+            decoded
         };
-        pages.batch_rows = pages.batch_rows.min(chunk_rows);
-        let is_due = matches!(rows, RowsToDecode::Due(_)) && bytes.is_near() && !Pages::is_left_to_parquet();
-        let noted = self.file.value_places(self.row_group).filter(|noted| is_due && noted.get().is_none());
-        let places = noted.map(|noted| (noted, self.find_values(&pages, group, &leaves)));
-        let wanted = WantedRows { leaves: &leaves, origins, alone: &[], selected, chunk_rows };
-        let done = self.decode_pages(&pages, &wanted, bytes, &mut each);
-        done.map_err(|error| self.blame(&pages, &leaves, error))?;
-        if let Some((noted, places)) = places {
-            noted.set(places);
-        }
-        if is_due {
+        if is_due && bytes.is_near() {
             sink.places_are_kept(self.file.value_places_bytes(self.row_group));
         }
         Ok(decoded)
     }
 
-    /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit. With `all`
-    /// every row of them is, in chunks of so many rows.
+    /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit. Rows that
+    /// are due are of a row group that is read as a whole.
     fn fetch(
         &self,
         group: RowGroup<'a>,
-        leaves: &[usize],
-        selected: Option<&[u32]>,
-        all: bool,
-        chunk_rows: usize,
+        wanted: &WantedRows<'_>,
+        are_due: bool,
         bytes: &dyn FileBytes,
     ) -> Result<Pages<'a>> {
-        if selected.is_none() {
-            let declared = leaves.iter().map(|&leaf| group.column(leaf).uncompressed_size().unsigned_abs());
-            self.within_limit(declared.fold(0, u64::saturating_add))?;
+        let WantedRows { leaves, selected, chunk_rows, .. } = *wanted;
+        let sought = selected.filter(|_| !are_due);
+        if sought.is_none() {
+            self.within_limit(declared(group, leaves))?;
         }
-        let seeks_pages = is_sparse(group, selected)
-            && !bytes.has(&self.file.chunks(self.row_group, self.projection, self.partitions));
+        let seeks_pages = is_sparse(group, sought) && !bytes.has(&self.chunks());
         let paged = if seeks_pages { self.file.paged(bytes, self.row_group)? } else { None };
-        let mut pages = self.pages(group, selected, paged)?;
+        let mut pages = self.pages(group, Vec::new(), sought, paged);
         let count = pages.batch_rows;
-        pages.ranges = match pages.paged {
+        pages.ranges = match pages.of.paged {
             Some(_) => pages.needed(leaves)?,
             None => leaves.iter().map(|leaf| group.column(*leaf).range()).collect(),
         };
-        let asked = pages.ranges.iter().map(|range| range.end.saturating_sub(range.start));
-        self.within_limit(asked.fold(0, u64::saturating_add))?;
-        let read = || read_exactly(bytes, &pages.ranges);
-        // Where all rows come at once they may stay for long, and a buffer that is used again may be too large.
+        let asked = length_of(&pages.ranges);
+        self.within_limit(asked)?;
+        pages.bytes = read_exactly(bytes, &pages.ranges)?;
+        self.look_into(&mut pages, leaves, selected.is_none())?;
+        // What stays may be shown by the rows, and counts as theirs.
         let stays = count <= chunk_rows && self.keeps_pages(group, leaves);
-        pages.bytes = if stays { read()? } else { buffers::reading(read)? };
-        let found = self.look_into(&pages, group, leaves, selected.is_some(), count, all)?;
-        pages.batch_rows = found.batch_rows.clamp(1, count);
-        pages.rare = found.rare;
-        pages.found = found.pages;
-        pages.views = found.views;
+        if !stays && !bytes.has(&pages.ranges) {
+            pages.staged = pages.staged.saturating_add(asked);
+        }
+        pages.batch_rows = pages.batch_rows.min(chunk_rows);
         Ok(pages)
     }
 
-    /// The pages that hold the wanted rows, before they are read. `paged` has their positions, if they are to be made
-    /// use of.
-    fn pages(&self, group: RowGroup<'a>, selected: Option<&[u32]>, paged: Option<PagePositions>) -> Result<Pages<'a>> {
-        Ok(Pages {
+    /// The pages that hold the wanted rows of a row group, and of those that follow it, before they are read. `paged`
+    /// has their positions, if they are to be made use of.
+    pub(super) fn pages(
+        &self,
+        group: RowGroup<'a>,
+        more: Vec<RowGroup<'a>>,
+        sought: Option<&[u32]>,
+        paged: Option<PagePositions>,
+    ) -> Pages<'a> {
+        let rows = group.num_rows() + more.iter().map(RowGroup::num_rows).sum::<usize>();
+        let of = GroupBytes {
+            group,
+            more,
+            rows,
+            paged,
+            found: Vec::new(),
+            unpacker: Rc::default(),
+            all_rows: sought.is_none(),
+            limit: self.max_decoded_bytes,
+        };
+        Pages {
             file: self.file,
             views: Vec::new(),
-            row_group: self.row_group,
-            group,
-            more: Vec::new(),
-            paged,
-            rows: group.num_rows() as usize,
-            selection: selected.map(|rows| selection(rows, group.num_rows() as usize)),
-            batch_rows: selected.map_or(group.num_rows() as usize, <[u32]>::len),
+            of,
+            selection: sought.map(|sought| selection(sought, rows)),
+            batch_rows: sought.map_or(rows, <[u32]>::len),
             ranges: Vec::new(),
             bytes: Vec::new(),
             rare: Vec::new(),
-            found: Vec::new(),
-            limit: self.max_decoded_bytes,
-        })
+            staged: 0,
+        }
     }
 
     /// Where decoding will read, sorted, as far as that is known without a read: for some rows of a group whose
@@ -214,23 +209,38 @@ impl<'a> GroupDecoder<'a> {
     pub fn places(&self, rows: RowsToDecode<'_>) -> Result<Vec<Range<u64>>> {
         let Some(group) = self.file.group(self.row_group) else { return Ok(Vec::new()) };
         let rows = if matches!(rows, RowsToDecode::Due(_)) { RowsToDecode::All } else { rows };
-        let selected = selected(rows, self.file.row_group_rows(self.row_group))?;
-        let leaves = leaves_of(self.file, self.projection, self.partitions);
+        let selected = selected(rows, group)?;
+        let leaves = self.leaves(&self.origins());
         let sparse = selected.filter(|_| is_sparse(group, selected));
         if leaves.is_empty() || sparse.is_some_and(<[u32]>::is_empty) {
             return Ok(Vec::new());
         }
         if sparse.is_none() || !self.file.has_page_positions(self.row_group) {
-            return Ok(self.file.chunks(self.row_group, self.projection, self.partitions));
+            return Ok(self.chunks());
         }
         let paged = match self.file.known_pages(self.row_group) {
             Some(Some(paged)) => paged,
-            Some(None) => return Ok(self.file.chunks(self.row_group, self.projection, self.partitions)),
+            Some(None) => return Ok(self.chunks()),
             None => return Ok(self.file.page_positions(self.row_group).into_iter().collect()),
         };
-        let mut ranges = self.pages(group, selected, Some(paged))?.needed(&leaves)?;
+        let mut ranges = self.pages(group, Vec::new(), selected, Some(paged)).needed(&leaves)?;
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         Ok(ranges)
+    }
+
+    /// Where all of the columns are read.
+    fn chunks(&self) -> Vec<Range<u64>> {
+        self.file.chunks(self.row_group, self.projection, self.partitions)
+    }
+
+    /// Where each output column comes from.
+    pub(super) fn origins(&self) -> Vec<ColumnOrigin<'a>> {
+        origins(self.file, self.projection, self.partitions)
+    }
+
+    /// The columns of the file that are needed.
+    pub(super) fn leaves(&self, origins: &[ColumnOrigin<'_>]) -> Vec<usize> {
+        leaves_from(self.file, self.projection, origins)
     }
 
     pub(super) fn within_limit(&self, bytes: u64) -> Result<()> {
@@ -238,33 +248,33 @@ impl<'a> GroupDecoder<'a> {
         if bytes <= limit {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::TooLarge, format!("takes {bytes} bytes, more than the {limit} allowed"))
-            .with_hint("allow more memory, ask for fewer columns, or write smaller row groups"))
+        Err(too_large(format!("takes {bytes} bytes, more than the {limit} allowed")).with_hint(ASK_FOR_LESS))
     }
 }
 
 /// Whether so few rows are wanted that pages can be left out. With more than half of them hardly one can.
 fn is_sparse(group: RowGroup<'_>, selected: Option<&[u32]>) -> bool {
-    selected.is_some_and(|rows| rows.len() <= group.num_rows() as usize / 2)
+    selected.is_some_and(|rows| rows.len() <= group.num_rows() / 2)
+}
+
+/// Bytes of the pages of these columns, by the footer.
+fn declared(group: RowGroup<'_>, leaves: &[usize]) -> u64 {
+    leaves.iter().map(|leaf| group.column(*leaf).uncompressed_size()).fold(0, u64::saturating_add)
 }
 
 /// The wanted rows, if they are not all of them.
-fn selected(rows: RowsToDecode<'_>, total: u32) -> Result<Option<&[u32]>> {
+fn selected<'a>(rows: RowsToDecode<'a>, group: RowGroup<'_>) -> Result<Option<&'a [u32]>> {
     let (RowsToDecode::Selected(rows) | RowsToDecode::Due(rows)) = rows else { return Ok(None) };
-    check_selection(rows, total)?;
-    Ok((rows.len() < total as usize).then_some(rows))
-}
-
-fn check_selection(rows: &[u32], total: u32) -> Result<()> {
+    let total = group.num_rows();
     if let Some(pair) = rows.windows(2).find(|pair| pair[0] >= pair[1]) {
         let message = format!("rows must be strictly increasing, and {} follows {}", pair[1], pair[0]);
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
     match rows.last() {
-        Some(last) if *last >= total => {
+        Some(last) if *last as usize >= total => {
             Err(Error::new(ErrorKind::OutOfRange, format!("row {last} of a row group that has {total}")))
         }
-        _ => Ok(()),
+        _ => Ok((rows.len() < total).then_some(rows)),
     }
 }
 

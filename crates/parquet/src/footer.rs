@@ -5,32 +5,31 @@ mod end;
 mod measure;
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
+use bytes::Bytes;
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataPushDecoder,
     ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
-use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub use self::end::{Footer, read_end};
 
 use self::checks::{check, is_structure, look_ahead, pages_make_sense};
 use self::measure::{ValueMemory, measures};
-use super::chunks::{ColumnChunk, FileChunks, RowGroup};
+use super::FileBytes;
+use super::chunks::{ColumnChunk, FileChunks, PagePositions, RowGroup};
 use super::direct::ValuePlaces;
+use super::errors::{caught, unsupported};
 use super::guard::Tally;
-use super::seam::read_exactly;
+use super::seam::{read_exactly, within};
 use super::types::{decodable, leaf_count, with_noted_zones, with_plain_intervals, with_views};
-use super::{FileBytes, internal_panic};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_projection::Renames;
@@ -40,14 +39,9 @@ const MAX_INDEX: u64 = 64 << 20;
 
 /// What the footer of one file says: its schema and row groups, and where their bytes are.
 ///
-/// Cheap to clone; share one among all decodes of a file, because it remembers the page positions it has read.
-#[derive(Debug, Clone)]
-pub struct FileMetadata {
-    inner: Arc<ParsedFooter>,
-}
-
+/// Share one among all decodes of a file, because it remembers the page positions it has read.
 #[derive(Debug)]
-struct ParsedFooter {
+pub struct FileMetadata {
     path: String,
     file_size: u64,
     /// The types that its writer noted, by the names that are served.
@@ -73,9 +67,6 @@ struct ParsedFooter {
     levels: Vec<AtomicBool>,
 }
 
-/// Where the pages of each column of a row group are.
-pub(super) type PagePositions = Arc<[OffsetIndexMetaData]>;
-
 impl FileMetadata {
     /// Parses and checks the footer of `path`, without its 8-byte tail. `file_size` is the length of the file. Its
     /// columns are known by the new names from here on.
@@ -89,17 +80,18 @@ impl FileMetadata {
     pub fn parse(path: &str, footer: &[u8], file_size: u64, renames: &Renames) -> Result<Self> {
         let parse = || {
             look_ahead(footer)?;
-            let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
-            let (bare, chunks, intervals) = parse_footer(footer, &options, file_size)?;
+            let (bare, chunks, intervals) = parse_footer(footer, file_size)?;
             let schema = with_noted_zones(bare.schema(), bare.metadata());
-            let bare = decoding_to(decodable(&schema), bare)?;
+            let decoded = decodable(&schema);
+            let is_other = decoded.fields() != bare.schema().fields();
+            let bare = if is_other { reader_of(bare.metadata(), decoded)? } else { bare };
             let (schema, renamed) = renames.apply(&schema);
             let leaves = match_leaves(&bare)?;
             let (measures, dictionaries) = measures(bare.schema());
             let paged = (0..chunks.len()).map(|_| Once::new()).collect();
             let values = (0..chunks.len()).map(|_| Once::new()).collect();
             let levels = (0..chunks.num_chunks()).map(|_| AtomicBool::new(false)).collect();
-            let inner = ParsedFooter {
+            Ok(Self {
                 path: path.to_owned(),
                 file_size,
                 schema,
@@ -113,26 +105,25 @@ impl FileMetadata {
                 paged,
                 values,
                 levels,
-            };
-            Ok(Self { inner: Arc::new(inner) })
+            })
         };
         parse().map_err(|error: Error| error.with_file(path))
     }
 
     /// The path that the footer was parsed for.
     pub fn path(&self) -> &str {
-        &self.inner.path
+        &self.path
     }
 
     /// How much memory it takes, about: some 30 bytes for each column of each row group. Positions of pages that were
     /// read, and what the parquet crate needs for the row group that is decoded, are beside it.
     pub fn memory_bytes(&self) -> u64 {
-        (self.metadata().memory_size() + self.inner.chunks.bytes()) as u64
+        (self.metadata().memory_size() + self.chunks.bytes()) as u64
     }
 
     /// How many row groups the file has.
     pub fn num_row_groups(&self) -> usize {
-        self.inner.chunks.len()
+        self.chunks.len()
     }
 
     /// Rows of one row group; 0 if there is no such group.
@@ -143,12 +134,12 @@ impl FileMetadata {
 
     /// The file's own schema, with the Arrow types that its writer noted down and the names that are served.
     pub fn arrow_schema(&self) -> &SchemaRef {
-        &self.inner.schema
+        &self.schema
     }
 
     /// Pairs of the name that the file has for a column and the name that is served, where they differ.
     pub fn renamed(&self) -> &[(String, String)] {
-        &self.inner.renamed
+        &self.renamed
     }
 
     /// Whether the file says where the pages of this row group are.
@@ -159,16 +150,16 @@ impl FileMetadata {
 
     /// What the footer says of the file, without its row groups.
     pub(super) fn metadata(&self) -> &Arc<ParquetMetaData> {
-        self.inner.bare.metadata()
+        self.bare.metadata()
     }
 
     /// The columns that the file calls intervals, where they are served as the 12 bytes that they are.
     pub(super) fn plain_intervals(&self) -> &[usize] {
-        &self.inner.intervals
+        &self.intervals
     }
 
     pub(super) fn group(&self, row_group: usize) -> Option<RowGroup<'_>> {
-        self.inner.chunks.row_group(row_group)
+        self.chunks.row_group(row_group)
     }
 
     pub(super) fn groups(&self) -> impl Iterator<Item = RowGroup<'_>> {
@@ -177,29 +168,29 @@ impl FileMetadata {
 
     /// The columns in the file that belong to one field of the Arrow schema.
     pub(super) fn leaves(&self, field: usize) -> Range<usize> {
-        self.inner.leaves.get(field).cloned().unwrap_or(0..0)
+        self.leaves.get(field).cloned().unwrap_or(0..0)
     }
 
     /// The field of the Arrow schema that a column in the file belongs to.
     pub(super) fn field_of(&self, leaf: usize) -> Option<usize> {
-        let field = self.inner.leaves.partition_point(|leaves| leaves.end <= leaf);
-        self.inner.leaves.get(field).is_some_and(|leaves| leaves.contains(&leaf)).then_some(field)
+        let field = self.leaves.partition_point(|leaves| leaves.end <= leaf);
+        self.leaves.get(field).is_some_and(|leaves| leaves.contains(&leaf)).then_some(field)
     }
 
     /// How much memory the values of a column take.
     pub(super) fn measure(&self, leaf: usize) -> ValueMemory {
-        self.inner.measures.get(leaf).copied().unwrap_or_default()
+        self.measures.get(leaf).copied().unwrap_or_default()
     }
 
     /// Whether decoding the column writes out a dictionary value for every reference to it.
     pub(super) fn can_explode(&self, leaf: usize, tally: &Tally) -> bool {
         // An Arrow dictionary keeps the references, unless pages without them come between.
-        self.inner.dictionaries.binary_search(&leaf).is_err() || tally.is_mixed()
+        self.dictionaries.binary_search(&leaf).is_err() || tally.is_mixed()
     }
 
     /// The positions of a row group's pages, if the file has them. They are read the first time.
     pub(super) fn paged(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<PagePositions>> {
-        let Some(slot) = self.inner.paged.get(row_group) else { return Ok(None) };
+        let Some(slot) = self.paged.get(row_group) else { return Ok(None) };
         if let Some(known) = slot.get() {
             return Ok(known.clone());
         }
@@ -221,13 +212,13 @@ impl FileMetadata {
 
     fn levels(&self, row_group: usize, leaf: usize) -> Option<&AtomicBool> {
         let columns = self.metadata().file_metadata().schema_descr().num_columns();
-        self.inner.levels.get(row_group.checked_mul(columns)?.checked_add(leaf)?)
+        self.levels.get(row_group.checked_mul(columns)?.checked_add(leaf)?)
     }
 
     /// Where the values of columns of a row group lie that can be read one by one; nothing is in it before that was
     /// noted. Columns that are noted later are left out.
     pub(super) fn value_places(&self, row_group: usize) -> Option<&Once<Vec<(usize, ValuePlaces)>>> {
-        self.inner.values.get(row_group)
+        self.values.get(row_group)
     }
 
     /// Bytes of memory that are kept of that.
@@ -238,7 +229,7 @@ impl FileMetadata {
 
     /// What [`paged`](Self::paged) gives, if it was read already.
     pub(super) fn known_pages(&self, row_group: usize) -> Option<Option<PagePositions>> {
-        self.inner.paged.get(row_group)?.get().cloned()
+        self.paged.get(row_group)?.get().cloned()
     }
 
     /// Where the positions of a row group's pages are; `None` if the file has none that can be read.
@@ -250,54 +241,34 @@ impl FileMetadata {
     }
 
     fn page_positions_of_columns(&self, row_group: usize) -> Option<Vec<Range<u64>>> {
-        let group = self.group(row_group)?;
         let index_range = |column: ColumnChunk<'_>| {
-            let start = u64::try_from(column.offset_index_offset()?).ok()?;
-            let end = start.checked_add(u64::try_from(column.offset_index_length()).ok()?)?;
-            (start < end && end <= self.inner.file_size).then_some(start..end)
+            let start = column.offset_index_offset()?;
+            let end = start.checked_add(column.offset_index_length())?;
+            (start < end && end <= self.file_size).then_some(start..end)
         };
-        group.columns().map(index_range).collect()
+        self.group(row_group)?.columns().map(index_range).collect()
     }
 
     fn read_pages(&self, bytes: &dyn FileBytes, row_group: usize) -> Result<Option<PagePositions>> {
         let Some(group) = self.group(row_group) else { return Ok(None) };
         let columns = self.page_positions_of_columns(row_group).filter(|_| self.page_positions(row_group).is_some());
         let Some(columns) = columns else { return Ok(None) };
-        let alone = self.alone(group)?;
-        let parsed: Result<Option<ParquetMetaData>> = (|| {
-            let wrap = |error| parquet_error("the page positions", error);
-            let decoder =
-                ParquetMetaDataPushDecoder::try_new_with_metadata(self.inner.file_size, alone).map_err(wrap)?;
-            let mut decoder = decoder
+        let file = self.metadata().file_metadata();
+        let read = || {
+            let alone = caught("the footer", || {
+                let group = group.part(&file.schema_descr_ptr(), 0..group.num_columns())?;
+                let alone = ParquetMetaData::new(file.clone(), vec![group]);
+                ParquetMetaDataPushDecoder::try_new_with_metadata(self.file_size, alone)
+            });
+            let decoder = alone?
                 .with_offset_index_policy(PageIndexPolicy::Optional)
                 .with_column_index_policy(PageIndexPolicy::Skip);
-            for _ in 0..2 {
-                let step = catch_unwind(AssertUnwindSafe(|| decoder.try_decode())).map_err(internal_panic)?;
-                match step.map_err(wrap)? {
-                    DecodeResult::Data(metadata) => return Ok(Some(metadata)),
-                    DecodeResult::Finished => return Ok(None),
-                    DecodeResult::NeedsData(ranges) => {
-                        let bytes = read_exactly(bytes, &ranges)?;
-                        let is_whole = |column: &Range<u64>| {
-                            let holds = |range: &Range<u64>| range.start <= column.start && column.end <= range.end;
-                            let found = ranges.iter().zip(&bytes).find(|(range, _)| holds(range));
-                            let part = found.and_then(|(range, bytes)| {
-                                let [start, end] = [column.start, column.end].map(|at| (at - range.start) as usize);
-                                bytes.get(start..end)
-                            });
-                            part.is_some_and(is_structure)
-                        };
-                        // The parser takes memory for as many positions as are told before it reads one.
-                        if !columns.iter().all(is_whole) {
-                            return Ok(None);
-                        }
-                        decoder.push_ranges(ranges, bytes).map_err(wrap)?;
-                    }
-                }
-            }
-            Ok(None)
-        })();
-        match parsed {
+            // The parser takes memory for as many positions as are told before it reads one.
+            read_index(decoder, bytes, |ranges, read| {
+                columns.iter().all(|column| within(ranges, read, column).is_some_and(|part| is_structure(&part)))
+            })
+        };
+        match read() {
             // Page positions only save reading, so a file whose positions are damaged is read without them.
             Ok(metadata) => {
                 let mut index =
@@ -309,17 +280,9 @@ impl FileMetadata {
         }
     }
 
-    /// The metadata of one row group alone, without the positions of its pages.
-    fn alone(&self, group: RowGroup<'_>) -> Result<ParquetMetaData> {
-        let file = self.metadata().file_metadata();
-        let group = group.part(&file.schema_descr_ptr(), 0..group.num_columns());
-        let group = group.map_err(|error| parquet_error("the footer", error))?;
-        Ok(ParquetMetaData::new(file.clone(), vec![group]))
-    }
-
     /// A field as it is decoded, if these columns are decoded as `views`.
     pub(super) fn field(&self, root: usize, views: &[usize]) -> Option<FieldRef> {
-        let field = self.inner.bare.schema().fields().get(root)?;
+        let field = self.bare.schema().fields().get(root)?;
         Some(with_views(field, &self.leaves(root), views))
     }
 
@@ -328,13 +291,11 @@ impl FileMetadata {
     /// pages.
     pub(super) fn group_reader(
         &self,
-        row_group: usize,
+        group: RowGroup<'_>,
         paged: Option<&PagePositions>,
         leaves: &[usize],
         views: &[usize],
     ) -> Result<(ArrowReaderMetadata, ProjectionMask)> {
-        let missing = || Error::new(ErrorKind::OutOfRange, "a row group that the file does not have");
-        let group = self.group(row_group).ok_or_else(missing)?;
         let mut roots: Vec<usize> = leaves.iter().filter_map(|leaf| self.field_of(*leaf)).collect();
         roots.dedup();
         let known: Vec<usize> = roots.iter().flat_map(|root| self.leaves(*root)).collect();
@@ -342,18 +303,17 @@ impl FileMetadata {
         let name = file.schema_descr().name();
         let nodes = file.schema_descr().root_schema().get_fields();
         let nodes = roots.iter().filter_map(|root| nodes.get(*root).cloned()).collect();
-        let alone = || {
+        let alone = caught("the footer", || {
             let root = Type::group_type_builder(name).with_fields(nodes).build()?;
             let schema = Arc::new(SchemaDescriptor::new(Arc::new(root)));
             let group = group.part(&schema, known.iter().copied())?;
             let created_by = file.created_by().map(str::to_owned);
             let file = FileMetaData::new(file.version(), file.num_rows(), created_by, None, schema, None);
             Ok(ParquetMetaData::new(file, vec![group]))
-        };
-        let alone = alone().map_err(|error| parquet_error("the footer", error))?;
+        });
         let positions =
             paged.map(|paged| vec![known.iter().filter_map(|leaf| paged.get(*leaf).cloned()).collect::<Vec<_>>()]);
-        let alone = Arc::new(alone.into_builder().set_offset_index(positions).build());
+        let alone = Arc::new(alone?.into_builder().set_offset_index(positions).build());
         let fields: Fields = roots.iter().filter_map(|root| self.field(*root, views)).collect();
         let reader = reader_of(&alone, Arc::new(Schema::new(fields)))?;
         let wanted = leaves.iter().filter_map(|leaf| known.binary_search(leaf).ok());
@@ -363,24 +323,19 @@ impl FileMetadata {
 }
 
 /// Parses and checks the footer of a file of so many bytes. Its intervals are plain bytes; which columns these are.
-fn parse_footer(
-    footer: &[u8],
-    options: &ParquetMetaDataOptions,
-    file_size: u64,
-) -> Result<(ArrowReaderMetadata, FileChunks, Vec<usize>)> {
-    let parsed = catch_unwind(AssertUnwindSafe(|| {
-        let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(options))?;
+fn parse_footer(footer: &[u8], file_size: u64) -> Result<(ArrowReaderMetadata, FileChunks, Vec<usize>)> {
+    let (metadata, intervals) = caught("the footer", || {
+        let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?;
         let Some((schema, intervals)) = with_plain_intervals(&metadata)? else { return Ok((metadata, Vec::new())) };
-        let options = options.clone().with_schema(schema);
+        let options = options.with_schema(schema);
         Ok((ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?, intervals))
-    }));
-    let damaged = |error| parquet_error("the footer", error);
-    let (metadata, intervals) = parsed.map_err(internal_panic)?.map_err(damaged)?;
+    })?;
     check(&metadata, file_size)?;
     let chunks = FileChunks::of(&metadata);
     let bare = Arc::new(ParquetMetaData::new(with_rows_counted(&metadata), Vec::new()));
-    let reader = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(bare, ArrowReaderOptions::new())));
-    Ok((reader.map_err(internal_panic)?.map_err(damaged)?, chunks, intervals))
+    let reader = caught("the footer", || ArrowReaderMetadata::try_new(bare, ArrowReaderOptions::new()))?;
+    Ok((reader, chunks, intervals))
 }
 
 /// What the footer says of the file, with the sum over its row groups for the number of rows.
@@ -401,23 +356,32 @@ fn with_rows_counted(metadata: &ParquetMetaData) -> FileMetaData {
 }
 
 /// What the decoder needs to know to decode to these types.
-fn decoding_to(schema: SchemaRef, bare: ArrowReaderMetadata) -> Result<ArrowReaderMetadata> {
-    if schema.fields() == bare.schema().fields() { Ok(bare) } else { reader_of(bare.metadata(), schema) }
-}
-
 fn reader_of(metadata: &Arc<ParquetMetaData>, schema: SchemaRef) -> Result<ArrowReaderMetadata> {
     let options = ArrowReaderOptions::new().with_schema(schema);
-    let built = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::try_new(Arc::clone(metadata), options)));
-    built.map_err(internal_panic)?.map_err(|error| parquet_error("the schema", error))
+    caught("the schema", || ArrowReaderMetadata::try_new(Arc::clone(metadata), options))
 }
 
-/// Says what the parser objected to.
-pub(super) fn parquet_error(what: &str, error: ParquetError) -> Error {
-    let kind = match &error {
-        ParquetError::NYI(_) => ErrorKind::UnsupportedParquet,
-        _ => ErrorKind::InvalidParquet,
-    };
-    Error::new(kind, format!("{what} cannot be decoded: {error}")).with_source(error)
+/// Reads an index of pages, if the bytes of these ranges of the file are `sound`.
+pub(super) fn read_index(
+    mut decoder: ParquetMetaDataPushDecoder,
+    bytes: &dyn FileBytes,
+    are_sound: impl Fn(&[Range<u64>], &[Bytes]) -> bool,
+) -> Result<Option<ParquetMetaData>> {
+    let what = "the page positions";
+    for _ in 0..2 {
+        match caught(what, || decoder.try_decode())? {
+            DecodeResult::Data(metadata) => return Ok(Some(metadata)),
+            DecodeResult::Finished => return Ok(None),
+            DecodeResult::NeedsData(ranges) => {
+                let read = read_exactly(bytes, &ranges)?;
+                if !are_sound(&ranges, &read) {
+                    return Ok(None);
+                }
+                caught(what, || decoder.push_ranges(ranges, read))?;
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The columns below each field of the Arrow schema: both number the leaves of the same tree from left to right.
@@ -431,7 +395,7 @@ fn match_leaves(reader: &ArrowReaderMetadata) -> Result<Vec<Range<usize>>> {
         leaves.push(start..at);
     }
     if at != descriptor.num_columns() {
-        return Err(Error::new(ErrorKind::UnsupportedParquet, "some columns have no Arrow type"));
+        return Err(unsupported("some columns have no Arrow type"));
     }
     Ok(leaves)
 }

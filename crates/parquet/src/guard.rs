@@ -7,25 +7,19 @@
 
 mod header;
 
-use std::io::Read;
+use std::borrow::Cow;
+use std::io::{self, Read};
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
 
-use super::lengths::spelled_out;
+use super::direct::spelled_out;
+use super::errors::{invalid, too_large, unsupported};
 use super::thrift::ThriftReader;
 use super::unpack::{self, Unpacker};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 use header::{DATA_PAGE, DATA_PAGE_V2, DICTIONARY_PAGE, INDEX_PAGE, PageHeader, RLE, encoding, read_header};
-
-fn damaged(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidParquet, message.into())
-}
-
-fn too_large(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::TooLarge, message.into())
-}
 
 /// What the pages of one column chunk add up to.
 #[derive(Debug, Default, Clone, Copy)]
@@ -147,7 +141,7 @@ pub(super) fn walk(
             if tally.values >= chunk.values {
                 return Ok(());
             }
-            return Err(damaged("a page header is damaged"));
+            return Err(invalid("a page header is damaged"));
         };
         let body = at + reader.at();
         let sizes = header.compressed.zip(header.uncompressed);
@@ -156,7 +150,7 @@ pub(super) fn walk(
             if tally.values >= chunk.values {
                 return Ok(());
             }
-            return Err(damaged("a page declares a size that does not fit into its column chunk"));
+            return Err(invalid("a page declares a size that does not fit into its column chunk"));
         };
         page(&header, &bytes[body..body + compressed], uncompressed, chunk, tally)?;
         // An index page says nothing of values.
@@ -178,10 +172,10 @@ fn page(header: &PageHeader, body: &[u8], uncompressed: u64, chunk: &WalkedChunk
         return Err(chunk.page_too_large(uncompressed));
     }
     let values = u64::try_from(header.values.unwrap_or(-1))
-        .map_err(|_| damaged("a page does not say how many values it has"))?;
+        .map_err(|_| invalid("a page does not say how many values it has"))?;
     let levels = header.levels.unwrap_or(0);
     if levels > uncompressed || levels > body.len() as u64 {
-        return Err(damaged("a page declares more bytes of levels than it has"));
+        return Err(invalid("a page declares more bytes of levels than it has"));
     }
     let (levels, packed) = body.split_at(levels as usize);
     let packed_size = uncompressed - levels.len() as u64;
@@ -225,20 +219,20 @@ fn values_of(
     tally.encodings |= header.encoding.and_then(|number| 1_u16.checked_shl(number.try_into().ok()?)).unwrap_or(0);
     match encoding {
         Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) if chunk.has_booleans => {
-            return Err(damaged("a page of booleans refers to a dictionary, which has none"));
+            return Err(invalid("a page of booleans refers to a dictionary, which has none"));
         }
         Some(Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => tally.referring += values,
         Some(Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY) => {
             let prefixed = encoding == Some(Encoding::DELTA_BYTE_ARRAY);
-            // Lengths of what values share with the one before are kept until those of the rest are met.
-            if prefixed && values.saturating_mul(4) > chunk.page_limit {
+            // Their lengths are kept until all are met.
+            if values.saturating_mul(4) > chunk.page_limit {
                 return Err(chunk.page_too_large(values.saturating_mul(4)));
             }
             let plain = expand(packed, packed_size, header.plain, chunk)?;
             let data = if header.levels.is_some() { Some(&*plain) } else { after_levels(&plain, chunk) };
-            let data = data.ok_or_else(|| damaged("a page ends inside its levels"))?;
+            let data = data.ok_or_else(|| invalid("a page ends inside its levels"))?;
             tally.spelled_out += spelled_out(data, values, prefixed)
-                .ok_or_else(|| damaged("the lengths of a delta-encoded page do not make sense"))?;
+                .ok_or_else(|| invalid("the lengths of a delta-encoded page do not make sense"))?;
         }
         _ => {}
     }
@@ -255,7 +249,7 @@ fn rows_of(header: &PageHeader, values: u64, chunk: &WalkedChunk) -> Result<Opti
     if nulls > values || rows > values || (!has_lists && rows != values) {
         let counts = header.counts.map(Option::unwrap_or_default);
         let message = format!("a page declares {} rows and {} nulls among {values} values", counts[1], counts[0]);
-        return Err(damaged(message));
+        return Err(invalid(message));
     }
     Ok(Some(rows))
 }
@@ -278,38 +272,27 @@ fn bound(packed: &[u8], declared: u64, chunk: &WalkedChunk) -> Result<()> {
         }
         _ => return Ok(()),
     };
-    let mut left = declared;
-    let mut stream = stream;
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => match left.checked_sub(count as u64) {
-                Some(rest) => left = rest,
-                None => {
-                    return Err(too_large(format!("a page expands to more than the {declared} bytes it declares")));
-                }
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(damaged(format!("a page cannot be decompressed: {error}"))),
-        }
+    let length = io::copy(&mut stream.take(declared.saturating_add(1)), &mut io::sink()).map_err(packed_wrong)?;
+    if length > declared {
+        return Err(too_large(format!("a page expands to more than the {declared} bytes it declares")));
     }
+    Ok(())
+}
+
+fn packed_wrong(error: io::Error) -> Error {
+    invalid(format!("a page cannot be decompressed: {error}"))
 }
 
 /// Decompresses a page, to no more than the size it declares.
-fn expand<'a>(packed: &'a [u8], declared: u64, plain: bool, chunk: &WalkedChunk) -> Result<std::borrow::Cow<'a, [u8]>> {
-    let broken = |error: &dyn std::fmt::Display| damaged(format!("a page cannot be decompressed: {error}"));
+fn expand<'a>(packed: &'a [u8], declared: u64, plain: bool, chunk: &WalkedChunk) -> Result<Cow<'a, [u8]>> {
     if plain || chunk.compression == Compression::UNCOMPRESSED {
         return Ok(packed.into());
     }
     if !unpack::knows(chunk.compression) {
-        let message = format!("delta-encoded strings compressed as {}", chunk.compression);
-        return Err(Error::new(ErrorKind::UnsupportedParquet, message));
+        return Err(unsupported(format!("delta-encoded strings compressed as {}", chunk.compression)));
     }
     let mut out = Vec::new();
-    Unpacker::default()
-        .unpack(chunk.compression, packed, declared as usize, &mut out)
-        .map_err(|error| broken(&error))?;
+    Unpacker::default().unpack(chunk.compression, packed, declared as usize, &mut out).map_err(packed_wrong)?;
     Ok(out.into())
 }
 

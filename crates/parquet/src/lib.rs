@@ -15,9 +15,9 @@ mod columns;
 mod cost;
 mod decode;
 mod direct;
+mod errors;
 mod footer;
 mod guard;
-mod lengths;
 mod masked;
 mod pages;
 mod row_lengths;
@@ -31,15 +31,10 @@ mod thrift;
 mod types;
 mod unpack;
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use rowdex_base::error::{Error, ErrorKind, Result};
-
 pub use adapt::{finish, widens};
 pub use annotated::Annotated;
 pub use columns::{views_pay, views_save_nothing};
-pub use cost::{Likeness, ReadCost};
+pub use cost::ReadCost;
 pub use decode::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
 pub use footer::{FileMetadata, Footer, read_end};
 pub use row_lengths::{Counted, counted};
@@ -47,22 +42,3 @@ pub use run::together;
 pub use seam::{FileBytes, RowSink, WholeBatch};
 #[cfg(feature = "filter")]
 pub use statistics::{Home, Known, Statistics};
-
-/// Runs a step of the decoder, which may panic on bytes it does not expect.
-fn caught<T>(what: &str, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
-    let result = catch_unwind(AssertUnwindSafe(step)).map_err(internal_panic)?;
-    result.map_err(|error| footer::parquet_error(what, error))
-}
-
-/// Runs a step over decoded columns, whose makers may have believed damaged bytes.
-fn caught_panic<T>(step: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(step)).map_err(internal_panic)?
-}
-
-/// The error for a panic inside the decoder: the bytes are to blame, because on sound ones it does not panic.
-fn internal_panic(payload: Box<dyn Any + Send>) -> Error {
-    let said = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
-    let message = format!("the decoder gave up: {}", said.as_deref().unwrap_or("panicked"));
-    Error::new(ErrorKind::InvalidParquet, message)
-}

@@ -6,12 +6,11 @@
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Fields, Int64Type, UInt64Type};
-use bytes::Bytes;
 
-use super::columns::leaves_of;
-use super::decode::{GroupDecoder, RowsToDecode, check_values, walk};
+use super::decode::{GroupDecoder, RowsToDecode};
+use super::errors::caught_panic;
 use super::seam::read_exactly;
-use super::{FileBytes, RowSink, caught_panic, direct, unpack};
+use super::{FileBytes, RowSink, direct, unpack};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
 use rowdex_rows::Lists;
@@ -77,14 +76,12 @@ impl GroupDecoder<'_> {
             let (counted, path) = counted(self.projection)?;
             let rows = self.file.row_group_rows(self.row_group) as usize;
             self.within_limit((rows as u64).saturating_mul(size_of::<u64>() as u64))?;
-            let by_levels = match counted {
-                Counted::Items => self.items(rows, bytes).map_err(|error| error.with_column(&path))?,
-                Counted::Number => None,
-            };
-            match by_levels {
-                Some(lengths) => Ok(lengths),
-                None => self.decoded_lengths(counted, path, bytes),
+            if counted == Counted::Items
+                && let Some(lengths) = self.items(rows, bytes).map_err(|error| error.with_column(&path))?
+            {
+                return Ok(lengths);
             }
+            self.decoded_lengths(counted, path, bytes)
         };
         count().map_err(|error: Error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
     }
@@ -103,30 +100,25 @@ impl GroupDecoder<'_> {
             return Ok(None);
         }
         let Some(group) = self.file.group(self.row_group) else { return Ok(None) };
-        let schema = self.file.metadata().file_metadata().schema_descr();
         // The lists of all columns below them are the same.
-        let leaves = leaves_of(self.file, self.projection, self.partitions);
-        let Some(leaf) = leaves.into_iter().min_by_key(|leaf| group.column(*leaf).byte_range().1) else {
-            return Ok(None);
-        };
-        let column = group.column(leaf);
-        if !unpack::knows(column.compression()) || !direct::has_items(schema, leaf) || rows == 0 {
-            return Ok(None);
-        }
+        let countable = self.leaves(&self.origins()).into_iter().filter_map(|leaf| {
+            let column = group.column(leaf);
+            let item = direct::item_level(column).filter(|_| unpack::knows(column.compression()))?;
+            Some((leaf, column, item))
+        });
+        let shortest = countable.min_by_key(|(_, column, _)| column.byte_range().1);
+        let Some((leaf, column, item)) = shortest.filter(|_| rows > 0) else { return Ok(None) };
         let (start, length) = column.byte_range();
         self.within_limit(length)?;
-        let range = start..start.saturating_add(length);
-        let read: Vec<Bytes> = read_exactly(bytes, std::slice::from_ref(&range))?;
+        let read = read_exactly(bytes, &[column.range()])?;
         let mut found = Vec::new();
-        let tally = walk(read.iter().map(|bytes| (start, bytes)), &self.chunk(column, false), &mut found)?;
-        check_values(group, column, &tally, true, false)?;
-        if tally.has_rare {
+        let own = read.iter().map(|bytes| (start, bytes));
+        if self.walk(group, leaf, own, true, false, &mut found)?.has_rare {
             return Ok(None);
         }
         // Where the lists of a page begin, and which entries are items, takes memory for each entry.
         let most_entries = usize::try_from(self.max_decoded_bytes / 8).unwrap_or(usize::MAX);
-        let counted = || direct::count_items((schema, leaf, column), found, rows, most_entries);
-        caught_panic(counted).map(Some)
+        caught_panic(|| direct::count_items(column, item, found, rows, most_entries)).map(Some)
     }
 }
 
@@ -154,44 +146,43 @@ impl RowSink for RowMeasure {
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         let first = self.lengths.len();
-        for (row, length) in lengths_of(chunk.column(0), self.counted)?.into_iter().enumerate() {
-            let length = length.map_err(|what| {
+        for (row, length) in lengths_of(chunk.column(0))?.into_iter().enumerate() {
+            let is_none = length.is_none() && self.counted == Counted::Items;
+            let length = if is_none { Some(0) } else { length };
+            let known = length.and_then(|length| u64::try_from(length).ok());
+            self.lengths.push(known.ok_or_else(|| {
+                let what = length.map_or("null".to_owned(), |length| length.to_string());
                 let message = format!("row {} of the row group has a length that is {what}", first + row);
                 Error::new(ErrorKind::Schema, message).with_column(&self.path)
-            });
-            self.lengths.push(length?);
+            })?);
         }
         Ok(())
     }
 }
 
-/// The length of each row, or what it is instead.
-type RowLength = std::result::Result<u64, String>;
-
-fn lengths_of(array: &ArrayRef, counted: Counted) -> Result<Vec<RowLength>> {
-    let missing = || match counted {
-        Counted::Items => Ok(0),
-        Counted::Number => Err("null".to_owned()),
-    };
+/// The length of each row; `None` of a null.
+fn lengths_of(array: &ArrayRef) -> Result<Vec<Option<i128>>> {
     let mut lengths = match array.data_type() {
         DataType::Struct(_) => match array.as_struct().columns().first() {
-            Some(below) => lengths_of(below, counted)?,
+            Some(below) => lengths_of(below)?,
             None => Vec::new(),
         },
         data_type if is_list(data_type) => {
-            let length = |row| Lists::of(array).map_or(0, |lists| lists.range(row).len() as u64);
-            (0..array.len()).map(|row| Ok(length(row))).collect()
+            let lists = Lists::of(array);
+            let length = |row| Some(lists.as_ref()?.range(row).len() as i128);
+            (0..array.len()).map(length).collect()
         }
-        DataType::UInt64 => array.as_primitive::<UInt64Type>().values().iter().map(|length| Ok(*length)).collect(),
+        DataType::UInt64 => {
+            array.as_primitive::<UInt64Type>().values().iter().map(|length| Some((*length).into())).collect()
+        }
         _ => {
             let wide = cast(array, &DataType::Int64).map_err(|error| refused(error.to_string()))?;
-            let number = |number: &i64| u64::try_from(*number).map_err(|_| number.to_string());
-            wide.as_primitive::<Int64Type>().values().iter().map(number).collect()
+            wide.as_primitive::<Int64Type>().values().iter().map(|length| Some((*length).into())).collect()
         }
     };
     if let Some(nulls) = array.nulls() {
         let null = lengths.iter_mut().zip(nulls).filter(|(_, is_there)| !is_there);
-        null.for_each(|(length, _)| *length = missing());
+        null.for_each(|(length, _)| *length = None);
     }
     Ok(lengths)
 }

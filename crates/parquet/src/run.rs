@@ -5,18 +5,13 @@
 
 use std::ops::Range;
 
-use arrow::array::RecordBatch;
-use bytes::Bytes;
-
 use super::chunks::RowGroup;
-use super::columns::{leaves_from, origins};
-use super::decode::{GroupDecoder, WantedRows, check_values, walk};
+use super::decode::{GroupDecoder, WantedRows, unpacked};
 use super::direct;
 use super::guard::FilePage;
 use super::pages::Pages;
-use super::seam::read_exactly;
+use super::seam::{length_of, read_exactly, within};
 use super::{FileBytes, RowSink};
-use rowdex_base::buffers;
 use rowdex_base::error::Result;
 
 impl GroupDecoder<'_> {
@@ -39,95 +34,66 @@ impl GroupDecoder<'_> {
     ) -> Result<Option<u64>> {
         let chunk_rows = sink.chunk_rows().max(1);
         let found: Option<Vec<RowGroup<'_>>> = row_groups.iter().map(|group| self.file.group(*group)).collect();
-        let (Some(groups), Some(&first)) = (found, row_groups.first()) else { return Ok(None) };
-        let Some((group, more)) = groups.split_first() else { return Ok(None) };
-        let rows = groups.iter().map(|group| group.num_rows().unsigned_abs()).fold(0, u64::saturating_add);
-        let Ok(rows) = u32::try_from(rows) else { return Ok(None) };
-        let origins = origins(self.file, self.projection, self.partitions);
-        let leaves = leaves_from(self.file, self.projection, &origins);
-        let mut pages = Pages {
-            file: self.file,
-            views: Vec::new(),
-            row_group: first,
-            group: *group,
-            more: more.to_vec(),
-            paged: None,
-            rows: rows as usize,
-            selection: None,
-            batch_rows: chunk_rows.min(rows as usize).max(1),
-            ranges: Vec::new(),
-            bytes: Vec::new(),
-            rare: Vec::new(),
-            found: Vec::new(),
-            limit: self.max_decoded_bytes,
-        };
-        let roots = self.roots(&leaves);
+        let Some((group, more)) = found.as_deref().and_then(<[RowGroup<'_>]>::split_first) else { return Ok(None) };
+        let origins = self.origins();
+        let leaves = self.leaves(&origins);
+        let mut pages = self.pages(*group, more.to_vec(), None, None);
+        pages.batch_rows = chunk_rows.min(pages.of.rows);
         let views = self.wanted_views(&leaves);
-        let may_decode = |group: &RowGroup<'_>| {
-            leaves.iter().all(|&leaf| {
-                let column = group.column(leaf);
-                // Views of a dictionary have its values once.
-                let is_spelled_out = column.dictionary_page_offset().is_some() && views.binary_search(&leaf).is_ok();
-                let is_alike =
-                    groups.first().is_some_and(|first| first.column(leaf).compression() == column.compression());
-                direct::may_decode(column) && is_alike && !is_spelled_out
-            })
+        let may_decode = |leaf: &usize, of: &RowGroup<'_>| {
+            let column = of.column(*leaf);
+            // Views of a dictionary have its values once.
+            let is_spelled_out = column.dictionary().is_some() && views.binary_search(leaf).is_ok();
+            let is_alike = group.column(*leaf).compression() == column.compression();
+            direct::may_decode(column) && is_alike && !is_spelled_out
         };
         if leaves.is_empty()
-            || rows == 0
-            || !pages.go_on(&leaves, &roots)
-            || !groups.iter().all(may_decode)
-            || !self.look(&mut pages, &groups, &leaves, bytes)?
+            || pages.batch_rows == 0
+            || u32::try_from(pages.of.rows).is_err()
+            || !pages.go_on(&leaves, &self.roots(&leaves))
+            || !leaves.iter().all(|leaf| may_decode(leaf, group) && more.iter().all(|of| may_decode(leaf, of)))
+            || !self.look(&mut pages, &leaves, bytes)?
         {
             return Ok(None);
         }
-        let mut decoded = 0_u64;
-        let mut each = |chunk: RecordBatch| {
-            decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
-            sink.take(chunk)
-        };
         let wanted = WantedRows { leaves: &leaves, origins: &origins, alone: &[], selected: None, chunk_rows };
-        self.decode_pages(&pages, &wanted, bytes, &mut each)?;
-        Ok(Some(decoded))
+        self.decode_pages(&pages, &wanted, bytes, sink).map(Some)
     }
 
     /// Reads all pages of these columns and walks their headers; `false` if not all can be decoded together.
-    fn look(
-        &self,
-        pages: &mut Pages<'_>,
-        groups: &[RowGroup<'_>],
-        leaves: &[usize],
-        bytes: &dyn FileBytes,
-    ) -> Result<bool> {
-        let chunks: Vec<Range<u64>> =
-            leaves.iter().flat_map(|leaf| groups.iter().map(|group| group.column(*leaf).range())).collect();
-        let ranges = together(chunks.clone());
-        let length = ranges.iter().map(|range| range.end.saturating_sub(range.start)).fold(0, u64::saturating_add);
+    fn look(&self, pages: &mut Pages<'_>, leaves: &[usize], bytes: &dyn FileBytes) -> Result<bool> {
+        let mut groups = vec![pages.of.group];
+        groups.extend(&pages.of.more);
+        let chunks = leaves.iter().flat_map(|leaf| groups.iter().map(|group| group.column(*leaf).range()));
+        let ranges = together(chunks.collect());
+        let length = length_of(&ranges);
         if length > self.max_decoded_bytes {
             return Ok(false);
         }
-        let read = buffers::reading(|| read_exactly(bytes, &ranges))?;
+        let read = read_exactly(bytes, &ranges)?;
+        pages.staged = if bytes.has(&ranges) { 0 } else { length };
         let mut total = 0_u64;
-        let mut chunks = chunks.into_iter();
         for &leaf in leaves {
             let mut found: Vec<FilePage> = Vec::with_capacity(2 * groups.len());
-            for (group, range) in groups.iter().zip(&mut chunks) {
+            let mut largest = 0;
+            for group in &groups {
                 let column = group.column(leaf);
+                let range = column.range();
                 let Some(own) = within(&ranges, &read, &range) else { return Ok(false) };
                 let before = found.len();
                 let own = std::iter::once((range.start, &own));
-                let tally = walk(own, &self.chunk(column, false), &mut found)?;
-                check_values(*group, column, &tally, true, false)?;
+                let tally = self.walk(*group, leaf, own, true, false, &mut found)?;
                 if !direct::decodes(column, &tally) {
                     return Ok(false);
                 }
+                largest = largest.max(unpacked(column, &tally));
                 if let Some(page) = found.get_mut(before) {
                     page.begins_group = before > 0;
                 }
-                let rows = group.num_rows() as usize;
-                total = total.saturating_add(self.takes(leaf, column, &tally, tally.values, rows, true));
+                total = total.saturating_add(self.takes(leaf, column, &tally, tally.values, group.num_rows(), true));
             }
-            pages.found.push((leaf, found.into()));
+            pages.staged = pages.staged.saturating_add(largest);
+            pages.of.found.push((leaf, found.into()));
         }
         Ok(total <= self.max_decoded_bytes)
     }
@@ -144,14 +110,4 @@ pub fn together(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         }
     }
     joined
-}
-
-/// The bytes of a range that lies in one of these.
-fn within(ranges: &[Range<u64>], bytes: &[Bytes], range: &Range<u64>) -> Option<Bytes> {
-    let place = ranges.partition_point(|known| known.start <= range.start).checked_sub(1)?;
-    let known = ranges.get(place)?;
-    let bytes = bytes.get(place)?;
-    let start = usize::try_from(range.start - known.start).ok()?;
-    let end = usize::try_from(range.end.checked_sub(known.start)?).ok()?;
-    (start <= end && end <= bytes.len()).then(|| bytes.slice(start..end))
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use arrow::array::RecordBatch;
 use bytes::Bytes;
 
+use super::errors::internal;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// The bytes of one file.
@@ -30,6 +31,11 @@ pub trait FileBytes {
     }
 }
 
+/// Bytes of these ranges.
+pub(super) fn length_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end.saturating_sub(range.start)).fold(0, u64::saturating_add)
+}
+
 /// Reads ranges, and makes sure that each is as long as it was asked for: the decoder relies on that.
 pub(super) fn read_exactly(bytes: &dyn FileBytes, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
     as_asked(bytes.read(ranges)?, ranges)
@@ -46,6 +52,16 @@ fn as_asked(read: Vec<Bytes>, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         return Err(Error::new(ErrorKind::Io, "the source delivered other lengths than asked for"));
     }
     Ok(read)
+}
+
+/// The bytes of a range that lies in one of these.
+pub(super) fn within(ranges: &[Range<u64>], bytes: &[Bytes], range: &Range<u64>) -> Option<Bytes> {
+    let place = ranges.partition_point(|known| known.start <= range.start).checked_sub(1)?;
+    let known = ranges.get(place)?;
+    let bytes = bytes.get(place)?;
+    let start = usize::try_from(range.start - known.start).ok()?;
+    let end = usize::try_from(range.end.checked_sub(known.start)?).ok()?;
+    (start <= end && end <= bytes.len()).then(|| bytes.slice(start..end))
 }
 
 /// Where the rows of a read go, in the order in which they lie in the row group.
@@ -77,6 +93,12 @@ pub trait RowSink {
         let _ = bytes;
     }
 
+    /// Hears, once chunks have come, how many bytes of pages were in memory at once meanwhile: as read, unless they
+    /// were there before, and decompressed.
+    fn pages_took(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Takes the next chunk. One comes at least, even without rows.
     ///
     /// A chunk that is dropped before the next one comes never adds up to the row group in memory, and is still in the
@@ -91,7 +113,7 @@ pub struct WholeBatch(Option<RecordBatch>);
 impl WholeBatch {
     /// What came.
     pub fn into_batch(self) -> Result<RecordBatch> {
-        self.0.ok_or_else(|| Error::new(ErrorKind::Internal, "a row group without a batch"))
+        self.0.ok_or_else(|| internal("a row group without a batch"))
     }
 }
 
@@ -103,7 +125,7 @@ impl RowSink for WholeBatch {
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         match self.0.replace(chunk) {
             None => Ok(()),
-            Some(_) => Err(Error::new(ErrorKind::Internal, "a row group in several batches")),
+            Some(_) => Err(internal("a row group in several batches")),
         }
     }
 }

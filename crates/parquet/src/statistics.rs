@@ -7,9 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::cast_with_options;
 use arrow::datatypes::{DataType, Field, TimeUnit};
-use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ColumnOrder, SortOrder, Type};
 use parquet::file::metadata::{
@@ -19,10 +18,9 @@ use parquet::file::metadata::{
 use parquet::schema::types::{SchemaDescriptor, Type as SchemaType};
 
 use super::FileBytes;
-use super::adapt::{constant, widens};
-use super::footer::FileMetadata;
-use super::seam::read_exactly;
-use super::types::leaf_count;
+use super::adapt::{STRICT, constant, widens};
+use super::footer::{FileMetadata, read_index};
+use super::types::{leaf_count, plain};
 
 /// Where the values of a column, or of a field of structs, are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,24 +63,21 @@ impl FileMetadata {
             return if rest.is_empty() { Home::Partition(*value) } else { Home::Elsewhere };
         }
         let fields = self.arrow_schema().fields();
-        let mut named = fields.iter().enumerate().filter(|(_, field)| field.name() == first);
-        let (place, field) = match (named.next(), named.next()) {
+        let mut named = (0..fields.len()).filter(|place| fields[*place].name() == first);
+        let place = match (named.next(), named.next()) {
             (None, _) => return Home::Missing,
-            (Some(found), None) => found,
+            (Some(place), None) => place,
             (Some(_), Some(_)) => return Home::Elsewhere,
         };
         let mut leaf = self.leaves(place).start;
-        let mut data_type = field.data_type();
+        let mut data_type = fields[place].data_type();
         for name in rest {
             let DataType::Struct(fields) = data_type else { return Home::Elsewhere };
             let Some(at) = fields.iter().position(|field| field.name() == name) else { return Home::Missing };
             leaf += fields.iter().take(at).map(|field| leaf_count(field.data_type())).sum::<usize>();
             data_type = fields[at].data_type();
         }
-        let plain = match data_type {
-            DataType::Dictionary(_, values) => values.as_ref(),
-            other => other,
-        };
+        let plain = plain(data_type);
         if rowdex_projection::children(plain).is_empty() { Home::Leaf(leaf, plain.clone()) } else { Home::Elsewhere }
     }
 }
@@ -124,12 +119,11 @@ impl Statistics {
         let statistics = column.statistics()?;
         let mut known = Known { nulls: statistics.null_count_opt(), ..Known::default() };
         let file = self.metadata.file_metadata();
-        let in_lists = column.column_descr().max_rep_level() > 0;
-        if in_lists
-            || statistics.is_min_max_deprecated()
-            || !has_order(file.column_order(leaf), column.column_type(), own)
-        {
-            return Some(if in_lists { Known::default() } else { known });
+        if column.column_descr().max_rep_level() > 0 {
+            return None;
+        }
+        if statistics.is_min_max_deprecated() || !has_order(file.column_order(leaf), column.column_type(), own) {
+            return Some(known);
         }
         let field = Field::new("value", own.clone(), true);
         let converter = StatisticsConverter::from_column_index(leaf, &field, file.schema_descr()).ok()?;
@@ -139,9 +133,7 @@ impl Statistics {
         known.max = max.and_then(|bound| brought(&bound, own, wanted));
         Some(known)
     }
-}
 
-impl Statistics {
     /// The first row of each page of a column of a row group, and what is known of its values; nothing where the file
     /// does not say. Costs two reads, of which the positions of pages are kept.
     pub fn pages(
@@ -219,20 +211,12 @@ fn column_index(
     let alone = FileMetaData::new(1, i64::from(rows), None, None, Arc::clone(&schema), None);
     let end = u64::try_from(offset.checked_add(i64::from(length))?).ok()?;
     let alone = ParquetMetaData::new(alone, vec![group]);
-    let mut decoder = ParquetMetaDataPushDecoder::try_new_with_metadata(end, alone)
+    let decoder = ParquetMetaDataPushDecoder::try_new_with_metadata(end, alone)
         .ok()?
         .with_column_index_policy(PageIndexPolicy::Optional)
         .with_offset_index_policy(PageIndexPolicy::Skip);
-    loop {
-        match decoder.try_decode().ok()? {
-            DecodeResult::Data(metadata) => return Some((metadata.column_index()?.clone(), schema)),
-            DecodeResult::Finished => return None,
-            DecodeResult::NeedsData(ranges) => {
-                let read = read_exactly(bytes, &ranges).ok()?;
-                decoder.push_ranges(ranges, read).ok()?;
-            }
-        }
-    }
+    let metadata = read_index(decoder, bytes, |_, _| true).ok()??;
+    Some((metadata.column_index()?.clone(), schema))
 }
 
 /// Whether bounds of a column go by the order in which its values are compared.
@@ -246,19 +230,9 @@ fn has_order(order: ColumnOrder, physical: Type, own: &DataType) -> bool {
 
 fn is_ordered(own: &DataType) -> bool {
     use DataType::*;
-    matches!(
+    let is_listed = matches!(
         own,
         Boolean
-            | Int8
-            | Int16
-            | Int32
-            | Int64
-            | UInt8
-            | UInt16
-            | UInt32
-            | UInt64
-            | Float32
-            | Float64
             | Utf8
             | LargeUtf8
             | Utf8View
@@ -270,21 +244,13 @@ fn is_ordered(own: &DataType) -> bool {
             | Time32(TimeUnit::Millisecond)
             | Time64(_)
             | Timestamp(TimeUnit::Millisecond | TimeUnit::Microsecond | TimeUnit::Nanosecond, _)
-            | Decimal32(..)
-            | Decimal64(..)
-            | Decimal128(..)
-            | Decimal256(..)
-    )
+    );
+    is_listed || (own.is_numeric() && *own != Float16)
 }
 
 /// A bound in the type that is served. Types widen without changing the order of values.
 fn brought(bound: &ArrayRef, own: &DataType, wanted: &DataType) -> Option<ArrayRef> {
-    const STRICT: CastOptions<'_> =
-        CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
-    let plain = match wanted {
-        DataType::Dictionary(_, values) => values.as_ref(),
-        other => other,
-    };
+    let plain = plain(wanted);
     let one = bound.len() == 1 && bound.is_valid(0);
     if !one || !(own == plain || widens(own, plain)) {
         return None;

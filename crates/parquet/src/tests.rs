@@ -1,7 +1,6 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::*;
@@ -18,7 +17,8 @@ use super::guard::{self, FilePage, Tally, WalkedChunk};
 use super::pages::LEFT_TO_PARQUET;
 use super::thrift::ThriftReader;
 use super::*;
-use rowdex_io::source::{FileStat, LocalSource, Source};
+use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_io::source::{FileStat, Source};
 use rowdex_projection::{Projection, Renames};
 
 /// Files in memory.
@@ -282,21 +282,6 @@ fn in_chunks(
 }
 
 #[test]
-fn chunks_are_whole_where_the_decoders_batches_do_not_divide_them() {
-    // One page of 300 kB, of which the limit lets three rows be decoded at a time; chunks have 64.
-    let texts = StringArray::from_iter_values((0..3000).map(|row| format!("{row:0>100}")));
-    let batch = RecordBatch::try_from_iter([("texts", Arc::new(texts) as ArrayRef)]).unwrap();
-    let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
-    let source = write(&batch, properties);
-    let projection = Projection::all(&batch.schema());
-    let rows: Vec<u32> = (0..3000).step_by(20).collect();
-    let (lengths, found) = in_chunks(&source, &projection, RowsToDecode::Selected(&rows), 64, 1_000_000).unwrap();
-    assert_eq!(lengths, [64, 64, 22]);
-    let expected = arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows)).unwrap();
-    assert_eq!(found, expected);
-}
-
-#[test]
 fn columns_that_are_decoded_in_turns_are_those_of_the_whole_group() {
     let batch = varied(300);
     let source = write(&batch, WriterProperties::builder().set_data_page_row_count_limit(70).build());
@@ -537,15 +522,6 @@ fn partition_values_become_columns_of_the_schemas_type() {
 }
 
 #[test]
-fn no_columns_still_have_rows() {
-    let source = write(&varied(5), WriterProperties::builder().build());
-    let projection = Projection::columns(&varied(1).schema(), &[] as &[&str]).unwrap();
-    let file = open(&source, "f").unwrap();
-    let decoded = decode(&source, &file, 0, &projection, &[], RowsToDecode::All, MAX_DECODED_BYTES).unwrap();
-    assert_eq!((decoded.batch.num_rows(), decoded.bytes_read), (5, 0));
-}
-
-#[test]
 fn files_that_are_not_parquet_are_told_apart() {
     let good = write(&varied(5), WriterProperties::builder().build()).0.into_inner().unwrap()["f"].clone();
     let tail = |tail: &[u8]| Bytes::from([&good[..good.len() - tail.len()], tail].concat());
@@ -694,6 +670,7 @@ fn a_value_repeated_through_a_dictionary_counts_as_often_as_it_appears() {
     let plain = Projection::all(&batch.schema());
     let error = decode(&source, &file, 0, &plain, &[], RowsToDecode::All, options).unwrap_err();
     assert_eq!((error.kind(), error.column()), (ErrorKind::TooLarge, Some("s")), "{error}");
+    assert_eq!(error.row_group(), Some(0));
     // As views the value is there once.
     let views = plain.clone().with_views(|_| true);
     let decoded = decode(&source, &file, 0, &views, &[], RowsToDecode::All, options).unwrap();
@@ -789,17 +766,6 @@ fn a_prefix_repeated_through_delta_encoding_counts_as_often_as_it_appears() {
     }
 }
 
-#[test]
-fn a_group_larger_than_the_limit_is_refused() {
-    let batch = varied(2000);
-    let source = write(&batch, WriterProperties::builder().build());
-    let file = open(&source, "f").unwrap();
-    let options = 1000;
-    let projection = Projection::all(&batch.schema());
-    let error = decode(&source, &file, 0, &projection, &[], RowsToDecode::All, options).unwrap_err();
-    assert_eq!((error.kind(), error.row_group()), (ErrorKind::TooLarge, Some(0)));
-}
-
 /// Bytes that anything may have happened to give rows or an error; a panic that escapes fails the test.
 fn survives(bytes: Vec<u8>) {
     let source = Memory::with(bytes);
@@ -829,30 +795,6 @@ fn damaged_files_give_rows_or_errors() {
             survives(bad);
         }
     }
-}
-
-#[test]
-fn threads_that_share_a_source_and_a_file_get_their_own_rows() {
-    let directory = tempfile::tempdir().unwrap();
-    let batch = varied(2000);
-    let bytes = write(&batch, small_pages().build()).0.into_inner().unwrap()["f"].clone();
-    std::fs::write(directory.path().join("f"), bytes).unwrap();
-    let source = LocalSource::new(directory.path());
-    let file = open(&source, "f").unwrap();
-    let projection = Projection::all(&batch.schema());
-    std::thread::scope(|scope| {
-        for thread in 0..16u32 {
-            let (source, file, projection, batch) = (&source, &file, &projection, &batch);
-            scope.spawn(move || {
-                for turn in 0..20 {
-                    let row = (thread * 401 + turn * 97) % 2000;
-                    let rows = RowsToDecode::Selected(std::slice::from_ref(&row));
-                    let got = decode(source, file, 0, projection, &[], rows, MAX_DECODED_BYTES).unwrap();
-                    assert_eq!(got.batch, batch.slice(row as usize, 1));
-                }
-            });
-        }
-    });
 }
 
 /// A file whose footer gives another number of rows for the whole file than its row groups add up to.
@@ -892,79 +834,6 @@ fn the_row_groups_are_believed_where_the_footer_counts_other_rows_for_the_file()
             };
             assert_eq!(read(RowsToDecode::All), rows.slice(first, count), "{declared}");
             assert_eq!(read(RowsToDecode::Selected(&[1, 7])).num_rows(), 2, "{declared}");
-        }
-    }
-}
-
-fn corpus() -> Option<PathBuf> {
-    let given = std::env::var_os("ROWDEX_CORPUS").map(PathBuf::from);
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/parquet-testing");
-    given.or_else(|| beside.is_dir().then_some(beside))
-}
-
-/// Whole groups, and that every third row of them comes out the same when selected.
-fn read_both_ways(source: &LocalSource, name: &str) -> Result<u64> {
-    let file = open(source, name)?;
-    let projection = Projection::all(file.arrow_schema()).with_views(|_| true);
-    let mut total = 0;
-    for group in 0..file.num_row_groups() {
-        let read = |rows: RowsToDecode<'_>| {
-            let decoded = decode(source, &file, group, &projection, &[], rows, MAX_DECODED_BYTES)?;
-            finish(&decoded.batch, projection.output())
-        };
-        let all = read(RowsToDecode::All)?;
-        for step in [3, 50] {
-            let rows: Vec<u32> = (0..all.num_rows() as u32).step_by(step).collect();
-            let want = arrow::compute::take_record_batch(&all, &UInt32Array::from(rows.clone())).unwrap();
-            let got = read(RowsToDecode::Selected(&rows))?;
-            // NaN is unlike itself, and looks the same.
-            assert_eq!(format!("{got:?}"), format!("{want:?}"), "{name}");
-        }
-        total += all.num_rows() as u64;
-    }
-    Ok(total)
-}
-
-/// Files of the corpus's `data` that are refused, each for its reason.
-const REFUSED: &[(&str, &str)] = &[
-    // Its writer gave a field of its own the number that the format has since given to the length of bloom filters.
-    ("dict-page-offset-zero.parquet", "the footer cannot be decoded"),
-    // The column chunk declares fewer bytes than its dictionary and data take, as an early writer did.
-    ("nation.dict-malformed.parquet", "does not fit"),
-    ("datapage_v1-corrupt-checksum.parquet", "checksum"),
-    ("rle-dict-uncompressed-corrupt-checksum.parquet", "checksum"),
-    ("int96_from_spark.parquet", "has an INT96 timestamp on Julian day"),
-];
-
-#[test]
-fn the_corpus_of_sound_files_is_read() {
-    let Some(corpus) = corpus() else { return };
-    let source = LocalSource::new(corpus.join("data"));
-    let mut wrong = Vec::new();
-    for entry in std::fs::read_dir(corpus.join("data")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if !name.ends_with(".parquet") {
-            continue;
-        }
-        let known = REFUSED.iter().find(|(refused, _)| *refused == name);
-        match (read_both_ways(&source, &name), known) {
-            (Ok(_), None) => {}
-            (Err(error), Some((_, reason))) if error.to_string().contains(reason) => {}
-            (result, _) => wrong.push(format!("{name}: {result:?}")),
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-#[test]
-fn the_corpus_of_bad_files_is_refused() {
-    let Some(corpus) = corpus() else { return };
-    let source = LocalSource::new(corpus.join("bad_data"));
-    for entry in std::fs::read_dir(corpus.join("bad_data")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if name.ends_with(".parquet") {
-            let error = read_both_ways(&source, &name).unwrap_err();
-            assert_eq!((error.kind(), error.file()), (ErrorKind::InvalidParquet, Some(name.as_str())), "{error}");
         }
     }
 }

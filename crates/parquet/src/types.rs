@@ -24,13 +24,14 @@ use rowdex_projection::{children, view_of, with_children, with_wide_keys};
 
 /// The schema with the time zones that the writer noted, where the file itself says no more than UTC.
 pub(super) fn with_noted_zones(schema: &SchemaRef, metadata: &ParquetMetaData) -> SchemaRef {
-    if !schema.fields().iter().any(|field| has_utc(field.data_type())) {
+    let is_utc = |of: &DataType| matches!(of, DataType::Timestamp(_, Some(zone)) if zone.as_ref() == "UTC");
+    if !schema.fields().iter().any(|field| has(field.data_type(), is_utc)) {
         return Arc::clone(schema);
     }
     let Some(noted) = noted_schema(metadata).filter(|noted| noted.fields().len() == schema.fields().len()) else {
         return Arc::clone(schema);
     };
-    changed(schema, noted.fields().iter().map(Some).collect(), &mut zoned)
+    changed(schema, Some(&noted), &mut zoned)
 }
 
 /// The file's schema with intervals as the 12 bytes that they are, if it has any, and which of its columns these are:
@@ -46,7 +47,10 @@ pub(super) fn with_plain_intervals(
     if intervals.is_empty() {
         return Ok(None);
     }
-    if noted_schema(metadata).is_some_and(|noted| noted.fields().iter().any(|field| has_interval(field.data_type()))) {
+    let is_interval = |of: &DataType| matches!(of, DataType::Interval(_));
+    if noted_schema(metadata)
+        .is_some_and(|noted| noted.fields().iter().any(|field| has(field.data_type(), is_interval)))
+    {
         return Ok(None);
     }
     let root = plain_interval(&schema.root_schema_ptr())?;
@@ -72,18 +76,10 @@ fn plain_interval(node: &TypePtr) -> Result<TypePtr, ParquetError> {
     }
 }
 
-fn has_interval(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Interval(_) => true,
-        DataType::Dictionary(_, values) => has_interval(values),
-        other => children(other).iter().any(|field| has_interval(field.data_type())),
-    }
-}
-
 /// The schema that the decoder is asked for: strings and bytes as dictionaries with keys wide enough for any row
 /// group, and the values of other dictionaries one by one.
 pub(super) fn decodable(schema: &SchemaRef) -> SchemaRef {
-    changed(schema, vec![None; schema.fields().len()], &mut |data_type, _| match data_type {
+    changed(schema, None, &mut |data_type, _| match data_type {
         DataType::Dictionary(_, values) => match values.as_ref() {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
                 with_wide_keys(data_type)
@@ -92,14 +88,6 @@ pub(super) fn decodable(schema: &SchemaRef) -> SchemaRef {
         },
         other => other.clone(),
     })
-}
-
-fn has_utc(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Timestamp(_, Some(zone)) => zone.as_ref() == "UTC",
-        DataType::Dictionary(_, values) => has_utc(values),
-        other => children(other).iter().any(|field| has_utc(field.data_type())),
-    }
 }
 
 /// The Arrow schema in the file's key-value metadata. One that cannot be read says nothing: the decoder did without,
@@ -111,11 +99,7 @@ fn noted_schema(metadata: &ParquetMetaData) -> Option<Schema> {
 }
 
 fn zoned(data_type: &DataType, noted: Option<&DataType>) -> DataType {
-    let noted = match noted {
-        Some(DataType::Dictionary(_, values)) if !matches!(data_type, DataType::Dictionary(_, _)) => Some(&**values),
-        other => other,
-    };
-    match (data_type, noted) {
+    match (data_type, noted.map(plain)) {
         (DataType::Timestamp(unit, Some(utc)), Some(DataType::Timestamp(_, Some(zone)))) if utc.as_ref() == "UTC" => {
             DataType::Timestamp(*unit, Some(Arc::clone(zone)))
         }
@@ -126,33 +110,36 @@ fn zoned(data_type: &DataType, noted: Option<&DataType>) -> DataType {
 /// The schema with its leaves changed, each by its type and the one at its place in the schema that was `noted`.
 fn changed(
     schema: &SchemaRef,
-    noted: Vec<Option<&FieldRef>>,
+    noted: Option<&Schema>,
     change: &mut dyn FnMut(&DataType, Option<&DataType>) -> DataType,
 ) -> SchemaRef {
-    fn below(
-        field: &FieldRef,
-        noted: Option<&FieldRef>,
-        change: &mut dyn FnMut(&DataType, Option<&DataType>) -> DataType,
-    ) -> FieldRef {
-        let own = children(field.data_type());
-        let data_type = if own.is_empty() {
-            change(field.data_type(), noted.map(|field| field.data_type()))
-        } else {
-            let noted = noted.map_or(&[][..], |field| children(field.data_type()));
-            let noted = |place: usize| noted.get(place).filter(|_| noted.len() == own.len());
-            let fields = own.iter().enumerate().map(|(place, field)| below(field, noted(place), change));
-            with_children(field.data_type(), fields.collect())
-        };
-        if data_type == *field.data_type() {
-            return Arc::clone(field);
-        }
-        Arc::new(Field::new(field.name(), data_type, field.is_nullable()).with_metadata(field.metadata().clone()))
-    }
-    let fields: Fields = schema.fields().iter().zip(noted).map(|(field, noted)| below(field, noted, change)).collect();
+    let noted = |place: usize| noted.and_then(|noted| noted.fields().get(place));
+    let fields = schema.fields().iter().enumerate().map(|(place, field)| with_leaves(field, noted(place), change));
+    let fields: Fields = fields.collect();
     if fields == *schema.fields() {
         return Arc::clone(schema);
     }
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn with_leaves(
+    field: &FieldRef,
+    noted: Option<&FieldRef>,
+    change: &mut dyn FnMut(&DataType, Option<&DataType>) -> DataType,
+) -> FieldRef {
+    let own = children(field.data_type());
+    let data_type = if own.is_empty() {
+        change(field.data_type(), noted.map(|field| field.data_type()))
+    } else {
+        let noted = noted.map_or(&[][..], |field| children(field.data_type()));
+        let noted = |place: usize| noted.get(place).filter(|_| noted.len() == own.len());
+        let fields = own.iter().enumerate().map(|(place, field)| with_leaves(field, noted(place), change));
+        with_children(field.data_type(), fields.collect())
+    };
+    if data_type == *field.data_type() {
+        return Arc::clone(field);
+    }
+    Arc::new(Field::new(field.name(), data_type, field.is_nullable()).with_metadata(field.metadata().clone()))
 }
 
 /// How many columns of a Parquet file hold a value of this type.
@@ -185,27 +172,26 @@ pub(super) fn has_some_of(leaves: &[usize], range: &Range<usize>) -> bool {
 
 /// A field with the given columns, by their number in the file, changed to views; these are its own.
 pub(super) fn with_views(field: &FieldRef, leaves: &Range<usize>, views: &[usize]) -> FieldRef {
-    fn change(data_type: &DataType, at: &mut usize, views: &[usize]) -> DataType {
-        let children = children(data_type);
-        if children.is_empty() {
-            let leaf = *at;
-            *at += leaf_count(data_type);
-            let plain = match data_type {
-                DataType::Dictionary(_, values) => values,
-                other => other,
-            };
-            let view = view_of(plain).filter(|_| views.binary_search(&leaf).is_ok());
-            return view.unwrap_or_else(|| data_type.clone());
-        }
-        let changed = children.iter().map(|child| {
-            let data_type = change(child.data_type(), at, views);
-            Arc::new(child.as_ref().clone().with_data_type(data_type))
-        });
-        with_children(data_type, changed.collect())
-    }
     if !has_some_of(views, leaves) {
         return Arc::clone(field);
     }
-    let data_type = change(field.data_type(), &mut leaves.start.clone(), views);
-    Arc::new(field.as_ref().clone().with_data_type(data_type))
+    let mut leaves = leaves.clone();
+    with_leaves(field, None, &mut |data_type, _| {
+        let is_one = leaves.by_ref().take(leaf_count(data_type)).any(|leaf| views.binary_search(&leaf).is_ok());
+        view_of(plain(data_type)).filter(|_| is_one).unwrap_or_else(|| data_type.clone())
+    })
+}
+
+/// The type of a dictionary's values, or the type itself.
+pub(super) fn plain(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    }
+}
+
+/// Whether this is so of a type, or of one below it.
+fn has(data_type: &DataType, is_one: fn(&DataType) -> bool) -> bool {
+    let data_type = plain(data_type);
+    is_one(data_type) || children(data_type).iter().any(|field| has(field.data_type(), is_one))
 }

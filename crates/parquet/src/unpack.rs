@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use bytes::{Bytes, BytesMut};
 use parquet::basic::Compression;
 
 /// Whether pages of this codec are decompressed here to be decoded. The others are left to the parquet crate: the older
@@ -11,10 +12,11 @@ pub(super) fn knows(compression: Compression) -> bool {
     matches!(compression, UNCOMPRESSED | SNAPPY | GZIP(_) | BROTLI(_) | ZSTD(_) | LZ4_RAW)
 }
 
-/// Whether pages of this codec are decompressed to memory of a length that was known before.
-pub(super) fn knows_length(compression: Compression) -> bool {
-    matches!(compression, Compression::SNAPPY | Compression::LZ4_RAW | Compression::ZSTD(_))
-}
+/// Pages of at most so many bytes are decompressed to memory that several share, because the allocator takes as long as
+/// they do.
+const SMALL: usize = 8 << 10;
+/// Bytes of such memory.
+const TOGETHER: usize = 32 << 10;
 
 /// Decompresses pages one after the other.
 #[derive(Default)]
@@ -22,9 +24,32 @@ pub(super) struct Unpacker {
     snappy: snap::raw::Decoder,
     /// Made for the first page, because it takes some memory.
     zstd: Option<zstd::bulk::Decompressor<'static>>,
+    /// Memory for small pages, of which several lie one behind the other.
+    small: BytesMut,
 }
 
 impl Unpacker {
+    /// What is in a page, of about `size` bytes.
+    pub(super) fn page(&mut self, compression: Compression, packed: &[u8], size: usize) -> io::Result<Bytes> {
+        if size == 0 {
+            // No value is there, and writers differ in what they make of that.
+            return Ok(Bytes::new());
+        }
+        if size <= SMALL && matches!(compression, Compression::SNAPPY | Compression::LZ4_RAW | Compression::ZSTD(_)) {
+            if self.small.capacity() < size {
+                self.small = BytesMut::with_capacity(TOGETHER);
+            }
+            self.small.resize(size, 0);
+            let mut page = self.small.split();
+            let length = self.unpack_to(compression, packed, &mut page)?;
+            page.truncate(length);
+            return Ok(page.freeze());
+        }
+        let mut page = Vec::new();
+        self.unpack(compression, packed, size, &mut page)?;
+        Ok(page.into())
+    }
+
     /// Puts what is packed, at most `size` bytes, in the place of what is in `out`.
     pub(super) fn unpack(
         &mut self,
@@ -56,8 +81,8 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Puts what is packed to the front of `out`, if [`knows_length`] of the codec. Returns how many bytes it wrote.
-    pub(super) fn unpack_to(&mut self, compression: Compression, packed: &[u8], out: &mut [u8]) -> io::Result<usize> {
+    /// Puts what is packed to the front of `out`. Returns how many bytes it wrote.
+    fn unpack_to(&mut self, compression: Compression, packed: &[u8], out: &mut [u8]) -> io::Result<usize> {
         match compression {
             Compression::SNAPPY => self.snappy.decompress(packed, out).map_err(io::Error::other),
             Compression::LZ4_RAW => lz4_flex::block::decompress_into(packed, out).map_err(io::Error::other),

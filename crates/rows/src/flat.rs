@@ -19,7 +19,6 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 
 use super::picks::Picks;
-use rowdex_base::buffers::batch_bytes;
 
 /// An array for each run, of the rows that it picks, if nothing is below the type.
 pub(super) fn copy<P: Picks>(
@@ -176,10 +175,7 @@ fn byte_array<T: ByteArrayType>(
 ) -> Result<ArrayRef, ArrowError> {
     let total = ends.last().map_or(0, |end| end.as_usize());
     let spans = spans.iter().copied();
-    let values = match batch_bytes(total, spans.clone()) {
-        Some(bytes) => Buffer::from(bytes),
-        None => Buffer::from_vec(concatenated(total, spans)),
-    };
+    let values = Buffer::from_vec(concatenated(total, spans));
     Ok(Arc::new(GenericByteArray::<T>::try_new(ends, values, nulls)?))
 }
 

@@ -691,22 +691,46 @@ fn served_as_text() -> Schema {
     Schema::new(vec![Field::new("word", DataType::Utf8, true), Field::new("number", DataType::Int64, true)])
 }
 
+/// Memory that one page after the other lies in.
+#[derive(Clone, Default)]
+struct Reused(Arc<std::sync::Mutex<Vec<u8>>>);
+
+struct InReused(Vec<u8>, Reused);
+
+impl Reused {
+    fn page(&self, bytes: &[u8]) -> bytes::Bytes {
+        let mut page = std::mem::take(&mut *self.0.lock().unwrap());
+        page.clear();
+        page.extend_from_slice(bytes);
+        bytes::Bytes::from_owner(InReused(page, self.clone()))
+    }
+}
+
+impl AsRef<[u8]> for InReused {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for InReused {
+    fn drop(&mut self) {
+        *self.1.0.lock().unwrap() = std::mem::take(&mut self.0);
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "has too many rows for Miri")]
 fn pages_of_chunks_that_are_gone_are_told_from_those_that_come() {
     let (chunks, rows, count) = (5_u32, 14_000_u32, 6000);
     let words =
         |chunk: u32| (0..count).map(|word| format!("word {word:04} of the chunk {chunk:02}")).collect::<Vec<_>>();
-    let pages = Arc::new(rowdex_base::buffers::Buffers::<Vec<u8>>::keeping(1 << 20));
+    let pages = Reused::default();
     let layout = Layout::of(in_views(&words(0), 1).schema_ref(), &served_as_text()).unwrap();
     let mut placer = Placer::new(layout, (chunks * rows) as usize, 500);
     for chunk in 0..chunks {
         // The memory of the page before, which nobody has any more.
         let text = words(chunk).concat();
-        let mut page = pages.take_any(text.len());
-        page.clear();
-        page.extend_from_slice(text.as_bytes());
-        let batch = in_views_of(pages.lend(page).into(), text.len() / count, rows as usize);
+        let batch = in_views_of(pages.page(text.as_bytes()).into(), text.len() / count, rows as usize);
         placer.put(&batch, &(0..rows).map(|row| (row, chunk * rows + row)).collect::<Vec<RowPick>>()).unwrap();
     }
     let pieces = placer.finish();

@@ -211,6 +211,12 @@ impl RowSink for Copying<'_, '_> {
         self.passes_on.as_ref().map_or(self.writer.chunk_rows(), |sink| sink.chunk_rows())
     }
 
+    fn pages_took(&mut self, bytes: u64) {
+        if let Some(sink) = &mut self.passes_on {
+            sink.pages_took(bytes);
+        }
+    }
+
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
         self.writer.add(&chunk);
         self.passes_on.as_mut().map_or(Ok(()), |sink| sink.take(chunk))

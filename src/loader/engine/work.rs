@@ -16,7 +16,6 @@ use crate::loader::plan::Measurement;
 use crate::loader::recovery::{Recovery, caught, panicked};
 use crate::loader::schedule::{Extraction, ExtractionOutcome, Read};
 use crate::loader::units::some;
-use rowdex_base::buffers;
 use rowdex_rows::Held;
 
 impl EngineCore {
@@ -92,7 +91,6 @@ impl EngineCore {
         let ahead = prefetch.as_ref().map_or(0, Prefetch::bytes);
         let began = Instant::now();
         let (extracted, decodes) = {
-            let _buffers = buffers::enter(&self.buffers);
             let serving = Serving { units: &self.units, batch_rows: self.batch_rows };
             let whole = |unit| self.lock().carousel.whole(unit);
             let mut recovery = Recovery::new(serving, &self.faults, &whole);
@@ -107,10 +105,8 @@ impl EngineCore {
         let mut progress = self.lock();
         progress.stats.decodes += decodes;
         progress.stats.extractions += 1;
-        // Other threads may use some at the same time, so this is about the truth.
-        let read = ahead + self.buffers.most_lent() as u64;
         let shared = self.units.dictionary_bytes();
-        let mut done = ExtractionOutcome { decodes, read, shared, ..ExtractionOutcome::default() };
+        let mut done = ExtractionOutcome { decodes, read: ahead, shared, ..ExtractionOutcome::default() };
         let (rows, stays) = match extracted {
             Ok(brought) => {
                 progress.stats.extracting += brought.picking;
@@ -119,6 +115,7 @@ impl EngineCore {
                 done.stays = brought.stays.as_ref().map(Held::bytes);
                 done.decoded = brought.decoded_bytes.map(|bytes| (self.units.size(unit).bytes, bytes));
                 done.staged = brought.staged_bytes;
+                done.read += brought.read_bytes;
                 done.places = brought.places_bytes;
                 (brought.rows, brought.stays)
             }
@@ -136,8 +133,7 @@ impl EngineCore {
         let began = Instant::now();
         // What the batches before took tells how many there is room for; the first segments have few.
         let most = self.most_made.checked_div(self.made.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
-        let make = || buffers::making_batches(&self.batches, || making.assemble(&self.units, most));
-        let assembled = catch_unwind(AssertUnwindSafe(make));
+        let assembled = catch_unwind(AssertUnwindSafe(|| making.assemble(&self.units, most)));
         let assembled = assembled.unwrap_or_else(|_| making.fail(panicked("assembling batches")));
         if let Some(bytes) = assembled.bytes.checked_div(assembled.batches.len() as u64) {
             self.made.store(bytes, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_index::RowGroupEntry;
 use rowdex_io::source::Link;
-use rowdex_parquet::{Likeness, ReadCost, RowSink, finish};
+use rowdex_parquet::{ReadCost, RowSink, finish};
 use rowdex_projection::{Projection, view_of};
 
 /// The row groups of some datasets.
@@ -39,7 +39,7 @@ struct LoadedDataset {
     has_strings_below: bool,
     costs: Once<Vec<ReadCost>>,
     /// Requests for rows of row groups that look alike.
-    requests: Mutex<HashMap<Likeness, f64>>,
+    requests: Mutex<HashMap<[u64; 5], f64>>,
 }
 
 /// With shorter rows there are no values that are read one by one, and nothing need be looked up.
@@ -315,5 +315,9 @@ impl RowSink for Finishing<'_> {
 
     fn places_are_kept(&mut self, bytes: u64) {
         self.sink.places_are_kept(bytes);
+    }
+
+    fn pages_took(&mut self, bytes: u64) {
+        self.sink.pages_took(bytes);
     }
 }

@@ -8,7 +8,6 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::{error, open};
-use rowdex_base::buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Opens what must be a file, and tells its length. Errors call it `what`, and are of kind `invalid` if it is something
@@ -39,35 +38,19 @@ pub(crate) fn read_regular(file: &File, length: u64, what: &str) -> Result<Bytes
 pub fn read_at(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let length = range.end.saturating_sub(range.start);
     let length = usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-    if let Some(buffers) = buffers::of_reads() {
-        let mut buffer = buffers.take_filled(length);
-        let read = until_full(length, |filled| read_into(file, &mut buffer[filled..], range.start + filled as u64))?;
-        buffer.truncate(read);
-        return Ok(buffers.lend(buffer));
-    }
     let mut buffer = Vec::with_capacity(length);
-    until_full(length, |filled| read_some(file, &mut buffer, range.start + filled as u64))?;
-    // The allocator may give more than was asked for, and then more may have been read.
-    buffer.truncate(length);
-    Ok(buffer.into())
-}
-
-/// Reads until there are `length` bytes, or no more. `read` is told how many there are, and says how many came.
-fn until_full(length: usize, mut read: impl FnMut(usize) -> io::Result<usize>) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < length {
-        match read(filled) {
+    while buffer.len() < length {
+        let start = range.start + buffer.len() as u64;
+        match read_some(file, &mut buffer, start) {
             Ok(0) => break,
-            Ok(more) => filled += more,
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(filled)
-}
-
-fn read_into(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pread(file, buffer, offset)?)
+    // The allocator may give more than was asked for, and then more may have been read.
+    buffer.truncate(length);
+    Ok(buffer.into())
 }
 
 /// Reads into what `buffer` has room for behind its end, which need not be cleared for that: clearing memory takes a

@@ -1,11 +1,10 @@
 //! Columns of which only the due values are read, each where it lies.
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, FieldRef};
 
-use super::{GroupDecoder, RowSink, WantedRows};
+use super::GroupDecoder;
 use crate::FileBytes;
-use crate::chunks::RowGroup;
 use crate::columns::{ColumnOrigin, is_view};
 use crate::direct::{self, ValuePlaces};
 use crate::pages::Pages;
@@ -21,18 +20,17 @@ pub(crate) struct ColumnReadAlone<'a> {
     data_type: DataType,
 }
 
-impl<'a> GroupDecoder<'a> {
+impl GroupDecoder<'_> {
     /// Where the values of columns lie that can be read one by one.
-    pub(super) fn find_values(
-        &self,
-        pages: &Pages<'_>,
-        group: RowGroup<'_>,
-        leaves: &[usize],
-    ) -> Vec<(usize, ValuePlaces)> {
+    pub(super) fn find_values(&self, pages: &Pages<'_>, leaves: &[usize]) -> Vec<(usize, ValuePlaces)> {
         let views = self.wanted_views(leaves);
-        let own = pages.found.iter().filter(|(leaf, _)| views.binary_search(leaf).is_ok());
-        let alone = own.filter(|(leaf, _)| direct::may_be_read_alone(group.column(*leaf)));
-        alone.filter_map(|(leaf, found)| Some((*leaf, ValuePlaces::find(group.column(*leaf), found)?))).collect()
+        let found = pages.of.found.iter().filter(|(leaf, _)| views.binary_search(leaf).is_ok());
+        let alone = found.filter_map(|(leaf, found)| {
+            let column = pages.of.group.column(*leaf);
+            let places = direct::may_be_read_alone(column).then(|| ValuePlaces::find(column, found));
+            Some((*leaf, places.flatten()?))
+        });
+        alone.collect()
     }
 
     /// The columns whose due values are read one by one. They are decoded to views of what is read.
@@ -44,18 +42,19 @@ impl<'a> GroupDecoder<'a> {
     ) -> Vec<ColumnReadAlone<'_>> {
         let rows = self.file.row_group_rows(self.row_group) as usize;
         let views = self.wanted_views(leaves);
-        if !bytes.is_near() || views.is_empty() || Pages::is_left_to_parquet() {
-            return Vec::new();
-        }
-        if bytes.has(&self.file.chunks(self.row_group, self.projection, self.partitions)) {
+        if !bytes.is_near() || views.is_empty() {
             return Vec::new();
         }
         let noted = self.file.value_places(self.row_group).and_then(Once::get);
+        let Some(noted) = noted else { return Vec::new() };
+        if bytes.has(&self.chunks()) {
+            return Vec::new();
+        }
         let alone = |(origin, field): (&ColumnOrigin<'_>, &FieldRef)| {
             let ColumnOrigin::File(root) = *origin else { return None };
             let own = self.file.leaves(root);
             let leaf = own.start;
-            let (_, places) = noted?.iter().find(|(known, places)| *known == leaf && places.rows() == rows)?;
+            let (_, places) = noted.iter().find(|(known, places)| *known == leaf && places.rows() == rows)?;
             let fits = own.len() == 1 && views.binary_search(&leaf).is_ok() && is_view(field.data_type());
             fits.then(|| ColumnReadAlone { root, leaf, places, data_type: field.data_type().clone() })
         };
@@ -63,41 +62,6 @@ impl<'a> GroupDecoder<'a> {
             origins.iter().zip(self.projection.internal().fields()).filter_map(alone).collect();
         found.dedup_by_key(|alone| alone.leaf);
         found
-    }
-
-    /// Decodes what is due of a row group of which some columns are read alone.
-    pub(super) fn decode_due(
-        &self,
-        group: RowGroup<'a>,
-        wanted: &WantedRows<'_>,
-        due: &[u32],
-        bytes: &dyn FileBytes,
-        sink: &mut dyn RowSink,
-    ) -> Result<u64> {
-        let WantedRows { leaves, origins, alone, chunk_rows, .. } = *wanted;
-        let views = self.projection.internal().fields().iter().filter(|field| is_view(field.data_type()));
-        if views.count() == alone.len() {
-            sink.values_are_own();
-        }
-        sink.places_are_kept(self.file.value_places_bytes(self.row_group));
-        let mut decoded = 0_u64;
-        let mut each = |chunk: RecordBatch| {
-            decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
-            sink.take(chunk)
-        };
-        if leaves.is_empty() {
-            let sources = self.sources(origins, &[], alone);
-            for rows in due.chunks(chunk_rows) {
-                let columns = self.with_alone(&[], alone, rows, bytes)?;
-                each(self.batch(self.columns(&sources, &columns, rows.len())?, rows.len())?)?;
-            }
-            return Ok(decoded);
-        }
-        let mut pages = self.fetch(group, leaves, None, false, chunk_rows, bytes)?;
-        pages.batch_rows = pages.batch_rows.min(chunk_rows);
-        let done = self.decode_pages(&pages, wanted, bytes, &mut each);
-        done.map_err(|error| self.blame(&pages, leaves, error))?;
-        Ok(decoded)
     }
 
     /// The decoded columns, and behind them those that are read alone, of these rows.

@@ -11,20 +11,11 @@ use super::GroupDecoder;
 use crate::chunks::{ColumnChunk, RowGroup};
 use crate::columns::is_view;
 use crate::direct;
+use crate::errors::{invalid, unsupported};
 use crate::guard::{self, FilePage, Tally, WalkedChunk};
 use crate::pages::Pages;
 use crate::types::leaf_type;
-use rowdex_base::error::{Error, ErrorKind, Result};
-
-/// What was found of the pages to decode.
-pub(super) struct Findings {
-    pub(super) batch_rows: usize,
-    pub(super) views: Vec<usize>,
-    /// Columns with encodings that only the parquet crate decodes.
-    pub(super) rare: Vec<usize>,
-    /// The pages of the other columns.
-    pub(super) pages: Vec<(usize, Arc<[FilePage]>)>,
-}
+use rowdex_base::error::Result;
 
 /// The pages of one column.
 struct WalkedColumn {
@@ -36,32 +27,28 @@ struct WalkedColumn {
 }
 
 impl GroupDecoder<'_> {
-    /// Walks the page headers before the decoder does. Of the selected rows there are `count`; with `all` every row of
-    /// the pages is decoded.
-    pub(super) fn look_into(
-        &self,
-        pages: &Pages<'_>,
-        group: RowGroup<'_>,
-        leaves: &[usize],
-        selective: bool,
-        count: usize,
-        all: bool,
-    ) -> Result<Findings> {
+    /// Walks the page headers before the decoder does, and notes what they say. With `all` every row of the row group
+    /// is decoded.
+    pub(super) fn look_into(&self, pages: &mut Pages<'_>, leaves: &[usize], all: bool) -> Result<()> {
         let limit = self.max_decoded_bytes;
-        let mut found = Findings { batch_rows: count, views: Vec::new(), rare: Vec::new(), pages: Vec::new() };
+        let group = pages.of.group;
+        let selective = pages.selection.is_some();
+        let count = pages.batch_rows;
         let mut total = 0u64;
         let mut walked = Vec::with_capacity(leaves.len());
+        let mut views = Vec::new();
         let wanted_views = self.wanted_views(leaves);
         let mut in_order: Vec<(&Range<u64>, &Bytes)> = pages.ranges.iter().zip(&pages.bytes).collect();
         in_order.sort_by_key(|(range, _)| range.start);
         for &leaf in leaves {
             let column = group.column(leaf);
-            let nested = column.column_descr().max_rep_level() > 0;
-            let own = self.walk_chunk(&in_order, group, leaf, selective);
-            let own = own.map_err(|error| error.with_column(column.column_path().string()))?;
+            let nested = column.max_levels().0 > 0;
+            let own = self.walk_chunk(&in_order, group, leaf, selective).map_err(|error| column.named(error))?;
             let tally = own.tally;
-            if !direct::decodes(column, &tally) || !pages.decodes_leaf(leaf, leaves) {
-                found.rare.push(leaf);
+            pages.staged = pages.staged.saturating_add(unpacked(column, &tally));
+            let is_direct = direct::decodes(column, &tally) && pages.decodes_leaf(leaf, leaves);
+            if !is_direct {
+                pages.rare.push(leaf);
             }
             let touched = |values: u64| if selective && !nested { values.min(count as u64) } else { values };
             let entries = touched(tally.values);
@@ -71,23 +58,22 @@ impl GroupDecoder<'_> {
                 // are cannot be seen from here, so if it could be too much, views come first and are measured, unless
                 // what decodes them measures them before it copies them.
                 let spelled_out = touched(tally.referring).saturating_mul(tally.dictionary);
+                let is_measured = all && is_direct && column.root().is_primitive();
                 if wanted_views.binary_search(&leaf).is_ok()
-                    || (spelled_out > limit
-                        && self.file.can_explode(leaf, &tally)
-                        && !(all && direct::decodes(column, &tally) && pages.decodes_root(leaf)))
+                    || (spelled_out > limit && self.file.can_explode(leaf, &tally) && !is_measured)
                 {
-                    found.views.push(leaf);
+                    views.push(leaf);
                 }
             }
             let batch_rows = usize::try_from(limit / tally.largest.max(1)).unwrap_or(usize::MAX);
-            if selective && batch_rows < count {
-                found.batch_rows = found.batch_rows.min(batch_rows);
+            if selective {
+                pages.batch_rows = pages.batch_rows.min(batch_rows.max(1));
             }
             walked.push(own);
         }
+        pages.views = views;
         self.within_limit(total)?;
-        self.part(pages, group, walked, &mut found)?;
-        Ok(found)
+        self.part(pages, walked)
     }
 
     /// Walks the page headers of one column.
@@ -98,56 +84,43 @@ impl GroupDecoder<'_> {
         leaf: usize,
         selective: bool,
     ) -> Result<WalkedColumn> {
-        let column = group.column(leaf);
-        let nested = column.column_descr().max_rep_level() > 0;
-        let (start, length) = column.byte_range();
+        let Range { start, end } = group.column(leaf).range();
         let own = in_order.partition_point(|(range, _)| range.start < start);
-        let own = in_order[own..].iter().take_while(|(range, _)| range.start < start + length);
-        let own: Vec<_> = own.filter(|(range, _)| range.end <= start + length).collect();
-        let is_whole = !selective || own.iter().any(|(range, _)| **range == (start..start + length));
+        let own = in_order[own..].iter().take_while(|(range, _)| range.start < end);
+        let own: Vec<_> = own.filter(|(range, _)| range.end <= end).collect();
+        let is_whole = !selective || own.iter().any(|(range, _)| **range == (start..end));
         let own = own.into_iter().map(|(range, bytes)| (range.start, *bytes));
         let mut pages = Vec::new();
-        let tally = walk(own, &self.chunk(column, selective && !nested), &mut pages)?;
-        check_values(group, column, &tally, is_whole, selective)?;
+        let tally = self.walk(group, leaf, own, is_whole, selective, &mut pages)?;
         pages.sort_unstable_by_key(|page| page.at);
         Ok(WalkedColumn { leaf, pages: pages.into(), tally, is_whole })
     }
 
     /// Gives the pages of each column to what decodes it. The parquet crate takes levels and times of 96 bits as they
     /// are, so those of its columns are checked first.
-    fn part(
-        &self,
-        pages: &Pages<'_>,
-        group: RowGroup<'_>,
-        walked: Vec<WalkedColumn>,
-        found: &mut Findings,
-    ) -> Result<()> {
-        let schema = pages.schema();
-        let root = |leaf: &usize| schema.get_column_root_idx(*leaf);
-        let left: Vec<usize> = found.rare.iter().map(root).collect();
+    fn part(&self, pages: &mut Pages<'_>, walked: Vec<WalkedColumn>) -> Result<()> {
+        let group = pages.of.group;
+        let left: Vec<Option<usize>> = pages.rare.iter().map(|leaf| self.file.field_of(*leaf)).collect();
         for WalkedColumn { leaf, pages: own, tally, is_whole } in walked {
-            if left.binary_search(&root(&leaf)).is_err() {
-                found.pages.push((leaf, own));
+            if left.binary_search(&self.file.field_of(leaf)).is_err() {
+                pages.of.found.push((leaf, own));
                 continue;
             }
             let column = group.column(leaf);
             let times = self.times(leaf, column);
             if tally.has_rare && times.is_some() {
                 let message = "has INT96 timestamps behind levels, or of an encoding, that cannot be looked into";
-                let error = Error::new(ErrorKind::UnsupportedParquet, message).with_hint("write the column anew");
-                return Err(error.with_column(column.column_path().string()));
+                return Err(column.named(unsupported(message).with_hint("write the column anew")));
             }
             if !tally.has_rare && !self.file.levels_are_checked(self.row_group, leaf) {
-                let rows = is_whole.then_some(group.num_rows().unsigned_abs() as usize);
-                let told = |at: u64| pages.rows_at(leaf, at);
-                let checked = direct::check_levels((schema, leaf, column), &own, rows, &told, times);
-                checked.map_err(|error| error.with_column(column.column_path().string()))?;
+                let rows = is_whole.then_some(group.num_rows());
+                let checked = direct::check_levels(column, &own, rows, &|at: u64| pages.rows_at(leaf, at), times);
+                checked.map_err(|error| column.named(error))?;
                 if is_whole {
                     self.file.note_levels(self.row_group, leaf);
                 }
             }
         }
-        found.pages.sort_unstable_by_key(|(leaf, _)| *leaf);
         Ok(())
     }
 
@@ -191,17 +164,48 @@ impl GroupDecoder<'_> {
         views.iter().any(|leaf| group.column(*leaf).compression() == Compression::UNCOMPRESSED)
     }
 
-    /// What is known of a column chunk before its pages are walked; of some of its pages with `some`.
-    pub(crate) fn chunk(&self, column: ColumnChunk<'_>, some: bool) -> WalkedChunk {
-        let descriptor = column.column_descr();
+    /// Walks the page headers in these bytes of a column chunk, each with its place in the file, and notes the pages.
+    ///
+    /// Makes sure that the pages have as many values as the chunk needs. A header that miscounts values makes later
+    /// rows others, or the parquet crate wait for values for ever.
+    pub(crate) fn walk<'b>(
+        &self,
+        group: RowGroup<'_>,
+        leaf: usize,
+        bytes: impl Iterator<Item = (u64, &'b Bytes)>,
+        is_whole: bool,
+        selective: bool,
+        found: &mut Vec<FilePage>,
+    ) -> Result<Tally> {
+        let column = group.column(leaf);
+        let nested = column.max_levels().0 > 0;
         let limit = self.max_decoded_bytes;
-        WalkedChunk {
+        let declared = column.num_values();
+        let chunk = WalkedChunk {
             compression: column.compression(),
-            values: column.num_values().unsigned_abs(),
-            max_levels: (descriptor.max_rep_level(), descriptor.max_def_level()),
-            has_booleans: descriptor.physical_type() == Type::BOOLEAN,
+            values: declared,
+            max_levels: column.max_levels(),
+            has_booleans: column.column_type() == Type::BOOLEAN,
             page_limit: limit,
-            limit: if some { u64::MAX } else { limit },
+            limit: if selective && !nested { u64::MAX } else { limit },
+        };
+        let mut tally = Tally::default();
+        for (start, bytes) in bytes {
+            guard::walk(start, bytes, &chunk, &mut tally, found)?;
+        }
+        let values = tally.values;
+        let rows = group.num_rows() as u64;
+        if is_whole && (values < rows || (!nested && values > rows)) {
+            return Err(invalid(format!("its pages hold {values} values for {rows} rows")));
+        }
+        if (!selective || is_whole) && values != declared {
+            return Err(invalid(format!("its pages hold {values} values, and the footer says {declared}")));
+        }
+        match tally.rows() {
+            Some(begun) if is_whole && begun != rows => {
+                Err(invalid(format!("its pages hold {begun} rows where the footer says {rows}")))
+            }
+            _ => Ok(tally),
         }
     }
 
@@ -222,42 +226,7 @@ impl GroupDecoder<'_> {
     }
 }
 
-/// Walks the page headers in these bytes of a column chunk, each with its place in the file, and notes the pages.
-pub(crate) fn walk<'a>(
-    bytes: impl Iterator<Item = (u64, &'a Bytes)>,
-    chunk: &WalkedChunk,
-    found: &mut Vec<FilePage>,
-) -> Result<Tally> {
-    let mut tally = Tally::default();
-    for (start, bytes) in bytes {
-        guard::walk(start, bytes, chunk, &mut tally, found)?;
-    }
-    Ok(tally)
-}
-
-/// Makes sure that the pages of a column chunk have as many values as it needs. A header that miscounts values makes
-/// later rows others, or the parquet crate wait for values for ever.
-pub(crate) fn check_values(
-    group: RowGroup<'_>,
-    column: ColumnChunk<'_>,
-    tally: &Tally,
-    is_whole: bool,
-    selective: bool,
-) -> Result<()> {
-    let nested = column.column_descr().max_rep_level() > 0;
-    let rows = group.num_rows().unsigned_abs();
-    if is_whole && (tally.values < rows || (!nested && tally.values > rows)) {
-        let message = format!("its pages hold {} values for {rows} rows", tally.values);
-        return Err(Error::new(ErrorKind::InvalidParquet, message));
-    }
-    let declared = column.num_values().unsigned_abs();
-    if (!selective || is_whole) && tally.values != declared {
-        let message = format!("its pages hold {} values, and the footer says {declared}", tally.values);
-        return Err(Error::new(ErrorKind::InvalidParquet, message));
-    }
-    if let Some(begun) = tally.rows().filter(|begun| is_whole && *begun != rows) {
-        let message = format!("its pages hold {begun} rows where the footer says {rows}");
-        return Err(Error::new(ErrorKind::InvalidParquet, message));
-    }
-    Ok(())
+/// Bytes of memory that a page of a column chunk is decompressed to.
+pub(crate) fn unpacked(column: ColumnChunk<'_>, tally: &Tally) -> u64 {
+    if column.compression() == Compression::UNCOMPRESSED { 0 } else { tally.largest }
 }

@@ -8,31 +8,49 @@ use arrow::datatypes::FieldRef;
 use super::alone::ColumnReadAlone;
 use super::{GroupDecoder, WantedRows};
 use crate::columns::ColumnOrigin;
+use crate::errors::{caught_panic, internal, invalid};
 use crate::masked::masked;
 use crate::pages::Pages;
-use crate::{FileBytes, adapt, caught_panic};
+use crate::{FileBytes, RowSink, adapt};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{Chunks, Footprint, compact_sparse, record_batch};
 
-/// What an output column is made of.
-pub(super) enum OutputColumn<'a> {
-    Constant(Option<&'a str>),
-    Null,
-    /// A decoded column of the file, by its place among them.
-    Decoded(usize),
-}
-
 impl GroupDecoder<'_> {
-    /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much.
+    /// Makes `count` rows of what needs no pages. Returns how many bytes they took.
+    pub(super) fn decode_without_pages(
+        &self,
+        wanted: &WantedRows<'_>,
+        count: usize,
+        bytes: &dyn FileBytes,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        let WantedRows { origins, alone, selected, chunk_rows, .. } = *wanted;
+        let sources = self.sources(origins, &[], alone);
+        let mut decoded = 0;
+        let mut at = 0;
+        loop {
+            let rows = chunk_rows.min(count - at);
+            let here = selected.and_then(|selected| selected.get(at..at + rows)).unwrap_or_default();
+            let columns = self.with_alone(&[], alone, here, bytes)?;
+            give(self.batch(self.columns(&sources, &columns, rows)?, rows)?, sink, &mut decoded)?;
+            at += rows;
+            if at == count {
+                return Ok(decoded);
+            }
+        }
+    }
+
+    /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much. Returns how many bytes the
+    /// rows took.
     pub(crate) fn decode_pages(
         &self,
         pages: &Pages,
         wanted: &WantedRows<'_>,
         bytes_of_file: &dyn FileBytes,
-        each: &mut dyn FnMut(RecordBatch) -> Result<()>,
-    ) -> Result<()> {
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
         let WantedRows { leaves, origins, alone, selected, chunk_rows } = *wanted;
-        let count = selected.map_or(pages.rows, <[u32]>::len);
+        let count = selected.map_or(pages.of.rows, <[u32]>::len);
         let roots = self.roots(leaves);
         let sources = self.sources(origins, &roots, alone);
         let mut footprint = Footprint::default();
@@ -41,6 +59,7 @@ impl GroupDecoder<'_> {
         let is_due = selected.is_some() && pages.selection.is_none();
         let mut chunks = Chunks::of(chunk_rows);
         let mut seen = 0;
+        let mut decoded = 0;
         // The decoder makes short batches where values are large.
         pages.each_batch(leaves, &roots, selected, count, |batch, rows| {
             let first = seen;
@@ -62,21 +81,24 @@ impl GroupDecoder<'_> {
             })?;
             if is_due {
                 (footprint, bytes) = (Footprint::default(), 0);
-                return each(part);
+                return give(part, sink, &mut decoded);
             }
             chunks.push(part);
             while let Some(chunk) = caught_panic(|| chunks.next_chunk())? {
                 footprint = Footprint::default();
                 bytes = chunks.waiting().map(|part| footprint.add(part)).fold(0, u64::saturating_add);
-                each(chunk)?;
+                give(chunk, sink, &mut decoded)?;
             }
             Ok(())
         })?;
         if seen != count {
-            let message = format!("holds {seen} rows where {count} were expected");
-            return Err(Error::new(ErrorKind::InvalidParquet, message));
+            return Err(invalid(format!("holds {seen} rows where {count} were expected")));
         }
-        caught_panic(|| chunks.last())?.map_or(Ok(()), each)
+        if let Some(chunk) = caught_panic(|| chunks.last())? {
+            give(chunk, sink, &mut decoded)?;
+        }
+        sink.pages_took(pages.staged);
+        Ok(decoded)
     }
 
     /// Finds out which column an error comes from by decoding each alone.
@@ -87,10 +109,7 @@ impl GroupDecoder<'_> {
             return error;
         }
         for root in self.roots(leaves) {
-            let range = self.file.leaves(root);
-            let at = |leaf: usize| leaves.partition_point(|known| *known < leaf);
-            let own = leaves.get(at(range.start)..at(range.end)).unwrap_or_default();
-            if pages.each_decoded(own, |_| Ok(())).is_err() {
+            if pages.each_decoded(pages.leaves_of(root, leaves), |_| Ok(())).is_err() {
                 return error.with_column(self.file.arrow_schema().field(root).name());
             }
         }
@@ -105,41 +124,33 @@ impl GroupDecoder<'_> {
     }
 
     /// What the output columns are made of, where the file's fields `roots` are decoded, and behind them those that are
-    /// read alone.
-    pub(super) fn sources<'a>(
+    /// read alone: each [`ColumnOrigin::File`] is then by its place among these.
+    fn sources<'a>(
         &self,
         origins: &[ColumnOrigin<'a>],
         roots: &[usize],
         alone: &[ColumnReadAlone<'_>],
-    ) -> Vec<OutputColumn<'a>> {
-        let of_root = |place: usize| {
-            let alone = || Some(roots.len() + alone.iter().position(|alone| alone.root == place)?);
-            roots.binary_search(&place).ok().or_else(alone)
-        };
+    ) -> Vec<ColumnOrigin<'a>> {
         let made = |origin: &ColumnOrigin<'a>| match *origin {
-            ColumnOrigin::Partition(value) => OutputColumn::Constant(value),
-            // Of a group without columns, or of no rows at all, there is nothing to decode.
-            ColumnOrigin::File(place) => of_root(place).map_or(OutputColumn::Null, OutputColumn::Decoded),
-            ColumnOrigin::Missing => OutputColumn::Null,
+            ColumnOrigin::File(root) => {
+                let alone = || Some(roots.len() + alone.iter().position(|alone| alone.root == root)?);
+                // Of a group without columns, or of no rows at all, there is nothing to decode.
+                roots.binary_search(&root).ok().or_else(alone).map_or(ColumnOrigin::Missing, ColumnOrigin::File)
+            }
+            other => other,
         };
         origins.iter().map(made).collect()
     }
 
     /// The output columns, from the decoded columns of the file.
-    pub(super) fn columns(
-        &self,
-        sources: &[OutputColumn<'_>],
-        decoded: &[ArrayRef],
-        rows: usize,
-    ) -> Result<Vec<ArrayRef>> {
+    fn columns(&self, sources: &[ColumnOrigin<'_>], decoded: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
         let limit = self.max_decoded_bytes;
-        let column = |(made, field): (&OutputColumn<'_>, &FieldRef)| {
-            let array = match *made {
-                OutputColumn::Constant(value) => adapt::constant(value, field, rows, limit)?,
-                OutputColumn::Null => adapt::nulls(field.data_type(), rows, field.name(), limit)?,
-                OutputColumn::Decoded(place) => {
-                    let array =
-                        decoded.get(place).ok_or_else(|| Error::new(ErrorKind::Internal, "a column is lost"))?;
+        let column = |(source, field): (&ColumnOrigin<'_>, &FieldRef)| {
+            let array = match *source {
+                ColumnOrigin::Partition(value) => adapt::constant(value, field, rows, limit)?,
+                ColumnOrigin::Missing => adapt::nulls(field.data_type(), rows, field.name(), limit)?,
+                ColumnOrigin::File(place) => {
+                    let array = decoded.get(place).ok_or_else(|| internal("a column is lost"))?;
                     adapt::adapt(&masked(array, field.name())?, field.data_type(), field.name(), limit)?
                 }
             };
@@ -151,6 +162,12 @@ impl GroupDecoder<'_> {
 
     pub(super) fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         record_batch(self.projection.internal(), columns, rows)
-            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()).with_source(error))
+            .map_err(|error| internal(error.to_string()).with_source(error))
     }
+}
+
+/// Hands a chunk to the sink, and counts its bytes.
+fn give(chunk: RecordBatch, sink: &mut dyn RowSink, decoded: &mut u64) -> Result<()> {
+    *decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
+    sink.take(chunk)
 }

@@ -8,38 +8,36 @@ use std::sync::Arc;
 use arrow::datatypes::TimeUnit;
 use bytes::Bytes;
 use parquet::basic::{Encoding, Repetition, Type as Physical};
-use parquet::schema::types::SchemaDescriptor;
 
 use super::delta::Delta;
-use super::hybrid::{Hybrid, HybridPiece};
+use super::is_optional;
 use super::leaf::goes_on_empty;
-use super::levels::too_high;
+use super::levels::each_level;
 use super::pages::{ColumnPages, DataPage, PageStep};
 use super::values::references;
-use super::{damaged, is_optional};
 use crate::chunks::ColumnChunk;
+use crate::errors::{damaged, unsupported};
 use crate::guard::FilePage;
 use crate::unpack;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-/// Makes sure that levels and runs of these pages of the column `leaf` can be, and that times of 96 bits can be had in
+/// Makes sure that levels and runs of these pages of a column can be, and that times of 96 bits can be had in
 /// this unit. `rows` is how many rows the column chunk has, if all of its pages are there, and `told` how many begin in
 /// the page at a place in the file, if that is known.
 pub(crate) fn check_levels(
-    (schema, leaf, column): (&SchemaDescriptor, usize, ColumnChunk<'_>),
+    column: ColumnChunk<'_>,
     pages: &Arc<[FilePage]>,
     rows: Option<usize>,
     told: &dyn Fn(u64) -> Option<usize>,
     times: Option<TimeUnit>,
 ) -> Result<()> {
-    let descriptor = column.column_descr();
-    let highest = (descriptor.max_rep_level(), descriptor.max_def_level());
+    let highest = column.max_levels();
     // Of what cannot be decompressed here nothing is known.
     let has_none = highest == (0, 0) && rows.is_some() && !column.encodings().any(has_runs);
     if times.is_none() && (has_none || !unpack::knows(column.compression())) {
         return Ok(());
     }
-    let mut lists = ListLevels { items: item_levels(schema, leaf), highest, last: None };
+    let mut lists = ListLevels { items: item_levels(column), highest, last: None };
     let mut places = pages.iter().map(|page| page.at);
     let mut walked = ColumnPages::new(column, Arc::clone(pages), Default::default(), 0, None, false);
     let mut begun = 0;
@@ -86,7 +84,7 @@ fn check_values(page: &DataPage, values: usize, are_short: bool) -> Result<()> {
             differences(u64::BITS)?;
             let message =
                 "has integers of 32 bits whose differences take more bits, which cannot be read at this depth";
-            Err(Error::new(ErrorKind::UnsupportedParquet, message)
+            Err(unsupported(message)
                 .with_hint("leave the column out, or write it anew, with DuckDB as PARQUET_VERSION v1"))
         }
         Encoding::DELTA_BINARY_PACKED => differences(u64::BITS),
@@ -131,7 +129,9 @@ fn flat(page: &DataPage, highest: i16) -> Result<usize> {
     if highest == 0 {
         return Ok(page.entries);
     }
-    each(&page.definition, page.entries, highest, |level, times| values += if level == highest { times } else { 0 })?;
+    each_level(&page.definition, page.entries, highest, |level, times| {
+        values += if level == highest { times } else { 0 };
+    })?;
     Ok(values)
 }
 
@@ -150,7 +150,7 @@ impl ListLevels {
         let all = |bytes: &Bytes, highest: i16| -> Result<Vec<u16>> {
             let mut levels = Vec::with_capacity(page.entries);
             let highest = u32::from(highest.unsigned_abs());
-            each(bytes, page.entries, highest, |level, times| levels.extend(repeat_n(level as u16, times)))?;
+            each_level(bytes, page.entries, highest, |level, times| levels.extend(repeat_n(level as u16, times)))?;
             Ok(levels)
         };
         let repetition = all(&page.repetition, self.highest.0)?;
@@ -175,25 +175,12 @@ impl ListLevels {
     }
 }
 
-/// Hands over levels and how often each is repeated.
-fn each(bytes: &Bytes, count: usize, highest: u32, mut take: impl FnMut(u32, usize)) -> Result<()> {
-    let mut take = |level: u32, times: usize| {
-        take(level, times);
-        if level > highest { Err(too_high(level)) } else { Ok(()) }
-    };
-    Hybrid::new(&bytes[..], u32::BITS - u32::leading_zeros(highest))?.each(count, |piece| match piece {
-        HybridPiece::Repeated(level, times) => take(level, times),
-        HybridPiece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| take(*level, 1))),
-    })
-}
-
 /// For each level of lists that a column is in, the definition level of their items.
-pub(super) fn item_levels(schema: &SchemaDescriptor, leaf: usize) -> Vec<u32> {
-    let column = schema.column(leaf);
-    let mut node = schema.get_column_root(leaf);
+pub(super) fn item_levels(column: ColumnChunk<'_>) -> Vec<u32> {
+    let mut node = column.root();
     let mut level = 0;
     let mut items = Vec::new();
-    for part in column.path().parts().iter().skip(1).map(Some).chain([None]) {
+    for part in column.column_descr().path().parts().iter().skip(1).map(Some).chain([None]) {
         let info = node.get_basic_info();
         let is_repeated = info.has_repetition() && info.repetition() == Repetition::REPEATED;
         level += u32::from(is_repeated || is_optional(node));

@@ -2,22 +2,22 @@
 
 use bytes::Bytes;
 
-use super::damaged;
 use super::hybrid::{BLOCK, packed, unpacker};
+use crate::errors::damaged;
 use crate::thrift::ThriftReader;
-use rowdex_base::error::Result;
+use rowdex_base::error::{Error, Result};
 
 /// Integers of 64 bits, or of 32 if they are cut to those, from front to back.
 #[derive(Debug, Clone)]
-pub(crate) struct Delta<B = Bytes> {
+pub(super) struct Delta<B = Bytes> {
     bytes: B,
     bits: u32,
     /// Behind what was read: the header of a block, or the packed values of a mini block.
-    at: usize,
+    pub(super) at: usize,
     minis_in_block: usize,
     values_in_mini: usize,
     /// Values that are left, the first of all among them.
-    left: usize,
+    pub(super) left: usize,
     is_first: bool,
     last: i64,
     smallest: i64,
@@ -36,14 +36,14 @@ struct Mini {
     left: usize,
 }
 
-fn broken() -> rowdex_base::error::Error {
+fn broken() -> Error {
     damaged("has delta-encoded integers that do not make sense")
 }
 
 impl<B: AsRef<[u8]>> Delta<B> {
     /// The integers of a page, of which all that is written fits into `bits` bits. Not so for values of 32 bits that
     /// DuckDB writes, whose differences take up to 33: they are read with 64, and cut.
-    pub(crate) fn new(bytes: B, bits: u32) -> Result<Self> {
+    pub(super) fn new(bytes: B, bits: u32) -> Result<Self> {
         let mut reader = ThriftReader::new(bytes.as_ref());
         // As the parquet crate does, which takes them for signed ones.
         let mut number = || {
@@ -78,18 +78,8 @@ impl<B: AsRef<[u8]>> Delta<B> {
         })
     }
 
-    /// How many values are left, according to the page.
-    pub(crate) fn left(&self) -> usize {
-        self.left
-    }
-
-    /// Behind the last value, once all were read.
-    pub(crate) fn end(&self) -> usize {
-        self.at
-    }
-
     /// Hands over the next `count` values.
-    pub(crate) fn each(&mut self, mut count: usize, mut take: impl FnMut(&[i64])) -> Result<()> {
+    pub(super) fn each(&mut self, mut count: usize, mut take: impl FnMut(&[i64])) -> Result<()> {
         if count > self.left {
             return Err(damaged("has fewer values than its pages declare"));
         }
@@ -184,4 +174,36 @@ fn wide(bytes: &[u8], width: u32, at: usize) -> u64 {
     word[..bytes.len()].copy_from_slice(bytes);
     let value = (u128::from_le_bytes(word) >> (bit % 8)) as u64;
     if width == 64 { value } else { value & ((1 << width) - 1) }
+}
+
+/// Bytes of all values of a delta-encoded page of strings; `None` if their lengths do not make sense. `values` is how
+/// many the page declares.
+pub(crate) fn spelled_out(data: &[u8], values: u64, prefixed: bool) -> Option<u64> {
+    let sum = |lengths: &[u32]| lengths.iter().map(|length| u64::from(*length)).sum::<u64>();
+    let (first, at) = lengths(data, values)?;
+    if !prefixed {
+        return Some(sum(&first));
+    }
+    let (rest, _) = lengths(data.get(at..)?, values)?;
+    let mut last = 0_u64;
+    let fits = first.iter().zip(&rest).all(|(prefix, length)| {
+        let before = std::mem::replace(&mut last, u64::from(*prefix) + u64::from(*length));
+        u64::from(*prefix) <= before
+    });
+    (fits && first.len() == rest.len()).then(|| sum(&first) + sum(&rest))
+}
+
+/// Lengths of values, and where what follows them begins; `None` if they are malformed, negative, or more than `most`.
+pub(super) fn lengths(data: &[u8], most: u64) -> Option<(Vec<u32>, usize)> {
+    let mut delta = Delta::new(data, i32::BITS).ok().filter(|delta| delta.left as u64 <= most)?;
+    let count = delta.left;
+    let mut lengths = Vec::with_capacity(count);
+    let mut are_sound = true;
+    let take = |numbers: &[i64]| {
+        // The decoder's arithmetic is of 32 bits, and wraps.
+        are_sound &= numbers.iter().all(|number| (*number as i32) >= 0);
+        lengths.extend(numbers.iter().map(|number| *number as u32));
+    };
+    delta.each(count, take).ok()?;
+    are_sound.then_some((lengths, delta.at))
 }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use parquet::basic::Encoding;
 
 use super::hybrid::{Hybrid, HybridPiece};
-use super::values::{ColumnValues, short, unknown};
-use super::{ValueNulls, damaged, unspread};
+use super::values::{ColumnValues, ValueNulls, short, unknown, unspread};
+use crate::errors::damaged;
 use rowdex_base::error::Result;
 
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 
-use super::damaged;
+use crate::errors::damaged;
+use crate::thrift::ThriftReader;
 use rowdex_base::error::Result;
 
 /// Integers of up to 32 bits, from front to back.
@@ -57,6 +58,11 @@ impl<B: AsRef<[u8]>> Hybrid<B> {
         Ok(Self { bytes, at: 0, width, run: HybridRun::Repeated { value: 0, left: 0 } })
     }
 
+    /// Levels of which this is the highest that there can be.
+    pub(super) fn of_levels(bytes: B, highest: u32) -> Result<Self> {
+        Self::new(bytes, u32::BITS - u32::leading_zeros(highest))
+    }
+
     /// Hands over the next `count` values, piece by piece.
     ///
     /// # Errors
@@ -106,7 +112,9 @@ impl<B: AsRef<[u8]>> Hybrid<B> {
     fn next_run(&mut self) -> Result<()> {
         let short = || damaged("has fewer levels or references than its pages declare");
         // Some writers pad a page with zeros, and no run is of no values: what looks like one is no header of a run.
-        let header = self.varint().filter(|header| header >> 1 != 0).ok_or_else(short)?;
+        let mut reader = ThriftReader::new(self.bytes.as_ref().get(self.at..).unwrap_or_default());
+        let header = reader.varint().filter(|header| header >> 1 != 0).ok_or_else(short)?;
+        self.at += reader.at();
         let count = usize::try_from(header >> 1).map_err(|_| short())?;
         if header & 1 == 0 {
             let bytes = self.width.div_ceil(8) as usize;
@@ -131,19 +139,6 @@ impl<B: AsRef<[u8]>> Hybrid<B> {
         self.at += bytes;
         self.run = HybridRun::Packed { start, first: 0, left };
         Ok(())
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = *self.bytes.as_ref().get(self.at)?;
-            self.at += 1;
-            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
     }
 }
 

@@ -4,12 +4,15 @@ use std::ops::Range;
 
 use arrow::array::ArrayRef;
 use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 
 use super::levels::{Definitions, Validity, starts};
 use super::pages::{ColumnPages, DataPage, PageStep};
-use super::values::ColumnValues;
-use super::{ValueNulls, damaged};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use super::values::{ColumnValues, ValueNulls};
+use crate::errors::{beyond_offsets, cannot_be, damaged, too_large};
+use rowdex_base::error::{Error, Result};
+use rowdex_rows::list_array;
 
 /// The values of one column chunk, and the page that is open.
 pub(super) struct Leaf {
@@ -88,8 +91,10 @@ impl Leaf {
             // A few bytes can stand for as many levels as the page likes.
             let bytes = (entries as u64).saturating_mul(self.highest.unsigned_abs().into()) / 8;
             if bytes > self.limit {
-                let message = format!("the levels of a page take {bytes} bytes, more than the {} allowed", self.limit);
-                return Err(Error::new(ErrorKind::TooLarge, message));
+                let limit = self.limit;
+                return Err(too_large(format!(
+                    "the levels of a page take {bytes} bytes, more than the {limit} allowed"
+                )));
             }
             let definitions = Definitions::new(&definition, entries, self.highest)?;
             if definitions.values(0..entries) > most_values {
@@ -142,17 +147,20 @@ impl Flat {
         Self { leaf, rows_left: rows, there: Validity::new(), above, is_nullable }
     }
 
-    pub(super) fn reserve(&mut self, rows: usize) {
+    /// Keeps so many of the next rows, in runs of rows to pass by and rows to keep.
+    pub(super) fn read(&mut self, rows: usize, runs: &[(usize, usize)]) -> Result<()> {
         self.leaf.values.reserve(rows);
-    }
-
-    /// Keeps the next rows.
-    pub(super) fn read(&mut self, rows: usize) -> Result<()> {
-        self.walk(rows, true)
+        for &(passed, kept) in runs {
+            if passed > 0 {
+                self.skip(passed)?;
+            }
+            self.walk(kept, true)?;
+        }
+        Ok(())
     }
 
     /// Passes by the next rows.
-    pub(super) fn skip(&mut self, mut rows: usize) -> Result<()> {
+    fn skip(&mut self, mut rows: usize) -> Result<()> {
         let here = rows.min(self.leaf.page.entries - self.leaf.page.at);
         self.walk(here, false)?;
         rows -= here;
@@ -218,65 +226,59 @@ impl Flat {
 /// A column of lists, one level deep.
 pub(super) struct ListColumn {
     leaf: Leaf,
+    list: DataType,
     rows_left: usize,
     /// Definition level of a list without items; below it, the list is null.
     empty: i16,
     /// Items that every list has, where that is so; a null list has as many nulls.
     fixed: Option<usize>,
+    /// Whether all rows are wanted.
+    all_rows: bool,
     /// Number of items before each list that was kept, and in the end of all of them.
     starts: Vec<usize>,
     lists: Validity,
     items: Validity,
-    last: Last,
+    /// Whether the last list was kept, if it may go on in the next page.
+    last: Option<bool>,
     is_last_empty: bool,
-}
-
-/// What became of the last list, which may go on in the next page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Last {
-    Over,
-    Kept,
-    Skipped,
-}
-
-/// Lists that were kept.
-pub(super) struct KeptLists {
-    pub(super) starts: Vec<usize>,
-    pub(super) lists: Option<NullBuffer>,
-    pub(super) items: ArrayRef,
 }
 
 impl ListColumn {
     /// A column of a row group with so many rows. An item's level is above that of an empty list.
-    pub(super) fn new(leaf: Leaf, rows: usize, empty: i16, fixed: Option<usize>) -> Self {
+    pub(super) fn new(leaf: Leaf, list: DataType, rows: usize, empty: i16, all_rows: bool) -> Self {
+        let fixed = match list {
+            DataType::FixedSizeList(_, size) => usize::try_from(size).ok(),
+            _ => None,
+        };
         Self {
             leaf,
+            list,
             rows_left: rows,
             empty,
             fixed,
+            all_rows,
             starts: vec![0],
             lists: Validity::new(),
             items: Validity::new(),
-            last: Last::Over,
+            last: None,
             is_last_empty: false,
         }
     }
 
-    /// Makes room for the next rows. Only where all rows are read, the footer's number of entries was compared with
-    /// that of the pages, and is believed.
-    pub(super) fn reserve(&mut self, rows: usize, all: bool) {
-        if all {
+    /// As [`Flat::read`].
+    pub(super) fn read(&mut self, rows: usize, runs: &[(usize, usize)]) -> Result<()> {
+        // Only where all rows are read, the footer's number of entries was compared with that of the pages.
+        if self.all_rows {
             self.leaf.reserve(rows, self.rows_left);
         }
         self.starts.reserve_exact(rows);
-    }
-
-    pub(super) fn read(&mut self, rows: usize) -> Result<()> {
-        self.walk(rows, true)
-    }
-
-    pub(super) fn skip(&mut self, rows: usize) -> Result<()> {
-        self.walk(rows, false)
+        for &(passed, kept) in runs {
+            if passed > 0 {
+                self.walk(passed, false)?;
+            }
+            self.walk(kept, true)?;
+        }
+        Ok(())
     }
 
     /// Passes by all rows that are left.
@@ -315,14 +317,14 @@ impl ListColumn {
             }
             self.leaf.page.next = end;
             self.leaf.take(entries, keep)?;
-            self.last = if keep { Last::Kept } else { Last::Skipped };
+            self.last = Some(keep);
             let page = &self.leaf.page;
             let has_item = page.definitions.reaching(self.empty + 1);
             self.is_last_empty = has_item.is_some_and(|has_item| !has_item.value(page.start(end - 1)));
         }
-        while self.last != Last::Over && self.leaf.page.is_over() && self.leaf.pages.has_more() {
+        while self.last.is_some() && self.leaf.page.is_over() && self.leaf.pages.has_more() {
             if self.leaf.pages.is_row_next() || !self.open()? {
-                self.last = Last::Over;
+                self.last = None;
             }
         }
         Ok(())
@@ -341,25 +343,23 @@ impl ListColumn {
         let page = &self.leaf.page;
         let more = 0..page.start(0);
         if more.is_empty() {
-            self.last = if page.is_over() { self.last } else { Last::Over };
+            self.last = self.last.filter(|_| page.is_over());
             return Ok(true);
         }
-        match self.last {
-            Last::Over => return Err(damaged("begins inside a list")),
-            _ if self.is_last_empty => return Err(goes_on_empty()),
-            Last::Kept => {
-                let there = page.definitions.reaching(self.leaf.highest);
-                self.items.append(there, more.clone());
-                if let Some(end) = self.starts.last_mut() {
-                    *end += more.len();
-                }
-            }
-            Last::Skipped => {}
+        let keep = self.last.ok_or_else(|| damaged("begins inside a list"))?;
+        if self.is_last_empty {
+            return Err(goes_on_empty());
         }
-        let keep = self.last == Last::Kept;
+        if keep {
+            let there = page.definitions.reaching(self.leaf.highest);
+            self.items.append(there, more.clone());
+            if let Some(end) = self.starts.last_mut() {
+                *end += more.len();
+            }
+        }
         self.leaf.take(more, keep)?;
         if !self.leaf.page.is_over() {
-            self.last = Last::Over;
+            self.last = None;
         }
         Ok(true)
     }
@@ -424,8 +424,13 @@ impl ListColumn {
         Ok(())
     }
 
+    /// Items of each list that was kept since the last time.
+    pub(super) fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.starts.windows(2).map(|ends| ends[1] - ends[0])
+    }
+
     /// What was kept since the last time.
-    pub(super) fn finish(&mut self) -> Result<KeptLists> {
+    pub(super) fn finish(&mut self) -> Result<ArrayRef> {
         let starts = std::mem::replace(&mut self.starts, vec![0]);
         if let Some(fixed) = self.fixed
             && let Some(pair) = starts.windows(2).find(|pair| pair[1] - pair[0] != fixed)
@@ -436,7 +441,11 @@ impl ListColumn {
         let lists = self.lists.finish();
         let items = ValueNulls { len: self.items.len(), there: self.items.finish(), is_shown: true };
         let items = self.leaf.values.finish(items)?;
-        Ok(KeptLists { starts, lists, items })
+        let lengths = starts.windows(2).map(|ends| ends[1] - ends[0]);
+        list_array(&self.list, starts.len().saturating_sub(1), lengths, items, lists).map_err(|error| match error {
+            ArrowError::OffsetOverflowError(_) => beyond_offsets("the items of its lists are too many"),
+            error => cannot_be(error),
+        })
     }
 
     /// Makes sure that there are no more lists than rows.

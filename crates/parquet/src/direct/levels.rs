@@ -5,9 +5,9 @@ use std::ops::Range;
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-use super::damaged;
 use super::hybrid::{BitPacked, Hybrid, HybridPiece};
-use rowdex_base::error::Result;
+use crate::errors::damaged;
+use rowdex_base::error::{Error, Result};
 
 /// The definition levels of one page.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Definitions {
             return Ok(Self::Full);
         }
         let highest = highest.unsigned_abs().into();
-        let mut levels = Hybrid::new(bytes, u32::BITS - u32::leading_zeros(highest))?;
+        let mut levels = Hybrid::of_levels(bytes, highest)?;
         // Where nothing is null there is one run.
         if count == 0 || levels.repeated()?.is_some_and(|(value, times)| value == highest && times >= count) {
             return Ok(Self::Full);
@@ -68,7 +68,7 @@ impl Definitions {
     }
 }
 
-pub(super) fn too_high(level: u32) -> rowdex_base::error::Error {
+fn too_high(level: u32) -> Error {
     damaged(format!("has a level of {level}"))
 }
 
@@ -82,6 +82,18 @@ fn by_level(packed: BitPacked<'_>, reached: &mut [BooleanBufferBuilder], highest
             reached.append_word(values.iter().enumerate().fold(0, bit), values.len());
         }
         Ok(())
+    })
+}
+
+/// Hands over levels, none above `highest`, and how often each is repeated.
+pub(super) fn each_level(bytes: &[u8], count: usize, highest: u32, mut take: impl FnMut(u32, usize)) -> Result<()> {
+    let mut take = |level: u32, times: usize| {
+        take(level, times);
+        if level > highest { Err(too_high(level)) } else { Ok(()) }
+    };
+    Hybrid::of_levels(bytes, highest)?.each(count, |piece| match piece {
+        HybridPiece::Repeated(level, times) => take(level, times),
+        HybridPiece::Packed(packed) => packed.each(|levels| levels.iter().try_for_each(|level| take(*level, 1))),
     })
 }
 

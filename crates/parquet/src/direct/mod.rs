@@ -27,32 +27,31 @@ mod texts;
 mod values;
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StructArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
-use arrow::error::ArrowError;
 use parquet::basic::{Encoding, Repetition};
-use parquet::file::page_index::offset_index::PageLocation;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub(super) use self::checks::check_levels;
-pub(super) use self::delta::Delta;
-pub(super) use self::items::{count_items, has_items};
+pub(super) use self::delta::spelled_out;
+pub(super) use self::items::{count_items, item_level};
 use self::kinds::values_of;
-use self::leaf::{Flat, KeptLists, Leaf, ListColumn};
+use self::leaf::{Flat, Leaf, ListColumn};
 use self::pages::ColumnPages;
 pub(super) use self::places::{PLACE, ValuePlaces, may_be_read_alone};
-use self::values::ColumnValues;
-use super::chunks::{ColumnChunk, RowGroup};
+use super::chunks::{ColumnChunk, PagePositions, RowGroup};
+use super::errors::{cannot_be, internal};
 use super::guard::{FilePage, Tally};
-use super::types::has_some_of;
+use super::types::{has_some_of, leaf_count};
 use super::unpack::{self, Unpacker};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::Result;
 use rowdex_projection::children;
-use rowdex_rows::{list_array, take_rows};
+use rowdex_rows::take_rows;
 
 /// A path of more levels is left to the parquet crate.
 const MAX_LEVELS: i16 = 8;
@@ -80,19 +79,7 @@ pub(super) fn may_decode(column: ColumnChunk<'_>) -> bool {
             .all(|encoding| encoding == Encoding::RLE || is_bit_packed(encoding) || kinds::decodes(physical, encoding))
 }
 
-/// How a column looks in its file.
-#[derive(Debug)]
-pub(super) enum ColumnShape {
-    Flat(Tree),
-    Lists {
-        list: DataType,
-        leaf: usize,
-        /// Definition level of a list without items.
-        empty: i16,
-    },
-}
-
-/// A value, or a struct of such.
+/// How a column looks in its file: a value, a struct of such, or a list of values.
 #[derive(Debug)]
 pub(super) enum Tree {
     Leaf {
@@ -107,28 +94,25 @@ pub(super) enum Tree {
         is_optional: bool,
         children: Vec<Tree>,
     },
+    Lists {
+        list: DataType,
+        leaf: usize,
+        /// Definition level of a list without items.
+        empty: i16,
+    },
 }
 
-impl ColumnShape {
-    /// Whether its rows go on from a row group to the next one. Where lists begin and end is counted in each alone.
-    pub(super) fn goes_on(&self) -> bool {
-        matches!(self, Self::Flat(_))
-    }
-
-    /// The shape of the root field `root`, of which `leaves` are wanted, in the file's order, if it is one that is
-    /// decoded here.
-    pub(super) fn of(schema: &SchemaDescriptor, root: usize, leaves: &[usize], field: &Field) -> Option<Self> {
+impl Tree {
+    /// That of a root field whose columns are `all`, of which `leaves` are wanted, in the file's order, if it is one
+    /// that is decoded here.
+    pub(super) fn of(schema: &SchemaDescriptor, all: Range<usize>, leaves: &[usize], field: &Field) -> Option<Self> {
         let (item, size) = match field.data_type() {
             DataType::List(item) | DataType::LargeList(item) => (item, 1),
             DataType::FixedSizeList(item, size) => (item, *size),
             _ => {
-                let node = schema.root_schema().get_fields().get(root)?;
-                let mut next = *leaves.first().filter(|leaf| schema.get_column_root_idx(**leaf) == root)?;
-                while next > 0 && schema.get_column_root_idx(next - 1) == root {
-                    next -= 1;
-                }
-                let walk = &mut SchemaWalk { schema, leaves, next: &mut next };
-                return walk.tree(node, field, 0, Vec::new(), true).map(ColumnShape::Flat);
+                let wanted = leaves.first().filter(|leaf| **leaf < schema.num_columns())?;
+                let node = schema.get_column_root(*wanted);
+                return SchemaWalk { schema, leaves, next: all.start }.tree(node, field, 0, Vec::new(), true);
             }
         };
         let &[leaf] = leaves else { return None };
@@ -143,6 +127,32 @@ impl ColumnShape {
         let is_nullable = item.is_nullable() == (value == empty + 2);
         (fits && is_nullable).then(|| Self::Lists { list: field.data_type().clone(), leaf, empty })
     }
+
+    /// Whether its rows go on from a row group to the next one. Where lists begin and end is counted in each alone.
+    pub(super) fn goes_on(&self) -> bool {
+        !matches!(self, Self::Lists { .. })
+    }
+
+    /// Whether the values of all its columns take few bytes where they lie.
+    fn is_short(&self, group: RowGroup<'_>) -> bool {
+        const LONG: u64 = 64;
+        match self {
+            Self::Leaf { leaf, .. } => {
+                let column = group.column(*leaf);
+                column.uncompressed_size() < column.num_values().saturating_mul(LONG)
+            }
+            Self::Struct { children, .. } => children.iter().all(|child| child.is_short(group)),
+            Self::Lists { .. } => false,
+        }
+    }
+
+    fn data_type(&self) -> DataType {
+        match self {
+            Self::Leaf { data_type, .. } => data_type.clone(),
+            Self::Struct { fields, .. } => DataType::Struct(fields.clone()),
+            Self::Lists { list, .. } => list.clone(),
+        }
+    }
 }
 
 fn is_optional(node: &Type) -> bool {
@@ -155,7 +165,7 @@ struct SchemaWalk<'a> {
     schema: &'a SchemaDescriptor,
     leaves: &'a [usize],
     /// The next leaf of the file.
-    next: &'a mut usize,
+    next: usize,
 }
 
 impl SchemaWalk<'_> {
@@ -171,8 +181,8 @@ impl SchemaWalk<'_> {
         }
         let level = level + i16::from(is_optional);
         if node.is_primitive() {
-            let leaf = *self.next;
-            *self.next += 1;
+            let leaf = self.next;
+            self.next += 1;
             let column = (leaf < self.schema.num_columns()).then(|| self.schema.column(leaf))?;
             let fits = (column.max_rep_level(), column.max_def_level()) == (0, level) && level <= MAX_LEVELS;
             values_of(column.physical_type(), field.data_type(), 0)?;
@@ -190,9 +200,9 @@ impl SchemaWalk<'_> {
         let mut kept = Vec::new();
         let mut children = Vec::new();
         for (node, field) in nodes.iter().zip(fields) {
-            let leaves = *self.next..*self.next + leaf_count(node);
+            let leaves = self.next..self.next + leaf_count(field.data_type());
             if !has_some_of(self.leaves, &leaves) {
-                *self.next = leaves.end;
+                self.next = leaves.end;
                 continue;
             }
             let child = self.tree(node, field, level, std::mem::take(&mut above), false)?;
@@ -208,37 +218,17 @@ impl SchemaWalk<'_> {
     }
 }
 
-fn leaf_count(node: &Type) -> usize {
-    if node.is_primitive() { 1 } else { node.get_fields().iter().map(|field| leaf_count(field)).sum() }
-}
-
-impl Tree {
-    fn leaves(&self) -> Box<dyn Iterator<Item = usize> + '_> {
-        match self {
-            Self::Leaf { leaf, .. } => Box::new(std::iter::once(*leaf)),
-            Self::Struct { children, .. } => Box::new(children.iter().flat_map(Self::leaves)),
-        }
-    }
-
-    fn data_type(&self) -> DataType {
-        match self {
-            Self::Leaf { data_type, .. } => data_type.clone(),
-            Self::Struct { fields, .. } => DataType::Struct(fields.clone()),
-        }
-    }
-}
-
 /// The bytes of the pages of a row group, or of several that are decoded as if they were one.
 pub(super) struct GroupBytes<'a> {
     pub(super) group: RowGroup<'a>,
     /// Those that follow it, where columns have no lists.
-    pub(super) more: &'a [RowGroup<'a>],
+    pub(super) more: Vec<RowGroup<'a>>,
     /// Rows of all of them.
     pub(super) rows: usize,
-    /// Where the pages of each column are, if the file says so and not all of them are at hand.
-    pub(super) locations: Option<&'a dyn Fn(usize) -> Vec<PageLocation>>,
+    /// The positions of the row group's pages, if they are made use of.
+    pub(super) paged: Option<PagePositions>,
     /// The pages of each column that is decoded here, by the column's number.
-    pub(super) pages: &'a [(usize, Arc<[FilePage]>)],
+    pub(super) found: Vec<(usize, Arc<[FilePage]>)>,
     pub(super) unpacker: Rc<RefCell<Unpacker>>,
     /// Whether all rows are wanted.
     pub(super) all_rows: bool,
@@ -247,123 +237,67 @@ pub(super) struct GroupBytes<'a> {
 }
 
 impl GroupBytes<'_> {
-    fn leaf(&self, leaf: usize, values: Option<Box<dyn ColumnValues>>) -> Result<Leaf> {
-        let values = values.ok_or_else(|| Error::new(ErrorKind::Internal, "a column is not of the type chosen for"))?;
+    fn leaf(&self, leaf: usize, data_type: &DataType) -> Result<Leaf> {
         let column = self.group.column(leaf);
-        let found = self.pages.binary_search_by_key(&leaf, |(leaf, _)| *leaf).ok();
-        let found = found.map_or_else(|| [].into(), |place| Arc::clone(&self.pages[place].1));
-        let locations = self.locations.map(|locations| locations(leaf));
+        let values = values_of(column.column_type(), data_type, self.limit)
+            .ok_or_else(|| internal("a column is not of the type chosen for"))?;
+        let found = self.found.binary_search_by_key(&leaf, |(leaf, _)| *leaf).ok();
+        let found = found.map_or_else(|| [].into(), |place| Arc::clone(&self.found[place].1));
+        let paged = self.paged.as_deref();
+        let locations = paged.map(|columns| columns.get(leaf).map_or(&[][..], |column| &column.page_locations()[..]));
         let unpacker = Rc::clone(&self.unpacker);
         let mut pages = ColumnPages::new(column, found, unpacker, self.rows, locations, !self.all_rows);
         self.more.iter().for_each(|group| pages.go_on(group.column(leaf)));
-        Ok(Leaf::new(pages, values, column.column_descr().max_def_level(), self.limit))
-    }
-
-    /// Whether the values of a column take few bytes where they lie.
-    fn is_short(&self, leaf: usize) -> bool {
-        const LONG: i64 = 64;
-        let column = self.group.column(leaf);
-        column.uncompressed_size() < column.num_values().saturating_mul(LONG)
+        Ok(Leaf::new(pages, values, column.max_levels().1, self.limit))
     }
 }
 
 /// One root field of a row group, from front to back.
 pub(super) struct DirectColumn {
     name: String,
-    kind: ColumnLevels,
-}
-
-enum ColumnLevels {
-    Flat {
-        branch: Branch,
-        /// Whether values are so short that reading one costs less than passing by it, and no page is missing.
-        reads_between: bool,
-    },
-    Lists {
-        lists: Box<ListColumn>,
-        list: DataType,
-        all_rows: bool,
-    },
+    branch: Branch,
+    /// Whether values are so short that reading one costs less than passing by it, and no page is missing.
+    reads_between: bool,
 }
 
 enum Branch {
     Leaf(Box<Flat>),
     Struct { fields: Fields, is_optional: bool, children: Vec<Branch> },
+    Lists(Box<ListColumn>),
 }
 
 impl DirectColumn {
     /// Errors will call the column `name`.
-    pub(super) fn new(shape: ColumnShape, name: &str, bytes: &GroupBytes<'_>) -> Result<Self> {
-        let kind = match shape {
-            ColumnShape::Flat(tree) => {
-                let reads_between = bytes.all_rows && tree.leaves().all(|leaf| bytes.is_short(leaf));
-                Branch::new(tree, bytes).map(|branch| ColumnLevels::Flat { branch, reads_between })
-            }
-            ColumnShape::Lists { list, leaf, empty } => {
-                let physical = bytes.group.column(leaf).column_type();
-                let fixed = match list {
-                    DataType::FixedSizeList(_, size) => usize::try_from(size).ok(),
-                    _ => None,
-                };
-                let item = children(&list).first().map(|item| item.data_type());
-                let leaf = bytes.leaf(leaf, item.and_then(|item| values_of(physical, item, bytes.limit)));
-                let all_rows = bytes.all_rows;
-                leaf.map(|leaf| {
-                    let lists = Box::new(ListColumn::new(leaf, bytes.rows, empty, fixed));
-                    ColumnLevels::Lists { lists, list, all_rows }
-                })
-            }
-        };
-        Ok(Self { name: name.to_owned(), kind: kind.map_err(|error| error.with_column(name))? })
+    pub(super) fn new(tree: Tree, name: &str, bytes: &GroupBytes<'_>) -> Result<Self> {
+        let reads_between = bytes.all_rows && tree.is_short(bytes.group);
+        let branch = Branch::new(tree, bytes).map_err(|error| error.with_column(name))?;
+        Ok(Self { name: name.to_owned(), branch, reads_between })
     }
 
     /// The next rows, in runs of rows to pass by and rows to keep.
     pub(super) fn next(&mut self, runs: &[(usize, usize)]) -> Result<ArrayRef> {
-        self.kind.next(runs).map_err(|error| error.with_column(&self.name))
-    }
-
-    /// Passes by all rows that are left.
-    pub(super) fn skip_rest(&mut self) -> Result<()> {
-        let skipped = match &mut self.kind {
-            ColumnLevels::Flat { branch, .. } => branch.skip_rest(),
-            ColumnLevels::Lists { lists, .. } => lists.skip_rest(),
-        };
-        skipped.map_err(|error| error.with_column(&self.name))
-    }
-
-    /// Makes sure that there are no more.
-    pub(super) fn end(&mut self) -> Result<()> {
-        match &mut self.kind {
-            ColumnLevels::Flat { .. } => Ok(()),
-            ColumnLevels::Lists { lists, .. } => lists.end().map_err(|error| error.with_column(&self.name)),
-        }
-    }
-}
-
-impl ColumnLevels {
-    fn next(&mut self, runs: &[(usize, usize)]) -> Result<ArrayRef> {
         let rows = runs.iter().map(|(_, kept)| kept).sum();
-        match self {
-            Self::Flat { branch, reads_between } => {
-                if let Some((passed, places)) = places(runs, rows).filter(|_| *reads_between) {
-                    let all = places.last().map_or(0, |last| *last as usize + 1);
-                    branch.read(all, &[(passed, all)])?;
-                    return take_rows(branch.finish()?.0.as_ref(), &places);
-                }
-                branch.read(rows, runs)?;
-                branch.finish().map(|(array, _)| array)
+        let places = if self.reads_between { places(runs, rows) } else { None };
+        let read = || {
+            if let Some((passed, places)) = places {
+                let all = places.last().map_or(0, |last| *last as usize + 1);
+                self.branch.read(all, &[(passed, all)])?;
+                return take_rows(self.branch.finish()?.0.as_ref(), &places);
             }
-            Self::Lists { lists, list, all_rows } => {
-                lists.reserve(rows, *all_rows);
-                for &(passed, kept) in runs {
-                    if passed > 0 {
-                        lists.skip(passed)?;
-                    }
-                    lists.read(kept)?;
-                }
-                lists_of(list, lists.finish()?)
-            }
-        }
+            self.branch.read(rows, runs)?;
+            self.branch.finish().map(|(array, _)| array)
+        };
+        read().map_err(|error| error.with_column(&self.name))
+    }
+
+    /// Makes sure that there are no more rows, once those that are left were passed by if there may be some.
+    pub(super) fn end(&mut self, skips: bool) -> Result<()> {
+        let skipped = if skips { self.branch.skip_rest() } else { Ok(()) };
+        let ended = skipped.and_then(|()| match &mut self.branch {
+            Branch::Lists(lists) => lists.end(),
+            _ => Ok(()),
+        });
+        ended.map_err(|error| error.with_column(&self.name))
     }
 }
 
@@ -391,30 +325,25 @@ impl Branch {
     fn new(tree: Tree, bytes: &GroupBytes<'_>) -> Result<Self> {
         Ok(match tree {
             Tree::Leaf { leaf, data_type, is_nullable, above } => {
-                let physical = bytes.group.column(leaf).column_type();
-                let leaf = bytes.leaf(leaf, values_of(physical, &data_type, bytes.limit))?;
-                Self::Leaf(Box::new(Flat::new(leaf, bytes.rows, is_nullable, &above)))
+                Self::Leaf(Box::new(Flat::new(bytes.leaf(leaf, &data_type)?, bytes.rows, is_nullable, &above)))
             }
             Tree::Struct { fields, is_optional, children } => {
                 let children = children.into_iter().map(|child| Self::new(child, bytes)).collect::<Result<_>>()?;
                 Self::Struct { fields, is_optional, children }
+            }
+            Tree::Lists { list, leaf, empty } => {
+                let item = children(&list).first().map(|item| item.data_type());
+                let leaf = bytes.leaf(leaf, item.unwrap_or(&DataType::Null))?;
+                Self::Lists(Box::new(ListColumn::new(leaf, list, bytes.rows, empty, bytes.all_rows)))
             }
         })
     }
 
     fn read(&mut self, rows: usize, runs: &[(usize, usize)]) -> Result<()> {
         match self {
-            Self::Leaf(flat) => {
-                flat.reserve(rows);
-                for &(passed, kept) in runs {
-                    if passed > 0 {
-                        flat.skip(passed)?;
-                    }
-                    flat.read(kept)?;
-                }
-                Ok(())
-            }
+            Self::Leaf(flat) => flat.read(rows, runs),
             Self::Struct { children, .. } => children.iter_mut().try_for_each(|child| child.read(rows, runs)),
+            Self::Lists(lists) => lists.read(rows, runs),
         }
     }
 
@@ -422,6 +351,7 @@ impl Branch {
         match self {
             Self::Leaf(flat) => flat.skip_rest(),
             Self::Struct { children, .. } => children.iter_mut().try_for_each(Self::skip_rest),
+            Self::Lists(lists) => lists.skip_rest(),
         }
     }
 
@@ -443,46 +373,7 @@ impl Branch {
                 let array = StructArray::try_new(fields.clone(), columns, nulls);
                 Ok((Arc::new(array.map_err(cannot_be)?), above))
             }
+            Self::Lists(lists) => Ok((lists.finish()?, Vec::new())),
         }
     }
-}
-
-fn lists_of(list: &DataType, kept: KeptLists) -> Result<ArrayRef> {
-    let KeptLists { starts, lists, items } = kept;
-    let lengths = starts.windows(2).map(|ends| ends[1] - ends[0]);
-    list_array(list, starts.len().saturating_sub(1), lengths, items, lists).map_err(|error| match error {
-        ArrowError::OffsetOverflowError(_) => {
-            Error::new(ErrorKind::TooLarge, "the items of its lists are too many for offsets of 32 bits")
-                .with_hint("ask for fewer rows at a time, or write smaller row groups")
-        }
-        error => cannot_be(error),
-    })
-}
-
-/// What of an array's values is missing.
-pub(super) struct ValueNulls {
-    len: usize,
-    /// `None` if nothing is.
-    there: Option<NullBuffer>,
-    /// Whether the array shows it, rather than what is above it.
-    is_shown: bool,
-}
-
-impl ValueNulls {
-    fn shown(self) -> Option<NullBuffer> {
-        self.there.filter(|_| self.is_shown)
-    }
-}
-
-fn damaged(message: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::InvalidParquet, format!("the row group cannot be decoded: it {message}"))
-}
-
-fn cannot_be(error: ArrowError) -> Error {
-    damaged(format!("has values that cannot be: {error}"))
-}
-
-/// The error for another number of values than levels say.
-fn unspread() -> Error {
-    damaged("has levels that do not fit its values")
 }

@@ -10,8 +10,8 @@ use parquet::basic::Encoding;
 
 use super::delta::Delta;
 use super::hybrid::{Hybrid, HybridPiece};
-use super::values::{ColumnValues, beyond, no_dictionary, references, short, unknown};
-use super::{ValueNulls, damaged, unspread};
+use super::values::{ColumnValues, ValueNulls, beyond, no_dictionary, references, short, unknown, unspread};
+use crate::errors::{cannot_be, damaged};
 use rowdex_base::error::Result;
 
 /// Numbers of one width.
@@ -208,7 +208,7 @@ impl<T: FixedNumber> ColumnValues for FixedValues<T> {
 /// An array of values that lie in one buffer.
 pub(super) fn array(data_type: &DataType, len: usize, values: Buffer, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     let data = ArrayData::builder(data_type.clone()).len(len).add_buffer(values).nulls(nulls).build();
-    Ok(make_array(data.map_err(|error| damaged(format!("has values that cannot be: {error}")))?))
+    Ok(make_array(data.map_err(cannot_be)?))
 }
 
 /// Appends the values that are referred to.

@@ -1,37 +1,31 @@
 //! The pages of one column chunk, decompressed one at a time.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use flate2::Crc;
 use parquet::basic::{Compression, Encoding};
 use parquet::errors::ParquetError;
 use parquet::file::page_index::offset_index::PageLocation;
 
-use super::damaged;
-use crate::caught;
 use crate::chunks::ColumnChunk;
+use crate::errors::{caught, damaged};
 use crate::guard::{FilePage, PageKind};
-use crate::unpack::{self, Unpacker};
-use rowdex_base::buffers;
+use crate::unpack::Unpacker;
 use rowdex_base::error::{Error, Result};
-
-/// Pages of at most so many bytes are decompressed to memory that several share, because the allocator takes as long as
-/// they do.
-const SMALL: usize = 8 << 10;
-/// Bytes of such memory.
-const TOGETHER: usize = 32 << 10;
 
 /// The pages of a column chunk, from front to back.
 pub(super) struct ColumnPages {
     /// Those that are at hand, by their place in the file.
     pages: Arc<[FilePage]>,
-    next: PageSequence,
-    unpacking: Unpacking,
+    /// Those that come, the next of them, and whether the file says where they are, so that each begins with a row.
+    upcoming: Vec<UpcomingPage>,
+    next: usize,
+    is_located: bool,
+    compression: Compression,
+    unpacker: Rc<RefCell<Unpacker>>,
     /// Highest repetition and definition level.
     levels: (i16, i16),
     /// Whether pages may be passed by unseen. Their headers may say other things than is in them, and where all pages
@@ -43,26 +37,14 @@ pub(super) struct ColumnPages {
     is_group_told: bool,
 }
 
-/// What pages are decompressed with, and to.
-struct Unpacking {
-    compression: Compression,
-    unpacker: Rc<RefCell<Unpacker>>,
-    /// Memory for small pages, of which several lie one behind the other.
-    small: BytesMut,
-}
-
-/// Which page comes next.
-enum PageSequence {
-    /// They lie one after the other, and all are at hand.
-    InOrder(usize),
-    /// The file says where they are, so that each begins with a row.
-    Located {
-        /// Where the dictionary is, until it was passed.
-        dictionary: Option<u64>,
-        locations: VecDeque<PageLocation>,
-        /// Rows of the row group.
-        rows: usize,
-    },
+/// A page that comes next.
+#[derive(Clone, Copy)]
+struct UpcomingPage {
+    /// Its place among those at hand; `None` where another page lies, or none.
+    place: Option<usize>,
+    /// How many rows begin in it, as far as can be known before it is read.
+    rows: Option<usize>,
+    is_dictionary: bool,
 }
 
 /// What comes next in a column chunk.
@@ -89,34 +71,60 @@ pub(super) struct DataPage {
 }
 
 impl ColumnPages {
-    /// The pages of a column of a row group with `rows` rows, as far as they are at hand.
+    /// The pages of a column of a row group with `rows` rows, as far as they are at hand: all of them, one after the
+    /// other, unless the file says where they are.
     pub(super) fn new(
         column: ColumnChunk<'_>,
         pages: Arc<[FilePage]>,
         unpacker: Rc<RefCell<Unpacker>>,
         rows: usize,
-        locations: Option<Vec<PageLocation>>,
+        locations: Option<&[PageLocation]>,
         may_skip: bool,
     ) -> Self {
-        let start = column.byte_range().0;
-        let next = match locations {
-            None => PageSequence::InOrder(0),
+        let levels = column.max_levels();
+        let in_order = |(place, page): (usize, &FilePage)| {
+            let is_dictionary = matches!(page.kind, PageKind::Dictionary);
+            // Without lists a value is a row, and their sum was compared with the footer. A count of lists was not, and
+            // if it were wrong, all rows behind would be others; so lists are counted where they are.
+            let rows = (levels.0 == 0 && !is_dictionary).then_some(page.values);
+            UpcomingPage { place: Some(place), rows, is_dictionary }
+        };
+        let found = |at: u64| pages.binary_search_by_key(&at, |page| page.at).ok();
+        let upcoming = match locations {
+            None => pages.iter().enumerate().map(in_order).collect(),
             Some(locations) => {
+                let start = column.byte_range().0;
                 // What lies in front of the first page is a dictionary.
                 let has_dictionary = locations.first().is_some_and(|first| first.offset.unsigned_abs() != start);
-                PageSequence::Located { dictionary: has_dictionary.then_some(start), locations: locations.into(), rows }
+                let dictionary = UpcomingPage { place: found(start), rows: None, is_dictionary: true };
+                let ends = locations.iter().skip(1).map(|next| next.first_row_index).chain([rows as i64]);
+                let located = locations.iter().zip(ends).map(|(location, end)| {
+                    let size = usize::try_from(location.compressed_page_size).ok();
+                    let place = found(location.offset.unsigned_abs());
+                    let place = place.filter(|place| pages.get(*place).map(|page| page.size) == size);
+                    let rows = end.checked_sub(location.first_row_index).and_then(|rows| usize::try_from(rows).ok());
+                    UpcomingPage { place, rows, is_dictionary: false }
+                });
+                has_dictionary.then_some(dictionary).into_iter().chain(located).collect()
             }
         };
-        let descriptor = column.column_descr();
-        let levels = (descriptor.max_rep_level(), descriptor.max_def_level());
-        let unpacking = Unpacking { compression: column.compression(), unpacker, small: BytesMut::new() };
-        let left = column.num_values().unsigned_abs();
-        Self { pages, next, unpacking, levels, may_skip, left, is_group_told: false }
+        Self {
+            pages,
+            upcoming,
+            next: 0,
+            is_located: locations.is_some(),
+            compression: column.compression(),
+            unpacker,
+            levels,
+            may_skip,
+            left: column.num_values(),
+            is_group_told: false,
+        }
     }
 
     /// Says that the pages of the same column of another row group follow.
     pub(super) fn go_on(&mut self, column: ColumnChunk<'_>) {
-        self.left = self.left.saturating_add(column.num_values().unsigned_abs());
+        self.left = self.left.saturating_add(column.num_values());
     }
 
     /// Whether there are more entries, according to the footer.
@@ -130,10 +138,8 @@ impl ColumnPages {
 
     /// The next page, if it is told by the order in which pages lie.
     fn following(&self) -> Option<&FilePage> {
-        match self.next {
-            PageSequence::InOrder(next) => self.pages.get(next),
-            PageSequence::Located { .. } => None,
-        }
+        let place = self.upcoming.get(self.next).filter(|_| !self.is_located)?.place?;
+        self.pages.get(place)
     }
 
     /// Whether the next page begins with a row, as far as can be known before it is read.
@@ -144,76 +150,19 @@ impl ColumnPages {
 
     /// Whether the next page is a dictionary.
     pub(super) fn is_dictionary_next(&self) -> bool {
-        match &self.next {
-            PageSequence::InOrder(_) => self.following().is_some_and(|page| matches!(page.kind, PageKind::Dictionary)),
-            PageSequence::Located { dictionary, .. } => dictionary.is_some(),
-        }
+        self.upcoming.get(self.next).is_some_and(|next| next.is_dictionary)
     }
 
     /// How many rows the next page has, if it has data, begins with a row, and may be passed by unseen.
     pub(super) fn rows_next(&self) -> Option<usize> {
-        if self.may_skip { self.rows_told() } else { None }
-    }
-
-    /// How many rows the next page has, if it has data and begins with a row, as far as can be known before it is read.
-    fn rows_told(&self) -> Option<usize> {
-        match &self.next {
-            PageSequence::InOrder(_) => {
-                let head = self.following()?;
-                // Without lists a value is a row, and their sum was compared with the footer. A count of lists was not,
-                // and if it were wrong, all rows behind would be others; so lists are counted where they are.
-                let is_told = self.levels.0 == 0 && !matches!(head.kind, PageKind::Dictionary);
-                is_told.then_some(head.values)
-            }
-            PageSequence::Located { dictionary: Some(_), .. } => None,
-            PageSequence::Located { dictionary: None, locations, rows } => {
-                let first = |location: &PageLocation| usize::try_from(location.first_row_index).ok();
-                let end = locations.get(1).map_or(Some(*rows), first);
-                end?.checked_sub(first(locations.front()?)?)
-            }
-        }
+        self.upcoming.get(self.next).filter(|_| self.may_skip)?.rows
     }
 
     /// Passes by the next page without looking into it.
     pub(super) fn skip_page(&mut self) {
         let entries = self.following().map_or(0, |page| page.values);
         self.left = self.left.saturating_sub(entries as u64);
-        match &mut self.next {
-            PageSequence::InOrder(next) => *next += 1,
-            PageSequence::Located { dictionary, locations, .. } => {
-                if dictionary.take().is_none() {
-                    locations.pop_front();
-                }
-            }
-        }
-    }
-
-    /// The place of the next page among those at hand, which is then passed; `None` behind the last one.
-    fn pass(&mut self) -> Result<Option<usize>> {
-        let (at, size) = match &mut self.next {
-            PageSequence::InOrder(next) => {
-                *next += 1;
-                return Ok(Some(*next - 1).filter(|next| *next < self.pages.len()));
-            }
-            PageSequence::Located { dictionary, locations, .. } => match dictionary.take() {
-                Some(at) => (at, None),
-                None => match locations.pop_front() {
-                    Some(location) => {
-                        (location.offset.unsigned_abs(), usize::try_from(location.compressed_page_size).ok())
-                    }
-                    None => return Ok(None),
-                },
-            },
-        };
-        let found = self.pages.binary_search_by_key(&at, |page| page.at).ok();
-        let fits = |place: &usize| {
-            let page = self.pages.get(*place);
-            size.is_none_or(|size| page.is_some_and(|page| page.size == size))
-        };
-        match found.filter(fits) {
-            Some(place) => Ok(Some(place)),
-            None => Err(damaged("has another page where its index says that there is one")),
-        }
+        self.next += 1;
     }
 
     /// The next page; `None` behind the last one.
@@ -223,37 +172,30 @@ impl ColumnPages {
         if self.is_group_told {
             return Ok(Some(PageStep::Group));
         }
-        let rows = if matches!(self.next, PageSequence::Located { .. }) { self.rows_told() } else { None };
-        let Some(place) = self.pass()? else { return Ok(None) };
+        let Some(&UpcomingPage { place, rows, .. }) = self.upcoming.get(self.next) else { return Ok(None) };
+        self.next += 1;
+        let rows = rows.filter(|_| self.is_located);
+        let place = place.ok_or_else(|| damaged("has another page where its index says that there is one"))?;
         let Some(head) = self.pages.get(place) else { return Ok(None) };
         let body = &head.body;
         if head.checksum.is_some_and(|checksum| checksum != sum(body)) {
             return caught("the row group", || Err(ParquetError::General("Page CRC checksum mismatch".into())));
         }
         let mut rest = body.clone();
-        let behind = &self.pages[place..];
-        let page = match head.kind {
+        let (repetition, definition, values, most_values) = match head.kind {
             PageKind::Dictionary => {
                 if !matches!(head.encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) {
                     return Err(damaged(format!("has a dictionary encoded as {}", head.encoding)));
                 }
-                let values = self.unpacking.unpacked(rest, head.expanded, false, behind)?;
+                let values = self.unpacked(rest, head.expanded)?;
                 return Ok(Some(PageStep::Dictionary(values, head.values)));
             }
             PageKind::First => {
-                let mut rest = self.unpacking.unpacked(rest, head.expanded, false, behind)?;
+                let mut rest = self.unpacked(rest, head.expanded)?;
                 // Columns with levels of other encodings are left to the parquet crate.
                 let repetition = levels(&mut rest, self.levels.0, Encoding::RLE)?;
                 let definition = levels(&mut rest, self.levels.1, Encoding::RLE)?;
-                DataPage {
-                    entries: head.values,
-                    repetition,
-                    definition,
-                    values: rest,
-                    encoding: head.encoding,
-                    most_values: head.values,
-                    rows,
-                }
+                (repetition, definition, rest, head.values)
             }
             PageKind::Second { repetition_bytes, definition_bytes, nulls, is_plain, .. } => {
                 let repetition = cut(&mut rest, repetition_bytes)?;
@@ -264,77 +206,31 @@ impl ColumnPages {
                     .values
                     .checked_sub(nulls)
                     .ok_or_else(|| damaged(format!("has {nulls} nulls in a page of {} values", head.values)))?;
-                DataPage {
-                    entries: head.values,
-                    repetition,
-                    definition,
-                    values: self.unpacking.unpacked(rest, expanded, is_plain, behind)?,
-                    encoding: head.encoding,
-                    most_values,
-                    rows,
-                }
+                let values = if is_plain { rest } else { self.unpacked(rest, expanded)? };
+                (repetition, definition, values, most_values)
             }
         };
-        self.left = self.left.saturating_sub(page.entries as u64);
-        Ok(Some(PageStep::Data(page)))
+        let entries = head.values;
+        let encoding = head.encoding;
+        self.left = self.left.saturating_sub(entries as u64);
+        Ok(Some(PageStep::Data(DataPage { entries, repetition, definition, values, encoding, most_values, rows })))
     }
-}
 
-impl Unpacking {
-    /// What is in a page, which has so many bytes then. `pages` begins with this page.
-    fn unpacked(&mut self, packed: Bytes, size: usize, is_plain: bool, pages: &[FilePage]) -> Result<Bytes> {
-        if is_plain || self.compression == Compression::UNCOMPRESSED {
+    /// What is in a page, which has so many bytes then.
+    fn unpacked(&self, packed: Bytes, size: usize) -> Result<Bytes> {
+        if self.compression == Compression::UNCOMPRESSED {
             return Ok(packed);
         }
-        if size == 0 {
-            // No value is there, and writers differ in what they make of that.
-            return Ok(Bytes::new());
+        let page = caught("the row group", || {
+            let page = self.unpacker.borrow_mut().page(self.compression, &packed, size);
+            page.map_err(|error| ParquetError::External(error.into()))
+        })?;
+        let length = page.len();
+        if length != size {
+            return Err(damaged(format!("has a page of {length} bytes where its header says {size}")));
         }
-        if size <= SMALL && unpack::knows_length(self.compression) {
-            return self.unpacked_small(&packed, size, pages);
-        }
-        let buffers = buffers::current();
-        let mut page = buffers.as_ref().map_or_else(Vec::new, |buffers| buffers.take_any(size));
-        self.step(|unpacker, compression| unpacker.unpack(compression, &packed, size, &mut page))?;
-        check_length(page.len(), size)?;
-        Ok(match buffers {
-            Some(buffers) => buffers.lend(page),
-            None => page.into(),
-        })
+        Ok(page)
     }
-
-    fn unpacked_small(&mut self, packed: &[u8], size: usize, pages: &[FilePage]) -> Result<Bytes> {
-        if self.small.capacity() < size {
-            let mut room = 0;
-            let sizes = pages.iter().map(|page| page.expanded).filter(|size| *size <= SMALL);
-            sizes
-                .take_while(|size| {
-                    room += size;
-                    room <= TOGETHER
-                })
-                .for_each(drop);
-            self.small = BytesMut::with_capacity(room.clamp(size, TOGETHER));
-        }
-        self.small.resize(size, 0);
-        let mut page = self.small.split();
-        let length = self.step(|unpacker, compression| unpacker.unpack_to(compression, packed, &mut page))?;
-        check_length(length, size)?;
-        Ok(page.freeze())
-    }
-
-    fn step<T>(&self, step: impl FnOnce(&mut Unpacker, Compression) -> io::Result<T>) -> Result<T> {
-        caught("the row group", || {
-            let done = step(&mut self.unpacker.borrow_mut(), self.compression);
-            done.map_err(|error| ParquetError::External(error.into()))
-        })
-    }
-}
-
-fn check_length(length: usize, size: usize) -> Result<()> {
-    if length == size {
-        return Ok(());
-    }
-    Err(damaged(format!("has a page of {length} bytes where its header says {size}")))
 }
 
 pub(super) fn sum(bytes: &[u8]) -> u32 {

@@ -12,12 +12,12 @@ use parquet::basic::{Compression, Encoding, Type};
 
 use super::levels::Definitions;
 use super::pages::{cut, levels, sum};
-use super::{cannot_be, damaged};
 use crate::FileBytes;
 use crate::chunks::ColumnChunk;
+use crate::errors::{cannot_be, damaged, internal};
 use crate::guard::{FilePage, PageKind};
 use crate::seam::read_each_exactly;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::Result;
 
 /// Shorter values, on average, come with their pages: a call for each would take longer.
 const LONG: u64 = 4 << 10;
@@ -33,14 +33,13 @@ pub(crate) const PLACE: u64 = size_of::<(u32, u32)>() as u64;
 
 /// Whether the values of a column chunk may be read one by one, according to the footer.
 pub(crate) fn may_be_read_alone(column: ColumnChunk<'_>) -> bool {
-    let descriptor = column.column_descr();
     let bytes = column.byte_range().1;
     column.column_type() == Type::BYTE_ARRAY
         && column.compression() == Compression::UNCOMPRESSED
-        && descriptor.max_rep_level() == 0
-        && column.dictionary_page_offset().is_none()
+        && column.max_levels().0 == 0
+        && column.dictionary().is_none()
         && column.num_values() > 0
-        && bytes >= column.num_values().unsigned_abs().saturating_mul(LONG)
+        && bytes >= column.num_values().saturating_mul(LONG)
         && bytes < u64::from(NULL)
 }
 
@@ -57,7 +56,7 @@ impl ValuePlaces {
     /// Finds the values in all pages of a column chunk. `None` if there is something about the pages that decoding them
     /// will tell, or if the values are not stored as they are.
     pub(crate) fn find(column: ColumnChunk<'_>, pages: &[FilePage]) -> Option<Self> {
-        let highest = column.column_descr().max_def_level();
+        let highest = column.max_levels().1;
         let start = column.byte_range().0;
         let mut values = Vec::with_capacity(usize::try_from(column.num_values()).ok()?);
         for page in pages {
@@ -94,7 +93,7 @@ impl ValuePlaces {
                 at += length as usize;
             }
         }
-        (values.len() as u64 == column.num_values().unsigned_abs()).then_some(Self { start, values })
+        (values.len() as u64 == column.num_values()).then_some(Self { start, values })
     }
 
     /// How many rows there are.
@@ -110,7 +109,7 @@ impl ValuePlaces {
     /// The values of these rows, as views of what is read for them. Each is read to memory of its own, so that it can
     /// be let go alone.
     pub(crate) fn read(&self, rows: &[u32], bytes: &dyn FileBytes, data_type: &DataType) -> Result<ArrayRef> {
-        let beyond = || Error::new(ErrorKind::Internal, "a row beyond its column chunk");
+        let beyond = || internal("a row beyond its column chunk");
         let mut places = Vec::with_capacity(rows.len());
         for row in rows {
             places.push(*self.values.get(*row as usize).ok_or_else(beyond)?);

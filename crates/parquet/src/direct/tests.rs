@@ -1,16 +1,12 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use arrow::array::*;
 use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::datatypes::*;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, Type as Physical};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
-use proptest::prelude::*;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
@@ -18,62 +14,10 @@ use super::super::pages::LEFT_TO_PARQUET;
 use super::super::tests::{Collected, Counted, Memory, open, small_pages, write};
 use super::super::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
 use super::hybrid::{Hybrid, HybridPiece};
+use super::values::{ColumnValues, ValueNulls};
 use super::*;
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
-
-/// What a list is made of: nothing where it is null, and of each item whether it is there and its value.
-type List = Option<Vec<(bool, i64)>>;
-
-fn items<A: ArrowPrimitiveType>(
-    values: &[(bool, i64)],
-    nullable: bool,
-    convert: impl Fn(i64) -> A::Native,
-) -> ArrayRef {
-    let item = |&(there, value): &(bool, i64)| (there || !nullable).then(|| convert(value));
-    Arc::new(PrimitiveArray::<A>::from_iter(values.iter().map(item)))
-}
-
-/// These lists with items of every type, as lists, large lists and, of their first items, as lists of two.
-fn batch(lists: &[List], nullable_lists: bool, nullable_items: bool) -> RecordBatch {
-    let there: Vec<bool> = lists.iter().map(|list| list.is_some() || !nullable_lists).collect();
-    let nulls = nullable_lists.then(|| NullBuffer::from(there));
-    let flat: Vec<(bool, i64)> = lists.iter().flatten().flatten().copied().collect();
-    let lengths = || lists.iter().map(|list| list.as_ref().map_or(0, Vec::len));
-    let of_two = |list: &List| {
-        let mut items = list.iter().flatten().copied().chain([(true, 1), (false, 2)]);
-        [items.next(), items.next()]
-    };
-    let pairs: Vec<(bool, i64)> = lists.iter().flat_map(of_two).flatten().collect();
-    let arrays = |values: &[(bool, i64)]| -> Vec<ArrayRef> {
-        vec![
-            items::<Int8Type>(values, nullable_items, |value| value as _),
-            items::<Int16Type>(values, nullable_items, |value| value as _),
-            items::<Int32Type>(values, nullable_items, |value| value as _),
-            items::<Int64Type>(values, nullable_items, |value| value),
-            items::<UInt8Type>(values, nullable_items, |value| value as _),
-            items::<UInt16Type>(values, nullable_items, |value| value as _),
-            items::<UInt32Type>(values, nullable_items, |value| value as _),
-            items::<UInt64Type>(values, nullable_items, |value| value as _),
-            items::<Float32Type>(values, nullable_items, |value| value as f32 / 8.0),
-            items::<Float64Type>(values, nullable_items, |value| value as f64 / 8.0),
-        ]
-    };
-    let mut columns: Vec<(String, ArrayRef, bool)> = Vec::new();
-    for (items, pairs) in arrays(&flat).into_iter().zip(arrays(&pairs)) {
-        let item = Arc::new(Field::new("element", items.data_type().clone(), nullable_items));
-        let list = ListArray::new(item.clone(), OffsetBuffer::from_lengths(lengths()), items.clone(), nulls.clone());
-        let large = LargeListArray::new(item.clone(), OffsetBuffer::from_lengths(lengths()), items, nulls.clone());
-        let pairs = FixedSizeListArray::new(item, 2, pairs, nulls.clone());
-        let arrays: [ArrayRef; 3] = [Arc::new(list), Arc::new(large), Arc::new(pairs)];
-        for array in arrays {
-            columns.push((format!("{}", array.data_type()), array, nullable_lists));
-        }
-    }
-    // Something that is no list, in the middle of those that are.
-    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..lists.len() as i64));
-    columns.insert(5, ("numbers".into(), numbers, false));
-    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
-}
 
 /// The rows in chunks of so many, as one batch.
 fn in_chunks(source: &Memory, schema: &SchemaRef, rows: RowsToDecode<'_>, chunk: usize) -> Result<RecordBatch> {
@@ -100,37 +44,21 @@ fn left_to_parquet<T>(decode: impl FnOnce() -> T) -> T {
     decoded
 }
 
-fn count_decoded_here(source: &Memory) -> usize {
-    let file = open(source, "f").unwrap();
-    let schema = file.metadata().file_metadata().schema_descr();
-    let fields = file.arrow_schema().fields().iter().enumerate();
-    let shape =
-        |root: usize, field: &Field| ColumnShape::of(schema, root, &file.leaves(root).collect::<Vec<_>>(), field);
-    fields.filter(|(root, field)| shape(*root, field).is_some()).count()
-}
-
-fn some_lists() -> impl Strategy<Value = Vec<List>> {
-    let list = prop::collection::vec((prop::bool::weighted(0.9), any::<i64>()), 0..7);
-    prop::collection::vec(prop::option::weighted(0.9, list), 1..120)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn lists_are_those_that_were_written(
-        lists in some_lists(),
-        nullable in any::<(bool, bool)>(),
-        second_version in any::<bool>(),
-        dictionary in any::<bool>(),
-        chunk in 1usize..150,
-    ) {
-        let batch = batch(&lists, nullable.0, nullable.1);
-        let version = if second_version { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
-        let properties = small_pages().set_writer_version(version).set_dictionary_enabled(dictionary).build();
-        let source = write(&batch, properties);
-        prop_assert_eq!(count_decoded_here(&source), 31);
-        prop_assert_eq!(in_chunks(&source, &batch.schema(), RowsToDecode::All, chunk).unwrap(), batch);
+#[test]
+fn numbers_texts_lists_and_structs_are_decoded_here() {
+    let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)]), None]));
+    let field = |array: &ArrayRef| Arc::new(Field::new("of", array.data_type().clone(), false));
+    let structs: ArrayRef = Arc::new(StructArray::from(vec![(field(&texts), Arc::clone(&texts))]));
+    let lists_in: ArrayRef = Arc::new(StructArray::from(vec![(field(&lists), Arc::clone(&lists))]));
+    for (array, is_here) in [(numbers, true), (texts, true), (lists, true), (structs, true), (lists_in, false)] {
+        let file =
+            open(&write(&RecordBatch::try_from_iter([("c", array)]).unwrap(), small_pages().build()), "f").unwrap();
+        let all: Vec<usize> = file.leaves(0).collect();
+        let schema = file.metadata().file_metadata().schema_descr();
+        let tree = Tree::of(schema, file.leaves(0), &all, file.arrow_schema().field(0));
+        assert_eq!(tree.is_some(), is_here, "{}", file.arrow_schema());
     }
 }
 
@@ -197,9 +125,9 @@ fn levels_are_refused_that_are_too_high_or_too_few() {
 fn delta_encoded_pages_of_few_values_and_of_wide_differences_are_read() {
     let read = |bytes: &[u8]| {
         let mut delta = delta::Delta::new(Bytes::copy_from_slice(bytes), 64).unwrap();
-        let (mut found, count) = (Vec::new(), delta.left());
+        let (mut found, count) = (Vec::new(), delta.left);
         delta.each(count, |numbers| found.extend(numbers.iter().map(|number| *number as i32))).unwrap();
-        assert_eq!(delta.end(), bytes.len());
+        assert_eq!(delta.at, bytes.len());
         found
     };
     assert_eq!(read(&[0x80, 0x10, 8, 0, 0]), [0; 0]);
@@ -707,47 +635,4 @@ fn random_files_are_decoded_as_the_parquet_crate_decodes_them() {
             seeds.take_while(|_| began.elapsed().as_secs() < seconds).for_each(compare_both_ways);
         }
     }
-}
-
-/// The parquet crate's own reader of the same bytes.
-fn reference(bytes: &Bytes) -> Result<RecordBatch, String> {
-    let read = || -> Result<RecordBatch, Box<dyn std::error::Error>> {
-        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?.with_batch_size(1 << 20).build()?;
-        let batches = reader.collect::<Result<Vec<_>, _>>()?;
-        let first = batches.first().ok_or("no batch")?;
-        Ok(arrow::compute::concat_batches(&first.schema(), &batches)?)
-    };
-    let read = catch_unwind(AssertUnwindSafe(|| read().map_err(|error| error.to_string())));
-    read.unwrap_or_else(|_| Err("a panic".into()))
-}
-
-#[test]
-fn what_is_read_of_damaged_pages_is_what_the_parquet_crate_reads_of_them() {
-    let lists: Vec<List> =
-        (0..60i64).map(|i| (i % 9 != 4).then(|| (0..i % 5).map(|j| (j != 2, i * j)).collect())).collect();
-    let (mut both, mut neither) = (0, 0);
-    for (lists, version) in [(&lists[..], WriterVersion::PARQUET_1_0), (&lists[..], WriterVersion::PARQUET_2_0)] {
-        let batch = batch(lists, true, true).project(&[0, 2, 4]).unwrap();
-        let properties = WriterProperties::builder()
-            .set_writer_version(version)
-            .set_compression(parquet::basic::Compression::UNCOMPRESSED);
-        let good = write(&batch, properties.build()).0.into_inner().unwrap()["f"].to_vec();
-        let end =
-            good.len() - 8 - u32::from_le_bytes(good[good.len() - 8..good.len() - 4].try_into().unwrap()) as usize;
-        for (at, bit) in (4..end).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-            let mut bad = good.clone();
-            bad[at] ^= 1 << bit;
-            let bad = Bytes::from(bad);
-            let theirs = reference(&bad);
-            match in_chunks(&Memory::with(bad), &batch.schema(), RowsToDecode::All, usize::MAX) {
-                Ok(ours) => {
-                    both += 1;
-                    // The crate also reads on behind the last value that is needed.
-                    assert!(ours == batch || Ok(ours) == theirs, "byte {at}, bit {bit}: {theirs:?}");
-                }
-                Err(_) => neither += usize::from(theirs.is_err()),
-            }
-        }
-    }
-    assert!(both > 100 && neither > 100, "{both} {neither}");
 }

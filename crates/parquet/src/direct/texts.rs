@@ -7,11 +7,11 @@ use arrow::buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
 use bytes::Bytes;
 use parquet::basic::Encoding;
 
-use super::delta::Delta;
+use super::delta::lengths;
 use super::hybrid::{Hybrid, HybridPiece};
-use super::values::{ColumnValues, beyond, no_dictionary, references, short, unknown};
-use super::{ValueNulls, cannot_be, damaged, unspread};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use super::values::{ColumnValues, ValueNulls, beyond, no_dictionary, references, short, unknown, unspread};
+use crate::errors::{ASK_FOR_LESS, beyond_offsets, cannot_be, damaged, too_large};
+use rowdex_base::error::Result;
 
 /// Values of any length.
 #[derive(Debug)]
@@ -101,11 +101,7 @@ fn push_lengths<O: OffsetSizeTrait>(
     let mut end = start;
     for length in lengths {
         end += length?;
-        let offset = O::from_usize(end).ok_or_else(|| {
-            Error::new(ErrorKind::TooLarge, "its values are too long for offsets of 32 bits")
-                .with_hint("ask for fewer rows at a time, or write smaller row groups")
-        })?;
-        offsets.push(offset);
+        offsets.push(O::from_usize(end).ok_or_else(|| beyond_offsets("its values are too long"))?);
     }
     Ok(end - start)
 }
@@ -184,21 +180,11 @@ impl<O: OffsetSizeTrait + Debug> ColumnValues for TextValues<O> {
             Encoding::PLAIN => TextPage::Plain(bytes),
             Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => TextPage::Dictionary(references(bytes)?),
             Encoding::DELTA_LENGTH_BYTE_ARRAY => {
-                let mut delta = Delta::new(bytes.clone(), i32::BITS)?;
-                let count = delta.left();
-                if count > most {
-                    return Err(damaged("has more lengths than values"));
-                }
-                let mut lengths = Vec::with_capacity(count);
-                let mut is_sound = true;
-                delta.each(count, |numbers| {
-                    is_sound &= numbers.iter().all(|number| (*number as i32) >= 0);
-                    lengths.extend(numbers.iter().map(|number| *number as u32));
-                })?;
-                let bytes = bytes.slice(delta.end()..);
-                let all: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
-                if !is_sound || all > bytes.len() as u64 {
-                    return Err(damaged("has lengths that do not fit its values"));
+                let unfit = || damaged("has lengths that do not fit its values");
+                let (lengths, end) = lengths(&bytes, most as u64).ok_or_else(unfit)?;
+                let bytes = bytes.slice(end..);
+                if lengths.iter().map(|length| u64::from(*length)).sum::<u64>() > bytes.len() as u64 {
+                    return Err(unfit());
                 }
                 TextPage::Lengths { lengths, next: 0, bytes }
             }
@@ -255,8 +241,7 @@ impl<O: OffsetSizeTrait + Debug> ColumnValues for TextValues<O> {
                 let bytes_of_all = (start as u64).saturating_add(length as u64);
                 if bytes_of_all > *limit {
                     let message = format!("its values take {bytes_of_all} bytes or more, and {limit} are possible");
-                    return Err(Error::new(ErrorKind::TooLarge, message)
-                        .with_hint("allow more memory, ask for fewer columns, or write smaller row groups"));
+                    return Err(too_large(message).with_hint(ASK_FOR_LESS));
                 }
                 make_room(data, length, count, expected);
                 let found = kept.iter().filter_map(|reference| values.get(*reference as usize));

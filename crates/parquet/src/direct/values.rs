@@ -3,11 +3,12 @@
 use std::fmt::Debug;
 
 use arrow::array::ArrayRef;
+use arrow::buffer::NullBuffer;
 use bytes::{Buf, Bytes};
 use parquet::basic::Encoding;
 
 use super::hybrid::Hybrid;
-use super::{ValueNulls, damaged};
+use crate::errors::damaged;
 use rowdex_base::error::{Error, Result};
 
 /// The values of one column chunk, page by page. They are kept without the nulls between them until all are there.
@@ -32,6 +33,26 @@ pub(super) trait ColumnValues: Debug {
 
     /// What was kept since the last time, as an array.
     fn finish(&mut self, nulls: ValueNulls) -> Result<ArrayRef>;
+}
+
+/// What of an array's values is missing.
+pub(super) struct ValueNulls {
+    pub(super) len: usize,
+    /// `None` if nothing is.
+    pub(super) there: Option<NullBuffer>,
+    /// Whether the array shows it, rather than what is above it.
+    pub(super) is_shown: bool,
+}
+
+impl ValueNulls {
+    pub(super) fn shown(self) -> Option<NullBuffer> {
+        self.there.filter(|_| self.is_shown)
+    }
+}
+
+/// The error for another number of values than levels say.
+pub(super) fn unspread() -> Error {
+    damaged("has levels that do not fit its values")
 }
 
 pub(super) fn short() -> Error {

@@ -2,8 +2,9 @@
 
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
+use crate::errors::{invalid, unsupported};
 use crate::thrift::{BINARY, I32, LIST, STRUCT, ThriftReader};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// Levels of groups in a schema. The parser calls itself for each, and a stack that overflows ends the process.
 const MAX_DEPTH: usize = 100;
@@ -11,27 +12,28 @@ const MAX_DEPTH: usize = 100;
 /// Looks through the footer for what the parser must not meet: groups nested so deep that its stack overflows, and
 /// columns that are encrypted, which it would misread.
 pub(super) fn look_ahead(footer: &[u8]) -> Result<()> {
-    let invalid = || Error::new(ErrorKind::InvalidParquet, "the footer is damaged");
+    let damaged = || invalid("the footer is damaged");
     let mut reader = ThriftReader::new(footer);
     let mut last = 0;
-    while let Some((kind, id)) = reader.field(&mut last).ok_or_else(invalid)? {
+    while let Some((kind, id)) = reader.field(&mut last).ok_or_else(damaged)? {
         match (id, kind) {
             (2, LIST) => {
-                let depth = schema_depth(&mut reader).ok_or_else(invalid)?;
+                let depth = schema_depth(&mut reader).ok_or_else(damaged)?;
                 if depth > MAX_DEPTH {
                     let message = format!("the schema nests {depth} levels deep, more than {MAX_DEPTH}");
-                    return Err(Error::new(ErrorKind::UnsupportedParquet, message));
+                    return Err(unsupported(message));
                 }
             }
-            (8, STRUCT) => {
-                return Err(Error::new(ErrorKind::UnsupportedParquet, "the file has encrypted columns")
-                    .with_hint("encrypted files cannot be read; write the data without encryption"));
-            }
-            (2 | 8, _) => return Err(invalid()),
-            _ => reader.skip_value(kind).ok_or_else(invalid)?,
+            (8, STRUCT) => return Err(encrypted("the file has encrypted columns")),
+            (2 | 8, _) => return Err(damaged()),
+            _ => reader.skip_value(kind).ok_or_else(damaged)?,
         }
     }
     Ok(())
+}
+
+pub(super) fn encrypted(message: &'static str) -> Error {
+    unsupported(message).with_hint("encrypted files cannot be read; write the data without encryption")
 }
 
 /// Whether these bytes begin with a structure, with no list longer than they are.
@@ -78,7 +80,6 @@ fn schema_depth(reader: &mut ThriftReader<'_>) -> Option<usize> {
 
 /// Checks what the decoder takes for granted.
 pub(super) fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
-    let invalid = |message: String| Error::new(ErrorKind::InvalidParquet, message);
     let columns = metadata.file_metadata().schema_descr().num_columns();
     for (place, group) in metadata.row_groups().iter().enumerate() {
         let here = |error: Error| error.with_row_group(place as u64);
@@ -92,10 +93,10 @@ pub(super) fn check(metadata: &ParquetMetaData, file_size: u64) -> Result<()> {
         for column in group.columns() {
             let here = |error: Error| here(error.with_column(column.column_path().string()));
             if column.num_values() < 0 || column.uncompressed_size() < 0 {
-                return Err(here(invalid("declares a negative size".into())));
+                return Err(here(invalid("declares a negative size")));
             }
             if column.file_path().is_some_and(|path| !path.is_empty()) {
-                return Err(here(Error::new(ErrorKind::UnsupportedParquet, "is stored in another file")));
+                return Err(here(unsupported("is stored in another file")));
             }
             if let Some(message) = contradiction(column) {
                 return Err(here(invalid(message)));

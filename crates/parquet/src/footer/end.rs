@@ -1,10 +1,10 @@
 //! The end of a file, where its footer is.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use super::checks::encrypted;
+use crate::errors::{internal, invalid, too_large};
+use rowdex_base::error::{Error, Result};
 use rowdex_io::source::{FileStat, Source};
 
 /// Length of the footer and magic number, at the very end of a file.
@@ -42,56 +42,44 @@ pub fn read_end(
 ) -> Result<(FileStat, Footer)> {
     let read = || {
         let (stat, end) = source.end(path, guess.max(SMALLEST), expected)?;
-        check_size(stat.size)?;
         let footer = footer_in(source, path, &stat, end)?;
         Ok((stat, footer))
     };
     read().map_err(|error: Error| error.with_file(path))
 }
 
-fn check_size(file_size: u64) -> Result<()> {
-    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidParquet, message));
-    match file_size {
-        0 => invalid("the file is empty".into()),
-        1..SMALLEST => invalid(format!("{file_size} bytes are too few for a Parquet file")),
-        _ => Ok(()),
-    }
-}
-
 /// The footer in the last bytes of a file, the rest of which is read if it does not fit in.
 fn footer_in(source: &dyn Source, path: &str, stat: &FileStat, end: Bytes) -> Result<Footer> {
-    let invalid = |message: String| Err(Error::new(ErrorKind::InvalidParquet, message));
     let file_size = stat.size;
+    match file_size {
+        0 => return Err(invalid("the file is empty")),
+        1..SMALLEST => return Err(invalid(format!("{file_size} bytes are too few for a Parquet file"))),
+        _ => {}
+    }
     let Some((before, tail)) = end.split_last_chunk::<{ TAIL as usize }>() else {
-        return invalid("the file is too short for a Parquet file".into());
+        return Err(invalid("the file is too short for a Parquet file"));
     };
     let [l0, l1, l2, l3, magic @ ..] = *tail;
     match &magic {
         b"PAR1" => {}
-        b"PARE" => {
-            return Err(Error::new(ErrorKind::UnsupportedParquet, "the footer is encrypted")
-                .with_hint("encrypted files cannot be read; write the data without encryption"));
-        }
-        _ => return invalid("not a Parquet file, or one cut off: it does not end in PAR1".into()),
+        b"PARE" => return Err(encrypted("the footer is encrypted")),
+        _ => return Err(invalid("not a Parquet file, or one cut off: it does not end in PAR1")),
     }
     let length = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
     if length == 0 || length > file_size - SMALLEST {
-        return invalid(format!("the footer claims {length} bytes, and the file has {file_size}"));
+        return Err(invalid(format!("the footer claims {length} bytes, and the file has {file_size}")));
     }
     if length > MAX_FOOTER {
-        return Err(Error::new(ErrorKind::TooLarge, format!("the footer is {length} bytes long")));
+        return Err(too_large(format!("the footer is {length} bytes long")));
     }
     let here = before.len() as u64;
     let bytes = if length <= here {
         end.slice((here - length) as usize..here as usize)
     } else {
-        read_one(source, path, stat, file_size - TAIL - length..file_size - TAIL)?
+        let range = file_size - TAIL - length..file_size - TAIL;
+        let mut read = source.read_unchanged(path, stat, std::slice::from_ref(&range))?;
+        read.pop().ok_or_else(|| internal("the source answered a read with nothing"))?
     };
     let hash = xxhash_rust::xxh3::xxh3_64(&bytes);
     Ok(Footer { bytes, hash, file_size })
-}
-
-fn read_one(source: &dyn Source, path: &str, stat: &FileStat, range: Range<u64>) -> Result<Bytes> {
-    let mut bytes = source.read_unchanged(path, stat, std::slice::from_ref(&range))?;
-    bytes.pop().ok_or_else(|| Error::new(ErrorKind::Internal, "the source answered a read with nothing"))
 }

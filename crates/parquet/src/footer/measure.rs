@@ -1,6 +1,8 @@
 //! How much memory the values of columns take, by their types.
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
+
+use rowdex_projection::children;
 
 /// How much memory the values of one column take.
 #[derive(Debug, Clone, Copy)]
@@ -34,33 +36,33 @@ pub(super) fn measures(schema: &Schema) -> (Vec<ValueMemory>, Vec<usize>) {
     let mut measures = Vec::new();
     let mut dictionaries = Vec::new();
     for field in schema.fields() {
-        let above = Above { nullable: field.is_nullable(), factor: 1, per_row: Some(1) };
-        measure(field.data_type(), above, &mut measures, &mut dictionaries);
+        let above = ValueMemory { per_row: Some(1), ..ValueMemory::default() };
+        measure(field, above, false, &mut measures, &mut dictionaries);
     }
     (measures, dictionaries)
 }
 
-/// What lies above a field.
-#[derive(Debug, Clone, Copy)]
-struct Above {
-    nullable: bool,
-    factor: u64,
-    per_row: Option<u64>,
-}
-
-/// Notes the measure of every leaf below a type.
-fn measure(data_type: &DataType, mut above: Above, measures: &mut Vec<ValueMemory>, dictionaries: &mut Vec<usize>) {
-    match data_type {
+/// Notes the memory of every leaf below a field, by what is known of what is above it.
+fn measure(
+    field: &Field,
+    mut above: ValueMemory,
+    is_above_nullable: bool,
+    measures: &mut Vec<ValueMemory>,
+    dictionaries: &mut Vec<usize>,
+) {
+    let is_nullable = is_above_nullable || field.is_nullable();
+    let below = children(field.data_type());
+    match field.data_type() {
         DataType::Struct(_) => {}
         DataType::FixedSizeList(_, size) => {
             let size = u64::from(size.unsigned_abs()).max(1);
             above.per_row = above.per_row.map(|per_row| per_row.saturating_mul(size));
-            if above.nullable {
+            if is_nullable {
                 above.factor = above.factor.saturating_mul(size);
             }
         }
-        _ if rowdex_projection::children(data_type).is_empty() => {
-            let width = match data_type {
+        leaf if below.is_empty() => {
+            above.width = match leaf {
                 DataType::FixedSizeBinary(size) => u64::from(size.unsigned_abs()),
                 DataType::Dictionary(_, _) => {
                     dictionaries.push(measures.len());
@@ -68,13 +70,11 @@ fn measure(data_type: &DataType, mut above: Above, measures: &mut Vec<ValueMemor
                 }
                 other => other.primitive_width().map_or(16, |width| width as u64),
             };
-            measures.push(ValueMemory { width, factor: above.factor, per_row: above.per_row });
-            return;
+            measures.push(above);
         }
         _ => above.per_row = None,
     }
-    for child in rowdex_projection::children(data_type) {
-        let above = Above { nullable: above.nullable || child.is_nullable(), ..above };
-        measure(child.data_type(), above, measures, dictionaries);
+    for child in below {
+        measure(child, above, is_nullable, measures, dictionaries);
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bytes::BytesMut;
 use futures_util::FutureExt;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig, aws, azure, gcp, http};
 use tokio::sync::Semaphore;
@@ -15,15 +14,11 @@ use super::requests::{Credentials, Shared};
 use super::transport::{Protocol, Transport, truth};
 use crate::source::StoreOptions;
 use crate::source::place::{Scheme, Url};
-use rowdex_base::buffers::Buffers;
 use rowdex_base::error::Result;
 use rowdex_base::fork::undivided;
 
 /// A server that sends nothing for so long is taken for dead.
 const SILENCE: &str = "20 seconds";
-
-/// Bytes of buffers that may lie unused.
-const IDLE: usize = 64 << 20;
 
 /// Gives TLS its cryptography: what the application has installed, otherwise ring, which builds in a fraction of the
 /// time of rustls' own default.
@@ -70,7 +65,6 @@ pub(super) fn connect(url: &Url, options: &StoreOptions) -> Result<Shared> {
         requests,
         bytes: Default::default(),
         meter: Meter::default(),
-        buffers: Arc::new(Buffers::<BytesMut>::keeping(IDLE)),
     })
 }
 

@@ -19,7 +19,6 @@ use super::hub::Hub;
 use super::meter::{Meter, Sent};
 use crate::source::place::{Scheme, Url};
 use crate::source::{FileStat, short_read};
-use rowdex_base::buffers::Buffers;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// An object larger than this is written in parts.
@@ -49,8 +48,6 @@ pub(super) struct Shared {
     pub(super) requests: Arc<AtomicU64>,
     pub(super) bytes: AtomicU64,
     pub(super) meter: Meter,
-    /// Memory for what is read.
-    pub(super) buffers: Arc<Buffers<BytesMut>>,
 }
 
 /// How many requests a read is made of: one connection is slower than the link.
@@ -108,7 +105,7 @@ impl Shared {
             return Err(short_read(range, expected.size.saturating_sub(range.start) as usize));
         }
         let each = (range.end - range.start).div_ceil(count_parts(range)).max(1);
-        let mut rest = self.buffers.take((range.end - range.start) as usize);
+        let mut rest = BytesMut::with_capacity((range.end - range.start) as usize);
         let parts = range.clone().step_by(each as usize).map(|start| {
             let part = start..(start + each).min(range.end);
             let behind = rest.split_off((part.end - part.start) as usize);
@@ -120,7 +117,7 @@ impl Shared {
             (stat, whole)
         });
         let (stat, whole) = whole.unwrap_or_else(|| (expected.clone(), BytesMut::new()));
-        Ok((stat, self.buffers.lend(whole)))
+        Ok((stat, whole.freeze()))
     }
 
     /// The client goes on with a body that breaks off, but only where the store has tags, and not after a short one.
