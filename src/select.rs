@@ -11,15 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde_json::Value;
+#[cfg(feature = "filter")]
+use serde_json::json;
+
 use self::choice::{Choice, json_of_view};
 pub use self::list::{ListOfRows, ListedRows};
 use crate::dataset::Dataset;
 #[cfg(feature = "filter")]
-use crate::dataset::{Filter, FilterProgress, FilterReport};
+use crate::dataset::{Filter, FilterReport, RowProgress};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::Index;
-#[cfg(feature = "filter")]
-use rowdex_index::build_info::quoted;
 use rowdex_index::output::Output;
 use rowdex_index::{root, view};
 use rowdex_io::source::StoreOptions;
@@ -58,7 +60,7 @@ pub struct Select {
     threads: Option<usize>,
     conditions: Vec<String>,
     #[cfg(feature = "filter")]
-    progress: Option<Arc<dyn Fn(FilterProgress) + Send + Sync>>,
+    progress: Option<Arc<dyn Fn(RowProgress) + Send + Sync>>,
 }
 
 /// What [`Select::write`] made.
@@ -186,7 +188,7 @@ impl Select {
 
     /// Is called while conditions are decided.
     #[cfg(feature = "filter")]
-    pub fn with_progress(mut self, progress: impl Fn(FilterProgress) + Send + Sync + 'static) -> Self {
+    pub fn with_progress(mut self, progress: impl Fn(RowProgress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
         self
     }
@@ -247,7 +249,7 @@ impl Select {
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("loosen the choices"));
         }
         let root = root::recorded(&place, &root::of(&self.base)?)?;
-        let info = self.provenance(&place, &told.steps, rows.len());
+        let info = self.provenance(&place, told.steps, rows.len());
         let written = view::write(&mut file, &self.base, &rows, &root, &info);
         let index_bytes = written.map_err(|error| match error.kind() {
             ErrorKind::Io => error.with_file(shown(output)),
@@ -299,7 +301,7 @@ impl Select {
         rows: IdSet,
         told: &mut ChoiceRecord,
     ) -> Result<(IdSet, Option<FilterReport>)> {
-        let progress = |at: FilterProgress| {
+        let progress = |at: RowProgress| {
             if let Some(progress) = &self.progress {
                 progress(at);
             }
@@ -308,13 +310,10 @@ impl Select {
         // They are decided together, so that only the last says what they left.
         let last = self.conditions.len().saturating_sub(1);
         for (at, condition) in self.conditions.iter().enumerate() {
-            let condition = format!("\"where\":{}", quoted(condition));
-            match at == last {
-                true => {
-                    told.step(format!("{condition},\"evaluated\":{},\"rows\":{}", report.rows_evaluated, rows.len()))
-                }
-                false => told.step(condition),
-            }
+            told.steps.push(match at == last {
+                true => json!({"where": condition, "evaluated": report.rows_evaluated, "rows": rows.len()}),
+                false => json!({"where": condition}),
+            });
         }
         Ok((rows, Some(report)))
     }
@@ -324,7 +323,7 @@ impl Select {
         let mut rows = IdSet::all(self.base.len())?;
         for choice in &self.choices {
             rows = rows.intersection(&choice.rows(&self.base, &rows, dataset, told)?)?;
-            told.step(format!("{},\"rows\":{}", choice.json(output), rows.len()));
+            told.step(choice.json(output), &rows);
         }
         Ok(rows)
     }
@@ -336,7 +335,7 @@ impl Select {
         for view in &self.added {
             base.check_same_files(view)?;
             source = source.union(&view.served_source()?)?;
-            told.step(format!("{},\"rows\":{}", json_of_view("or", view), source.len()));
+            told.step(json_of_view("or", view), &source);
         }
         Ok(source)
     }
@@ -345,8 +344,7 @@ impl Select {
 /// What is told and recorded of the choices.
 #[derive(Debug, Default)]
 struct ChoiceRecord {
-    /// JSON objects.
-    steps: Vec<String>,
+    steps: Vec<Value>,
     repeated: u64,
     unserved: u64,
 }
@@ -359,9 +357,10 @@ impl ChoiceRecord {
         listed.rows
     }
 
-    /// Records a choice by the members of its JSON object.
-    fn step(&mut self, members: String) {
-        self.steps.push(format!("{{{members}}}"));
+    /// Records a choice, and how many rows are left.
+    fn step(&mut self, mut choice: Value, rows: &IdSet) {
+        choice["rows"] = rows.len().into();
+        self.steps.push(choice);
     }
 }
 

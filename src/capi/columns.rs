@@ -15,7 +15,7 @@ use super::arrow::{export_array, export_batch};
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
 use super::operands::{GivenOperands, rowdex_operands};
-use crate::dataset::{Class, Column};
+use crate::dataset::{Class, Column, Labels};
 use crate::describe::{AskedColumn, ColumnDescription, Operands};
 use crate::select::ListOfRows;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn rowdex_column(
         // SAFETY: as above.
         match unsafe { handle::described(description, "") }? {
             ColumnDescription::Labels(asked) => {
-                let (codes, classes) = column(&asked, &given)?.labels()?.into_parts();
+                let Labels { codes, classes, .. } = column(&asked, &given)?.labels()?;
                 let classes = LargeStringArray::from_iter_values(classes.iter().map(ToString::to_string));
                 let labels = DictionaryArray::try_new(UInt32Array::from(codes), Arc::new(classes)).map_err(defect)?;
                 export_array(&labels, out, schema)

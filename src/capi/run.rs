@@ -13,12 +13,12 @@ use super::error::{self, call, rowdex_error, rowdex_status};
 use super::handle::{self, require};
 use super::operands::{GivenOperands, rowdex_operands};
 use super::progress::{Progress, rowdex_progress};
-use crate::dataset::VerifyProgress;
+use crate::dataset::{RowProgress, VerifyProgress};
 use crate::describe::{
     BuildDescription, DigestDescription, JobDescription, LengthsDescription, Operands, RewriteDescription,
     SelectDescription, VerifyDescription,
 };
-use crate::digest::{DigestProgress, SameRows};
+use crate::digest::SameRows;
 use crate::rewrite::{Phase, RewriteProgress};
 use crate::select::{ListOfRows, Select};
 use ::rowdex_index::Index;
@@ -218,7 +218,7 @@ fn digested(described: &DigestDescription, given: &GivenOperands<'_>, progress: 
     let progress = Mutex::new(progress);
     let most = AtomicU64::new(0);
     // By one thread at a time, and never back.
-    let tell = |at: DigestProgress| {
+    let tell = |at: RowProgress| {
         most.fetch_max(at.rows_done, Ordering::Relaxed);
         let told = progress.lock().unwrap_or_else(PoisonError::into_inner);
         told.tell(most.load(Ordering::Relaxed), at.rows, 0);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 #[cfg(feature = "filter")]
-use rowdex::dataset::{FilterProgress, FilterReport};
+use rowdex::dataset::{FilterReport, RowProgress};
 
 use crate::command::failure::Failure;
 #[cfg(feature = "filter")]
@@ -43,7 +43,7 @@ pub(crate) fn bar() -> Progress {
 }
 
 #[cfg(feature = "filter")]
-pub(crate) fn show(bar: &Progress, progress: FilterProgress) {
+pub(crate) fn show(bar: &Progress, progress: RowProgress) {
     bar.set_length(progress.rows);
     bar.set_position(progress.rows_done);
 }

@@ -108,7 +108,7 @@ impl OrderArg {
             }
             OrderKindArg::Balanced(name) => {
                 let labels = column(&dataset()?, name, kept.as_ref()).labels()?;
-                Recipe::balanced(labels.codes().to_vec()).with_column(name)
+                Recipe::balanced(labels.codes.to_vec()).with_column(name)
             }
         };
         let recipe = match kept {

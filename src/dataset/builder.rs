@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dataset, DatasetSettings, OpenDataset, Staleness, Unshared};
+use super::{Dataset, OpenDataset, Staleness, Unshared};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
@@ -24,16 +24,16 @@ const REMOTE_THREADS: usize = 16;
 #[derive(Clone)]
 #[must_use]
 pub struct DatasetBuilder {
-    index: Index,
-    columns: Option<Vec<String>>,
-    cache_bytes: u64,
-    threads: Option<usize>,
-    root: Option<PathBuf>,
-    source: Option<Arc<dyn Source>>,
-    store: StoreOptions,
-    staleness: Staleness,
-    max_decoded_bytes: u64,
-    tier: Option<DiskCache>,
+    pub(super) index: Index,
+    pub(super) columns: Option<Vec<String>>,
+    pub(super) cache_bytes: u64,
+    pub(super) threads: Option<usize>,
+    pub(super) root: Option<PathBuf>,
+    pub(super) source: Option<Arc<dyn Source>>,
+    pub(super) store: StoreOptions,
+    pub(super) staleness: Staleness,
+    pub(super) max_decoded_bytes: u64,
+    pub(super) tier: Option<DiskCache>,
 }
 
 /// What another process opens the same dataset with.
@@ -57,34 +57,30 @@ impl SavedDataset {
             Some(bytes) => Index::from_bytes(bytes)?,
             None => Index::open_with(&self.index, &self.store)?,
         };
-        let mut builder = DatasetBuilder::new(index)
-            .with_cache_bytes(0)
-            .with_store_options(self.store)
-            .with_check(self.staleness)
-            .with_max_decoded_bytes(self.max_decoded_bytes);
-        (builder.columns, builder.root, builder.tier) = (self.columns, self.root, self.tier);
-        builder.open()
+        let SavedDataset { columns, root, store, staleness, max_decoded_bytes, tier, .. } = self;
+        let new = DatasetBuilder::new(index);
+        DatasetBuilder { columns, root, store, staleness, max_decoded_bytes, tier, cache_bytes: 0, ..new }.open()
     }
 }
 
 impl Dataset {
     /// The dataset as data; an error if it has a source of the caller's.
     pub(crate) fn saved(&self) -> Result<SavedDataset> {
-        let settings = &self.inner.settings;
-        if settings.place.is_empty() {
+        let options = &self.inner.options;
+        if self.inner.place.is_empty() {
             let message = "a dataset with a source of your own, which another process cannot read";
             return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
-        let index = settings.index.path();
+        let index = options.index.path();
         Ok(SavedDataset {
             index: index.map(absolute).unwrap_or_default(),
-            bytes: if index.is_none() { Some(settings.index.bytes()?.to_vec()) } else { None },
-            columns: settings.columns.clone(),
-            root: settings.root.as_deref().map(absolute),
-            store: settings.store.clone(),
-            staleness: settings.staleness,
-            max_decoded_bytes: settings.max_decoded_bytes,
-            tier: settings.tier.clone(),
+            bytes: if index.is_none() { Some(options.index.bytes()?.to_vec()) } else { None },
+            columns: options.columns.clone(),
+            root: options.root.as_deref().map(absolute),
+            store: options.store.clone(),
+            staleness: options.staleness,
+            max_decoded_bytes: options.max_decoded_bytes,
+            tier: options.tier.clone(),
         })
     }
 }
@@ -215,11 +211,10 @@ impl DatasetBuilder {
                     "what is kept is of the files that were indexed: compare them (`stat`), or do without the tier",
                 ));
         }
-        let root = self.root.clone();
-        let (source, place) = match self.source {
-            Some(source) => (source, String::new()),
+        let (source, place) = match &self.source {
+            Some(source) => (Arc::clone(source), String::new()),
             None => {
-                let root = match self.root {
+                let root = match &self.root {
                     Some(root) => Place::of(root)?,
                     None => root::of(&self.index)?,
                 };
@@ -229,23 +224,10 @@ impl DatasetBuilder {
         };
         let default_threads = || if source.is_remote() { REMOTE_THREADS } else { Self::default_threads() };
         let threads = self.threads.unwrap_or_else(default_threads);
-        let settings = DatasetSettings {
-            index: self.index,
-            source,
-            store: self.store,
-            projection,
-            in_order,
-            staleness: self.staleness,
-            max_decoded_bytes: self.max_decoded_bytes,
-            cache_bytes: self.cache_bytes,
-            threads,
-            tier: self.tier,
-            place,
-            columns: self.columns,
-            root,
-        };
-        let state = PerProcess::new(Unshared::new(&settings));
-        Ok(Dataset { inner: Arc::new(OpenDataset { settings, decoded_bytes: Once::new(), state }) })
+        let state = PerProcess::new(Unshared::new(&self, &source, &projection, &place));
+        let decoded_bytes = Once::new();
+        let open = OpenDataset { options: self, source, projection, in_order, threads, place, decoded_bytes, state };
+        Ok(Dataset { inner: Arc::new(open) })
     }
 }
 

@@ -9,16 +9,19 @@ use std::collections::HashMap;
 use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, make_array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type};
 
 pub use self::class::{Class, Labels};
 
-use self::class::Value;
+use self::class::{BOOL, BYTES, INT, TEXT};
 use super::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::RowGroupEntry;
 use rowdex_order::id_set::Builder;
 use rowdex_order::{IdSet, Side, Split};
+
+/// A type that has all integers.
+const INTEGERS: DataType = DataType::Decimal128(38, 0);
 
 /// One column of a dataset, from [`Dataset::column`]: what orders by class or weight, and splits by key, need to know.
 ///
@@ -55,8 +58,8 @@ impl<'a> Column<'a> {
         let mut codes = Vec::new();
         self.reserve(&mut codes)?;
         let mut known = KnownClasses::default();
-        self.each_value("label", |_, value| {
-            codes.push(known.code(value)?);
+        self.each_value("label", |_, key| {
+            codes.push(known.code(key)?);
             Ok(())
         })?;
         Ok(Labels::sorted(codes, known.classes))
@@ -72,12 +75,12 @@ impl<'a> Column<'a> {
         let mut known = KnownClasses::default();
         let mut counts: Vec<u64> = Vec::new();
         let mut nulls = 0;
-        self.each_optional("label", |_, value| {
-            let Some(value) = value else {
+        self.each_optional("label", |_, key| {
+            let Some(key) = key else {
                 nulls += 1;
                 return Ok(());
             };
-            match counts.get_mut(known.code(value)? as usize) {
+            match counts.get_mut(known.code(key)? as usize) {
                 Some(count) => *count += 1,
                 None => counts.push(1),
             }
@@ -125,11 +128,7 @@ impl<'a> Column<'a> {
     /// As [`labels`](Self::labels).
     pub fn split(&self, split: &Split, side: Side) -> Result<IdSet> {
         let mut set = Builder::new(self.dataset.len());
-        let mut key = Vec::new();
-        self.each_value("key", |id, value| {
-            value.write(&mut key);
-            if split.side(&key) == side { set.add(id..id + 1) } else { Ok(()) }
-        })?;
+        self.each_value("key", |id, key| if split.side(key) == side { set.add(id..id + 1) } else { Ok(()) })?;
         Ok(set.finish())
     }
 
@@ -143,13 +142,15 @@ impl<'a> Column<'a> {
         if reserved { Ok(()) } else { Err(Error::new(ErrorKind::TooLarge, format!("no memory for {len} values"))) }
     }
 
-    /// Calls `each` with row id and value of every row, in order. `what` says in errors what a value is: `label`.
-    fn each_value(&self, what: &str, mut each: impl FnMut(u64, Value<'_>) -> Result<()>) -> Result<()> {
+    /// Calls `each` with row id and value of every row, in order, the value as its canonical bytes. `what` says in
+    /// errors what a value is: `label`.
+    fn each_value(&self, what: &str, mut each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         self.each_optional(what, |id, value| each(id, value.ok_or_else(|| missing(what, id))?))
     }
 
     /// As [`each_value`](Self::each_value), with rows that have no value.
-    fn each_optional(&self, what: &str, mut each: impl FnMut(u64, Option<Value<'_>>) -> Result<()>) -> Result<()> {
+    fn each_optional(&self, what: &str, mut each: impl FnMut(u64, Option<&[u8]>) -> Result<()>) -> Result<()> {
+        let mut key = Vec::new();
         self.each_array(|entry, ids, array| {
             let data_type = match array.data_type() {
                 DataType::Dictionary(_, values) => values.as_ref(),
@@ -158,8 +159,7 @@ impl<'a> Column<'a> {
             let plain = match data_type {
                 DataType::Boolean => DataType::Boolean,
                 DataType::Date32 => DataType::Int32,
-                DataType::UInt64 => DataType::UInt64,
-                integer if integer.is_integer() => DataType::Int64,
+                integer if integer.is_integer() => INTEGERS,
                 DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::LargeUtf8,
                 DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
                     DataType::LargeBinary
@@ -168,7 +168,7 @@ impl<'a> Column<'a> {
             };
             let mut values = cast(&array, &plain).map_err(|error| self.unreadable(error))?;
             if plain == DataType::Int32 {
-                values = cast(&values, &DataType::Int64).map_err(|error| self.unreadable(error))?;
+                values = cast(&values, &INTEGERS).map_err(|error| self.unreadable(error))?;
             }
             let nulls = values.logical_nulls();
             for at in 0..values.len() {
@@ -176,14 +176,20 @@ impl<'a> Column<'a> {
                     each(ids.id(&entry, at), None)?;
                     continue;
                 }
-                let value = match values.data_type() {
-                    DataType::Boolean => Value::Bool(values.as_boolean().value(at)),
-                    DataType::UInt64 => Value::Int(values.as_primitive::<UInt64Type>().value(at).into()),
-                    DataType::Int64 => Value::Int(values.as_primitive::<Int64Type>().value(at).into()),
-                    DataType::LargeUtf8 => Value::Text(values.as_string::<i64>().value(at)),
-                    _ => Value::Bytes(values.as_binary::<i64>().value(at)),
+                let mut write = |kind: u8, value: &[u8]| {
+                    key.clear();
+                    key.push(kind);
+                    key.extend_from_slice(value);
                 };
-                each(ids.id(&entry, at), Some(value))?;
+                match values.data_type() {
+                    DataType::Boolean => write(BOOL, &[values.as_boolean().value(at).into()]),
+                    DataType::Decimal128(..) => {
+                        write(INT, &values.as_primitive::<Decimal128Type>().value(at).to_le_bytes());
+                    }
+                    DataType::LargeUtf8 => write(TEXT, values.as_string::<i64>().value(at).as_bytes()),
+                    _ => write(BYTES, values.as_binary::<i64>().value(at)),
+                }
+                each(ids.id(&entry, at), Some(&key))?;
             }
             Ok(())
         })
@@ -191,21 +197,16 @@ impl<'a> Column<'a> {
 
     /// Calls `each` with the wanted rows of every row group that has any, in order.
     fn each_array(&self, mut each: impl FnMut(RowGroupEntry<'_>, FoundIds<'_>, ArrayRef) -> Result<()>) -> Result<()> {
-        if let Some(rows) = self.rows.filter(|rows| rows.rows() != self.dataset.len()) {
-            let message = format!("a set out of {} rows for a dataset of {}", rows.rows(), self.dataset.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        let inner = &self.dataset.inner.settings;
+        let ids = FoundIds::of(self.dataset, self.rows)?;
         let reader = self.dataset.with_other_columns(&[&self.name])?;
-        let ids = FoundIds(self.rows);
-        let wanted: Vec<RowGroupEntry<'_>> = inner.index.row_groups().filter(|entry| ids.count(entry) > 0).collect();
+        let wanted = ids.row_groups(self.dataset);
         let read = |entry: &RowGroupEntry<'_>| {
             let batch = reader.read_whole(entry.index())?;
             let array = batch.columns().first().cloned();
             array.ok_or_else(|| Error::new(ErrorKind::Internal, "a column that was chosen is not there"))
         };
         // Only a few row groups at a time are in memory.
-        for entries in wanted.chunks(inner.threads.max(1)) {
+        for entries in wanted.chunks(reader.inner.threads.max(1)) {
             for (entry, array) in entries.iter().zip(reader.each_row_group(entries, read)?) {
                 let picked = ids.pick(entry, array?).and_then(leaf).map_err(|error| self.unreadable(error));
                 let checked = picked.and_then(|array| each(*entry, ids, array));
@@ -245,38 +246,48 @@ fn leaf(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
 struct KnownClasses {
     codes: HashMap<Vec<u8>, u32>,
     classes: Vec<Class>,
-    key: Vec<u8>,
     /// Neighbours are often of one class.
     last: Option<(Vec<u8>, u32)>,
 }
 
 impl KnownClasses {
-    /// The place of the class that a value is of.
-    fn code(&mut self, value: Value<'_>) -> Result<u32> {
-        value.write(&mut self.key);
-        if let Some((_, code)) = self.last.as_ref().filter(|(of, _)| *of == self.key) {
+    /// The place of the class that has these canonical bytes.
+    fn code(&mut self, key: &[u8]) -> Result<u32> {
+        if let Some((_, code)) = self.last.as_ref().filter(|(of, _)| of == key) {
             return Ok(*code);
         }
-        let code = match self.codes.get(&self.key) {
+        let code = match self.codes.get(key) {
             Some(code) => *code,
             None => {
                 let code = u32::try_from(self.classes.len())
                     .map_err(|_| Error::new(ErrorKind::TooLarge, "more than 2^32 classes"))?;
-                self.classes.push(value.to_class());
-                self.codes.insert(self.key.clone(), code);
+                self.classes.push(Class::of(key));
+                self.codes.insert(key.to_owned(), code);
                 code
             }
         };
-        self.last = Some((self.key.clone(), code));
+        self.last = Some((key.to_owned(), code));
         Ok(code)
     }
 }
 
 /// Which rows are read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FoundIds<'a>(pub(super) Option<&'a IdSet>);
+pub(super) struct FoundIds<'a>(Option<&'a IdSet>);
 
-impl FoundIds<'_> {
+impl<'a> FoundIds<'a> {
+    /// These, or all rows of the dataset.
+    pub(super) fn of(dataset: &Dataset, rows: Option<&'a IdSet>) -> Result<Self> {
+        let Some(other) = rows.filter(|rows| rows.rows() != dataset.len()) else { return Ok(Self(rows)) };
+        let message = format!("a set out of {} rows for a dataset of {}", other.rows(), dataset.len());
+        Err(Error::new(ErrorKind::InvalidArgument, message))
+    }
+
+    /// The row groups that have some.
+    pub(super) fn row_groups(self, dataset: &Dataset) -> Vec<RowGroupEntry<'_>> {
+        dataset.index().row_groups().filter(|entry| self.count(entry) > 0).collect()
+    }
+
     /// How many of a row group.
     pub(super) fn count(self, entry: &RowGroupEntry<'_>) -> u64 {
         let ids = entry.row_ids();
@@ -289,13 +300,16 @@ impl FoundIds<'_> {
         self.0.map_or(all, |set| set.select(set.rank(entry.first_row()) + at as u64).unwrap_or(all))
     }
 
+    /// Their slots in a row group, in order.
+    pub(super) fn slots(self, entry: &RowGroupEntry<'_>) -> impl Iterator<Item = u32> {
+        (0..self.count(entry) as usize).map(move |at| (self.id(entry, at) - entry.first_row()) as u32)
+    }
+
     /// Those of a whole row group's values.
     fn pick(self, entry: &RowGroupEntry<'_>, values: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
-        let count = self.count(entry);
-        if count == entry.rows() {
+        if self.count(entry) == entry.rows() {
             return Ok(values);
         }
-        let slots = (0..count as usize).map(|at| (self.id(entry, at) - entry.first_row()) as u32);
-        take(&values, &UInt32Array::from_iter_values(slots), None)
+        take(&values, &UInt32Array::from_iter_values(self.slots(entry)), None)
     }
 }

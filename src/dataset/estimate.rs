@@ -15,20 +15,20 @@ impl Dataset {
         const FILES: usize = 1000;
         const FILES_WITHOUT_FOOTER: usize = 16;
         let inner = &*self.inner;
-        let files = inner.settings.index.num_files() as usize;
-        let embedded = inner.settings.index.files().next().is_some_and(|file| file.has_footer());
+        let files = inner.options.index.num_files() as usize;
+        let embedded = inner.options.index.files().next().is_some_and(|file| file.has_footer());
         let step = files.div_ceil(if embedded { FILES } else { FILES_WITHOUT_FOOTER }).max(1);
-        let mut costs = vec![ReadCost::default(); inner.settings.index.num_row_groups() as usize];
+        let mut costs = vec![ReadCost::default(); inner.options.index.num_row_groups() as usize];
         let mut last: Vec<ReadCost> = Vec::new();
-        for file in inner.settings.index.files() {
+        for file in inner.options.index.files() {
             if (file.index() as usize).is_multiple_of(step)
                 && let Some(described) = inner.described(file.index())
             {
                 let metadata = &described.metadata;
                 let groups = 0..metadata.num_row_groups();
-                last = groups.map(|group| metadata.read_cost(group, &inner.settings.projection)).collect();
+                last = groups.map(|group| metadata.read_cost(group, &inner.projection)).collect();
             }
-            for group in file.row_groups().filter_map(|group| inner.settings.index.row_group(group)) {
+            for group in file.row_groups().filter_map(|group| inner.options.index.row_group(group)) {
                 let Some(like) = last.get(group.ordinal() as usize).or(last.last()) else { continue };
                 if let Some(cost) = costs.get_mut(group.index() as usize) {
                     *cost = like.with_rows(group.source_rows());
@@ -44,7 +44,7 @@ impl Dataset {
     /// each in so many runs, on average; 0 for local files.
     pub(crate) fn requests(&self, costs: &[&ReadCost], some: Option<(u64, u64)>) -> f64 {
         const DRAWS: u64 = 16;
-        let source = &*self.inner.settings.source;
+        let source = &*self.inner.source;
         match some {
             _ if !self.is_remote() => 0.0,
             None => source.requests(&costs.iter().flat_map(|cost| cost.chunks()).collect::<Vec<_>>()) as f64,
@@ -58,14 +58,14 @@ impl Dataset {
 
     /// How many requests it takes to begin with all files, before the first byte of a row group; 0 for local files.
     pub(crate) fn opening_requests(&self) -> u64 {
-        let level = self.inner.settings.staleness;
+        let level = self.inner.options.staleness;
         let each = |file: rowdex_index::FileEntry<'_>| {
             let checked = matches!(level, Staleness::Footer | Staleness::Deep);
             let untagged = level != Staleness::Off && file.etag().is_none();
             u64::from(checked) + u64::from(untagged) + u64::from(!file.has_footer())
         };
         if self.is_remote() {
-            self.inner.settings.index.files().filter(|file| file.rows() > 0).map(each).sum()
+            self.inner.options.index.files().filter(|file| file.rows() > 0).map(each).sum()
         } else {
             0
         }
@@ -76,12 +76,12 @@ impl OpenDataset {
     pub(super) fn estimate_decoded_bytes(&self) -> u64 {
         const SAMPLE: usize = 16;
         let total: u64 = self
-            .settings
+            .options
             .index
             .row_groups()
             .map(|group| scaled(group.decoded_bytes(), group.rows(), group.source_rows()))
             .sum();
-        let files = self.settings.index.num_files() as usize;
+        let files = self.options.index.num_files() as usize;
         let mut all = 0u64;
         let mut chosen = 0u64;
         for number in (0..files).step_by(files.div_ceil(SAMPLE).max(1)) {
@@ -89,7 +89,7 @@ impl OpenDataset {
             let metadata = &described.metadata;
             for group in 0..metadata.num_row_groups() {
                 all = all.saturating_add(metadata.decoded_bytes(group, None));
-                chosen = chosen.saturating_add(metadata.decoded_bytes(group, Some(&self.settings.projection)));
+                chosen = chosen.saturating_add(metadata.decoded_bytes(group, Some(&self.projection)));
             }
         }
         scaled(total, chosen, all)
@@ -97,7 +97,7 @@ impl OpenDataset {
 
     /// What the footer says that was indexed, without a look at the file where the index has the footer.
     fn described(&self, number: u32) -> Option<Arc<OpenDataFile>> {
-        let index = &self.settings.index;
+        let index = &self.options.index;
         let entry = index.file(number)?;
         let Ok(Some(footer)) = index.footer(number) else { return self.state().ok()?.files.get(number).ok() };
         let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), index.renaming()).ok()?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::staleness::{self, FileComparison, Staleness};
+use super::staleness::{self, Staleness};
 use rowdex_base::cache::{Cache, Weighed};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::{FileEntry, Index, RowGroupEntry};
@@ -100,8 +100,7 @@ impl FileTable {
 
     /// The file, compared with the index at the dataset's level.
     pub(super) fn get(&self, number: u32) -> Result<Arc<OpenDataFile>> {
-        let entry = self.index.file(number);
-        let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {number}")))?;
+        let entry = self.indexed(number)?;
         if self.staleness == Staleness::Deep {
             self.check(&entry, Staleness::Deep)?;
         }
@@ -110,15 +109,7 @@ impl FileTable {
                 self.check(&entry, Staleness::Footer)?;
             }
             let content = self.content(&entry)?;
-            let stored = match self.index.footer(number) {
-                // Somebody changed the index in place. What was indexed is in memory, so the file's own footer will do.
-                Err(error) if error.kind() == ErrorKind::InvalidIndex => None,
-                stored => stored?,
-            };
-            let footer = match stored {
-                Some(footer) => footer,
-                None => self.read_footer(&entry, self.compared(content.as_ref()))?,
-            };
+            let footer = self.footer_of(&entry, content.as_ref())?;
             let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), self.index.renaming())?;
             self.check_row_groups(&entry, &metadata)?;
             let bytes = metadata.memory_bytes().min(METADATA_BYTES);
@@ -126,22 +117,32 @@ impl FileTable {
         })
     }
 
+    /// What the index says of a file.
+    fn indexed(&self, number: u32) -> Result<FileEntry<'_>> {
+        self.index.file(number).ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {number}")))
+    }
+
     /// The footer of a file, from the index or from the file itself.
     #[cfg(feature = "filter")]
     pub(super) fn footer(&self, number: u32) -> Result<Bytes> {
-        let entry = self.index.file(number);
-        let entry = entry.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {number}")))?;
-        match self.index.footer(number) {
-            Ok(Some(footer)) => Ok(footer),
-            _ => self.read_footer(&entry, self.compared(self.get(number)?.content.as_ref())),
-        }
+        self.footer_of(&self.indexed(number)?, self.get(number)?.content.as_ref())
+    }
+
+    fn footer_of(&self, entry: &FileEntry<'_>, content: Option<&FileStat>) -> Result<Bytes> {
+        let stored = match self.index.footer(entry.index()) {
+            // Somebody changed the index in place. What was indexed is in memory, so the file's own footer will do.
+            Err(error) if error.kind() == ErrorKind::InvalidIndex => None,
+            stored => stored?,
+        };
+        // No footers are compared at the level `off`.
+        let compared = content.filter(|_| self.staleness != Staleness::Off);
+        stored.map_or_else(|| self.read_footer(entry, compared), Ok)
     }
 
     /// A row group, whose file is compared with the index at the dataset's level.
     pub(super) fn row_group(&self, number: u32) -> Result<OpenGroup<'_>> {
         let entry = self.entry(number)?;
-        let indexed = self.index.file(entry.file());
-        let indexed = indexed.ok_or_else(|| Error::new(ErrorKind::OutOfRange, format!("no file {}", entry.file())))?;
+        let indexed = self.indexed(entry.file())?;
         let file = self
             .get(entry.file())
             .map_err(|error| error.with_row_group(u64::from(entry.ordinal())))
@@ -173,10 +174,9 @@ impl FileTable {
 
     /// Compares what a file looks like now with what was indexed, and its footer if only its time is another.
     fn check_stat(&self, entry: &FileEntry<'_>, now: &FileStat) -> Result<()> {
-        match staleness::compare(entry, now) {
-            FileComparison::Same => Ok(()),
-            FileComparison::Retimed => self.read_footer(entry, Some(now)).map(drop),
-            FileComparison::Changed(error) => Err(error),
+        match staleness::is_retimed(entry, now)? {
+            false => Ok(()),
+            true => self.read_footer(entry, Some(now)).map(drop),
         }
     }
 
@@ -186,21 +186,13 @@ impl FileTable {
     fn read_footer(&self, entry: &FileEntry<'_>, expected: Option<&FileStat>) -> Result<Bytes> {
         let source = &*self.source;
         let mut retimed = false;
-        let mut compare = |now: &FileStat| match staleness::compare(entry, now) {
-            FileComparison::Same => Ok(()),
-            FileComparison::Retimed => {
-                retimed = true;
-                Ok(())
-            }
-            FileComparison::Changed(error) => Err(error),
-        };
         if expected.is_some() && !source.is_remote() {
             // First, because a file that changed may not even be Parquet any more. A store compares by itself.
-            compare(&source.stat(entry.path())?)?;
+            retimed = staleness::is_retimed(entry, &source.stat(entry.path())?)?;
         }
         let read = read_end(source, entry.path(), source.footer_guess(), expected);
         if let (Ok((stat, _)), Some(_)) = (&read, expected) {
-            compare(stat)?;
+            retimed |= staleness::is_retimed(entry, stat)?;
         }
         match read {
             Ok((_, footer)) => {
@@ -217,11 +209,6 @@ impl FileTable {
             Err(error) if retimed && error.kind() == ErrorKind::InvalidParquet => Err(staleness::modified(entry)),
             Err(error) => Err(error),
         }
-    }
-
-    /// What the footer is to be of, where a file is to have this content; `None` where no footers are compared.
-    fn compared<'a>(&self, content: Option<&'a FileStat>) -> Option<&'a FileStat> {
-        content.filter(|_| self.staleness != Staleness::Off)
     }
 
     /// What reads of the file are to be compared with. `None` at the level `off` alone.

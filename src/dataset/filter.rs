@@ -5,7 +5,6 @@ mod prune;
 mod tests;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
@@ -13,14 +12,13 @@ use arrow::buffer::BooleanBuffer;
 use self::prune::Pruner;
 use super::Dataset;
 use super::column::FoundIds;
-use super::files::OpenGroup;
 use super::reader::Slots;
+use super::scan::{EachChunk, RowProgress, RowsDone};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_filter::{Condition, Predicate, Truth};
 use rowdex_index::RowGroupEntry;
 use rowdex_order::IdSet;
 use rowdex_order::id_set::Builder;
-use rowdex_parquet::RowSink;
 
 /// Rows that are evaluated at once. Their columns stay in the core's cache.
 const CHUNK_ROWS: usize = 1 << 15;
@@ -39,16 +37,6 @@ pub struct Filter<'a> {
     condition: Condition,
     rows: Option<&'a IdSet>,
     prunes: bool,
-}
-
-/// How far a [`Filter`] has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FilterProgress {
-    /// Rows that are decided.
-    pub rows_done: u64,
-    /// All rows that are asked about.
-    pub rows: u64,
 }
 
 /// What a [`Filter`] did.
@@ -95,14 +83,6 @@ impl Dataset {
     }
 }
 
-/// What is known of the rows of one row group.
-enum Decided {
-    None,
-    All,
-    /// Of these slots, or of all, those whose bit is set.
-    Some(Option<Vec<u32>>, BooleanBuffer),
-}
-
 impl<'a> Filter<'a> {
     /// Only these rows, out of all rows of the dataset: others are not decided, and not kept.
     pub fn of(self, rows: &'a IdSet) -> Self {
@@ -132,69 +112,43 @@ impl<'a> Filter<'a> {
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
-    pub fn run(&self, progress: &(dyn Fn(FilterProgress) + Sync)) -> Result<(IdSet, FilterReport)> {
+    pub fn run(&self, progress: &(dyn Fn(RowProgress) + Sync)) -> Result<(IdSet, FilterReport)> {
         let all = self.dataset.len();
-        if let Some(rows) = self.rows.filter(|rows| rows.rows() != all) {
-            let message = format!("a set out of {} rows for a dataset of {all}", rows.rows());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        let inner = &self.dataset.inner.settings;
-        let ids = FoundIds(self.rows);
-        let wanted: Vec<RowGroupEntry<'_>> = inner.index.row_groups().filter(|entry| ids.count(entry) > 0).collect();
+        let ids = FoundIds::of(self.dataset, self.rows)?;
+        let wanted = ids.row_groups(self.dataset);
         let mut report = FilterReport {
             rows: self.rows.map_or(all, IdSet::len),
             row_groups: wanted.len() as u64,
             columns: self.columns().to_vec(),
             ..FilterReport::default()
         };
-        if self.columns().is_empty() {
-            return self.constant(ids, &wanted, report);
-        }
         let reader = self.dataset.with_other_columns(self.columns())?;
         let predicate = self.condition.over(reader.projection().internal())?;
         let state = reader.inner.state()?;
         let pruner = Pruner::new(&state.files, &predicate);
-        let done = AtomicU64::new(0);
+        let done = RowsDone::new(report.rows, progress);
         let decide = |entry: &RowGroupEntry<'_>| {
             let decided = self.decide(&reader, &predicate, &pruner, ids, entry);
-            let count = ids.count(entry);
-            let rows_done = done.fetch_add(count, Ordering::Relaxed) + count;
-            progress(FilterProgress { rows_done, rows: report.rows });
+            done.advance(ids.count(entry));
             decided
         };
-        let decided = reader.each_row_group(&wanted, decide)?;
         let mut kept = Builder::new(all);
-        let mut counts = FilterCounts::default();
-        for (entry, decided) in wanted.iter().zip(decided) {
-            let (decided, counted) = decided?;
-            counts = counts.plus(counted);
-            add(&mut kept, ids, entry, &decided)?;
+        for (entry, decided) in wanted.iter().zip(reader.each_row_group(&wanted, decide)?) {
+            let (bits, counted) = decided?;
+            let first = entry.first_row();
+            bits.set_slices().try_for_each(|(from, to)| kept.add(first + from as u64..first + to as u64))?;
+            report.row_groups_none += counted.row_groups_none;
+            report.row_groups_all += counted.row_groups_all;
+            report.rows_evaluated += counted.rows_evaluated;
+            report.rows_by_pages += counted.rows_by_pages;
         }
         let kept = kept.finish();
         report.kept = kept.len();
-        report.row_groups_none = counts.none;
-        report.row_groups_all = counts.all;
-        report.rows_evaluated = counts.evaluated;
-        report.rows_by_pages = counts.by_pages;
         report.bytes_read = reader.counters().bytes_read;
         Ok((kept, report))
     }
 
-    /// Decides a condition without columns, which is one constant.
-    fn constant(&self, ids: FoundIds<'_>, wanted: &[RowGroupEntry<'_>], report: FilterReport) -> Result<Outcome> {
-        let index = &self.dataset.inner.settings.index;
-        let truth = self.condition.over(index.schema())?.truth(&[]);
-        let mut kept = Builder::new(self.dataset.len());
-        if truth.is_always() {
-            wanted.iter().try_for_each(|entry| add(&mut kept, ids, entry, &Decided::All))?;
-        }
-        let kept = kept.finish();
-        let (none, all) = if truth.is_always() { (0, report.row_groups) } else { (report.row_groups, 0) };
-        let report = FilterReport { kept: kept.len(), row_groups_none: none, row_groups_all: all, ..report };
-        Ok((kept, report))
-    }
-
-    /// Which of the wanted rows of a row group are kept.
+    /// Which of the rows of a row group are kept, of those that are wanted, and what was done to know that.
     fn decide(
         &self,
         reader: &Dataset,
@@ -202,142 +156,71 @@ impl<'a> Filter<'a> {
         pruner: &Pruner<'_>,
         ids: FoundIds<'_>,
         entry: &RowGroupEntry<'_>,
-    ) -> Result<(Decided, FilterCounts)> {
+    ) -> Result<(BooleanBuffer, FilterReport)> {
         let state = reader.inner.state()?;
         let group = &state.files.row_group(entry.index())?;
-        let mut counts = FilterCounts::default();
+        let mut done = FilterReport::default();
+        let all = entry.rows() as usize;
+        let is_all = ids.count(entry) == entry.rows();
         let truth = if self.prunes { pruner.row_group(group) } else { Truth::UNKNOWN };
         if truth.is_never() {
-            counts.none = 1;
-            return Ok((Decided::None, counts));
+            done.row_groups_none = 1;
+            return Ok((BooleanBuffer::new_unset(0), done));
         }
+        if truth.is_always() && is_all {
+            done.row_groups_all = 1;
+            return Ok((BooleanBuffer::new_set(all), done));
+        }
+        let mut kept = BooleanBufferBuilder::new(all);
+        kept.append_n(all, false);
         if truth.is_always() {
-            counts.all = 1;
-            return Ok((Decided::All, counts));
+            done.row_groups_all = 1;
+            ids.slots(entry).for_each(|slot| kept.set_bit(slot as usize, true));
+            return Ok((kept.finish(), done));
         }
-        let count = ids.count(entry);
-        if let Some(pieces) = self.prunes.then(|| pruner.pages(group, reader)).flatten() {
-            return by_pages(reader, predicate, ids, group, &pieces);
-        }
-        let slots: Option<Vec<u32>> = (count < entry.rows())
-            .then(|| (0..count as usize).map(|at| (ids.id(entry, at) - entry.first_row()) as u32).collect());
-        counts.evaluated = count;
-        let mut sink = Evaluated { predicate, bits: BooleanBufferBuilder::new(count as usize) };
-        let wanted = slots.as_deref().map_or(Slots::All, Slots::Some);
-        let read = reader.read(entry.index(), wanted, reader.projection(), None, &mut sink);
-        read.map_err(|error| group.located(error))?;
-        let bits = sink.bits.finish();
-        if bits.len() as u64 != count {
-            return Err(Error::new(ErrorKind::Internal, "another number of rows than was asked about"));
-        }
-        Ok((Decided::Some(slots, bits), counts))
-    }
-}
-
-/// Decides the wanted rows of a row group by its pages, and reads those that these leave open.
-fn by_pages(
-    reader: &Dataset,
-    predicate: &Predicate,
-    ids: FoundIds<'_>,
-    group: &OpenGroup<'_>,
-    pieces: &[(u32, Truth)],
-) -> Result<(Decided, FilterCounts)> {
-    let entry = &group.entry;
-    let selection = entry.selection();
-    let mut counts = FilterCounts::default();
-    let mut kept = BooleanBufferBuilder::new(entry.rows() as usize);
-    kept.append_n(entry.rows() as usize, false);
-    let mut open = Vec::new();
-    let mut piece = 0;
-    for at in 0..ids.count(entry) as usize {
-        let slot = (ids.id(entry, at) - entry.first_row()) as u32;
-        let row = selection.map_or(Some(u64::from(slot)), |set| set.select(u64::from(slot))).unwrap_or_default();
-        while pieces.get(piece + 1).is_some_and(|(first, _)| u64::from(*first) <= row) {
-            piece += 1;
-        }
-        match pieces.get(piece).map_or(Truth::UNKNOWN, |(_, truth)| *truth) {
-            truth if truth.is_never() => counts.by_pages += 1,
-            truth if truth.is_always() => {
-                kept.set_bit(slot as usize, true);
-                counts.by_pages += 1;
+        let pages = self.prunes.then(|| pruner.pages(group, reader)).flatten().unwrap_or_default();
+        let mut open = None;
+        if !(pages.is_empty() && is_all) {
+            let mut pages = pages.iter().peekable();
+            let mut page = Truth::UNKNOWN;
+            let open: &mut Vec<u32> = open.insert(Vec::new());
+            for slot in ids.slots(entry) {
+                let row =
+                    entry.selection().map_or(Some(slot.into()), |set| set.select(slot.into())).unwrap_or_default();
+                while let Some((_, truth)) = pages.next_if(|(first, _)| u64::from(*first) <= row) {
+                    page = *truth;
+                }
+                match page.is_never() || page.is_always() {
+                    true => {
+                        done.rows_by_pages += 1;
+                        kept.set_bit(slot as usize, page.is_always());
+                    }
+                    false => open.push(slot),
+                }
             }
-            _ => open.push(slot),
         }
-    }
-    if !open.is_empty() {
-        counts.evaluated = open.len() as u64;
-        let mut sink = Evaluated { predicate, bits: BooleanBufferBuilder::new(open.len()) };
-        let read = reader.read(entry.index(), Slots::Some(&open), reader.projection(), None, &mut sink);
-        read.map_err(|error| group.located(error))?;
-        let bits = sink.bits.finish();
-        if bits.len() != open.len() {
+        let count = open.as_ref().map_or(all, Vec::len);
+        let mut bits = BooleanBufferBuilder::new(count);
+        if count > 0 {
+            let each = |chunk: &RecordBatch| {
+                if chunk.num_rows() > 0 {
+                    bits.append_buffer(&predicate.rows(chunk)?);
+                }
+                Ok(())
+            };
+            let slots = open.as_deref().map_or(Slots::All, Slots::Some);
+            let sink = &mut EachChunk { rows: CHUNK_ROWS, each };
+            let read = reader.read(entry.index(), slots, reader.projection(), None, sink);
+            read.map_err(|error| group.located(error))?;
+        }
+        let bits = bits.finish();
+        if bits.len() != count {
             return Err(Error::new(ErrorKind::Internal, "another number of rows than was asked about"));
         }
+        done.rows_evaluated = count as u64;
+        let Some(open) = open else { return Ok((bits, done)) };
         bits.set_indices().filter_map(|at| open.get(at)).for_each(|slot| kept.set_bit(*slot as usize, true));
-    }
-    Ok((Decided::Some(None, kept.finish()), counts))
-}
-
-type Outcome = (IdSet, FilterReport);
-
-/// What was done for one row group, or for several.
-#[derive(Debug, Clone, Copy, Default)]
-struct FilterCounts {
-    none: u64,
-    all: u64,
-    evaluated: u64,
-    by_pages: u64,
-}
-
-impl FilterCounts {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            none: self.none + other.none,
-            all: self.all + other.all,
-            evaluated: self.evaluated + other.evaluated,
-            by_pages: self.by_pages + other.by_pages,
-        }
-    }
-}
-
-/// Evaluates the condition over each chunk of a row group.
-struct Evaluated<'a> {
-    predicate: &'a Predicate,
-    bits: BooleanBufferBuilder,
-}
-
-impl RowSink for Evaluated<'_> {
-    fn chunk_rows(&self) -> usize {
-        CHUNK_ROWS
-    }
-
-    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        if chunk.num_rows() > 0 {
-            self.bits.append_buffer(&self.predicate.rows(&chunk)?);
-        }
-        Ok(())
-    }
-}
-
-/// Adds the rows that are kept of a row group.
-fn add(kept: &mut Builder, ids: FoundIds<'_>, entry: &RowGroupEntry<'_>, decided: &Decided) -> Result<()> {
-    match decided {
-        Decided::None => Ok(()),
-        Decided::All if ids.count(entry) == entry.rows() => kept.add(entry.row_ids()),
-        Decided::All => (0..ids.count(entry) as usize).try_for_each(|at| {
-            let id = ids.id(entry, at);
-            kept.add(id..id + 1)
-        }),
-        Decided::Some(slots, bits) => {
-            let first = entry.first_row();
-            match slots {
-                None => bits.set_slices().try_for_each(|(from, to)| kept.add(first + from as u64..first + to as u64)),
-                Some(slots) => bits.set_indices().filter_map(|at| slots.get(at)).try_for_each(|slot| {
-                    let id = first + u64::from(*slot);
-                    kept.add(id..id + 1)
-                }),
-            }
-        }
+        Ok((kept.finish(), done))
     }
 }
 

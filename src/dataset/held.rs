@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 
+use super::Unshared;
 use super::gather::GroupRows;
-use super::reader::{RowGroupRead, RowGroupReader, Slots, length_of};
+use super::reader::{RowGroupRead, Slots, length_of};
 use rowdex_base::cache::{Cache, Counters, Weighed};
 use rowdex_base::error::Result;
 use rowdex_parquet::WholeBatch;
@@ -37,17 +38,12 @@ impl HeldGroups {
 
     /// The rows of these slots, strictly increasing, of a row group that is not held: by themselves, or with all
     /// others.
-    pub(super) fn load(
-        &self,
-        read: RowGroupRead<'_>,
-        slots: Vec<u32>,
-        reader: &dyn RowGroupReader,
-    ) -> Result<GroupRows> {
+    pub(super) fn load(&self, read: RowGroupRead<'_>, slots: Vec<u32>, state: &Unshared) -> Result<GroupRows> {
         let row_group = read.group.entry.index();
         if self.reads_pages(read, slots.len()) {
             let mut rows = WholeBatch::default();
             let bytes =
-                reader.read(RowGroupRead { slots: Slots::Some(&slots), keeps: false, ..read }, None, &mut rows)?;
+                state.read(RowGroupRead { slots: Slots::Some(&slots), keeps: false, ..read }, None, &mut rows)?;
             self.groups.count_miss();
             let spent = self.spent.get_or_load(row_group, || Ok(Weighed { value: AtomicU64::new(0), bytes: 1 }))?;
             spent.fetch_add(bytes, Ordering::Relaxed);
@@ -59,7 +55,7 @@ impl HeldGroups {
         }
         let whole = self.groups.get_or_load(row_group, || {
             let mut whole = WholeBatch::default();
-            reader.read(read.all(), None, &mut whole)?;
+            state.read(read.all(), None, &mut whole)?;
             let value = whole.into_batch()?;
             let bytes = value.get_array_memory_size() as u64;
             Ok(Weighed { value, bytes })

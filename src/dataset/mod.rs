@@ -25,7 +25,7 @@ mod tests;
 mod verify;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,13 +47,13 @@ use disk_cache::CachedReader;
 use files::FileTable;
 use gather::{GatheredRows, GroupRows};
 use held::HeldGroups;
-use reader::{FileReader, RowGroupRead, RowGroupReader};
+use reader::{FileReader, RowGroupRead};
 
 pub use builder::DatasetBuilder;
 pub(crate) use builder::SavedDataset;
 pub use column::{Class, Column, Labels};
 #[cfg(feature = "filter")]
-pub use filter::{Filter, FilterProgress, FilterReport};
+pub use filter::{Filter, FilterReport};
 pub use map::MapDataset;
 pub use mixed::MixedDataset;
 pub(crate) use mixed::common_schema;
@@ -62,6 +62,8 @@ pub(crate) use reader::Slots;
 pub use rowdex_base::cache::Counters;
 pub use rowdex_io::tier::{DiskCache, DiskCacheCounters};
 pub(crate) use run::{JoinedChunks, RunPart};
+pub use scan::RowProgress;
+pub(crate) use scan::{EachChunk, RowsDone};
 pub use staleness::Staleness;
 pub use verify::{VerifyProgress, VerifyReport};
 
@@ -76,29 +78,17 @@ pub struct Dataset {
 }
 
 struct OpenDataset {
-    settings: DatasetSettings,
-    decoded_bytes: Once<u64>,
-    state: PerProcess<Unshared>,
-}
-
-/// What a dataset was opened with.
-struct DatasetSettings {
-    index: Index,
+    /// What it was opened with.
+    options: DatasetBuilder,
     source: Arc<dyn Source>,
-    store: StoreOptions,
     projection: Projection,
     /// The same for rows that are served as they lie.
     in_order: Projection,
-    staleness: Staleness,
-    max_decoded_bytes: u64,
-    cache_bytes: u64,
     threads: usize,
-    tier: Option<DiskCache>,
     /// Where the files are, by name.
     place: String,
-    /// The columns and the root that were asked for, if any were.
-    columns: Option<Vec<String>>,
-    root: Option<PathBuf>,
+    decoded_bytes: Once<u64>,
+    state: PerProcess<Unshared>,
 }
 
 /// What must not be shared with a forked child.
@@ -128,7 +118,7 @@ impl Dataset {
 
     /// How many rows there are; row ids are `0..len`.
     pub fn len(&self) -> u64 {
-        self.inner.settings.index.len()
+        self.inner.options.index.len()
     }
 
     /// Whether there are none.
@@ -138,22 +128,21 @@ impl Dataset {
 
     /// The index it was opened with.
     pub fn index(&self) -> &Index {
-        &self.inner.settings.index
+        &self.inner.options.index
     }
 
     /// The schema of every batch served: the chosen columns, in the order they were chosen.
     pub fn schema(&self) -> &SchemaRef {
-        self.inner.settings.projection.output()
+        self.inner.projection.output()
     }
 
     /// What it has done so far, in this process.
     pub fn counters(&self) -> Counters {
         let Ok(state) = self.inner.state() else { return Counters::default() };
-        let traffic = self.inner.settings.source.traffic();
+        let traffic = self.inner.source.traffic();
         let mut counters = state.held.counters();
-        counters.decodes = state.reader.decodes();
-        counters.bytes_decoded = state.reader.bytes_decoded();
-        counters.bytes_read = state.reader.bytes_read() + state.files.bytes_read();
+        counters.bytes_read = state.files.bytes_read();
+        state.reader.count(&mut counters);
         counters.requests = traffic.requests;
         counters.bytes_fetched = traffic.bytes;
         counters
@@ -166,7 +155,7 @@ impl Dataset {
     }
 
     pub(crate) fn has_disk_cache(&self) -> bool {
-        self.inner.settings.tier.is_some()
+        self.inner.options.tier.is_some()
     }
 
     /// Why nothing more is kept in the disk cache since some time: the disk is full, say, or the folder cannot be
@@ -234,7 +223,7 @@ impl Dataset {
             let held: Vec<_> = held.into_iter().map(|(at, group)| (at, GroupRows::Whole(group))).collect();
             return wanted.assemble(self.schema(), &held);
         }
-        let room = AtomicU64::new(inner.settings.cache_bytes);
+        let room = AtomicU64::new(inner.options.cache_bytes);
         // Row groups that fit in the cache together stay until the end. The others are let go as soon as their rows are
         // copied out, so that those of a call need not fit in memory together.
         let within_room = |at: usize, loaded: GroupRows| {
@@ -264,12 +253,12 @@ impl Dataset {
 
     /// What is served, and how it is decoded: long strings and binary as views.
     pub(crate) fn projection(&self) -> &Projection {
-        &self.inner.settings.projection
+        &self.inner.projection
     }
 
     /// What is served, and how it is decoded where rows are served as they lie.
     pub(crate) fn projection_in_order(&self) -> &Projection {
-        &self.inner.settings.in_order
+        &self.inner.in_order
     }
 
     /// Brings rows to the types served, in memory of their own.
@@ -295,7 +284,7 @@ impl Dataset {
         let state = self.inner.state()?;
         let group = &state.files.row_group(row_group)?;
         let read = RowGroupRead { group, slots, projection, keeps: true };
-        state.reader().read(read, prefetch, sink).map_err(|error| group.located(error)).map(drop)
+        state.read(read, prefetch, sink).map_err(|error| group.located(error)).map(drop)
     }
 
     /// Says in which file and row group an error is.
@@ -303,7 +292,7 @@ impl Dataset {
         let Some(entry) = self.index().row_group(row_group) else { return error };
         let error = error.with_row_group(u64::from(entry.ordinal()));
         match self.index().file(entry.file()) {
-            Some(file) => files::in_file(error, file.path(), &*self.inner.settings.source),
+            Some(file) => files::in_file(error, file.path(), &*self.inner.source),
             None => error,
         }
     }
@@ -324,27 +313,27 @@ impl Dataset {
     fn load(&self, state: &Unshared, row_group: u32, slots: Vec<u32>) -> Result<GroupRows> {
         let group = &state.files.row_group(row_group)?;
         let read = RowGroupRead { group, slots: Slots::All, projection: self.projection(), keeps: true };
-        state.held.load(read, slots, state.reader()).map_err(|error| group.located(error))
+        state.held.load(read, slots, state).map_err(|error| group.located(error))
     }
 
     /// Where a file is: a path or a URL.
     pub(crate) fn location(&self, path: &str) -> Option<String> {
-        self.inner.settings.source.location(path)
+        self.inner.source.location(path)
     }
 
     /// How object stores are talked to.
     pub(crate) fn store_options(&self) -> &StoreOptions {
-        &self.inner.settings.store
+        &self.inner.options.store
     }
 
     /// Whether reads take so long that row groups should be read ahead.
     pub(crate) fn is_remote(&self) -> bool {
-        self.inner.settings.source.is_remote()
+        self.inner.source.is_remote()
     }
 
     /// How fast the store answers, if it is one and was asked.
     pub(crate) fn link(&self) -> Option<Link> {
-        self.inner.settings.source.link()
+        self.inner.source.link()
     }
 
     /// Starts reading what decoding these rows of a row group takes; `None` where that gains nothing.
@@ -355,7 +344,11 @@ impl Dataset {
         // An error comes again, with its words, when the row group is decoded.
         let state = self.inner.state().ok()?;
         let group = &state.files.row_group(row_group).ok()?;
-        state.reader().prefetch(RowGroupRead { group, slots, projection: self.projection(), keeps: true })
+        let read = RowGroupRead { group, slots, projection: self.projection(), keeps: true };
+        match &state.disk_cache {
+            Some(disk_cache) => disk_cache.prefetch(read),
+            None => state.reader.prefetch(read),
+        }
     }
 
     /// The rows at these slots, of the types in `output`: a slice would keep the whole row group in memory for as
@@ -374,7 +367,7 @@ impl Dataset {
 impl OpenDataset {
     fn state(&self) -> Result<&Unshared> {
         self.state
-            .get(|| Unshared::new(&self.settings))
+            .get(|| Unshared::new(&self.options, &self.source, &self.projection, &self.place))
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the dataset is being dropped"))
     }
 
@@ -383,7 +376,7 @@ impl OpenDataset {
         if let Some(pool) = state.pool.get() {
             return Ok(pool.as_ref());
         }
-        let pool = match self.settings.threads {
+        let pool = match self.threads {
             0 | 1 => None,
             threads => Some(pool::start(threads, "rowdex-decode")?),
         };
@@ -392,25 +385,23 @@ impl OpenDataset {
 }
 
 impl Unshared {
-    fn new(settings: &DatasetSettings) -> Self {
-        let DatasetSettings {
-            index, source, projection, staleness, max_decoded_bytes, cache_bytes, tier, place, ..
-        } = settings;
-        let reader = Arc::new(FileReader::new(Arc::clone(source), *max_decoded_bytes));
-        let around = |tier: &DiskCache| CachedReader::new(tier.clone(), Arc::clone(&reader), place.clone(), projection);
+    fn new(options: &DatasetBuilder, source: &Arc<dyn Source>, projection: &Projection, place: &str) -> Self {
+        let reader = Arc::new(FileReader::new(Arc::clone(source), options.max_decoded_bytes));
+        let around = |tier: &DiskCache| CachedReader::new(tier.clone(), Arc::clone(&reader), place.into(), projection);
         Self {
-            files: FileTable::new(index.clone(), Arc::clone(source), *staleness),
-            held: HeldGroups::new(*cache_bytes),
-            disk_cache: tier.as_ref().map(around),
+            files: FileTable::new(options.index.clone(), Arc::clone(source), options.staleness),
+            held: HeldGroups::new(options.cache_bytes),
+            disk_cache: options.tier.as_ref().map(around),
             reader,
             pool: Once::new(),
         }
     }
 
-    fn reader(&self) -> &dyn RowGroupReader {
+    /// As [`FileReader::read`], from the disk cache where there is one.
+    fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
         match &self.disk_cache {
-            Some(disk_cache) => disk_cache,
-            None => &*self.reader,
+            Some(disk_cache) => disk_cache.read(read, prefetch, sink),
+            None => self.reader.read(read, prefetch, sink),
         }
     }
 }
@@ -418,8 +409,8 @@ impl Unshared {
 impl fmt::Debug for Dataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dataset")
-            .field("index", &self.inner.settings.index)
-            .field("source", &self.inner.settings.source)
+            .field("index", &self.inner.options.index)
+            .field("source", &self.inner.source)
             .field("columns", &self.schema().fields().iter().map(|field| field.name()).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }

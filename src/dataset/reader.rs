@@ -1,7 +1,7 @@
 //! Reading row groups: what to read, who reads it, and how it is read from the data files.
 //!
-//! A [`RowGroupRead`] says what to read. A [`RowGroupReader`] reads it: [`FileReader`] from the data files, and
-//! [`CachedReader`](super::disk_cache::CachedReader), around a [`FileReader`], from the disk cache where that has it.
+//! A [`RowGroupRead`] says what to read. A [`FileReader`] reads it from the data files, and a
+//! [`CachedReader`](super::disk_cache::CachedReader) around it from the disk cache where that has it.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::files::{OpenDataFile, OpenGroup};
 use super::prefetch::{AtHand, Prefetch};
+use rowdex_base::cache::Counters;
 use rowdex_base::error::Result;
 use rowdex_index::RowGroupEntry;
 use rowdex_io::source::Source;
@@ -37,16 +38,6 @@ pub(super) struct RowGroupRead<'a> {
     pub(super) projection: &'a Projection,
     /// Whether all of the row group may be put where it is found the next time.
     pub(super) keeps: bool,
-}
-
-/// Whoever reads row groups.
-pub(super) trait RowGroupReader {
-    /// Reads and decodes on the calling thread, and hands the rows to the sink. Returns how many bytes were read of the
-    /// data files. What was read ahead for it, `ahead`, is used.
-    fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64>;
-
-    /// Starts fetching what [`read`](Self::read) will need, where reads take long. `None` where that gains nothing.
-    fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch>;
 }
 
 impl<'a> RowGroupRead<'a> {
@@ -123,24 +114,11 @@ impl FileReader {
         self.max_decoded_bytes
     }
 
-    pub(super) fn decodes(&self) -> u64 {
-        self.decodes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn bytes_decoded(&self) -> u64 {
-        self.bytes_decoded.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn bytes_read(&self) -> u64 {
-        self.bytes_read.load(Ordering::Relaxed)
-    }
-
-    /// Reads ranges of a file, and counts them.
-    #[cfg(feature = "filter")]
-    pub(super) fn fetch(&self, file: &OpenDataFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let bytes = file.read(&*self.source, ranges)?;
-        self.bytes_read.fetch_add(length_of(ranges), Ordering::Relaxed);
-        Ok(bytes)
+    /// Adds what was done to these.
+    pub(super) fn count(&self, counters: &mut Counters) {
+        counters.decodes = self.decodes.load(Ordering::Relaxed);
+        counters.bytes_decoded = self.bytes_decoded.load(Ordering::Relaxed);
+        counters.bytes_read += self.bytes_read.load(Ordering::Relaxed);
     }
 
     /// Ranges of a file, read and not counted: that is what is then taken of them.
@@ -149,16 +127,35 @@ impl FileReader {
         Ok(AtHand::read(ranges, bytes))
     }
 
-    /// Reads ranges of a file ahead, where that gains something.
-    pub(super) fn begin(&self, file: &OpenDataFile, ranges: Vec<Range<u64>>) -> Option<Prefetch> {
-        Prefetch::begin(&*self.source, file, ranges)
+    /// The bytes of a file, which count as read once they are dropped.
+    pub(super) fn bytes<'a>(&'a self, file: &'a OpenDataFile, at_hand: &'a AtHand) -> OpenFileBytes<'a> {
+        OpenFileBytes { reader: self, file, at_hand, read: Cell::new(0) }
     }
-}
 
-impl FileReader {
-    /// As [`read`](RowGroupReader::read), with bytes of the file that may be of several row groups.
+    /// Reads and decodes on the calling thread, and hands the rows to the sink. Returns how many bytes were read of the
+    /// data files. What was read ahead for it is used.
+    pub(super) fn read(
+        &self,
+        read: RowGroupRead<'_>,
+        prefetch: Option<Prefetch>,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        let at_hand = prefetch.map_or_else(|| Ok(AtHand::default()), Prefetch::wait)?;
+        self.read_from(read, &at_hand, sink)
+    }
+
+    /// Starts fetching what [`read`](Self::read) will need, where reads take long. `None` where that gains nothing.
+    pub(super) fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
+        let places = read.places(self.max_decoded_bytes)?;
+        if length_of(&places) > self.max_decoded_bytes {
+            return None;
+        }
+        Prefetch::begin(&*self.source, &read.group.file, places)
+    }
+
+    /// As [`read`](Self::read), with bytes of the file that may be of several row groups.
     pub(super) fn read_from(&self, read: RowGroupRead<'_>, at_hand: &AtHand, sink: &mut dyn RowSink) -> Result<u64> {
-        let bytes = OpenFileBytes { source: &*self.source, file: &read.group.file, at_hand, read: Cell::new(0) };
+        let bytes = self.bytes(&read.group.file, at_hand);
         let selected = source_rows(&read.group.entry, read.slots);
         self.decodes.fetch_add(1, Ordering::Relaxed);
         // Of a row group of which not all rows are served, the pages of those that are.
@@ -167,7 +164,6 @@ impl FileReader {
         let rows = selected.as_deref().map_or(RowsToDecode::All, rows);
         let decoded = read.decoder(self.max_decoded_bytes).decode(rows, &bytes, sink)?;
         self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
-        self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);
         Ok(bytes.read.get())
     }
 
@@ -180,36 +176,19 @@ impl FileReader {
         sink: &mut dyn RowSink,
     ) -> Result<bool> {
         let at_hand = AtHand::default();
-        let bytes =
-            OpenFileBytes { source: &*self.source, file: &first.group.file, at_hand: &at_hand, read: Cell::new(0) };
-        let decoded = first.decoder(self.max_decoded_bytes).decode_run(row_groups, &bytes, sink);
-        self.bytes_read.fetch_add(bytes.read.get(), Ordering::Relaxed);
-        let Some(decoded) = decoded? else { return Ok(false) };
+        let bytes = self.bytes(&first.group.file, &at_hand);
+        let decoded = first.decoder(self.max_decoded_bytes).decode_run(row_groups, &bytes, sink)?;
+        let Some(decoded) = decoded else { return Ok(false) };
         self.decodes.fetch_add(row_groups.len() as u64, Ordering::Relaxed);
         self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
         Ok(true)
     }
 }
 
-impl RowGroupReader for FileReader {
-    fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
-        let at_hand = prefetch.map_or_else(|| Ok(AtHand::default()), Prefetch::wait)?;
-        self.read_from(read, &at_hand, sink)
-    }
-
-    fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
-        let places = read.places(self.max_decoded_bytes)?;
-        if length_of(&places) > self.max_decoded_bytes {
-            return None;
-        }
-        self.begin(&read.group.file, places)
-    }
-}
-
 /// The bytes of an open file: those that are in memory already, and others from the source, of the content that was
 /// indexed.
-struct OpenFileBytes<'a> {
-    source: &'a dyn Source,
+pub(super) struct OpenFileBytes<'a> {
+    reader: &'a FileReader,
     file: &'a OpenDataFile,
     at_hand: &'a AtHand,
     /// Bytes that were read of the file, now or ahead.
@@ -227,19 +206,25 @@ impl OpenFileBytes<'_> {
 
 impl FileBytes for OpenFileBytes<'_> {
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.at_hand_or(ranges, || self.file.read(self.source, ranges))
+        self.at_hand_or(ranges, || self.file.read(&*self.reader.source, ranges))
     }
 
     fn read_each(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.at_hand_or(ranges, || self.file.read_each(self.source, ranges))
+        self.at_hand_or(ranges, || self.file.read_each(&*self.reader.source, ranges))
     }
 
     fn is_near(&self) -> bool {
-        !self.source.is_remote()
+        !self.reader.source.is_remote()
     }
 
     fn has(&self, ranges: &[Range<u64>]) -> bool {
         self.at_hand.cut(ranges).is_some()
+    }
+}
+
+impl Drop for OpenFileBytes<'_> {
+    fn drop(&mut self) {
+        self.reader.bytes_read.fetch_add(self.read.get(), Ordering::Relaxed);
     }
 }
 

@@ -1,12 +1,10 @@
 //! Several row groups of a file, read as one.
 
-use std::ops::Range;
-
 use arrow::array::RecordBatch;
 
 use super::files::OpenGroup;
 use super::prefetch::{AtHand, Prefetch};
-use super::reader::{RowGroupRead, RowGroupReader, Slots, length_of};
+use super::reader::{RowGroupRead, Slots, length_of};
 use super::{Dataset, Unshared};
 use rowdex_base::error::Result;
 use rowdex_parquet::{RowSink, together};
@@ -84,31 +82,24 @@ fn read_one_by_one(
         groups.iter().zip(parts).map(read)
     };
     let mut joined = JoinedChunks::new(sink);
-    match (&state.disk_cache, prefetch) {
-        // The tier has row groups, each for itself.
-        (Some(tier), _) => {
-            for read in reads() {
-                tier.read(read, None, &mut joined).map_err(|error| read.group.located(error))?;
+    let at_hand = match (&state.disk_cache, prefetch, groups.first()) {
+        (None, Some(prefetch), _) => prefetch.wait()?,
+        (None, None, Some(first)) => {
+            let chunks = together(reads().flat_map(|read| read.chunks()).collect());
+            match length_of(&chunks) <= state.reader.max_decoded_bytes() {
+                true => state.reader.at_hand(&first.file, chunks).map_err(|error| first.located(error))?,
+                false => AtHand::default(),
             }
         }
-        (None, prefetch) => {
-            let at_hand = match (prefetch, groups.first()) {
-                (Some(prefetch), _) => prefetch.wait()?,
-                (None, Some(first)) => {
-                    let chunks = together(reads().flat_map(|read| read.chunks()).collect());
-                    let read = |chunks: &Vec<Range<u64>>| length_of(chunks) <= state.reader.max_decoded_bytes();
-                    match Some(chunks).filter(read) {
-                        Some(chunks) => state.reader.at_hand(&first.file, chunks).map_err(|e| first.located(e))?,
-                        None => AtHand::default(),
-                    }
-                }
-                (None, None) => AtHand::default(),
-            };
-            for read in reads() {
-                let done = state.reader.read_from(read, &at_hand, &mut joined);
-                done.map_err(|error| read.group.located(error))?;
-            }
-        }
+        _ => AtHand::default(),
+    };
+    for read in reads() {
+        let done = match &state.disk_cache {
+            // It has row groups, each for itself.
+            Some(disk_cache) => disk_cache.read(read, None, &mut joined),
+            None => state.reader.read_from(read, &at_hand, &mut joined),
+        };
+        done.map_err(|error| read.group.located(error))?;
     }
     joined.finish()
 }

@@ -1,23 +1,67 @@
 //! Reading all rows once, row group by row group, for what is asked about each of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+
 use super::{Dataset, Slots};
 use rowdex_base::error::Result;
 use rowdex_base::pool;
 use rowdex_index::RowGroupEntry;
 use rowdex_parquet::RowSink;
 
+/// How far a walk over rows is: a condition that is decided, a digest, a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RowProgress {
+    /// Rows that are done, of all datasets.
+    pub rows_done: u64,
+    /// All rows.
+    pub rows: u64,
+}
+
+/// Tells how far a walk is, whatever thread gets on with it.
+pub(crate) struct RowsDone<'a> {
+    done: AtomicU64,
+    rows: u64,
+    tell: &'a (dyn Fn(RowProgress) + Sync),
+}
+
+impl<'a> RowsDone<'a> {
+    pub(crate) fn new(rows: u64, tell: &'a (dyn Fn(RowProgress) + Sync)) -> Self {
+        Self { done: AtomicU64::new(0), rows, tell }
+    }
+
+    pub(crate) fn advance(&self, by: u64) {
+        let rows_done = self.done.fetch_add(by, Ordering::Relaxed) + by;
+        (self.tell)(RowProgress { rows_done, rows: self.rows });
+    }
+}
+
+/// Calls a function with each chunk of so many rows.
+pub(crate) struct EachChunk<F> {
+    pub(crate) rows: usize,
+    pub(crate) each: F,
+}
+
+impl<F: FnMut(&RecordBatch) -> Result<()>> RowSink for EachChunk<F> {
+    fn chunk_rows(&self) -> usize {
+        self.rows
+    }
+
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        (self.each)(&chunk)
+    }
+}
+
 impl Dataset {
     /// These columns of the same rows, for reading each row once: past the cache and the disk cache.
     pub(crate) fn with_other_columns(&self, columns: &[impl AsRef<str>]) -> Result<Self> {
-        let inner = &self.inner.settings;
-        Self::builder(inner.index.clone())
-            .with_columns(columns.iter().map(AsRef::as_ref))
-            .with_source(inner.source.clone())
-            .with_check(inner.staleness)
-            .with_max_decoded_bytes(inner.max_decoded_bytes)
-            .with_cache_bytes(0)
-            .with_threads(inner.threads)
-            .open()
+        let inner = &*self.inner;
+        let mut other = inner.options.clone().with_columns(columns.iter().map(AsRef::as_ref));
+        other.tier = None;
+        other.with_source(Arc::clone(&inner.source)).with_threads(inner.threads).with_cache_bytes(0).open()
     }
 
     /// What `work` makes of each of these row groups, in order, on the dataset's threads, up to the first error.

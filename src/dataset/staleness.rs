@@ -66,29 +66,22 @@ impl FromStr for Staleness {
     }
 }
 
-/// What size, entity tag and modification time tell of a file.
-#[derive(Debug)]
-pub(super) enum FileComparison {
-    /// It is the one that was indexed.
-    Same,
-    /// It is as long as when it was indexed, and of another time: a copy, or another content. Its footer tells which.
-    Retimed,
-    /// It is another one.
-    Changed(Error),
-}
-
-/// Compares size, and entity tag or modification time, with what was indexed.
-pub(super) fn compare(entry: &FileEntry<'_>, now: &FileStat) -> FileComparison {
+/// Compares size, and entity tag or modification time, with what was indexed. True for a file that is as long as it was
+/// then, and of another time: a copy, or another content, which its footer tells.
+///
+/// # Errors
+/// [`ErrorKind::Stale`] for a file that is another one.
+pub(super) fn is_retimed(entry: &FileEntry<'_>, now: &FileStat) -> Result<bool> {
     let then = entry.stat();
     if then.may_be(now) {
-        FileComparison::Same
+        Ok(false)
     } else if now.size != then.size {
         let message = format!("it is {} bytes long, and was {} when it was indexed", now.size, then.size);
-        FileComparison::Changed(stale(entry, message))
+        Err(stale(entry, message))
     } else if then.etag.is_some() && now.etag.is_some() {
-        FileComparison::Changed(stale(entry, "its entity tag has changed since it was indexed"))
+        Err(stale(entry, "its entity tag has changed since it was indexed"))
     } else {
-        FileComparison::Retimed
+        Ok(true)
     }
 }
 

@@ -409,15 +409,6 @@ fn folders_missing_columns_and_wider_types_come_out_as_one_schema() {
 }
 
 #[test]
-fn an_index_without_footers_reads_them_from_the_files() {
-    let folder = corpus();
-    let path = folder.path().join("i.rdx");
-    IndexBuilder::new([folder.path()]).with_footers(false).with_overwrite(true).build(path).unwrap();
-    let dataset = open(&folder).open().unwrap();
-    assert_eq!(ids(&dataset.take(&[10, 370]).unwrap()), [10, 370]);
-}
-
-#[test]
 fn many_threads_get_what_one_would() {
     let folder = corpus();
     let dataset = open(&folder).with_cache_bytes(30_000).with_threads(2).open().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::files::in_file;
-use super::reader::{RowGroupRead, RowGroupReader};
+use super::reader::RowGroupRead;
 use super::{Dataset, Slots, Staleness};
 use rowdex_base::error::{Error, Result};
 use rowdex_base::{pool, stop};
@@ -82,7 +82,7 @@ impl Dataset {
 
     fn verify_file(&self, entry: &FileEntry<'_>, level: Staleness) -> Result<(u64, u64)> {
         let state = self.inner.state()?;
-        let located = |error: Error| in_file(error, entry.path(), &*self.inner.settings.source);
+        let located = |error: Error| in_file(error, entry.path(), &*self.inner.source);
         state.files.check(entry, level).map_err(located)?;
         let mut row_groups = 0;
         let mut rows = 0;

@@ -17,8 +17,8 @@ pub use rowdex_rows::DigestColumn;
 #[doc(hidden)]
 pub use rowdex_rows::RowDigests;
 
-use self::scan::{Scan, WalkDone};
-use crate::dataset::Dataset;
+use self::scan::Scan;
+use crate::dataset::{Dataset, RowProgress, RowsDone};
 use rowdex_base::error::Result;
 
 /// The digest of some rows in any order: the sum, modulo 2^128, of a digest of 128 bits for each row.
@@ -44,16 +44,6 @@ impl fmt::Display for RowsDigest {
     }
 }
 
-/// How far a digest, or a comparison, is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DigestProgress {
-    /// Rows that were read, of all datasets.
-    pub rows_done: u64,
-    /// Rows to read.
-    pub rows: u64,
-}
-
 impl Dataset {
     /// The digest of all rows over the columns that are served. Reads and decodes these once, on the dataset's threads
     /// and past its cache. `progress` is called after each chunk of rows, by any thread.
@@ -61,8 +51,8 @@ impl Dataset {
     /// # Errors
     /// [`ErrorKind::Schema`](crate::ErrorKind::Schema) for a column of a type that has no digest, which is a union or
     /// what has one inside; and those of reading.
-    pub fn rows_digest(&self, progress: &(dyn Fn(DigestProgress) + Sync)) -> Result<RowsDigest> {
-        let done = WalkDone::new(self.len(), progress);
+    pub fn rows_digest(&self, progress: &(dyn Fn(RowProgress) + Sync)) -> Result<RowsDigest> {
+        let done = RowsDone::new(self.len(), progress);
         let scan = Scan::new(self, &done)?;
         Ok(RowsDigest { rows: self.len(), sum: scan.sum(|_, _| ())?, columns: scan.columns().to_vec() })
     }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::RowsDigest;
 use super::cells::Cells;
 use super::report::{SameRowsReport, WrongRows};
-use super::scan::{Scan, WalkDone};
-use super::{DigestProgress, RowsDigest};
-use crate::dataset::Dataset;
+use super::scan::Scan;
+use crate::dataset::{Dataset, RowProgress, RowsDone};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::{EpochOrder, Uses};
 
@@ -58,57 +58,56 @@ impl<'a> SameRows<'a> {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if they have no column in common; [`ErrorKind::Schema`] for a column that has
     /// values of another kind in the second one, or of a type that has no digest; and those of reading.
-    pub fn check(&self, progress: &(dyn Fn(DigestProgress) + Sync)) -> Result<SameRowsReport> {
+    pub fn check(&self, progress: &(dyn Fn(RowProgress) + Sync)) -> Result<SameRowsReport> {
         let (names, left_out) = common(self.first, self.second)?;
         let [first, second] = [self.first, self.second].map(|dataset| with_columns(dataset, &names));
         let first = &first?;
         let second = &second?;
-        let done = &WalkDone::new(first.len().saturating_add(second.len()), progress);
+        let done = &RowsDone::new(first.len().saturating_add(second.len()), progress);
         let one = Scan::new(first, done)?;
         let other = Scan::new(second, done)?;
         same_kinds(&one, &other)?;
-        let found = match self.order.as_deref() {
-            Some(order) => in_order(&one, &other, order, first.len(), second.len())?,
-            None => in_any_order(&one, &other, first.len() == second.len())?,
+        let (sums, wrong) = match self.order.as_deref() {
+            Some(order) => in_order(&one, &other, order)?,
+            None => ([one.sum(|_, _| ())?, other.sum(|_, _| ())?], None),
         };
+        let is_once = self.order.as_deref().is_none_or(|order| has_each_once(order, first.len()));
         let columns = one.columns().to_vec();
         let digest = |dataset: &Dataset, sum| RowsDigest { rows: dataset.len(), sum, columns: columns.clone() };
         Ok(SameRowsReport {
-            first: digest(first, found.sums[0]),
-            second: digest(second, found.sums[1]),
+            first: digest(first, sums[0]),
+            second: digest(second, sums[1]),
             left_out,
-            same_rows: found.same_rows,
-            in_order: self.order.as_ref().map(|_| found.wrong.is_none()),
-            wrong: found.wrong.map(|rows| WrongRows::of(second.index(), rows)),
+            same_rows: is_once.then_some(sums[0] == sums[1] && first.len() == second.len()),
+            in_order: self.order.as_ref().map(|_| wrong.is_none()),
+            wrong: wrong.map(|rows| WrongRows::of(second.index(), rows)),
         })
     }
 }
 
-struct Compared {
-    sums: [u128; 2],
-    same_rows: Option<bool>,
-    /// The positions of the first rows that are not in order, if an order was given and there are any.
-    wrong: Option<Range<u64>>,
+/// Whether the order serves every one of so many rows once.
+fn has_each_once(order: &dyn EpochOrder, rows: u64) -> bool {
+    order.uses() == Uses::Once && order.len() == rows
 }
 
-fn in_any_order(one: &Scan<'_>, other: &Scan<'_>, same_length: bool) -> Result<Compared> {
-    let sums = [one.sum(|_, _| ())?, other.sum(|_, _| ())?];
-    Ok(Compared { sums, same_rows: Some(sums[0] == sums[1] && same_length), wrong: None })
-}
-
-fn in_order(one: &Scan<'_>, other: &Scan<'_>, order: &dyn EpochOrder, rows: u64, others: u64) -> Result<Compared> {
-    let positions = Positions::of(order, rows)?;
-    let all = order.len().max(others);
+/// The sums of both, and the positions of the first rows that are not in order, if there are any.
+fn in_order(one: &Scan<'_>, other: &Scan<'_>, order: &dyn EpochOrder) -> Result<([u128; 2], Option<Range<u64>>)> {
+    let listed = listed(order, one.rows())?;
+    let all = order.len().max(other.rows());
     let wanted = Cells::new(all);
     let found = Cells::new(all);
     let places = AtomicU64::new(0);
     let add_first = |row: u64, digests: &[u128]| {
         let mut count = 0;
         for (row, digest) in (row..).zip(digests) {
-            positions.each(row, |position| {
+            let mut add = |position: u64| {
                 count += 1;
                 wanted.add(position, placed(position, *digest));
-            });
+            };
+            match &listed {
+                Some(listed) => of_row(listed, row).for_each(|(_, position)| add(*position)),
+                None => order.position(row).into_iter().for_each(add),
+            }
         }
         places.fetch_add(count, Ordering::Relaxed);
     };
@@ -119,46 +118,24 @@ fn in_order(one: &Scan<'_>, other: &Scan<'_>, order: &dyn EpochOrder, rows: u64,
     if places.into_inner() != order.len() {
         return Err(Error::new(ErrorKind::Internal, "the order does not say at which positions its rows are"));
     }
-    let once = order.uses() == Uses::Once && order.len() == rows;
-    let wrong = wanted.differences(&found).next().map(|wrong| wrong.start..wrong.end.min(all));
-    Ok(Compared { sums, same_rows: once.then_some(sums[0] == sums[1] && rows == others), wrong })
+    Ok((sums, wanted.differences(&found).next().map(|wrong| wrong.start..wrong.end.min(all))))
 }
 
-/// At which positions rows are.
-enum Positions<'a> {
-    Inverse(&'a dyn EpochOrder),
-    /// Rows with their positions, sorted.
-    Listed(Vec<(u64, u64)>),
-}
-
-impl<'a> Positions<'a> {
-    fn of(order: &'a dyn EpochOrder, rows: u64) -> Result<Self> {
-        let no_memory = || Error::new(ErrorKind::TooLarge, format!("no memory for {} positions", order.len()));
-        if order.uses() == Uses::Once && order.len() == rows {
-            return Ok(Self::Inverse(order));
-        }
-        let mut listed = Vec::new();
-        listed.try_reserve_exact(usize::try_from(order.len()).map_err(|_| no_memory())?).map_err(|_| no_memory())?;
-        listed.extend((0..order.len()).filter_map(|position| Some((order.row(position)?, position))));
-        if let Some((row, position)) = listed.iter().find(|(row, _)| *row >= rows) {
-            let message = format!("position {position} of the order is row {row}, and the first dataset has {rows}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
-        }
-        listed.sort_unstable();
-        Ok(Self::Listed(listed))
+/// Rows with their positions, sorted; `None` for an order that has each row once, and so can be asked.
+fn listed(order: &dyn EpochOrder, rows: u64) -> Result<Option<Vec<(u64, u64)>>> {
+    let no_memory = || Error::new(ErrorKind::TooLarge, format!("no memory for {} positions", order.len()));
+    if has_each_once(order, rows) {
+        return Ok(None);
     }
-
-    /// Calls `each` with every position of a row.
-    fn each(&self, row: u64, mut each: impl FnMut(u64)) {
-        match self {
-            Self::Inverse(order) => {
-                if let Some(position) = order.position(row) {
-                    each(position);
-                }
-            }
-            Self::Listed(listed) => of_row(listed, row).for_each(|(_, position)| each(*position)),
-        }
+    let mut listed = Vec::new();
+    listed.try_reserve_exact(usize::try_from(order.len()).map_err(|_| no_memory())?).map_err(|_| no_memory())?;
+    listed.extend((0..order.len()).filter_map(|position| Some((order.row(position)?, position))));
+    if let Some((row, position)) = listed.iter().find(|(row, _)| *row >= rows) {
+        let message = format!("position {position} of the order is row {row}, and the first dataset has {rows}");
+        return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
+    listed.sort_unstable();
+    Ok(Some(listed))
 }
 
 fn of_row(sorted: &[(u64, u64)], row: u64) -> impl Iterator<Item = &(u64, u64)> {

@@ -14,7 +14,7 @@ use super::units::{Units, some};
 use crate::dataset::{Prefetch, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_parquet::RowSink;
-use rowdex_rows::{self as rows, BatchRow, ChunkBytes, Held, Layout, Packer, Picker, Way, bytes_of, bytes_of_part};
+use rowdex_rows::{self as rows, BatchRow, ChunkBytes, Held, Layout, Picker, Placer, Way, bytes_of, bytes_of_part};
 
 /// Rows got out of a unit, and what that took.
 #[derive(Debug, Default)]
@@ -267,7 +267,7 @@ struct Collected {
     /// How many rows there are, and how to pack them, if the first chunk says that it pays.
     rows: usize,
     packs: Option<Arc<Layout>>,
-    packer: Option<Packer>,
+    packer: Option<Placer>,
     /// The chunks, if they are not packed.
     chunks: Vec<RecordBatch>,
     /// Bytes of the largest that was packed.
@@ -288,7 +288,7 @@ impl Collected {
     fn into_held(self, units: &Units) -> Result<Held> {
         let form = units.form();
         let columns = match (self.packer, self.chunks.as_slice()) {
-            (Some(packer), _) => return Ok(Held::packed(packer.finish()?)),
+            (Some(packer), _) => return packer.whole(),
             (None, [only]) if form.chunks_are_own && bytes_of(only) <= bytes_of_part(only) / 16 * 17 => only.clone(),
             _ => rows::join_exactly(&form.decoded, self.chunks)?,
         };
@@ -326,7 +326,7 @@ impl RowSink for Collected {
         if let Some(layout) = self.packs.take()
             && layout.is_worth(&chunk)
         {
-            self.packer = Some(Packer::new(layout, self.rows));
+            self.packer = Some(Placer::new(layout, self.rows, self.rows));
         }
         match &mut self.packer {
             Some(packer) => {

@@ -11,7 +11,7 @@ use super::pieces::TokenRange;
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler};
 use rowdex_order::{Algorithm, Lengths, Measure, Overflow, Pack, Packed, Piece};
-use rowdex_rows::{Held, Numbers, Then, TokenColumn, Tokens};
+use rowdex_rows::{Held, Then, TokenColumn, Tokens};
 
 /// What is known of packs.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct ServedPacks {
 #[derive(Debug)]
 enum LengthSource {
     Items(Tokens),
-    Numbers(Numbers),
+    Numbers(TokenColumn),
     /// Nothing among the columns says it.
     Not,
 }
@@ -60,7 +60,7 @@ impl ServedPacks {
         let measured = match (find(decoded)?, lengths.measure()) {
             (Some(tokens), _) => LengthSource::Items(tokens),
             (None, Some(Measure::Numbers(name))) => {
-                Numbers::find(decoded, name).map_or(LengthSource::Not, LengthSource::Numbers)
+                TokenColumn::of_integers(decoded, name).map_or(LengthSource::Not, LengthSource::Numbers)
             }
             _ => LengthSource::Not,
         };
@@ -112,7 +112,7 @@ impl ServedPacks {
             LengthSource::Numbers(numbers) => {
                 let mut found = Vec::new();
                 for held in held {
-                    numbers.read(columns(held)?, (0..held.num_rows()).map(|row| held.place(row)), &mut found)?;
+                    numbers.integers(columns(held)?, (0..held.num_rows()).map(|row| held.place(row)), &mut found)?;
                 }
                 let length = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
                 (numbers.name(), found.into_iter().map(length).collect::<Vec<Option<u64>>>())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::{Algorithm, Pack, Piece};
-use rowdex_rows::{Between, PackTokens, Room, Sequences, Sequencing, Then, TokenColumn, TokenItems, Tokens, items_of};
+use rowdex_rows::{Between, PackTokens, Sequences, Sequencing, Then, TokenColumn, TokenItems, Tokens, items_of};
 
 /// The packs of a batch. Each row of its [`records`](super::Batch::records) is a piece: of the column with the tokens,
 /// and of those beside it with an item for each, it has those of the piece, of all other columns the values of the row.
@@ -60,7 +60,8 @@ impl Packs {
             ends: &ends,
             between: &between.collect::<Vec<_>>(),
             packs: &self.ends,
-            room: Room { capacity, multiple: self.pack.multiple },
+            capacity,
+            multiple: self.pack.multiple,
             beside: &beside.collect::<Result<Vec<_>>>()?,
         })
     }

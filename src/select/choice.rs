@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use super::{ChoiceRecord, ListOfRows};
 use crate::dataset::Dataset;
 use rowdex_base::error::Result;
 use rowdex_index::Index;
-use rowdex_index::build_info::quoted;
 use rowdex_index::root;
 use rowdex_io::source::place::{Place, shown};
 use rowdex_order::{IdSet, Sample, Side, Split};
@@ -59,27 +60,28 @@ impl Choice {
         })
     }
 
-    /// As it is recorded in a view that goes to `view`: the members of a JSON object.
-    pub(super) fn json(&self, view: &Place) -> String {
-        let list = |choice: &str, list: &Path| format!("\"{choice}\":{}", quoted(&from_view(view, list)));
+    /// As it is recorded in a view that goes to `view`.
+    pub(super) fn json(&self, view: &Place) -> Value {
         match self {
-            Self::Rows(rows) => list("rows_in", rows),
-            Self::Skip(rows) => list("skip", rows),
-            Self::Kept(_, note) => format!("\"kept\":{}", quoted(note)),
+            Self::Rows(rows) => json!({"rows_in": from_view(view, rows)}),
+            Self::Skip(rows) => json!({"skip": from_view(view, rows)}),
+            Self::Kept(_, note) => json!({"kept": note}),
             Self::And(view) => json_of_view("and", view),
             Self::Not(view) => json_of_view("not", view),
-            Self::Sample { fraction, seed } => format!("\"sample\":{fraction},\"seed\":{seed}"),
+            Self::Sample { fraction, seed } => json!({"sample": fraction, "seed": seed}),
             Self::Split { side, fraction, seed, by } => {
-                let by = by.as_ref().map_or_else(String::new, |column| format!(",\"by\":{}", quoted(column)));
-                format!("\"split\":\"{side}\",\"fraction\":{fraction},\"seed\":{seed}{by}")
+                let mut split = json!({"split": side.to_string(), "fraction": fraction, "seed": seed});
+                if let Some(column) = by {
+                    split["by"] = column.as_str().into();
+                }
+                split
             }
         }
     }
 }
 
-pub(super) fn json_of_view(choice: &str, view: &Index) -> String {
-    let path = view.path().map_or_else(|| "null".to_owned(), |path| quoted(&shown(path)));
-    format!("\"{choice}\":{path},\"fingerprint\":\"{:016x}\"", view.fingerprint())
+pub(super) fn json_of_view(choice: &str, view: &Index) -> Value {
+    json!({choice: view.path().map(shown), "fingerprint": format!("{:016x}", view.fingerprint())})
 }
 
 /// How a file is found from the folder of the view; as it was given where there is no such way.

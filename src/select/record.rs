@@ -4,31 +4,30 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::temporal_conversions::timestamp_s_to_datetime;
 
+use serde_json::{Value, json};
+
 use super::Select;
 use super::choice::from_view;
-use rowdex_index::build_info::{quoted, renames_member};
 use rowdex_io::source::place::Place;
 
 impl Select {
     /// What the view is made of, as JSON.
-    pub(super) fn provenance(&self, output: &Place, steps: &[String], rows: u64) -> String {
+    pub(super) fn provenance(&self, output: &Place, steps: Vec<Value>, rows: u64) -> String {
         let base = &self.base;
-        let time = self.time.unwrap_or_else(SystemTime::now);
-        format!(
-            concat!(
-                r#"{{"rowdex":"{}"{},"view":{{"base":{},"base_fingerprint":"{:016x}","base_rows":{},"#,
-                r#""source_rows":{},"choices":[{}],"rows":{},"time":{}}}}}"#
-            ),
-            env!("CARGO_PKG_VERSION"),
-            renames_member(base.renaming()),
-            base.path().map_or_else(|| "null".to_owned(), |path| quoted(&from_view(output, path))),
-            base.fingerprint(),
-            base.len(),
-            base.source_rows(),
-            steps.join(","),
-            rows,
-            quoted(&rfc3339(time)),
-        )
+        let mut info = json!({"rowdex": env!("CARGO_PKG_VERSION")});
+        if !base.renaming().is_empty() {
+            info["renamed"] = base.renaming().pairs().iter().map(|(old, new)| (old.clone(), json!(new))).collect();
+        }
+        info["view"] = json!({
+            "base": base.path().map(|path| from_view(output, path)),
+            "base_fingerprint": format!("{:016x}", base.fingerprint()),
+            "base_rows": base.len(),
+            "source_rows": base.source_rows(),
+            "choices": steps,
+            "rows": rows,
+            "time": rfc3339(self.time.unwrap_or_else(SystemTime::now)),
+        });
+        info.to_string()
     }
 }
 

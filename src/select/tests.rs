@@ -12,7 +12,6 @@ use tempfile::TempDir;
 use super::*;
 use crate::builder::IndexBuilder;
 use crate::dataset::Dataset;
-use rowdex_index::build_info::quoted;
 
 /// Files of 1000, 0 and 730 rows with the numbers from 0 on, in row groups of 100, and `all.rdx`.
 fn place() -> TempDir {
@@ -131,12 +130,6 @@ fn a_view_of_everything_has_the_fingerprint_of_its_base_and_equal_choices_give_e
     assert_eq!(info["view"]["base_fingerprint"], format!("{:016x}", all.fingerprint()));
     assert_eq!(info["view"]["choices"][0]["sample"], 0.5);
     assert_eq!(info["view"]["rows"], open(&folder, "x.rdx").len());
-}
-
-#[test]
-fn what_is_recorded_is_json_whatever_the_names_are() {
-    let text = "a\"b\\c\n\u{1}é\u{7f}";
-    assert_eq!(serde_json::from_str::<String>(&quoted(text)).unwrap(), text);
 }
 
 #[test]

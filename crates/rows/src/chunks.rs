@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 
-use super::{concat, record_batch, uncopied};
+use super::join_exactly;
 use rowdex_base::error::Result;
 
 /// Takes batches in order and gives chunks of `rows` rows; the last chunk may be shorter.
@@ -68,16 +68,12 @@ impl Chunks {
         self.have -= rows;
         match <[RecordBatch; 1]>::try_from(parts) {
             Ok([only]) => Ok(only),
-            Err(parts) => joined(&parts),
+            Err(parts) => {
+                let schema = parts.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+                join_exactly(&schema, parts)
+            }
         }
     }
-}
-
-fn joined(parts: &[RecordBatch]) -> Result<RecordBatch> {
-    let schema = parts.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-    let rows = parts.iter().map(RecordBatch::num_rows).sum();
-    let columns: Vec<_> = parts.iter().map(RecordBatch::columns).collect();
-    record_batch(&schema, concat(&columns)?, rows).map_err(uncopied)
 }
 
 #[cfg(test)]
@@ -87,6 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::record_batch;
 
     /// All chunks of these batches.
     fn cut(chunk: usize, batches: impl IntoIterator<Item = RecordBatch>) -> Vec<RecordBatch> {

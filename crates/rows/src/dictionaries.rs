@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, DictionaryArray, PrimitiveArray, RecordBatch, make_array};
-use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType, Schema};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::dictionary::{NULL, by_key, dictionary_arrays, has_dictionary, value_bytes, values_of};
-use super::flat::copy;
+use super::dictionary::{Codes, NULL, coded, has_dictionary, value_bytes};
 use super::memory::{Elsewhere, bytes_of_data, bytes_of_part};
+use super::nested::{dictionary_arrays, values_of, with_dictionaries};
 use super::views::change_columns;
 use super::{record_batch, take_rows, uncopied};
 use rowdex_base::error::Result;
@@ -27,17 +27,11 @@ pub struct Dictionaries {
 
 #[derive(Debug, Default)]
 struct SharedDictionaries {
-    /// Dictionaries that were met, by their hashes.
-    met: HashMap<u64, KnownDictionary>,
+    /// Dictionaries that were met, by their hashes: the unit of each, and the copy that is shared once another unit has
+    /// the same.
+    met: HashMap<u64, (u32, Option<ArrayRef>)>,
     elsewhere: Elsewhere,
     bytes: u64,
-}
-
-#[derive(Debug, Clone)]
-enum KnownDictionary {
-    /// In this unit and in no other so far.
-    In(u32),
-    Shared(ArrayRef),
 }
 
 impl Dictionaries {
@@ -74,38 +68,32 @@ impl Dictionaries {
         const MOST: usize = 1 << 12;
         let data = values.to_data();
         let hash = hash_of(&data);
-        let known = self.lock().met.get(&hash).cloned();
-        match known {
-            Some(KnownDictionary::Shared(shared)) => Ok((shared.to_data() == data).then_some(shared)),
-            Some(KnownDictionary::In(other)) if other != unit => {
+        let mut known = self.lock();
+        let shared = match known.met.get(&hash).cloned() {
+            Some((_, Some(shared))) => shared,
+            Some((other, None)) if other != unit => {
                 let bytes = bytes_of_data(&data);
                 let needed = bytes.saturating_add(row.saturating_mul(values.len() as u64));
-                if self.bytes().saturating_add(needed) > self.most {
+                if known.bytes.saturating_add(needed) > self.most {
                     return Ok(None);
                 }
                 let all: Vec<u32> = (0..values.len() as u32).collect();
                 let shared = take_rows(values.as_ref(), &all)?;
-                let mut known = self.lock();
-                if let Some(KnownDictionary::Shared(other)) =
-                    known.met.insert(hash, KnownDictionary::Shared(Arc::clone(&shared)))
-                {
-                    // Another thread was faster.
-                    known.met.insert(hash, KnownDictionary::Shared(Arc::clone(&other)));
-                    return Ok((other.to_data() == data).then_some(other));
-                }
                 known.bytes += bytes;
                 known.elsewhere = known.elsewhere.clone().and(&shared.to_data());
-                Ok(Some(shared))
+                known.met.insert(hash, (other, Some(Arc::clone(&shared))));
+                shared
             }
-            Some(KnownDictionary::In(_)) => Ok(None),
+            Some(_) => return Ok(None),
             None => {
-                let mut known = self.lock();
                 if known.met.len() < MOST {
-                    known.met.entry(hash).or_insert(KnownDictionary::In(unit));
+                    known.met.insert(hash, (unit, None));
                 }
-                Ok(None)
+                return Ok(None);
             }
-        }
+        };
+        drop(known);
+        Ok((shared.to_data() == data).then_some(shared))
     }
 }
 
@@ -141,7 +129,9 @@ impl Sharing<'_> {
                 found.push(shared.as_ref().map(|shared| own.as_any_dictionary().with_values(Arc::clone(shared))));
                 self.last.push((values, shared));
             }
-            replace(column, found).map_err(uncopied)?;
+            if found.iter().any(Option::is_some) {
+                *column = with_dictionaries(column, &mut found.into_iter()).map_err(uncopied)?;
+            }
         }
         record_batch(chunk.schema_ref(), columns, chunk.num_rows()).map_err(uncopied)
     }
@@ -166,32 +156,6 @@ pub fn has_dictionaries(schema: &Schema) -> bool {
     schema.fields().iter().any(|field| has_dictionary(field.data_type()))
 }
 
-/// Puts these in the places of an array's dictionary arrays, or leaves them where there is none.
-fn replace(array: &mut ArrayRef, others: Vec<Option<ArrayRef>>) -> Result<(), ArrowError> {
-    fn replaced(
-        data: &ArrayData,
-        others: &mut impl Iterator<Item = Option<ArrayRef>>,
-    ) -> Result<ArrayData, ArrowError> {
-        match data.data_type() {
-            DataType::Dictionary(_, _) => {
-                Ok(others.next().flatten().map_or_else(|| data.clone(), |other| other.to_data()))
-            }
-            other if has_dictionary(other) => {
-                let below = data.child_data().iter().map(|child| replaced(child, others)).collect::<Result<_, _>>()?;
-                data.clone().into_builder().child_data(below).build()
-            }
-            _ => Ok(data.clone()),
-        }
-    }
-    if others.iter().any(Option::is_some) {
-        *array = match (array.data_type(), others.as_slice()) {
-            (DataType::Dictionary(_, _), [Some(other)]) => Arc::clone(other),
-            _ => make_array(replaced(&array.to_data(), &mut others.into_iter())?),
-        };
-    }
-    Ok(())
-}
-
 /// Leaves the values that no row uses out of the dictionaries of these pieces of one batch, where that saves memory.
 /// Those that count elsewhere stay as they are.
 pub(super) fn shrink(pieces: Vec<RecordBatch>, elsewhere: &Elsewhere) -> Result<Vec<RecordBatch>, ArrowError> {
@@ -203,7 +167,10 @@ pub(super) fn shrink(pieces: Vec<RecordBatch>, elsewhere: &Elsewhere) -> Result<
             let shrunk = shrunk(&of_pieces, elsewhere)?.into_iter().flatten();
             others.iter_mut().zip(shrunk).for_each(|(others, shrunk)| others[number] = Some(shrunk));
         }
-        arrays.iter_mut().zip(others).try_for_each(|(array, others)| replace(array, others))
+        for (array, others) in arrays.iter_mut().zip(others) {
+            *array = with_dictionaries(array, &mut others.into_iter())?;
+        }
+        Ok(())
     })
 }
 
@@ -240,21 +207,16 @@ fn shrunk(arrays: &[ArrayRef], elsewhere: &Elsewhere) -> Result<Option<Vec<Array
     if alone.min(together) > all / 8 * 7 {
         return Ok(None);
     }
-    let mut left = UsedValues { values, codes: vec![NULL; values.len()], used: Vec::new() };
+    let DataType::Dictionary(key, _) = arrays[0].data_type() else { return Ok(None) };
+    let mut codes = Codes::new(&[values.as_ref()])?;
     let mut found = Vec::with_capacity(arrays.len());
-    if together <= alone {
-        keys.iter().for_each(|keys| left.use_all(keys));
-        let values = left.finish()?;
-        for (keys, array) in keys.iter().zip(arrays) {
-            found.push(left.coded(keys, array, &values)?);
+    for pieces in keys.chunks(if together <= alone { keys.len() } else { 1 }) {
+        let mut code = |key: &u32| if *key == NULL { NULL } else { codes.code(0, *key as usize) };
+        let pieces: Vec<Vec<u32>> = pieces.iter().map(|keys| keys.iter().map(&mut code).collect()).collect();
+        let values = codes.finish()?;
+        for codes in pieces {
+            found.push(coded(key, &codes, &values)?);
         }
-        return Ok(Some(found));
-    }
-    for (keys, array) in keys.iter().zip(arrays) {
-        left.used.drain(..).for_each(|value| left.codes[value as usize] = NULL);
-        left.use_all(keys);
-        let values = left.finish()?;
-        found.push(left.coded(keys, array, &values)?);
     }
     Ok(Some(found))
 }
@@ -266,56 +228,9 @@ fn keys_of(array: &ArrayRef) -> Vec<u32> {
     keys.into_iter().enumerate().map(|(row, key)| if is_valid(row) { key as u32 } else { NULL }).collect()
 }
 
-/// The values that are left of a dictionary.
-struct UsedValues<'a> {
-    values: &'a ArrayRef,
-    /// The new code of each value that has one.
-    codes: Vec<u32>,
-    used: Vec<u32>,
-}
-
-impl UsedValues<'_> {
-    fn use_all(&mut self, keys: &[u32]) {
-        for &key in keys.iter().filter(|key| **key != NULL) {
-            let code = &mut self.codes[key as usize];
-            if *code == NULL {
-                *code = self.used.len() as u32;
-                self.used.push(key);
-            }
-        }
-    }
-
-    /// The dictionary, which has a value even where no row has.
-    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-        if self.used.is_empty() {
-            self.used.push(0);
-        }
-        let values = copy(&[self.values.as_ref()], &[&self.used[..]], self.values.data_type())?.pop();
-        values.ok_or_else(|| ArrowError::ComputeError("a dictionary without values".into()))
-    }
-
-    fn coded(&self, keys: &[u32], array: &ArrayRef, values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        fn coded<K: ArrowDictionaryKeyType>(
-            keys: impl Iterator<Item = usize>,
-            array: &ArrayRef,
-            values: &ArrayRef,
-        ) -> Result<ArrayRef, ArrowError> {
-            let native = |code| K::Native::from_usize(code).ok_or(ArrowError::DictionaryKeyOverflowError);
-            let keys = keys.map(native).collect::<Result<Vec<_>, _>>()?;
-            let keys = PrimitiveArray::<K>::new(keys.into(), array.nulls().cloned());
-            Ok(Arc::new(DictionaryArray::try_new(keys, Arc::clone(values))?))
-        }
-        let DataType::Dictionary(key, _) = array.data_type() else {
-            return Err(ArrowError::InvalidArgumentError("not a dictionary".into()));
-        };
-        let codes = keys.iter().map(|key| if *key == NULL { 0 } else { self.codes[*key as usize] as usize });
-        by_key!(key.as_ref(), coded, codes, array, values)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, ListArray, StringArray, StructArray};
+    use arrow::array::{DictionaryArray, Int32Array, ListArray, StringArray, StructArray};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::{Field, Fields};
 

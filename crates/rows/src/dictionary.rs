@@ -7,15 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayData, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, PrimitiveArray, downcast_primitive,
-    make_array,
-};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{ArrowDictionaryKeyType, ArrowNativeType, DataType};
+use arrow::array::{AnyDictionaryArray, Array, ArrayRef, AsArray, UInt32Array, make_array};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, UInt32Type};
 use arrow::error::ArrowError;
 
-use super::flat::copy;
+use super::flat::{copy, native_values, only};
 use super::picks::{BatchRow, Picks};
 use super::uncopied;
 use rowdex_base::error::Result;
@@ -26,44 +23,14 @@ const COMPARED: usize = 32;
 /// The code of a value that is null.
 pub(super) const NULL: u32 = u32::MAX;
 
-/// Calls a function for the type of keys.
-macro_rules! by_key {
-    ($key:expr, $function:ident, $($argument:expr),+) => {
-        match $key {
-            DataType::Int8 => $function::<arrow::datatypes::Int8Type>($($argument),+),
-            DataType::Int16 => $function::<arrow::datatypes::Int16Type>($($argument),+),
-            DataType::Int32 => $function::<arrow::datatypes::Int32Type>($($argument),+),
-            DataType::Int64 => $function::<arrow::datatypes::Int64Type>($($argument),+),
-            DataType::UInt8 => $function::<arrow::datatypes::UInt8Type>($($argument),+),
-            DataType::UInt16 => $function::<arrow::datatypes::UInt16Type>($($argument),+),
-            DataType::UInt32 => $function::<arrow::datatypes::UInt32Type>($($argument),+),
-            DataType::UInt64 => $function::<arrow::datatypes::UInt64Type>($($argument),+),
-            other => Err(ArrowError::InvalidArgumentError(format!("{other} is no type of dictionary keys"))),
-        }
-    };
-}
-
-pub(super) use by_key;
-
+/// An array for each run, of dictionaries.
 pub(super) fn dictionaries<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
-    let DataType::Dictionary(key, _) = arrays[0].data_type() else {
-        return Err(ArrowError::InvalidArgumentError("not a dictionary".into()));
-    };
-    by_key!(key.as_ref(), dictionaries_of, arrays, runs)
-}
-
-fn dictionaries_of<K: ArrowDictionaryKeyType>(
-    arrays: &[&dyn Array],
-    runs: &[impl Picks],
-) -> Result<Vec<ArrayRef>, ArrowError> {
-    let sources: Vec<&DictionaryArray<K>> = arrays.iter().map(|array| array.as_dictionary::<K>()).collect();
+    let sources: Vec<&dyn AnyDictionaryArray> = arrays.iter().map(|array| array.as_any_dictionary()).collect();
+    let keys: Vec<&dyn Array> = sources.iter().map(|source| source.keys()).collect();
+    let keys = copy(&keys, runs, keys[0].data_type())?;
     let rows = runs.iter().map(Picks::count).sum();
     if are_same(&sources.iter().map(|source| source.values()).collect::<Vec<_>>(), rows) {
-        let keys: Vec<&dyn Array> = sources.iter().map(|source| source.keys() as &dyn Array).collect();
-        let share = |keys: ArrayRef| -> Result<ArrayRef, ArrowError> {
-            Ok(Arc::new(DictionaryArray::try_new(keys.as_primitive::<K>().clone(), sources[0].values().clone())?))
-        };
-        return copy(&keys, runs, keys[0].data_type())?.into_iter().map(share).collect();
+        return keys.iter().map(|keys| with_keys(keys, sources[0].values())).collect();
     }
     // Many sources may have one dictionary, while others have their own.
     let mut met = HashMap::new();
@@ -78,21 +45,32 @@ fn dictionaries_of<K: ArrowDictionaryKeyType>(
     }
     let mut codes = Codes::new(&different)?;
     let mut recoded: Vec<ArrayRef> = Vec::with_capacity(runs.len());
-    for run in runs {
-        let mut keys = Vec::with_capacity(run.count());
-        let mut valid = Vec::with_capacity(run.count());
-        for (source, row) in run.rows() {
-            let own = sources[source].keys();
-            let code = if own.is_valid(row) { codes.code(numbers[source], own.values()[row].as_usize()) } else { NULL };
-            valid.push(code != NULL);
-            let code = if code == NULL { 0 } else { code as usize };
-            keys.push(K::Native::from_usize(code).ok_or(ArrowError::DictionaryKeyOverflowError)?);
-        }
-        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
-        let keys = PrimitiveArray::<K>::new(keys.into(), nulls);
-        recoded.push(Arc::new(DictionaryArray::try_new(keys, codes.finish()?)?));
+    for (run, keys) in runs.iter().zip(&keys) {
+        let wide = cast(keys, &DataType::UInt32)?;
+        let own = run.rows().zip(wide.as_primitive::<UInt32Type>());
+        let code = |((source, _), key): ((usize, usize), Option<u32>)| {
+            key.map_or(NULL, |key| codes.code(numbers[source], key as usize))
+        };
+        let own: Vec<u32> = own.map(code).collect();
+        recoded.push(coded(keys.data_type(), &own, &codes.finish()?)?);
     }
     Ok(recoded)
+}
+
+/// A dictionary array of these codes, with keys of this type.
+pub(super) fn coded(key: &DataType, codes: &[u32], values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let wide: UInt32Array = codes.iter().map(|code| (*code != NULL).then_some(*code)).collect();
+    let exactly = CastOptions { safe: false, ..CastOptions::default() };
+    let keys = cast_with_options(&wide, key, &exactly).map_err(|_| ArrowError::DictionaryKeyOverflowError)?;
+    with_keys(&keys, values)
+}
+
+fn with_keys(keys: &ArrayRef, values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let [key, value] = [keys, values].map(|array| Box::new(array.data_type().clone()));
+    let keys = keys.to_data().into_builder().data_type(DataType::Dictionary(key, value));
+    let array = make_array(keys.child_data(vec![values.to_data()]).build()?);
+    // Arrays of one dictionary have the same one, by which that is seen.
+    Ok(array.as_any_dictionary().with_values(Arc::clone(values)))
 }
 
 /// Whether there is a dictionary in arrays of a type.
@@ -107,53 +85,18 @@ pub(super) fn has_dictionary(data_type: &DataType) -> bool {
     }
 }
 
-/// The array itself, or the dictionary arrays below it.
-pub(super) fn dictionary_arrays(array: &ArrayRef) -> Vec<ArrayRef> {
-    fn below(data: &ArrayData) -> Vec<ArrayRef> {
-        match data.data_type() {
-            DataType::Dictionary(_, _) => vec![make_array(data.clone())],
-            other if has_dictionary(other) => data.child_data().iter().flat_map(below).collect(),
-            _ => Vec::new(),
-        }
-    }
-    match array.data_type() {
-        DataType::Dictionary(_, _) => vec![Arc::clone(array)],
-        other if has_dictionary(other) => below(&array.to_data()),
-        _ => Vec::new(),
-    }
-}
-
-/// The values of all dictionaries of an array.
-pub(super) fn values_of(array: &ArrayRef) -> Vec<ArrayData> {
-    dictionary_arrays(array).iter().map(|array| array.as_any_dictionary().values().to_data()).collect()
-}
-
 /// The values of an array as a dictionary with such keys, in which each is once, in the order in which they come.
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`](rowdex_base::error::ErrorKind) if the values are too many for the keys.
 pub fn encode(array: &ArrayRef, key: &DataType) -> Result<ArrayRef> {
-    fn encode<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-        let bytes = value_bytes(array.as_ref())?;
-        let mut codes: HashMap<&[u8], usize> = HashMap::new();
-        let mut values = Vec::new();
-        let mut keys = Vec::with_capacity(array.len());
-        for row in 0..array.len() {
-            let code = match array.is_valid(row) {
-                true => *codes.entry(bytes(row)).or_insert_with(|| {
-                    values.push(row as u32);
-                    values.len() - 1
-                }),
-                false => 0,
-            };
-            keys.push(K::Native::from_usize(code).ok_or(ArrowError::DictionaryKeyOverflowError)?);
-        }
-        let keys = PrimitiveArray::<K>::new(keys.into(), array.nulls().cloned());
-        let values = copy(&[array.as_ref()], &[&values[..]], array.data_type())?.pop();
-        let values = values.ok_or_else(|| ArrowError::ComputeError("a dictionary without values".into()))?;
-        Ok(Arc::new(DictionaryArray::try_new(keys, values)?))
-    }
-    by_key!(key, encode, array).map_err(uncopied)
+    let encoded = || {
+        let mut codes = Codes::new(&[array.as_ref()])?;
+        let own: Vec<u32> = (0..array.len()).map(|row| codes.code(0, row)).collect();
+        let values = codes.finish()?;
+        coded(key, &own, &values)
+    };
+    encoded().map_err(uncopied)
 }
 
 /// Whether all dictionaries have the same values in the same order, as far as finding that out is worth it.
@@ -175,7 +118,7 @@ fn are_same(dictionaries: &[&ArrayRef], rows: usize) -> bool {
 }
 
 /// New codes for values of several dictionaries.
-struct Codes<'a> {
+pub(super) struct Codes<'a> {
     dictionaries: Vec<&'a dyn Array>,
     bytes: Vec<ValueBytes<'a>>,
     /// For each value of each dictionary, one more than its code, or 0 before it has one.
@@ -189,7 +132,7 @@ struct Codes<'a> {
 }
 
 impl<'a> Codes<'a> {
-    fn new(dictionaries: &[&'a dyn Array]) -> Result<Self, ArrowError> {
+    pub(super) fn new(dictionaries: &[&'a dyn Array]) -> Result<Self, ArrowError> {
         let bytes = dictionaries.iter().map(|dictionary| value_bytes(*dictionary)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             dictionaries: dictionaries.to_vec(),
@@ -202,7 +145,7 @@ impl<'a> Codes<'a> {
     }
 
     /// The code of a value of one of the dictionaries.
-    fn code(&mut self, source: usize, value: usize) -> u32 {
+    pub(super) fn code(&mut self, source: usize, value: usize) -> u32 {
         match self.known[source][value] {
             0 => self.learn(source, value),
             known => known.wrapping_sub(1),
@@ -225,14 +168,14 @@ impl<'a> Codes<'a> {
     }
 
     /// The dictionary of the codes given so far, after which new ones are given.
-    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
-        let values = copy(&self.dictionaries, &[&self.values[..]], self.dictionaries[0].data_type())?.pop();
+    pub(super) fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let values = copy(&self.dictionaries, &[&self.values[..]], self.dictionaries[0].data_type())?;
         for (source, value) in self.seen.drain(..) {
             self.known[source as usize][value as usize] = 0;
         }
         self.codes.clear();
         self.values.clear();
-        values.ok_or_else(|| ArrowError::ComputeError("a dictionary without values".into()))
+        only(values)
     }
 }
 
@@ -261,19 +204,15 @@ pub fn text_bytes(values: &dyn Array) -> Option<ValueBytes<'_>> {
 
 /// The bytes of the values of a dictionary, which are equal for equal values.
 pub(super) fn value_bytes(values: &dyn Array) -> Result<ValueBytes<'_>, ArrowError> {
-    macro_rules! fixed {
-        ($type:ty) => {{
-            let bytes = values.as_primitive::<$type>().values().inner().as_slice();
-            let width = size_of::<<$type as ArrowPrimitiveType>::Native>();
+    let bytes = match (values.data_type().primitive_width(), values.as_boolean_opt()) {
+        (Some(width), _) => {
+            let bytes: &[u8] = native_values(values);
             Some(Box::new(move |at: usize| &bytes[at * width..(at + 1) * width]) as ValueBytes<'_>)
-        }};
-    }
-    let bytes = downcast_primitive! {
-        values.data_type() => (fixed),
-        DataType::Boolean => {
-            let bits = values.as_boolean();
-            Some(Box::new(move |at| if bits.value(at) { &[1_u8][..] } else { &[0] }) as ValueBytes<'_>)
-        },
+        }
+        (_, Some(flags)) => {
+            let bits = flags.values();
+            Some(Box::new(move |at: usize| if bits.value(at) { &[1_u8][..] } else { &[0] }) as ValueBytes<'_>)
+        }
         _ => text_bytes(values),
     };
     bytes.ok_or_else(|| {

@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
+use arrow::array::builder::GenericByteBuilder;
 use arrow::array::{
-    Array, ArrayAccessor, ArrayRef, AsArray, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray,
-    GenericStringBuilder, NullArray, OffsetSizeTrait, PrimitiveArray, UInt32Array, downcast_primitive,
-    downcast_primitive_array,
+    Array, ArrayAccessor, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray, NullArray,
+    OffsetSizeTrait, PrimitiveArray, UInt32Array, downcast_primitive, downcast_primitive_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowNativeType, BinaryType, ByteArrayType, DataType, IntervalDayTime, IntervalMonthDayNano, IntervalUnit,
-    LargeBinaryType, i256,
+    LargeBinaryType, LargeUtf8Type, Utf8Type, i256,
 };
 use arrow::error::ArrowError;
 
@@ -28,31 +28,29 @@ pub(super) fn copy<P: Picks>(
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     use DataType::*;
     match arrays[0].data_type() {
-        // One loop for each width, rather than for each type: what the values mean does not matter to a copy.
-        Int8 | UInt8 => fixed::<u8, P>(arrays, runs),
-        Int16 | UInt16 | Float16 => fixed::<u16, P>(arrays, runs),
-        Int32 | UInt32 | Float32 | Date32 | Time32(_) | Interval(IntervalUnit::YearMonth) | Decimal32(_, _) => {
-            fixed::<u32, P>(arrays, runs)
-        }
-        Int64 | UInt64 | Float64 | Date64 | Time64(_) | Timestamp(_, _) | Duration(_) | Decimal64(_, _) => {
-            fixed::<u64, P>(arrays, runs)
-        }
-        Decimal128(_, _) => fixed::<i128, P>(arrays, runs),
-        Decimal256(_, _) => fixed::<i256, P>(arrays, runs),
         Interval(IntervalUnit::DayTime) => fixed::<IntervalDayTime, P>(arrays, runs),
         Interval(IntervalUnit::MonthDayNano) => fixed::<IntervalMonthDayNano, P>(arrays, runs),
-        Utf8 => strings::<i32, _, P>(arrays, |array| array.as_string::<i32>(), runs),
+        // One loop for each width, rather than for each type: what the values mean does not matter to a copy.
+        other if other.is_primitive() => match other.primitive_width() {
+            Some(1) => fixed::<u8, P>(arrays, runs),
+            Some(2) => fixed::<u16, P>(arrays, runs),
+            Some(4) => fixed::<u32, P>(arrays, runs),
+            Some(8) => fixed::<u64, P>(arrays, runs),
+            Some(16) => fixed::<i128, P>(arrays, runs),
+            _ => fixed::<i256, P>(arrays, runs),
+        },
+        Utf8 => appended::<Utf8Type, _, P>(arrays, |array| array.as_string::<i32>(), runs),
         Binary => bytes::<BinaryType, P>(arrays, runs),
-        LargeUtf8 => strings::<i64, _, P>(arrays, |array| array.as_string::<i64>(), runs),
+        LargeUtf8 => appended::<LargeUtf8Type, _, P>(arrays, |array| array.as_string::<i64>(), runs),
         LargeBinary => bytes::<LargeBinaryType, P>(arrays, runs),
         Utf8View => match wanted {
-            Utf8 => strings::<i32, _, P>(arrays, |array| array.as_string_view(), runs),
-            LargeUtf8 => strings::<i64, _, P>(arrays, |array| array.as_string_view(), runs),
+            Utf8 => appended::<Utf8Type, _, P>(arrays, |array| array.as_string_view(), runs),
+            LargeUtf8 => appended::<LargeUtf8Type, _, P>(arrays, |array| array.as_string_view(), runs),
             _ => by_arrow(arrays, runs),
         },
         BinaryView => match wanted {
-            Binary => bytes_shown::<BinaryType, P>(arrays, runs),
-            LargeBinary => bytes_shown::<LargeBinaryType, P>(arrays, runs),
+            Binary => appended::<BinaryType, _, P>(arrays, |array| array.as_binary_view(), runs),
+            LargeBinary => appended::<LargeBinaryType, _, P>(arrays, |array| array.as_binary_view(), runs),
             _ => by_arrow(arrays, runs),
         },
         Boolean => Ok(booleans(arrays, runs)),
@@ -60,6 +58,11 @@ pub(super) fn copy<P: Picks>(
         Null => Ok(runs.iter().map(|run| Arc::new(NullArray::new(run.count())) as ArrayRef).collect()),
         _ => by_arrow(arrays, runs),
     }
+}
+
+/// The array of the only run.
+pub(super) fn only(mut arrays: Vec<ArrayRef>) -> Result<ArrayRef, ArrowError> {
+    arrays.pop().ok_or_else(|| ArrowError::ComputeError("rows without an array".into()))
 }
 
 /// Values of one width. `N` has that width, and no stricter alignment than the type of the values.
@@ -133,39 +136,25 @@ fn bytes<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Resul
     runs.iter().map(copied).collect()
 }
 
-fn bytes_shown<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>, ArrowError> {
-    let arrays_of_type: Vec<&BinaryViewArray> = arrays.iter().map(|array| array.as_binary_view()).collect();
-    let span = |(source, row): (usize, usize)| -> &[u8] {
-        let array = arrays_of_type[source];
-        // A null may have any view, and is written as no bytes.
-        if array.is_valid(row) { array.value(row) } else { &[] }
-    };
-    let copied = |run: &P| {
-        let spans: Vec<&[u8]> = run.rows().map(span).collect();
-        let ends = ends(spans.len(), spans.iter().map(|span| span.len()))?;
-        byte_array::<T>(&spans, ends, nulls(arrays, run))
-    };
-    runs.iter().map(copied).collect()
-}
-
-fn strings<'a, O: OffsetSizeTrait, A: ArrayAccessor<Item = &'a str>, P: Picks>(
+/// Strings, or bytes out of views, one after the other. Strings come from arrays, so a builder need not look again whether
+/// they are UTF-8, which takes as long as copying them, and several times as long where they are not ASCII.
+fn appended<'a, T: ByteArrayType<Native: 'a>, A: ArrayAccessor<Item = &'a T::Native>, P: Picks>(
     arrays: &[&'a dyn Array],
     of_type: fn(&'a dyn Array) -> A,
     runs: &[P],
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     let sources: Vec<A> = arrays.iter().map(|array| of_type(*array)).collect();
+    // A null may have any value, and is written as no bytes.
     let value = |(source, row): (usize, usize)| sources[source].is_valid(row).then(|| sources[source].value(row));
-    runs.iter().map(|run| string_array::<O>(run.rows().map(value).collect())).collect()
-}
-
-/// The strings one after the other. They come from arrays, so a builder need not look again whether they are UTF-8,
-/// which takes as long as copying them, and several times as long where they are not ASCII.
-fn string_array<O: OffsetSizeTrait>(values: Vec<Option<&str>>) -> Result<ArrayRef, ArrowError> {
-    let total = values.iter().flatten().map(|value| value.len()).sum();
-    O::from_usize(total).ok_or(ArrowError::OffsetOverflowError(total))?;
-    let mut builder = GenericStringBuilder::<O>::with_capacity(values.len(), total);
-    values.into_iter().for_each(|value| builder.append_option(value));
-    Ok(Arc::new(builder.finish()))
+    let copied = |run: &P| -> Result<ArrayRef, ArrowError> {
+        let values: Vec<Option<&T::Native>> = run.rows().map(value).collect();
+        let total = values.iter().flatten().map(|value| AsRef::<[u8]>::as_ref(*value).len()).sum();
+        T::Offset::from_usize(total).ok_or(ArrowError::OffsetOverflowError(total))?;
+        let mut builder = GenericByteBuilder::<T>::with_capacity(values.len(), total);
+        values.into_iter().for_each(|value| builder.append_option(value));
+        Ok(Arc::new(builder.finish()))
+    };
+    runs.iter().map(copied).collect()
 }
 
 fn byte_array<T: ByteArrayType>(

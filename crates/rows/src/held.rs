@@ -42,6 +42,15 @@ enum Body {
     Packed(Arc<PackedRows>),
 }
 
+impl Body {
+    fn rows(&self) -> usize {
+        match self {
+            Self::Columns(batch) => batch.num_rows(),
+            Self::Packed(packed) => packed.num_rows(),
+        }
+    }
+}
+
 /// Where rows are in what they lie in.
 #[derive(Debug, Clone)]
 enum RowPositions {
@@ -51,30 +60,16 @@ enum RowPositions {
 }
 
 impl Held {
-    fn all(body: Body, rows: usize, bytes: u64) -> Self {
+    /// All rows of what counts as so many bytes.
+    fn all(body: Body, bytes: u64) -> Self {
+        let rows = body.rows();
         Self { body, positions: RowPositions::Run(0), first: 0, rows, bytes, labels: None }
     }
 
     /// All rows of a batch, of which some may count elsewhere.
     pub fn columns(batch: RecordBatch, elsewhere: &Elsewhere) -> Self {
         let bytes = Footprint::beside(elsewhere).add(&batch);
-        Self::weighed(batch, bytes)
-    }
-
-    /// The same of rows that are packed.
-    pub fn packed(packed: PackedRows) -> Self {
-        let bytes = packed.bytes();
-        Self::all(Body::Packed(Arc::new(packed)), 0, bytes).whole()
-    }
-
-    /// All rows of a batch that counts as so many bytes.
-    fn weighed(batch: RecordBatch, bytes: u64) -> Self {
-        Self::all(Body::Columns(Arc::new(batch)), 0, bytes).whole()
-    }
-
-    /// All rows of what these lie in.
-    fn whole(self) -> Self {
-        Self { rows: self.of_rows(), ..self }
+        Self::all(Body::Columns(Arc::new(batch)), bytes)
     }
 
     /// All rows of these batches, which are let go of one after the other.
@@ -85,15 +80,16 @@ impl Held {
     pub(super) fn counted(batches: Vec<RecordBatch>, mut footprint: Footprint) -> Vec<Self> {
         // A buffer that several share is freed with the last of them.
         let bytes: Vec<u64> = batches.iter().rev().map(|batch| footprint.add(batch)).collect();
-        batches.into_iter().zip(bytes.into_iter().rev()).map(|(batch, bytes)| Self::weighed(batch, bytes)).collect()
+        let bodies = batches.into_iter().map(|batch| Body::Columns(Arc::new(batch)));
+        bodies.zip(bytes.into_iter().rev()).map(|(body, bytes)| Self::all(body, bytes)).collect()
     }
 
     /// The same of rows that are packed.
     pub(super) fn packed_in_turn(pieces: Vec<PackedRows>) -> Vec<Self> {
         let mut seen = std::collections::HashSet::new();
         let bytes: Vec<u64> = pieces.iter().rev().map(|packed| packed.bytes_but(&mut seen)).collect();
-        let held = |(packed, bytes)| Self::all(Body::Packed(Arc::new(packed)), 0, bytes).whole();
-        pieces.into_iter().zip(bytes.into_iter().rev()).map(held).collect()
+        let bodies = pieces.into_iter().map(|packed| Body::Packed(Arc::new(packed)));
+        bodies.zip(bytes.into_iter().rev()).map(|(body, bytes)| Self::all(body, bytes)).collect()
     }
 
     /// How many rows.
@@ -104,10 +100,7 @@ impl Held {
 
     /// How many rows there are in what they lie in.
     pub(super) fn of_rows(&self) -> usize {
-        match &self.body {
-            Body::Columns(batch) => batch.num_rows(),
-            Body::Packed(packed) => packed.num_rows(),
-        }
+        self.body.rows()
     }
 
     /// Bytes of memory that are freed when the last of the rows are let go.
@@ -209,7 +202,7 @@ impl Held {
     pub(super) fn unpacked(&self, schema: &SchemaRef) -> Result<Option<Self>> {
         let Body::Packed(packed) = &self.body else { return Ok(None) };
         let slots: Vec<u32> = (0..self.rows).map(|row| self.place(row)).collect();
-        let columns = Self::weighed(packed.take(&slots, schema)?, self.bytes);
+        let columns = Self::all(Body::Columns(Arc::new(packed.take(&slots, schema)?)), self.bytes);
         let labels = self.labels.as_ref().and_then(|RowNumbers { numbers, each }| {
             let own = numbers.get(self.first * each..(self.first + self.rows) * each)?;
             Some(RowNumbers { numbers: own.into(), each: *each })

@@ -38,7 +38,7 @@ pub use collect::{MOST_SHOWN, Stretch, Together, collect, make_alike};
 pub use dictionaries::{Dictionaries, Sharing, has_dictionaries};
 pub use dictionary::{ValueBytes, encode, text_bytes};
 pub use digest::{DigestColumn, RowDigests};
-pub use gather::{concat, gather, join_exactly, take, take_rows};
+pub use gather::{gather, join_exactly, take, take_rows};
 pub use held::Held;
 pub use listed::{listed, to_lists};
 pub use memory::{
@@ -49,11 +49,11 @@ pub use packed::{Layout, PackedRows};
 pub use picker::{Picked, Picker, Way};
 pub use picks::BatchRow;
 pub use pieces::{Cutting, PIECES};
-pub use placing::Packer;
-pub use sequences::{Between, PackLayout, PackTokens, Room, Sequences, Sequencing};
+pub use placing::Placer;
+pub use sequences::{Between, PackLayout, PackTokens, Sequences, Sequencing};
 pub use shifted::TokenItems;
 pub use spots::{NO_LABEL, Then};
-pub use tokens::{Cutter, Numbers, Part, TokenColumn, Tokens, items_of, token_columns};
+pub use tokens::{Cutter, Part, TokenColumn, Tokens, items_of, token_columns};
 pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};
 
 /// A batch of `rows` rows, which must be said where there are no columns.

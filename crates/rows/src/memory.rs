@@ -6,11 +6,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, downcast_primitive_array};
+use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, downcast_primitive_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
-use super::dictionary::{dictionary_arrays, has_dictionary, values_of};
+use super::dictionary::has_dictionary;
+use super::nested::{dictionary_arrays, values_of};
 use super::views::view_bytes;
 
 /// Bytes of memory that a batch keeps alive.
@@ -186,52 +187,22 @@ impl ChunkBytes {
 
     /// Bytes that the next chunk takes which the chunk before it did not.
     pub fn add(&mut self, chunk: &RecordBatch) -> u64 {
-        let before = std::mem::take(&mut self.shown);
-        // The arrays of a mapped chunk are all parts of one buffer.
-        let mut own = HashSet::new();
-        chunk.columns().iter().map(|column| self.add_column(column.as_ref(), &before, &mut own)).sum()
+        let mut footprint = Footprint::beside(&self.elsewhere);
+        footprint.seen.extend(self.shown.keys());
+        let bytes = footprint.add(chunk);
+        self.shown.clear();
+        let columns = chunk.columns().iter().filter(|column| !column.data_type().is_primitive());
+        columns.for_each(|column| self.show(&column.to_data()));
+        bytes
     }
 
-    fn add_column(&mut self, column: &dyn Array, before: &HashMap<usize, Buffer>, own: &mut HashSet<usize>) -> u64 {
-        let pages = match (column.as_string_view_opt(), column.as_binary_view_opt()) {
-            (Some(strings), _) => strings.data_buffers(),
-            (_, Some(binary)) => binary.data_buffers(),
-            _ => {
-                return downcast_primitive_array!(
-                    column => {
-                        let buffers = [Some(column.values().inner()), column.nulls().map(NullBuffer::buffer)];
-                        buffers.into_iter().flatten().map(|buffer| self.own(buffer, own)).sum()
-                    },
-                    _ => self.own_bytes(&column.to_data(), before, own)
-                );
-            }
-        };
-        let shown: u64 = pages.iter().map(|page| self.shown(page, before, own)).sum();
-        16 * column.len() as u64 + shown
-    }
-
-    fn own_bytes(&mut self, data: &ArrayData, before: &HashMap<usize, Buffer>, own: &mut HashSet<usize>) -> u64 {
-        let bytes: u64 = buffers_of(data).map(|buffer| self.own(buffer, own)).sum();
-        let is_dictionary = matches!(data.data_type(), DataType::Dictionary(_, _));
-        let below = data.child_data().iter().map(|child| match is_dictionary {
-            true => buffers_of(child).map(|buffer| self.shown(buffer, before, own)).sum(),
-            false => self.own_bytes(child, before, own),
-        });
-        bytes + below.sum::<u64>()
-    }
-
-    fn own(&self, buffer: &Buffer, own: &mut HashSet<usize>) -> u64 {
-        let is_new = own.insert(place(buffer)) && !self.shown.contains_key(&place(buffer));
-        if is_new { buffer.capacity() as u64 } else { 0 }
-    }
-
-    fn shown(&mut self, buffer: &Buffer, before: &HashMap<usize, Buffer>, own: &HashSet<usize>) -> u64 {
-        let place = place(buffer);
-        let is_new = self.shown.insert(place, buffer.clone()).is_none()
-            && !before.contains_key(&place)
-            && !own.contains(&place)
-            && !self.elsewhere.0.contains(&place);
-        if is_new { buffer.capacity() as u64 } else { 0 }
+    fn show(&mut self, data: &ArrayData) {
+        let mut keep = |buffer: &Buffer| drop(self.shown.insert(place(buffer), buffer.clone()));
+        match data.data_type() {
+            DataType::Utf8View | DataType::BinaryView => data.buffers().iter().skip(1).for_each(keep),
+            DataType::Dictionary(_, _) => data.child_data().iter().flat_map(buffers_of).for_each(&mut keep),
+            _ => data.child_data().iter().for_each(|below| self.show(below)),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields};
 use arrow::error::ArrowError;
 
-use super::dictionary::dictionaries;
+use super::dictionary::{dictionaries, has_dictionary};
 use super::flat::{self, ends, nulls};
 use super::picks::{Picks, Spans};
 
@@ -131,13 +131,42 @@ pub fn with_below(array: &dyn Array, data_type: &DataType, below: &[ArrayRef]) -
     Ok(make_array(with(array.to_data(), data_type, below)?))
 }
 
+/// The array itself, or the dictionary arrays below it.
+pub(super) fn dictionary_arrays(array: &ArrayRef) -> Vec<ArrayRef> {
+    match array.data_type() {
+        DataType::Dictionary(_, _) => vec![Arc::clone(array)],
+        other if has_dictionary(other) => below(array.as_ref()).iter().flat_map(dictionary_arrays).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The values of all dictionaries of an array.
+pub(super) fn values_of(array: &ArrayRef) -> Vec<ArrayData> {
+    dictionary_arrays(array).iter().map(|array| array.as_any_dictionary().values().to_data()).collect()
+}
+
+/// The array with these in the places of its dictionary arrays, which stay where there is none.
+pub(super) fn with_dictionaries(
+    array: &ArrayRef,
+    others: &mut impl Iterator<Item = Option<ArrayRef>>,
+) -> Result<ArrayRef, ArrowError> {
+    match array.data_type() {
+        DataType::Dictionary(_, _) => Ok(others.next().flatten().unwrap_or_else(|| Arc::clone(array))),
+        other if has_dictionary(other) => {
+            let below = below(array.as_ref()).into_iter().map(|below| with_dictionaries(&below, others));
+            with_below(array.as_ref(), other, &below.collect::<Result<Vec<_>, _>>()?)
+        }
+        _ => Ok(Arc::clone(array)),
+    }
+}
+
 /// An array of lists, or of maps.
 #[derive(Debug, Clone, Copy)]
 pub struct Lists<'a> {
+    pub(super) array: &'a dyn Array,
     /// All items.
     pub items: &'a dyn Array,
     extents: Extents<'a>,
-    nulls: Option<&'a NullBuffer>,
 }
 
 /// Where the items of each list are.
@@ -177,7 +206,7 @@ impl<'a> Lists<'a> {
             DataType::FixedSizeList(_, size) => (array.as_fixed_size_list().values(), Extents::Fixed(size.as_usize())),
             _ => return None,
         };
-        Some(Self { items, extents, nulls: array.nulls() })
+        Some(Self { array, items, extents })
     }
 
     /// Where the items of a list are.
@@ -188,13 +217,19 @@ impl<'a> Lists<'a> {
         }
         match self.extents {
             // The items of a null are anywhere.
-            Extents::Views(..) | Extents::LargeViews(..) if self.nulls.is_some_and(|nulls| nulls.is_null(list)) => 0..0,
+            Extents::Views(..) | Extents::LargeViews(..) if self.array.is_null(list) => 0..0,
             Extents::Views(offsets, sizes) => view(offsets, sizes, list),
             Extents::LargeViews(offsets, sizes) => view(offsets, sizes, list),
             Extents::Offsets(offsets) => offsets[list].as_usize()..offsets[list + 1].as_usize(),
             Extents::LargeOffsets(offsets) => offsets[list].as_usize()..offsets[list + 1].as_usize(),
             Extents::Fixed(size) => list * size..(list + 1) * size,
         }
+    }
+
+    /// The same, and none of a null; `None` of a list that is not there.
+    #[inline]
+    pub(super) fn items_of(&self, list: usize) -> Option<Range<usize>> {
+        (list < self.array.len()).then(|| if self.array.is_null(list) { 0..0 } else { self.range(list) })
     }
 
     /// Adds the items of lists that follow each other.

@@ -12,7 +12,7 @@ mod unpack;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 
@@ -149,20 +149,16 @@ fn is_text(data_type: &DataType) -> bool {
 /// Rows that are packed.
 #[derive(Debug)]
 pub struct PackedRows {
-    layout: Arc<Layout>,
-    rows: usize,
-    bytes: Vec<u8>,
-    beside: SharedValues,
-    /// Of each column the long values that no other rows show, if any column has such. They are buffer number 0.
-    own: Vec<Buffer>,
-}
-
-/// What columns have beside the values of rows, among which those of a [`PackedRows`] begin at `first`. One for all
-/// pieces of many rows: of some hundred columns it would take as much as the values of a piece.
-#[derive(Debug, Clone, Default)]
-pub(super) struct SharedValues {
-    pub(super) columns: Arc<[Beside]>,
+    pub(super) layout: Arc<Layout>,
+    pub(super) rows: usize,
+    pub(super) bytes: Vec<u8>,
+    /// What columns have beside the values of these rows and others, if any has something. One for all pieces of many
+    /// rows: of some hundred columns it would take as much as the values of a piece.
+    pub(super) beside: Arc<[Beside]>,
+    /// Where these rows begin among those.
     pub(super) first: usize,
+    /// Of each column the long values that no other rows show, if any column has such. They are buffer number 0.
+    pub(super) own: Vec<Buffer>,
 }
 
 /// What a column has beside its values in the rows.
@@ -183,21 +179,20 @@ impl Beside {
     /// Moves the bits of all columns to one block: hundreds of small ones that stay would keep the memory between them
     /// from being given back, where pages come and go.
     pub(super) fn settle_bits(columns: &mut [Self]) {
-        /// A whole number of words, so that no column begins inside of one.
-        const ALIGN: usize = 8;
-        let bytes = |bits: &BooleanBuffer| bits.len().div_ceil(8).next_multiple_of(ALIGN);
-        let mut all: Vec<u8> = Vec::with_capacity(columns.iter().flat_map(Self::all_bits).map(bytes).sum());
-        for bits in columns.iter().flat_map(Self::all_bits) {
-            let end = all.len() + bytes(bits);
-            all.extend_from_slice(bits.sliced().get(..bits.len().div_ceil(8)).unwrap_or_default());
-            all.resize(end, 0);
+        /// No column begins inside of a word.
+        const WORD: usize = 64;
+        let bits = |bits: &BooleanBuffer| bits.len().next_multiple_of(WORD);
+        let mut all = BooleanBufferBuilder::new(columns.iter().flat_map(Self::all_bits).map(bits).sum());
+        for own in columns.iter().flat_map(Self::all_bits) {
+            all.append_buffer(own);
+            all.append_n(bits(own) - own.len(), false);
         }
-        let all = Buffer::from_vec(all);
+        let all = all.finish();
         let mut at = 0;
-        for bits in columns.iter_mut().flat_map(|column| [&mut column.there, &mut column.bits]).flatten() {
-            let length = bytes(bits);
-            *bits = BooleanBuffer::new(all.slice_with_length(at, length), 0, bits.len());
-            at += length;
+        for own in columns.iter_mut().flat_map(|column| [&mut column.there, &mut column.bits]).flatten() {
+            let next = at + bits(own);
+            *own = all.slice(at, own.len());
+            at = next;
         }
     }
 
@@ -207,16 +202,11 @@ impl Beside {
 }
 
 impl PackedRows {
-    /// Rows of this layout, one after the other in `bytes`, and what each column has beside them, if any has something.
-    pub(super) fn of(layout: Arc<Layout>, rows: usize, bytes: Vec<u8>, beside: SharedValues, own: Vec<Buffer>) -> Self {
-        Self { layout, rows, bytes, beside, own }
-    }
-
     /// What views of a column show under this number.
     fn buffer(&self, column: usize, number: usize) -> Option<&Buffer> {
         match self.own.get(column) {
             Some(own) if number == 0 => Some(own),
-            _ => self.beside.columns.get(column)?.buffers.get(number),
+            _ => self.beside.get(column)?.buffers.get(number),
         }
     }
 
@@ -235,15 +225,10 @@ impl PackedRows {
         Arc::ptr_eq(&self.layout, &other.layout) || self.layout == other.layout
     }
 
-    /// Bytes of memory that it keeps alive.
-    pub fn bytes(&self) -> u64 {
-        self.bytes_but(&mut HashSet::new())
-    }
-
     /// Bytes of memory that it keeps alive, without what was `seen`, by its address.
     pub fn bytes_but(&self, seen: &mut HashSet<usize>) -> u64 {
         let mut bytes = (self.bytes.capacity() + self.own.iter().map(Buffer::capacity).sum::<usize>()) as u64;
-        for beside in self.beside.columns.iter() {
+        for beside in self.beside.iter() {
             for buffer in beside.all_bits().map(BooleanBuffer::inner).chain(&beside.buffers) {
                 if seen.insert(buffer.data_ptr().as_ptr() as usize) {
                     bytes = bytes.saturating_add(buffer.capacity() as u64);

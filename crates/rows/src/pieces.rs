@@ -7,9 +7,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 
 use super::dictionaries::shrink;
-use super::dictionary::values_of;
 use super::held::{Held, POINTER};
 use super::memory::{Elsewhere, Footprint, bytes_of, bytes_of_data};
+use super::nested::values_of;
 use super::packed::{Layout, PackedRows};
 use super::picks::BatchRow;
 use super::placing::{Placer, RowPick};

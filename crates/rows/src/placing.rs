@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayAccessor, AsArray, BooleanBufferBuilder, RecordBatch, make_view};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, AsArray, BooleanBufferBuilder, RecordBatch, make_view};
+use arrow::buffer::{BooleanBuffer, Buffer};
 
-use super::packed::{Beside, Layout, PackedField, PackedRows, SharedValues, VIEW};
-use super::views::{BUFFER, INLINE, PLACE};
+use super::dictionary::text_bytes;
+use super::held::Held;
+use super::packed::{Beside, Layout, PackedField, PackedRows, VIEW};
+use super::views::{BUFFER, INLINE, PLACE, is_view, views_of};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// A row of a chunk, and when it is due, counted in rows.
@@ -22,12 +23,14 @@ const OWN: u32 = 0;
 
 /// Packs rows of chunks, in pieces that are let go of one after the other.
 #[derive(Debug)]
-pub(crate) struct Placer {
+pub struct Placer {
     layout: Arc<Layout>,
     /// The first column of the next chunk, and how many have come.
     first: usize,
     come: usize,
     rows: usize,
+    /// How many were added one after the other.
+    pushed: usize,
     /// Rows of each piece but the last.
     piece: usize,
     pieces: Vec<PlacedRows>,
@@ -78,14 +81,14 @@ struct PlacedColumn {
 
 impl Placer {
     /// For so many rows, in pieces of so many.
-    pub(crate) fn new(layout: Arc<Layout>, rows: usize, piece: usize) -> Self {
+    pub fn new(layout: Arc<Layout>, rows: usize, piece: usize) -> Self {
         let piece = piece.max(1);
         let width = layout.columns.len();
         let of =
             |start: usize| PlacedRows { bytes: vec![0; piece.min(rows - start) * layout.stride], long: Vec::new() };
         let pieces = (0..rows.max(1)).step_by(piece).map(of).collect();
         let columns = (0..width).map(|_| PlacedNulls::default()).collect();
-        Self { layout, first: 0, come: 0, rows, piece, pieces, columns }
+        Self { layout, first: 0, come: 0, rows, pushed: 0, piece, pieces, columns }
     }
 
     /// Rows of each piece but the last.
@@ -93,9 +96,29 @@ impl Placer {
         self.piece
     }
 
-    /// Says that the chunks to come have the columns from this one on.
-    pub(crate) fn begin_columns(&mut self, first: usize) {
+    /// Says that the chunks to come have the columns from this one on, and begin with the first row again.
+    pub fn begin_columns(&mut self, first: usize) {
         self.first = first;
+        self.pushed = 0;
+    }
+
+    /// Adds the next rows, or some of their columns, in the order in which they come.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the chunk has other columns than the layout, or more rows than there are to be.
+    pub fn push(&mut self, chunk: &RecordBatch) -> Result<()> {
+        let picks: Vec<RowPick> = (0..chunk.num_rows() as u32).zip(self.pushed as u32..).collect();
+        self.pushed += chunk.num_rows();
+        self.put(chunk, &picks)
+    }
+
+    /// All rows that were [added](Self::push), in one piece.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there were fewer.
+    pub fn whole(self) -> Result<Held> {
+        let all = (self.pushed == self.rows).then(|| Held::packed_in_turn(self.finish()).pop()).flatten();
+        all.ok_or_else(|| Error::new(ErrorKind::Internal, "fewer rows than a row group has"))
     }
 
     /// Whether all columns have come.
@@ -120,9 +143,12 @@ impl Placer {
         }
         let mut sources = Vec::with_capacity(stored_fields.len());
         for (number, (stored, column)) in (self.first..).zip(stored_fields.iter().zip(chunk.columns())) {
-            self.note_nulls(number, column.nulls(), picks);
+            let beside = &mut self.columns[number];
+            if let Some(nulls) = column.nulls() {
+                note(&mut beside.there, self.rows, nulls.inner(), false, picks);
+            }
             match *stored {
-                PackedField::Bits => self.note_bits(number, column.as_boolean().values(), picks),
+                PackedField::Bits => note(&mut beside.bits, self.rows, column.as_boolean().values(), true, picks),
                 PackedField::Fixed { at, width } => {
                     let data = column.to_data();
                     let begin = data.offset() * width;
@@ -196,49 +222,21 @@ impl Placer {
                 true => Vec::new(),
                 false => long.into_iter().map(exact).collect(),
             };
-            let beside = SharedValues { columns: Arc::clone(&columns), first };
-            PackedRows::of(Arc::clone(&layout), piece.min(rows - first), bytes, beside, own)
+            let layout = Arc::clone(&layout);
+            PackedRows { layout, rows: piece.min(rows - first), bytes, beside: Arc::clone(&columns), first, own }
         };
         pieces.into_iter().enumerate().map(packed).collect()
     }
 
-    fn note_nulls(&mut self, column: usize, nulls: Option<&NullBuffer>, picks: &[RowPick]) {
-        let Some(nulls) = nulls else { return };
-        let there = self.columns[column].there.get_or_insert_with(|| all(self.rows, true));
-        picks
-            .iter()
-            .filter(|(row, _)| nulls.is_null(*row as usize))
-            .for_each(|(_, due)| there.set_bit(*due as usize, false));
-    }
-
-    fn note_bits(&mut self, column: usize, values: &BooleanBuffer, picks: &[RowPick]) {
-        let bits = self.columns[column].bits.get_or_insert_with(|| all(self.rows, false));
-        picks
-            .iter()
-            .filter(|(row, _)| values.value(*row as usize))
-            .for_each(|(_, due)| bits.set_bit(*due as usize, true));
-    }
-
     /// A view for each pick. A null has no bytes.
     fn views_of(&mut self, number: usize, column: &dyn Array, picks: &[RowPick]) -> Result<Vec<u128>> {
-        match column.data_type() {
-            DataType::Utf8 => self.copied(number, column.as_string::<i32>(), picks),
-            DataType::LargeUtf8 => self.copied(number, column.as_string::<i64>(), picks),
-            DataType::Binary => self.copied(number, column.as_binary::<i32>(), picks),
-            DataType::LargeBinary => self.copied(number, column.as_binary::<i64>(), picks),
-            _ => self.renumbered(number, column, picks),
-        }
-    }
-
-    fn copied<A: ArrayAccessor<Item: AsRef<[u8]>>>(
-        &mut self,
-        number: usize,
-        column: A,
-        picks: &[RowPick],
-    ) -> Result<Vec<u128>> {
-        let view = |&(row, due): &RowPick| match column.is_null(row as usize) {
+        let Some(value) = text_bytes(column).filter(|_| !is_view(column.data_type())) else {
+            return self.renumbered(number, column, picks);
+        };
+        let nulls = column.nulls();
+        let view = |&(row, due): &RowPick| match nulls.is_some_and(|nulls| nulls.is_null(row as usize)) {
             true => Ok(0),
-            false => self.view_of(number, due, column.value(row as usize).as_ref()),
+            false => self.view_of(number, due, value(row as usize)),
         };
         picks.iter().map(view).collect()
     }
@@ -263,10 +261,7 @@ impl Placer {
 
     /// Views of values that are copied one by one, or with their buffer where that is shorter.
     fn renumbered(&mut self, number: usize, column: &dyn Array, picks: &[RowPick]) -> Result<Vec<u128>> {
-        let (views, buffers) = match column.as_string_view_opt() {
-            Some(strings) => (strings.views(), strings.data_buffers()),
-            None => (column.as_binary_view().views(), column.as_binary_view().data_buffers()),
-        };
+        let (views, buffers) = views_of(column).ok_or_else(lost)?;
         let nulls = column.nulls();
         let long = |row: usize| {
             let view = views[row];
@@ -292,45 +287,6 @@ impl Placer {
             self.view_of(number, due, value)
         };
         picks.iter().map(view).collect()
-    }
-}
-
-/// Packs all rows of chunks, one after the other.
-#[derive(Debug)]
-pub struct Packer {
-    placer: Placer,
-    rows: u32,
-}
-
-impl Packer {
-    /// For so many rows, of which the first have come.
-    pub fn new(layout: Arc<Layout>, rows: usize) -> Self {
-        Self { placer: Placer::new(layout, rows, rows), rows: 0 }
-    }
-
-    /// Says that the chunks to come have the columns from this one on, and begin with the first row again.
-    pub fn begin_columns(&mut self, first: usize) {
-        self.placer.begin_columns(first);
-        self.rows = 0;
-    }
-
-    /// Adds the rows of a chunk, or some of their columns.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Internal`] if it has other columns than the layout, or more rows than there are to be.
-    pub fn push(&mut self, chunk: &RecordBatch) -> Result<()> {
-        let picks: Vec<RowPick> = (0..chunk.num_rows() as u32).zip(self.rows..).collect();
-        self.rows += chunk.num_rows() as u32;
-        self.placer.put(chunk, &picks)
-    }
-
-    /// All rows.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Internal`] if there were fewer.
-    pub fn finish(self) -> Result<PackedRows> {
-        let all = (self.rows as usize == self.placer.rows).then(|| self.placer.finish().pop()).flatten();
-        all.ok_or_else(|| Error::new(ErrorKind::Internal, "fewer rows than a row group has"))
     }
 }
 
@@ -377,10 +333,15 @@ fn place_all<const W: usize>(
     }
 }
 
-fn all(rows: usize, is: bool) -> BooleanBufferBuilder {
-    let mut bits = BooleanBufferBuilder::new(rows);
-    bits.append_n(rows, is);
-    bits
+/// Notes which of these rows have this bit; all that are not noted have the other one.
+fn note(noted: &mut Option<BooleanBufferBuilder>, rows: usize, bits: &BooleanBuffer, bit: bool, picks: &[RowPick]) {
+    let noted = noted.get_or_insert_with(|| {
+        let mut others = BooleanBufferBuilder::new(rows);
+        others.append_n(rows, !bit);
+        others
+    });
+    let picks = picks.iter().filter(|(row, _)| bits.value(*row as usize) == bit);
+    picks.for_each(|(_, due)| noted.set_bit(*due as usize, bit));
 }
 
 fn lost() -> Error {

@@ -51,15 +51,6 @@ impl FromStr for PackLayout {
     }
 }
 
-/// What packs were planned with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// Places of a pack; `None` for as many as the longest one of the batch takes.
-    pub capacity: Option<u64>,
-    /// What each piece takes is rounded up to a multiple of this.
-    pub multiple: u64,
-}
-
 impl Default for Sequencing {
     /// Packs as they are, with labels, nothing added.
     fn default() -> Self {
@@ -87,8 +78,10 @@ pub struct PackTokens<'a> {
     pub between: &'a [Between],
     /// Where each pack ends among the pieces.
     pub packs: &'a [usize],
-    /// What packs were planned with.
-    pub room: Room,
+    /// How many places a pack was planned with; `None` for as many as the longest one of the batch takes.
+    pub capacity: Option<u64>,
+    /// What each piece takes is rounded up to a multiple of this.
+    pub multiple: u64,
     /// The columns that have an item for each of the tokens.
     pub beside: &'a [TokenItems],
 }
@@ -127,7 +120,7 @@ impl Sequencing {
     /// the column's type; [`ErrorKind::Schema`] if the tokens are no integers, or too large for labels.
     #[doc(hidden)]
     pub fn of(&self, packs: PackTokens<'_>) -> Result<Sequences> {
-        let spots = self.spots(packs.ends, packs.between, packs.packs, packs.room)?;
+        let spots = self.spots(&packs)?;
         macro_rules! made {
             ($type:ty) => {
                 self.made::<$type>(packs.tokens, packs.beside, &spots)
@@ -141,11 +134,12 @@ impl Sequencing {
     }
 
     /// Where everything goes.
-    fn spots(&self, ends: &[usize], between: &[Between], packs: &[usize], room: Room) -> Result<Spots> {
-        let multiple = usize::try_from(room.multiple.max(1)).unwrap_or(usize::MAX);
-        let capacity = match room.capacity {
+    fn spots(&self, all: &PackTokens<'_>) -> Result<Spots> {
+        let PackTokens { ends, between, packs, .. } = *all;
+        let multiple = usize::try_from(all.multiple.max(1)).unwrap_or(usize::MAX);
+        let capacity = match all.capacity {
             None if self.layout == PackLayout::Rows => {
-                let flat = Self { layout: PackLayout::Flat, ..*self }.spots(ends, between, packs, room)?;
+                let flat = Self { layout: PackLayout::Flat, ..*self }.spots(all)?;
                 flat.packs.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) as u64
             }
             capacity => capacity.unwrap_or(0),
@@ -176,7 +170,9 @@ impl Sequencing {
                 let left = end.ok_or_else(too_large)?.checked_sub(at).ok_or_else(|| {
                     Error::new(ErrorKind::Internal, format!("pack {number} of a batch has no room for its pieces"))
                 })?;
-                spots.fills.push((at, left));
+                let fill =
+                    Spot { source, tokens: 0, at, places: left, segment: 0, bos: false, eos: false, then: Then::End };
+                spots.pieces.push(fill);
                 at += left;
             }
             spots.packs.push(short(at)?);
@@ -220,23 +216,15 @@ impl Sequencing {
         }
         let mut positions = Vec::with_capacity(spots.places);
         let mut segments = Vec::with_capacity(spots.places);
-        let mut fills = spots.fills.iter().peekable();
-        let mut fill = |up_to: usize, positions: &mut Vec<i64>, segments: &mut Vec<i32>| {
-            while let Some((_, places)) = fills.next_if(|(at, _)| *at < up_to) {
-                positions.extend(0..*places as i64);
-                segments.extend(repeat_n(0, *places));
-            }
-        };
         for spot in &spots.pieces {
-            fill(spot.at, &mut positions, &mut segments);
             let length = spot.length();
             positions.extend(0..spot.places as i64);
             segments.extend(repeat_n(spot.segment, length).chain(repeat_n(0, spot.places - length)));
         }
-        fill(usize::MAX, &mut positions, &mut segments);
+        let pieces = spots.pieces.iter().filter(|spot| spot.segment > 0);
         Ok(Sequences {
             tokens: placed,
-            max_seqlen: spots.pieces.iter().map(|spot| spot.places as i32).max().unwrap_or(0),
+            max_seqlen: pieces.map(|spot| spot.places as i32).max().unwrap_or(0),
             cu_seqlens: spots.ends.clone().into(),
             pack_offsets: spots.packs.clone().into(),
             lengths: spots.lengths.clone().into(),
@@ -291,10 +279,9 @@ mod tests {
     use crate::NO_LABEL;
 
     const ALONE: Between = Between { begins: true, then: Then::End };
-    const ROOM: Room = Room { capacity: Some(4), multiple: 1 };
 
     fn of<'a>(tokens: &'a ArrayRef, ends: &'a [usize], between: &'a [Between], packs: &'a [usize]) -> PackTokens<'a> {
-        PackTokens { tokens, ends, between, packs, room: ROOM, beside: &[] }
+        PackTokens { tokens, ends, between, packs, capacity: Some(4), multiple: 1, beside: &[] }
     }
 
     fn made(how: Sequencing, tokens: ArrayRef) -> Result<Sequences> {

@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 
+use super::flat::only;
 use super::nested::copy;
 use super::picks::Spans;
 use super::spots::{NO_LABEL, Spots, Then, broken, too_wide};
@@ -115,5 +116,5 @@ fn shifted(items: &ArrayRef, behind: &ArrayRef, none: i64, spots: &Spots) -> Res
     let none: ArrayRef = Arc::new(Int64Array::from_value(none, most));
     let none = cast(&none, items.data_type()).map_err(uncopied)?;
     let sources: [&dyn Array; 3] = [items, behind, &none];
-    copy(&sources, &[&spans], items.data_type()).map_err(uncopied)?.pop().ok_or_else(broken)
+    copy(&sources, &[&spans], items.data_type()).and_then(only).map_err(uncopied)
 }

@@ -18,15 +18,13 @@ pub enum Then {
     Nothing,
 }
 
-/// Where everything goes.
+/// Where everything goes: pieces, and what fills packs up, which is a piece of no tokens in segment 0.
 #[derive(Debug, Default)]
 pub(super) struct Spots {
     pub(super) pieces: Vec<Spot>,
     pub(super) ends: Vec<i32>,
     pub(super) lengths: Vec<i32>,
     pub(super) packs: Vec<i32>,
-    /// Where packs are filled up, and how many places.
-    pub(super) fills: Vec<(usize, usize)>,
     pub(super) places: usize,
 }
 

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array,
-    Decimal256Array, DictionaryArray, FixedSizeBinaryArray, FixedSizeListArray, Float64Array, Int8Array, Int64Array,
-    LargeBinaryArray, LargeListArray, LargeStringArray, ListArray, ListViewArray, MapArray, NullArray, PrimitiveArray,
-    RecordBatch, StringArray, StringViewArray, StructArray, TimestampMillisecondArray, UInt8Array,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, DictionaryArray,
+    FixedSizeBinaryArray, FixedSizeListArray, Int8Array, Int64Array, LargeBinaryArray, LargeListArray,
+    LargeStringArray, ListArray, ListViewArray, MapArray, NullArray, PrimitiveArray, RecordBatch, StringArray,
+    StringViewArray, StructArray, UInt8Array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int8Type, Int32Type, Schema, i256};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int8Type, Int32Type, Schema};
 use proptest::prelude::*;
 
 use super::gather::gather_runs;
 use super::packed::unpack;
 use super::picks::PickedRuns;
-use super::placing::{Placer, RowPick};
+use super::placing::RowPick;
 use super::*;
 use rowdex_base::error::ErrorKind;
 
@@ -46,6 +46,7 @@ impl Random {
             Null,
             Boolean,
             Int8,
+            Int16,
             Int64,
             Float64,
             Date32,
@@ -102,23 +103,10 @@ impl Random {
                 let bits = BooleanBuffer::collect_bool(rows, |_| self.below(2) == 0);
                 Arc::new(BooleanArray::new(bits, nulls))
             }
-            Int8 => Arc::new(Int8Array::new(ints(100).into_iter().map(|i| i as i8).collect(), nulls)),
-            Int64 => Arc::new(Int64Array::new(ints(1000).into(), nulls)),
-            Float64 => Arc::new(Float64Array::new(ints(10).into_iter().map(|i| i as f64 / 4.0).collect(), nulls)),
-            Date32 => Arc::new(Date32Array::new(ints(10).into_iter().map(|i| i as i32).collect(), nulls)),
-            Timestamp(_, zone) => {
-                Arc::new(TimestampMillisecondArray::new(ints(10).into(), nulls).with_timezone_opt(zone.clone()))
+            Int8 | Int16 | Int64 | Float64 | Timestamp(..) | Decimal128(..) | Decimal256(..) => {
+                arrow::compute::cast(&Int64Array::new(ints(100).into(), nulls), field.data_type()).unwrap()
             }
-            Decimal128(precision, scale) => Arc::new(
-                Decimal128Array::new(ints(10).into_iter().map(i128::from).collect(), nulls)
-                    .with_precision_and_scale(*precision, *scale)
-                    .unwrap(),
-            ),
-            Decimal256(precision, scale) => Arc::new(
-                Decimal256Array::new(ints(10).into_iter().map(|i| i256::from_i128(i.into())).collect(), nulls)
-                    .with_precision_and_scale(*precision, *scale)
-                    .unwrap(),
-            ),
+            Date32 => Arc::new(Date32Array::new(ints(10).into_iter().map(|i| i as i32).collect(), nulls)),
             FixedSizeBinary(width) => {
                 let bytes: Vec<u8> = (0..rows * *width as usize).map(|_| self.below(3) as u8).collect();
                 Arc::new(FixedSizeBinaryArray::try_new_with_len(*width, bytes.into(), nulls, rows).unwrap())
@@ -196,10 +184,14 @@ impl Random {
     /// Batches of one schema, some of them parts of larger ones.
     fn batches(&mut self, count: usize) -> Vec<RecordBatch> {
         let schema = Arc::new(Schema::new((0..3).map(|n| self.field(&format!("c{n}"), 3)).collect::<Vec<_>>()));
+        self.batches_of(&schema, count)
+    }
+
+    fn batches_of(&mut self, schema: &SchemaRef, count: usize) -> Vec<RecordBatch> {
         let batch = |_| {
             let rows = 1 + self.below(20);
             let columns = schema.fields().iter().map(|field| self.array(field, rows)).collect();
-            let batch = record_batch(&schema, columns, rows).unwrap();
+            let batch = record_batch(schema, columns, rows).unwrap();
             let start = if self.below(2) == 0 { 0 } else { self.below(rows) };
             batch.slice(start, rows - start)
         };
@@ -241,28 +233,23 @@ proptest! {
             (batch as u32, random.below(batches[batch].num_rows()) as u32)
         };
         let places: Vec<BatchRow> = (0..random.below(40)).map(|_| place(&mut random)).collect();
-        check(&gather(&borrowed, &places, batches[0].schema_ref()).unwrap(), &batches, &places);
+        let gathered = gather(&borrowed, &places, batches[0].schema_ref()).unwrap();
+        check(&gathered, &batches, &places);
+        let served = with_text(batches[0].schema_ref());
+        let as_text = gather(&borrowed, &places, &served).unwrap();
+        for (text, column) in as_text.columns().iter().zip(gathered.columns()) {
+            prop_assert_eq!(&text.to_data(), &arrow::compute::cast(column, text.data_type()).unwrap().to_data());
+        }
 
         let slots: Vec<u32> = (0..random.below(30)).map(|_| random.below(batches[0].num_rows()) as u32).collect();
         let places: Vec<BatchRow> = slots.iter().map(|&slot| (0, slot)).collect();
         check(&take(&batches[0], &slots).unwrap(), &batches, &places);
 
-        let parts: Vec<&[ArrayRef]> = batches.iter().map(RecordBatch::columns).collect();
         let rows_of = |(batch, rows): (u32, &RecordBatch)| (0..rows.num_rows() as u32).map(move |row| (batch, row));
         let places: Vec<BatchRow> = (0..).zip(&batches).flat_map(rows_of).collect();
-        let whole = record_batch(batches[0].schema_ref(), concat(&parts).unwrap(), places.len()).unwrap();
+        let whole = join_exactly(batches[0].schema_ref(), batches.clone()).unwrap();
         check(&whole, &batches, &places);
-    }
-}
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
-
-    #[test]
-    fn rows_that_follow_each_other_are_copied_like_any_others(seed in any::<u64>()) {
-        let mut random = Random(seed);
-        let count = 1 + random.below(4);
-        let batches = random.batches(count);
         // Runs of many rows, of few, and of both.
         let runs: Vec<Vec<BatchRow>> = (0..1 + random.below(4)).map(|_| {
             let most = 1 + random.below(40);
@@ -423,115 +410,15 @@ fn with_text(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Fields>()))
 }
 
-/// Batches of columns that may be packed, and rows of them in runs.
+/// Batches of columns that may be packed.
 fn narrow(random: &mut Random) -> Vec<RecordBatch> {
-    use arrow::array::*;
+    use DataType::*;
+    let decimals = [Decimal128(30, 2), Decimal256(60, 2)];
+    let others = [Boolean, Int8, Int16, Utf8View, Date32, Utf8, Int64, LargeBinary, FixedSizeBinary(3)];
+    let types = others.into_iter().chain(decimals);
     let nulls = random.below(2) == 0;
-    let count = 1 + random.below(4);
-    (0..count)
-        .map(|_| {
-            let rows = random.below(40);
-            let numbers: Vec<Option<i64>> = (0..rows)
-                .map(|_| (!nulls || random.below(4) > 0).then(|| random.below(1 << 20) as i64 - 1000))
-                .collect();
-            let texts: Vec<Option<String>> =
-                numbers.iter().map(|n| n.map(|n| "añb".repeat(n.unsigned_abs() as usize % 9))).collect();
-            let columns: Vec<(&str, ArrayRef)> = vec![
-                ("bool", Arc::new(numbers.iter().map(|n| n.map(|n| n % 2 == 0)).collect::<BooleanArray>())),
-                ("i8", Arc::new(numbers.iter().map(|n| n.map(|n| n as i8)).collect::<Int8Array>())),
-                ("u16", Arc::new(numbers.iter().map(|n| n.map(|n| n as u16)).collect::<UInt16Array>())),
-                ("view", Arc::new(texts.iter().map(Option::as_deref).collect::<StringViewArray>())),
-                ("f32", Arc::new(numbers.iter().map(|n| n.map(|n| n as f32)).collect::<Float32Array>())),
-                ("text", Arc::new(texts.iter().map(Option::as_deref).collect::<StringArray>())),
-                ("i64", Arc::new(Int64Array::from(numbers.clone()))),
-                (
-                    "bytes",
-                    Arc::new(texts.iter().map(|t| t.as_deref().map(str::as_bytes)).collect::<LargeBinaryArray>()),
-                ),
-                (
-                    "decimal",
-                    Arc::new(
-                        numbers
-                            .iter()
-                            .map(|n| n.map(i128::from))
-                            .collect::<Decimal128Array>()
-                            .with_precision_and_scale(30, 2)
-                            .unwrap(),
-                    ),
-                ),
-                (
-                    "wide",
-                    Arc::new(
-                        numbers
-                            .iter()
-                            .map(|n| n.map(|n| i256::from_i128(i128::from(n) << 40)))
-                            .collect::<Decimal256Array>()
-                            .with_precision_and_scale(70, 2)
-                            .unwrap(),
-                    ),
-                ),
-                (
-                    "fixed",
-                    Arc::new(
-                        FixedSizeBinaryArray::try_from_sparse_iter_with_size(
-                            numbers.iter().map(|n| n.map(|n| n.to_le_bytes()[..3].to_vec())),
-                            3,
-                        )
-                        .unwrap(),
-                    ),
-                ),
-            ];
-            let whole = RecordBatch::try_from_iter_with_nullable(
-                columns.into_iter().map(|(name, column)| (name, column, true)),
-            )
-            .unwrap();
-            // Parts of larger arrays have offsets.
-            let start = random.below(rows + 1);
-            whole.slice(start, rows - start)
-        })
-        .collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, ..ProptestConfig::default() })]
-
-    #[test]
-    fn packed_rows_are_what_they_were(seed in any::<u64>()) {
-        let mut random = Random(seed);
-        let sources: Vec<Vec<RecordBatch>> = (0..1 + random.below(3)).map(|_| narrow(&mut random)).collect();
-        let schema = sources[0][0].schema();
-        let served = with_text(&schema);
-        let layout = Layout::of(&schema, &served).unwrap();
-        let packed: Vec<PackedRows> = sources.iter().map(|chunks| {
-            let rows = chunks.iter().map(RecordBatch::num_rows).sum();
-            let mut packer = Packer::new(Arc::clone(&layout), rows);
-            let width = 1 + random.below(schema.fields().len());
-            for first in (0..schema.fields().len()).step_by(width) {
-                packer.begin_columns(first);
-                chunks.iter().for_each(|chunk| packer.push(&columns_of(chunk, first, width)).unwrap());
-            }
-            packer.finish().unwrap()
-        }).collect();
-        let wholes: Vec<RecordBatch> = sources.iter()
-            .map(|chunks| arrow::compute::concat_batches(&schema, chunks).unwrap()).collect();
-        let filled: Vec<usize> = (0..wholes.len()).filter(|source| wholes[*source].num_rows() > 0).collect();
-        let places: Vec<BatchRow> = (0..if filled.is_empty() { 0 } else { random.below(3000) }).map(|_| {
-            let source = filled[random.below(filled.len())];
-            (source as u32, random.below(wholes[source].num_rows()) as u32)
-        }).collect();
-        let wholes_borrowed: Vec<&RecordBatch> = wholes.iter().collect();
-        let expected = gather(&wholes_borrowed, &places, &served).unwrap();
-        let columns = unpack(&packed.iter().collect::<Vec<_>>(), &places, &served).unwrap();
-        let ours = record_batch(&served, columns, places.len()).unwrap();
-        prop_assert_eq!(&ours, &expected);
-        ours.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
-
-        for (packed, whole) in packed.iter().zip(&wholes) {
-            let slots: Vec<u32> = (0..whole.num_rows() as u32).rev().collect();
-            prop_assert_eq!(packed.take(&slots, &schema).unwrap(), take(whole, &slots).unwrap());
-            prop_assert_eq!(packed.num_rows(), whole.num_rows());
-        }
-    }
+    let schema = Schema::new(types.map(|data_type| Field::new("c", data_type, nulls)).collect::<Vec<_>>());
+    random.batches_of(&Arc::new(schema), 4)
 }
 
 #[test]
@@ -565,10 +452,11 @@ fn packed_rows_take_what_their_values_do() {
         let words = (0..rows).map(|row| if row == 7 { long.to_owned() } else { format!("{row}") });
         let words: ArrayRef = Arc::new(words.map(Some).collect::<arrow::array::StringArray>());
         let batch = RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap();
-        let mut packer = Packer::new(Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap(), rows as usize);
+        let rows = rows as usize;
+        let mut packer = Placer::new(Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap(), rows, rows);
         packer.push(&batch).unwrap();
         assert_eq!(packer_error(&batch), ErrorKind::Internal, "of other columns");
-        packer.finish().unwrap().bytes()
+        packer.whole().unwrap().bytes()
     };
     // Eight bytes and a view for each row, and the value that does not fit its view.
     assert_eq!((packed("short"), packed("one of sixteen..")), (24_000, 24_016));
@@ -591,7 +479,7 @@ fn strings_that_would_take_much_more_memory_as_views_are_not_worth_packing() {
 
 fn packer_error(batch: &RecordBatch) -> ErrorKind {
     let other = Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::Int32, true)]);
-    Packer::new(Layout::of(&other, &other).unwrap(), 1).push(batch).unwrap_err().kind()
+    Placer::new(Layout::of(&other, &other).unwrap(), 1, 1).push(batch).unwrap_err().kind()
 }
 
 proptest! {
@@ -630,6 +518,9 @@ proptest! {
         let ours = record_batch(&served, columns, places.len()).unwrap();
         let picked: Vec<BatchRow> = slots.iter().map(|slot| (0, *slot)).collect();
         prop_assert_eq!(&ours, &gather(&[&whole], &picked, &served).unwrap());
+        let (first, due) = (&pieces[0], &slots[..piece.min(slots.len())]);
+        let all: Vec<u32> = (0..due.len() as u32).collect();
+        prop_assert_eq!(first.take(&all, &schema).unwrap(), take(&whole, due).unwrap());
         ours.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
     }
 }

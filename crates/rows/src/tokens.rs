@@ -2,13 +2,13 @@
 //! item for each token.
 
 use std::iter::repeat_n;
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, downcast_integer_array};
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields, Float64Type, Schema};
 
+use super::flat::only;
 use super::nested::{Lists, copy, list_array, with_below};
 use super::picks::{BatchRow, Spans};
 use super::views::compact;
@@ -22,51 +22,12 @@ pub struct Tokens {
     beside: Vec<TokenColumn>,
 }
 
-/// A column of lists, maybe within structs: of tokens, or of an item for each token.
+/// A column, maybe within structs: of lists of tokens, or of an item for each token, or of how many tokens rows have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenColumn {
     name: String,
-    /// The place of the column, and of the field in each struct down to the list.
+    /// The place of the column, and of the field in each struct down to it.
     path: Vec<usize>,
-}
-
-/// A column of integers, maybe within structs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Numbers {
-    name: String,
-    path: Vec<usize>,
-}
-
-impl Numbers {
-    /// The column by this name or path, if there is one that has integers.
-    pub fn find(schema: &Schema, name: &str) -> Option<Self> {
-        let (path, field) = find(schema.fields(), name)?;
-        field.data_type().is_integer().then(|| Self { name: name.to_owned(), path })
-    }
-
-    /// What the column is called, or its path.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Appends the numbers of these rows of a batch; `None` for what is null, or has no 64 bits with a sign.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Internal`] if the batch has no such column or row.
-    pub fn read(
-        &self,
-        batch: &RecordBatch,
-        mut rows: impl Iterator<Item = u32>,
-        numbers: &mut Vec<Option<i64>>,
-    ) -> Result<()> {
-        let none = || Error::new(ErrorKind::Internal, "rows without their lengths").with_column(&self.name);
-        let array = below(batch, &self.path).ok_or_else(none)?;
-        rows.try_for_each(|row| {
-            let row = row as usize;
-            numbers.push(if row < array.len() { number(array, row) } else { return Err(none()) });
-            Ok(())
-        })
-    }
 }
 
 /// Items of a row that follow each other.
@@ -177,7 +138,11 @@ impl Tokens {
         for column in self.columns() {
             let own = batches.iter().map(|batch| column.lists(batch)).collect::<Result<Vec<_>>>()?;
             for (rest, lists) in rest.iter_mut().zip(&own) {
-                *rest = column.with(rest, lists.emptied()?)?;
+                let rows = lists.array.len();
+                let nulls = lists.array.nulls().cloned();
+                let data_type = lists.array.data_type();
+                let none = list_array(data_type, rows, repeat_n(0, rows), lists.items.slice(0, 0), nulls);
+                *rest = column.with(rest, none.map_err(uncopied)?)?;
             }
             lists.push(own);
         }
@@ -218,15 +183,38 @@ impl TokenColumn {
         }
     }
 
+    /// The column by this name or path, if there is one that has integers.
+    pub fn of_integers(schema: &Schema, name: &str) -> Option<Self> {
+        let (path, field) = find(schema.fields(), name)?;
+        field.data_type().is_integer().then(|| Self { name: name.to_owned(), path })
+    }
+
     /// What the column is called, or its path.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// Appends the integers of these rows of a batch; `None` for what is null, or has no 64 bits with a sign.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the batch has no such column or row.
+    pub fn integers(
+        &self,
+        batch: &RecordBatch,
+        mut rows: impl Iterator<Item = u32>,
+        numbers: &mut Vec<Option<i64>>,
+    ) -> Result<()> {
+        let array = below(batch, &self.path).ok_or_else(|| self.no_row())?;
+        rows.try_for_each(|row| {
+            let row = row as usize;
+            numbers.push(if row < array.len() { number(array, row) } else { return Err(self.no_row()) });
+            Ok(())
+        })
+    }
+
     /// The lists.
-    fn lists<'a>(&self, batch: &'a RecordBatch) -> Result<TokenLists<'a>> {
-        let lists = below(batch, &self.path).and_then(|array| Some(TokenLists { array, lists: Lists::of(array)? }));
-        lists.ok_or_else(|| Error::new(ErrorKind::Internal, "rows without their tokens").with_column(&self.name))
+    fn lists<'a>(&self, batch: &'a RecordBatch) -> Result<Lists<'a>> {
+        below(batch, &self.path).and_then(|array| Lists::of(array.as_ref())).ok_or_else(|| self.no_row())
     }
 
     /// Writes the number of items of these rows of a batch to `lengths`.
@@ -236,7 +224,7 @@ impl TokenColumn {
     pub fn lengths(&self, batch: &RecordBatch, rows: impl Iterator<Item = u32>, lengths: &mut Vec<u64>) -> Result<()> {
         let lists = self.lists(batch)?;
         for row in rows {
-            lengths.push(lists.items(row as usize).ok_or_else(|| self.no_row())?.len() as u64);
+            lengths.push(lists.items_of(row as usize).ok_or_else(|| self.no_row())?.len() as u64);
         }
         Ok(())
     }
@@ -282,7 +270,7 @@ impl TokenColumn {
         let mut last = 0;
         let mut follows = true;
         for row in 0..batch.num_rows() {
-            let items = lists.items(row).ok_or_else(|| self.no_row())?;
+            let items = lists.items_of(row).ok_or_else(|| self.no_row())?;
             end += items.len();
             ends.push(end);
             if !items.is_empty() {
@@ -292,11 +280,8 @@ impl TokenColumn {
             }
         }
         let values = match follows {
-            true => lists.values().slice(first.unwrap_or(0), end),
-            false => {
-                let copied = copy(&[lists.values()], &[&spans], lists.values().data_type());
-                copied.map_err(uncopied)?.pop().ok_or_else(|| self.no_row())?
-            }
+            true => lists.items.slice(first.unwrap_or(0), end),
+            false => copy(&[lists.items], &[&spans], lists.items.data_type()).and_then(only).map_err(uncopied)?,
         };
         match values.null_count() {
             0 => Ok((values, ends)),
@@ -316,7 +301,7 @@ impl TokenColumn {
 pub struct Cutter<'a> {
     tokens: &'a Tokens,
     /// Of each column those of each batch.
-    lists: Vec<Vec<TokenLists<'a>>>,
+    lists: Vec<Vec<Lists<'a>>>,
     rest: Vec<RecordBatch>,
 }
 
@@ -338,20 +323,22 @@ impl Cutter<'_> {
             let mut lengths = Vec::with_capacity(parts.len());
             for (Part { place: (source, row), offset, length }, behind) in parts.iter().zip(&mut behind) {
                 let of = all.get(*source as usize).ok_or_else(|| column.no_row())?;
-                let items = of.items(*row as usize).ok_or_else(|| column.no_row())?;
+                let items = of.items_of(*row as usize).ok_or_else(|| column.no_row())?;
                 let end = offset.checked_add(*length).filter(|end| *end <= items.len() as u64);
                 let end = items.start + end.ok_or_else(|| column.no_row())? as usize;
                 let first = items.start + *offset as usize;
                 if end < items.end {
-                    behind.get_or_insert_default().push(column.bits(of.values(), end)?);
+                    behind.get_or_insert_default().push(column.bits(of.items, end)?);
                 }
                 spans.push(*source as usize, first..end);
                 lengths.push(end - first);
             }
-            let values: Vec<&dyn Array> = all.iter().map(TokenLists::values).collect();
+            let items: Vec<&dyn Array> = all.iter().map(|lists| lists.items).collect();
             let lists = all.first().ok_or_else(none)?;
-            let copied = copy(&values, &[&spans], lists.values().data_type()).map_err(uncopied)?.pop();
-            rows = column.with(&rows, lists.of(lengths, copied.ok_or_else(none)?)?)?;
+            let copied = copy(&items, &[&spans], lists.items.data_type()).and_then(only);
+            let cut = copied
+                .and_then(|items| list_array(lists.array.data_type(), lengths.len(), lengths.into_iter(), items, None));
+            rows = column.with(&rows, cut.map_err(uncopied)?)?;
         }
         // Views must not keep the rows that they were cut from.
         Ok((compact(rows).map_err(uncopied)?, behind))
@@ -406,36 +393,4 @@ fn replaced(array: &ArrayRef, below: &[usize], leaf: ArrayRef) -> Option<ArrayRe
     let column = columns.get_mut(*place)?;
     *column = replaced(column, below, leaf)?;
     with_below(array, array.data_type(), &columns).ok()
-}
-
-/// The lists of a column.
-#[derive(Debug, Clone, Copy)]
-struct TokenLists<'a> {
-    array: &'a ArrayRef,
-    lists: Lists<'a>,
-}
-
-impl<'a> TokenLists<'a> {
-    fn values(&self) -> &'a dyn Array {
-        self.lists.items
-    }
-
-    /// Where the items of a row are; none of a null.
-    #[inline]
-    fn items(&self, row: usize) -> Option<Range<usize>> {
-        let is_there = row < self.array.len();
-        is_there.then(|| if self.array.is_null(row) { 0..0 } else { self.lists.range(row) })
-    }
-
-    /// The same lists without any item.
-    fn emptied(&self) -> Result<ArrayRef> {
-        let nulls = self.array.nulls().cloned();
-        let rows = self.array.len();
-        list_array(self.array.data_type(), rows, repeat_n(0, rows), self.values().slice(0, 0), nulls).map_err(uncopied)
-    }
-
-    /// Lists of this type with so many of these items each.
-    fn of(&self, lengths: Vec<usize>, items: ArrayRef) -> Result<ArrayRef> {
-        list_array(self.array.data_type(), lengths.len(), lengths.into_iter(), items, None).map_err(uncopied)
-    }
 }

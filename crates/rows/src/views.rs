@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, StringViewArray};
 use arrow::buffer::Buffer;
-use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 use super::record_batch;
@@ -26,10 +26,7 @@ pub fn compact(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
 /// As [`compact`] for the pieces of one batch, which have columns of the same types. Values that repeat, because they
 /// come out of a dictionary, are copied once for all pieces, which share them then.
 pub fn compact_pieces(pieces: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, ArrowError> {
-    change_columns(pieces, is_view, &mut |arrays| match arrays.first().map(|array| array.data_type()) {
-        Some(DataType::Utf8View) => copy_shown::<StringViewType>(arrays),
-        _ => copy_shown::<BinaryViewType>(arrays),
-    })
+    change_columns(pieces, is_view, &mut copy_shown)
 }
 
 /// Changes the columns of such types of the pieces of one batch, each in all pieces at once.
@@ -54,33 +51,22 @@ pub(super) fn change_columns(
 
 /// Lets go of the memory that no view shows, of views whose values have memory of their own each. Copies no values.
 pub fn forget_unseen(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
-    fn forget<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> Result<ArrayRef, ArrowError> {
-        let mut places = vec![u32::MAX; array.data_buffers().len()];
+    let column = |array: &ArrayRef| {
+        let Some((_, buffers)) = views_of(array.as_ref()) else { return Ok(Arc::clone(array)) };
+        let mut places = vec![u32::MAX; buffers.len()];
         let mut kept: Vec<Buffer> = Vec::new();
-        let mut views = Vec::with_capacity(array.len());
-        for (row, &view) in array.views().iter().enumerate() {
-            if array.is_null(row) || view as u32 <= INLINE {
-                views.push(if array.is_null(row) { 0 } else { view });
-                continue;
-            }
-            let buffer = (view >> BUFFER) as u32;
-            let (Some(place), Some(bytes)) =
-                (places.get_mut(buffer as usize), array.data_buffers().get(buffer as usize))
-            else {
+        let views = with_long(array.as_ref(), |view| {
+            let buffer = (view >> BUFFER) as u32 as usize;
+            let (Some(place), Some(bytes)) = (places.get_mut(buffer), buffers.get(buffer)) else {
                 return Err(ArrowError::ComputeError("a view of a buffer that is not there".into()));
             };
             if *place == u32::MAX {
                 *place = kept.len() as u32;
                 kept.push(bytes.clone());
             }
-            views.push(view & !(u128::from(u32::MAX) << BUFFER) | u128::from(*place) << BUFFER);
-        }
-        Ok(Arc::new(GenericByteViewArray::<T>::try_new(views.into(), kept, array.nulls().cloned())?))
-    }
-    let column = |array: &ArrayRef| match array.data_type() {
-        DataType::Utf8View => forget(array.as_byte_view::<StringViewType>()),
-        DataType::BinaryView => forget(array.as_byte_view::<BinaryViewType>()),
-        _ => Ok(Arc::clone(array)),
+            Ok(view & !(u128::from(u32::MAX) << BUFFER) | u128::from(*place) << BUFFER)
+        });
+        with_views(array, views?, kept)
     };
     let columns = batch.columns().iter().map(column).collect::<Result<Vec<_>, _>>()?;
     record_batch(batch.schema_ref(), columns, batch.num_rows())
@@ -89,26 +75,24 @@ pub fn forget_unseen(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
 /// Copies what views show: the values, or the buffers that have them where those are shorter.
 pub fn detach(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let mut detached = [Arc::clone(array)];
-    match array.data_type() {
-        DataType::Utf8View => copy_shown::<StringViewType>(&mut detached)?,
-        DataType::BinaryView => copy_shown::<BinaryViewType>(&mut detached)?,
-        _ => {}
+    if is_view(array.data_type()) {
+        copy_shown(&mut detached)?;
     }
     let [detached] = detached;
     Ok(detached)
 }
 
 /// As [`detach`], for arrays of views whose values may lie in the same buffers. These are then copied once.
-fn copy_shown<T: ByteViewType>(arrays: &mut [ArrayRef]) -> Result<(), ArrowError> {
+fn copy_shown(arrays: &mut [ArrayRef]) -> Result<(), ArrowError> {
     let key = |buffer: &Buffer| (buffer.as_ptr() as usize, buffer.len());
     let mut begins = HashMap::new();
     let mut buffers = Vec::new();
     let mut length = 0_u64;
     let mut values = 0;
-    for array in arrays.iter().map(|array| array.as_byte_view::<T>()) {
-        values +=
-            array.views().iter().map(|view| *view as u32).filter(|length| *length > INLINE).map(u64::from).sum::<u64>();
-        for buffer in array.data_buffers() {
+    for (views, own) in arrays.iter().filter_map(|array| views_of(array.as_ref())) {
+        let lengths = views.iter().map(|view| *view as u32);
+        values += lengths.filter(|length| *length > INLINE).map(u64::from).sum::<u64>();
+        for buffer in own {
             begins.entry(key(buffer)).or_insert_with(|| {
                 buffers.push(buffer.clone());
                 length += buffer.len() as u64;
@@ -119,62 +103,82 @@ fn copy_shown<T: ByteViewType>(arrays: &mut [ArrayRef]) -> Result<(), ArrowError
     // Pieces are let go of one after the other, and what they share with the last of them.
     let alone = if arrays.len() > 1 { values / 2 } else { values };
     if alone <= length || i32::try_from(length).is_err() {
-        arrays.iter_mut().for_each(|array| *array = Arc::new(array.as_byte_view::<T>().gc()));
+        arrays.iter_mut().for_each(|array| *array = copied_alone(array));
         return Ok(());
     }
     let copied = Buffer::from_vec(buffers.iter().map(|buffer| buffer.as_slice()).collect::<Vec<_>>().concat());
     for array in arrays {
-        let found = array.as_byte_view::<T>();
-        let begins: Vec<u32> =
-            found.data_buffers().iter().map(|buffer| begins.get(&key(buffer)).copied().unwrap_or(0)).collect();
-        let moved = |(row, &view): (usize, &u128)| {
-            if found.is_null(row) || view as u32 <= INLINE {
-                return if found.is_null(row) { 0 } else { view };
-            }
+        let own = views_of(array.as_ref()).map_or(&[][..], |(_, buffers)| buffers);
+        let begins: Vec<u32> = own.iter().map(|buffer| begins.get(&key(buffer)).copied().unwrap_or(0)).collect();
+        let views = with_long(array.as_ref(), |view| {
             let begin = begins.get((view >> BUFFER) as u32 as usize).copied().unwrap_or(0);
             let place = ((view >> PLACE) as u32).saturating_add(begin);
-            view & ((1 << BUFFER) - 1) | u128::from(place) << PLACE
-        };
-        let views: Vec<u128> = found.views().iter().enumerate().map(moved).collect();
-        let nulls = found.nulls().cloned();
-        *array = Arc::new(GenericByteViewArray::<T>::try_new(views.into(), vec![copied.clone()], nulls)?);
+            Ok(view & ((1 << BUFFER) - 1) | u128::from(place) << PLACE)
+        })?;
+        *array = with_views(array, views, vec![copied.clone()])?;
     }
     Ok(())
 }
 
 /// Copies the values of views that keep far more alive than they show, as a few rows out of large pages do.
 pub fn compact_sparse(array: &mut ArrayRef) {
-    fn copy<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> Option<ArrayRef> {
-        (shown(views) < held(views) / 2).then(|| Arc::new(views.gc()) as ArrayRef)
-    }
-    let compacted = match array.data_type() {
-        DataType::Utf8View => copy(array.as_byte_view::<StringViewType>()),
-        DataType::BinaryView => copy(array.as_byte_view::<BinaryViewType>()),
-        _ => None,
-    };
-    if let Some(compacted) = compacted {
-        *array = compacted;
+    let held = |buffers: &[Buffer]| buffers.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+    if views_of(array.as_ref()).is_some_and(|(views, buffers)| shown(views) < held(buffers) / 2) {
+        *array = copied_alone(array);
     }
 }
 
 /// Bytes of the values that views show, each as often as it is shown; `None` for other arrays.
 pub fn view_bytes(array: &dyn Array) -> Option<u64> {
-    match array.data_type() {
-        DataType::Utf8View => Some(shown(array.as_byte_view::<StringViewType>())),
-        DataType::BinaryView => Some(shown(array.as_byte_view::<BinaryViewType>())),
-        _ => None,
-    }
+    views_of(array).map(|(views, _)| shown(views))
 }
 
 pub(super) fn is_view(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }
 
-fn shown<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> u64 {
-    // The length is the low half of a view.
-    views.views().iter().map(|view| u64::from(*view as u32)).sum()
+/// The views of an array of such, and the buffers that have long values.
+pub(super) fn views_of(array: &dyn Array) -> Option<(&[u128], &[Buffer])> {
+    match (array.as_string_view_opt(), array.as_binary_view_opt()) {
+        (Some(strings), _) => Some((strings.views(), strings.data_buffers())),
+        (_, Some(binary)) => Some((binary.views(), binary.data_buffers())),
+        _ => None,
+    }
 }
 
-fn held<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>) -> u64 {
-    views.data_buffers().iter().map(|buffer| buffer.len() as u64).sum()
+/// The views of an array, with others of the values that are in buffers. A null has no bytes.
+fn with_long(
+    array: &dyn Array,
+    mut long: impl FnMut(u128) -> Result<u128, ArrowError>,
+) -> Result<Vec<u128>, ArrowError> {
+    let views = views_of(array).map_or(&[][..], |(views, _)| views);
+    let nulls = array.nulls();
+    let view = |(row, &view): (usize, &u128)| match nulls.is_some_and(|nulls| nulls.is_null(row)) {
+        true => Ok(0),
+        false if view as u32 <= INLINE => Ok(view),
+        false => long(view),
+    };
+    views.iter().enumerate().map(view).collect()
+}
+
+/// The array with these views of these buffers.
+fn with_views(array: &ArrayRef, views: Vec<u128>, buffers: Vec<Buffer>) -> Result<ArrayRef, ArrowError> {
+    let nulls = array.nulls().cloned();
+    Ok(match array.data_type() {
+        DataType::Utf8View => Arc::new(StringViewArray::try_new(views.into(), buffers, nulls)?),
+        _ => Arc::new(BinaryViewArray::try_new(views.into(), buffers, nulls)?),
+    })
+}
+
+/// The array of views with a copy of each value.
+fn copied_alone(array: &ArrayRef) -> ArrayRef {
+    match array.as_string_view_opt() {
+        Some(strings) => Arc::new(strings.gc()),
+        None => Arc::new(array.as_binary_view().gc()),
+    }
+}
+
+fn shown(views: &[u128]) -> u64 {
+    // The length is the low half of a view.
+    views.iter().map(|view| u64::from(*view as u32)).sum()
 }

@@ -4,9 +4,12 @@ use std::fmt;
 
 /// The class of every row, from [`Column::labels`](super::Column::labels).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Labels {
-    codes: Vec<u32>,
-    classes: Vec<Class>,
+    /// The class of every row that was read, in order, as its place in `classes`.
+    pub codes: Vec<u32>,
+    /// The classes, ascending by value.
+    pub classes: Vec<Class>,
 }
 
 /// A value that rows are of one class by, or belong together by.
@@ -23,43 +26,21 @@ pub enum Class {
     Bytes(Vec<u8>),
 }
 
-/// One value, borrowed.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Value<'a> {
-    Bool(bool),
-    Int(i128),
-    Text(&'a str),
-    Bytes(&'a [u8]),
-}
+/// The canonical bytes of values begin with one of these: they are the same for equal values of whatever width or
+/// encoding, and different for others. Splits hash them, so they are frozen.
+pub(super) const INT: u8 = 1;
+pub(super) const BOOL: u8 = 2;
+pub(super) const TEXT: u8 = 3;
+pub(super) const BYTES: u8 = 4;
 
-impl Value<'_> {
-    /// Writes the canonical bytes over `key`: the same for equal values of whatever width or encoding, and different
-    /// for others. Splits hash them, so they are frozen.
-    pub(super) fn write(self, key: &mut Vec<u8>) {
-        key.clear();
-        match self {
-            Self::Int(int) => {
-                key.push(1);
-                key.extend_from_slice(&int.to_le_bytes());
-            }
-            Self::Bool(bool) => key.extend_from_slice(&[2, u8::from(bool)]),
-            Self::Text(text) => {
-                key.push(3);
-                key.extend_from_slice(text.as_bytes());
-            }
-            Self::Bytes(bytes) => {
-                key.push(4);
-                key.extend_from_slice(bytes);
-            }
-        }
-    }
-
-    pub(super) fn to_class(self) -> Class {
-        match self {
-            Self::Bool(bool) => Class::Bool(bool),
-            Self::Int(int) => Class::Int(int),
-            Self::Text(text) => Class::Text(text.to_owned()),
-            Self::Bytes(bytes) => Class::Bytes(bytes.to_owned()),
+impl Class {
+    /// The value with these canonical bytes.
+    pub(super) fn of(key: &[u8]) -> Self {
+        match key {
+            [INT, int @ ..] => Self::Int(int.first_chunk().map_or(0, |int| i128::from_le_bytes(*int))),
+            [BOOL, bit @ ..] => Self::Bool(bit == [1]),
+            [TEXT, text @ ..] => Self::Text(String::from_utf8_lossy(text).into_owned()),
+            key => Self::Bytes(key.get(1..).unwrap_or_default().to_owned()),
         }
     }
 }
@@ -81,22 +62,6 @@ impl Labels {
         }
         classes.sort();
         Self { codes, classes }
-    }
-
-    /// The class of every row that was read, in order, as its place in [`classes`](Self::classes).
-    pub fn codes(&self) -> &[u32] {
-        &self.codes
-    }
-
-    /// The classes, ascending by value.
-    pub fn classes(&self) -> &[Class] {
-        &self.classes
-    }
-
-    /// Codes and classes, for whoever takes them over.
-    #[cfg(feature = "capi")]
-    pub(crate) fn into_parts(self) -> (Vec<u32>, Vec<Class>) {
-        (self.codes, self.classes)
     }
 }
 

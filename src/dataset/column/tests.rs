@@ -66,13 +66,13 @@ fn equal_values_are_one_class_whatever_their_type() {
     let expected: Vec<u32> = numbers().map(|n| [0, 1, 9, 9, 2][n as usize]).collect();
     for name in ["int", "small", "unsigned", "date", "text", "view", "word", "nested.x"] {
         let labels = dataset.column(name).labels().unwrap();
-        assert_eq!(labels.codes(), expected, "{name}");
-        assert_eq!(labels.classes().len(), 3, "{name}");
+        assert_eq!(labels.codes, expected, "{name}");
+        assert_eq!(labels.classes.len(), 3, "{name}");
     }
-    assert_eq!(dataset.column("int").labels().unwrap().classes(), [0, 1, 4].map(Class::Int));
-    let names: Vec<String> = dataset.column("word").labels().unwrap().classes().iter().map(Class::to_string).collect();
+    assert_eq!(dataset.column("int").labels().unwrap().classes, [0, 1, 4].map(Class::Int));
+    let names: Vec<String> = dataset.column("word").labels().unwrap().classes.iter().map(Class::to_string).collect();
     assert_eq!(names, ["w0", "w1", "w4"]);
-    assert_eq!(dataset.column("even").labels().unwrap().classes(), [false, true].map(Class::Bool));
+    assert_eq!(dataset.column("even").labels().unwrap().classes, [false, true].map(Class::Bool));
 }
 
 #[test]
@@ -178,9 +178,9 @@ fn rows_that_are_left_out_are_not_asked() {
     let with_label = IdSet::filter(40, |row| row % 10 != 6 && !(7..14).contains(&row)).unwrap();
     let labels = dataset.column("label").of(&with_label).labels().unwrap();
     let expected: Vec<u32> = with_label.iter().map(|row| row as u32 / 10).collect();
-    assert_eq!(labels.codes(), expected);
+    assert_eq!(labels.codes, expected);
     let none = IdSet::from_ids(40, []).unwrap();
-    assert_eq!(dataset.column("label").of(&none).labels().unwrap().classes(), []);
+    assert_eq!(dataset.column("label").of(&none).labels().unwrap().classes, []);
     let wrong = IdSet::all(41).unwrap();
     assert_eq!(dataset.column("label").of(&wrong).labels().unwrap_err().kind(), ErrorKind::InvalidArgument);
 }

@@ -18,7 +18,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 use super::prefetch::Prefetch;
-use super::reader::{FileReader, RowGroupRead, RowGroupReader, Slots, length_of};
+use super::reader::{FileReader, RowGroupRead, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::schema;
 use rowdex_io::source::FileStat;
@@ -44,8 +44,25 @@ pub(super) struct CachedReader {
     fingerprints: Mutex<Vec<(SchemaRef, Option<u128>)>>,
 }
 
-impl RowGroupReader for CachedReader {
-    fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
+impl CachedReader {
+    pub(super) fn new(options: DiskCache, reader: Arc<FileReader>, place: String, served: &Projection) -> Self {
+        let projections = [served.clone(), served.clone().serving_views()];
+        Self {
+            reader,
+            tier: Tier::new(options, |bytes| rows::parse(&bytes)),
+            place,
+            projections,
+            fingerprints: Mutex::default(),
+        }
+    }
+
+    /// As [`FileReader::read`].
+    pub(super) fn read(
+        &self,
+        read: RowGroupRead<'_>,
+        prefetch: Option<Prefetch>,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
         let Some(key) = self.rows_key(read) else {
             return self.reader.read(read, prefetch, sink);
         };
@@ -66,30 +83,11 @@ impl RowGroupReader for CachedReader {
             Claim::Make(maker) => self.make(read, prefetch, sink, &key, maker),
         }
     }
-    fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
-        if self.contains(read) {
-            return None;
-        }
-        // An entry is of all rows.
-        let all = read.all();
-        let places = all.places(self.reader.max_decoded_bytes())?;
-        if places.is_empty() || length_of(&places) > self.reader.max_decoded_bytes() {
-            return None;
-        }
-        self.reader.begin(&read.group.file, places)
-    }
-}
 
-impl CachedReader {
-    pub(super) fn new(options: DiskCache, reader: Arc<FileReader>, place: String, served: &Projection) -> Self {
-        let projections = [served.clone(), served.clone().serving_views()];
-        Self {
-            reader,
-            tier: Tier::new(options, |bytes| rows::parse(&bytes)),
-            place,
-            projections,
-            fingerprints: Mutex::default(),
-        }
+    /// As [`FileReader::prefetch`].
+    pub(super) fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
+        // An entry is of all rows.
+        if self.contains(read) { None } else { self.reader.prefetch(read.all()) }
     }
 
     pub(super) fn counters(&self) -> DiskCacheCounters {

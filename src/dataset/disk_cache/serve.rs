@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, new_empty_array};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 
 use crate::dataset::reader::Slots;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_parquet::RowSink;
-use rowdex_rows::{Chunks, concat, detach, gather, record_batch, uncopied};
+use rowdex_rows::{Chunks, detach, gather, join_exactly, record_batch, uncopied};
 
 /// Hands over rows of an entry with the types of `schema`, in chunks as asked.
 ///
@@ -70,18 +70,13 @@ fn picked(chunks: &[RecordBatch], slots: &[u32], schema: &SchemaRef, sink: &mut 
 
 /// Copies of all rows, in one batch.
 fn copied(chunks: &[RecordBatch], schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
-    let Some(first) = chunks.first() else { return batch(schema, Vec::new(), rows) };
+    let types = chunks.first().map_or_else(|| Arc::clone(schema), RecordBatch::schema);
     // What is joined with nothing is copied nevertheless.
-    let nothing: Vec<ArrayRef> = first.columns().iter().map(|column| new_empty_array(column.data_type())).collect();
-    let parts: Vec<&[ArrayRef]> = chunks.iter().map(RecordBatch::columns).chain([&nothing[..]]).collect();
-    detached(schema, &concat(&parts)?, rows)
+    let parts = chunks.iter().cloned().chain([RecordBatch::new_empty(Arc::clone(&types))]).collect();
+    detached(schema, join_exactly(&types, parts)?.columns(), rows)
 }
 
 fn detached(schema: &SchemaRef, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
     let columns = columns.iter().map(detach).collect::<Result<Vec<_>, _>>().map_err(uncopied)?;
-    batch(schema, columns, rows)
-}
-
-fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     record_batch(schema, columns, rows).map_err(uncopied)
 }

@@ -1,19 +1,17 @@
 //! What of a condition is decided without reading rows: by statistics and the indexes of pages.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use bytes::Bytes;
 use rowdex_filter::ScalarValue;
 
 use crate::dataset::Dataset;
-use crate::dataset::files::{FileTable, OpenDataFile, OpenGroup};
-use crate::dataset::reader::{FileReader, length_of};
+use crate::dataset::files::{FileTable, OpenGroup};
+use crate::dataset::prefetch::AtHand;
+use crate::dataset::reader::length_of;
 use rowdex_base::cache::{Cache, Weighed};
-use rowdex_base::error::Result;
 use rowdex_filter::{Bounds, Predicate, Truth};
-use rowdex_parquet::{FileBytes, Home, Known, Statistics};
+use rowdex_parquet::{Home, Known, Statistics};
 
 /// Columns of a row group in a store that are shorter than this are read without asking for the index of their pages.
 const WORTH_ASKING: u64 = 1 << 20;
@@ -36,8 +34,7 @@ impl<'a> Pruner<'a> {
     /// What the condition may come to in a row group.
     pub(super) fn row_group(&self, group: &OpenGroup<'_>) -> Truth {
         let terms = self.predicate.terms();
-        let homes: Vec<Home<'_>> =
-            terms.iter().map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect();
+        let homes = self.homes(group);
         let statistics = self.statistics(group, &homes);
         let rows = group.entry.source_rows();
         let bounds: Vec<Bounds> = terms
@@ -65,11 +62,11 @@ impl<'a> Pruner<'a> {
             return None;
         }
         let terms = self.predicate.terms();
-        let homes: Vec<Home<'_>> =
-            terms.iter().map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect();
+        let homes = self.homes(group);
         let statistics = self.statistics(group, &homes)?;
         let statistics = statistics.as_ref().as_ref()?;
-        let bytes = CountedBytes { reader: &state.reader, file: &group.file };
+        let none = AtHand::default();
+        let bytes = state.reader.bytes(&group.file, &none);
         let metadata = &group.file.metadata;
         let rows = group.entry.source_rows();
         let mut starts = vec![0];
@@ -112,6 +109,12 @@ impl<'a> Pruner<'a> {
         pieces.iter().any(|(_, truth)| truth.is_never() || truth.is_always()).then_some(pieces)
     }
 
+    /// Where the values of each term are.
+    fn homes<'b>(&self, group: &'b OpenGroup<'_>) -> Vec<Home<'b>> {
+        let terms = self.predicate.terms().iter();
+        terms.map(|(path, _)| group.file.metadata.home(path, &group.partitions)).collect()
+    }
+
     fn statistics(&self, group: &OpenGroup<'_>, homes: &[Home<'_>]) -> Option<Arc<Option<Statistics>>> {
         let leaf = |home: &Home<'_>| match home {
             Home::Leaf(leaf, _) => Some(*leaf),
@@ -129,18 +132,6 @@ impl<'a> Pruner<'a> {
             Ok(Weighed { value: footer.and_then(|footer| Statistics::parse(&footer, &leaves)), bytes })
         };
         self.statistics.get_or_load(file, load).ok()
-    }
-}
-
-/// The bytes of a file, counted as read.
-struct CountedBytes<'a> {
-    reader: &'a FileReader,
-    file: &'a OpenDataFile,
-}
-
-impl FileBytes for CountedBytes<'_> {
-    fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.reader.fetch(self.file, ranges)
     }
 }
 

@@ -217,6 +217,11 @@ fn pages_that_the_page_index_decides_are_not_read() {
     assert!(kept.ranges().eq(std::iter::once(7100..7300)));
     assert_eq!((report.rows_by_pages, report.rows_evaluated), (19_500, 500));
     assert!(report.bytes_read < 20_000, "{}", report.bytes_read);
+    for (constant, rows) in [("1 = 1", 20_000), ("1 = 2", 0), ("null", 0)] {
+        let filter = dataset.filter(constant).unwrap();
+        assert_eq!(filter.rows().unwrap().len(), rows, "{constant}");
+        assert_eq!(filter.with_pruning(false).rows().unwrap().len(), rows, "{constant}");
+    }
     let (kept, report) = dataset.filter("id >= 500").unwrap().run(&|_| ()).unwrap();
     assert_eq!((kept.len(), report.rows_evaluated), (19_500, 0));
 }

@@ -103,78 +103,54 @@ impl<F: Fn(usize) -> [u8; N], const N: usize> Encode for FixedEncoder<'_, F, N> 
     }
 }
 
-/// Strings and binary: the length, and the bytes.
-struct ByteEncoder<'a> {
+/// Values that are written after a byte that says whether they are there, and that are of any length.
+struct LongEncoder<'a> {
     nulls: Option<&'a NullBuffer>,
-    value: ValueBytes<'a>,
+    values: LongValues<'a>,
 }
 
-impl<'a> ByteEncoder<'a> {
-    fn value(&self, at: usize) -> Option<&'a [u8]> {
-        self.nulls.is_none_or(|nulls| nulls.is_valid(at)).then(|| (self.value)(at))
-    }
+enum LongValues<'a> {
+    /// Strings and binary: the length, and the bytes.
+    Bytes(ValueBytes<'a>),
+    /// Lists and maps: the number of elements, and these.
+    Lists(Lists<'a>, Encoder<'a>),
+    /// Structs, and entries of maps: the fields.
+    Fields(Vec<Encoder<'a>>),
 }
 
-impl Encode for ByteEncoder<'_> {
-    fn size(&self, at: usize) -> usize {
-        self.value(at).map_or(1, |value| 9 + value.len())
-    }
-
-    fn put(&self, at: usize, out: &mut [u8], place: &mut usize) {
-        let Some(value) = self.value(at) else { return write(&[NULL], out, place) };
-        write(&head(value.len()), out, place);
-        write(value, out, place);
-    }
-}
-
-/// Lists and maps: the number of elements, and these.
-struct ListEncoder<'a> {
-    nulls: Option<&'a NullBuffer>,
-    elements: Encoder<'a>,
-    lists: Lists<'a>,
-}
-
-impl ListEncoder<'_> {
-    fn range(&self, at: usize) -> Option<Range<usize>> {
-        self.nulls.is_none_or(|nulls| nulls.is_valid(at)).then(|| self.lists.range(at))
-    }
-}
-
-impl Encode for ListEncoder<'_> {
-    fn size(&self, at: usize) -> usize {
-        self.range(at).map_or(1, |range| 9 + self.elements.size_together(range))
-    }
-
-    fn put(&self, at: usize, out: &mut [u8], place: &mut usize) {
-        let Some(range) = self.range(at) else { return write(&[NULL], out, place) };
-        write(&head(range.len()), out, place);
-        self.elements.put_together(range, out, place);
-    }
-}
-
-/// Structs, and entries of maps: the fields.
-struct StructEncoder<'a> {
-    nulls: Option<&'a NullBuffer>,
-    fields: Vec<Encoder<'a>>,
-}
-
-impl StructEncoder<'_> {
+impl LongEncoder<'_> {
     fn is_null(&self, at: usize) -> bool {
         self.nulls.is_some_and(|nulls| nulls.is_null(at))
     }
 }
 
-impl Encode for StructEncoder<'_> {
+impl Encode for LongEncoder<'_> {
     fn size(&self, at: usize) -> usize {
-        if self.is_null(at) { 1 } else { 1 + self.fields.iter().map(|field| field.size(at)).sum::<usize>() }
+        match &self.values {
+            _ if self.is_null(at) => 1,
+            LongValues::Bytes(value) => 9 + value(at).len(),
+            LongValues::Lists(lists, elements) => 9 + elements.size_together(lists.range(at)),
+            LongValues::Fields(fields) => 1 + fields.iter().map(|field| field.size(at)).sum::<usize>(),
+        }
     }
 
     fn put(&self, at: usize, out: &mut [u8], place: &mut usize) {
-        if self.is_null(at) {
-            return write(&[NULL], out, place);
+        match &self.values {
+            _ if self.is_null(at) => write(&[NULL], out, place),
+            LongValues::Bytes(value) => {
+                write(&head(value(at).len()), out, place);
+                write(value(at), out, place);
+            }
+            LongValues::Lists(lists, elements) => {
+                let range = lists.range(at);
+                write(&head(range.len()), out, place);
+                elements.put_together(range, out, place);
+            }
+            LongValues::Fields(fields) => {
+                write(&[THERE], out, place);
+                fields.iter().for_each(|field| field.put(at, out, place));
+            }
         }
-        write(&[THERE], out, place);
-        self.fields.iter().for_each(|field| field.put(at, out, place));
     }
 }
 
@@ -250,7 +226,7 @@ pub(super) fn encoder(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
             let columns = array.as_struct().columns();
             let places = by_name(fields).into_iter().filter_map(|at| columns.get(at));
             let fields = places.map(|column| encoder(column)).collect::<Result<_, _>>()?;
-            Box::new(StructEncoder { nulls, fields })
+            Box::new(LongEncoder { nulls, values: LongValues::Fields(fields) })
         }
         D::Dictionary(..) => {
             let array = array.as_any_dictionary();
@@ -266,21 +242,25 @@ pub(super) fn encoder(array: &dyn Array) -> Result<Encoder<'_>, DataType> {
             array => runs(array)?,
             other => return Err(other.clone())
         ),
-        other => match (Lists::of(array), text_bytes(array)) {
-            (Some(lists), _) => {
-                let elements: Encoder<'_> = match array.as_map_opt() {
-                    // Keys and values as they are, whatever they are called.
-                    Some(map) => {
-                        let fields = map.entries().columns().iter().map(|column| encoder(column));
-                        Box::new(StructEncoder { nulls: None, fields: fields.collect::<Result<_, _>>()? })
-                    }
-                    None => encoder(lists.items)?,
-                };
-                Box::new(ListEncoder { nulls, elements, lists })
-            }
-            (None, Some(value)) => Box::new(ByteEncoder { nulls, value }),
-            (None, None) => return Err(other.clone()),
-        },
+        other => {
+            let values = match (Lists::of(array), text_bytes(array)) {
+                (Some(lists), _) => {
+                    let elements = match array.as_map_opt() {
+                        // Keys and values as they are, whatever they are called.
+                        Some(map) => {
+                            let fields = map.entries().columns().iter().map(|column| encoder(column));
+                            let values = LongValues::Fields(fields.collect::<Result<_, _>>()?);
+                            Box::new(LongEncoder { nulls: None, values })
+                        }
+                        None => encoder(lists.items)?,
+                    };
+                    LongValues::Lists(lists, elements)
+                }
+                (None, Some(value)) => LongValues::Bytes(value),
+                (None, None) => return Err(other.clone()),
+            };
+            Box::new(LongEncoder { nulls, values })
+        }
     })
 }
 

@@ -70,11 +70,6 @@ impl RowDigests {
         &self.columns
     }
 
-    /// The columns alone.
-    pub fn into_columns(self) -> Vec<DigestColumn> {
-        self.columns
-    }
-
     /// Appends the digest of each row of a batch.
     ///
     /// # Errors

@@ -5,7 +5,6 @@ use arrow::array::types::*;
 use arrow::array::*;
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{Field, Schema, i256};
-use proptest::prelude::*;
 
 use super::*;
 
@@ -248,35 +247,3 @@ fn digests_are_the_same_for_ever() {
 /// As `python/tests/row_digests.py` computes them from the specification.
 const GOLDEN: [&str; 3] =
     ["aa93fc4d8e5edf507c6ecab9eb542549", "a05a9a91f88ffa5e1ba5036c75b0cfad", "e1675a74d90a80dd4314e742853a765a"];
-
-proptest! {
-    #[test]
-    fn batches_and_dictionaries_do_not_show(
-        values in prop::collection::vec(
-            (
-                any::<Option<i16>>(),
-                prop::option::of("[a-c]{0,3}"),
-                prop::option::of(prop::collection::vec(any::<Option<bool>>(), 0..4)),
-            ),
-            0..if cfg!(miri) { 40 } else { 600 },
-        ),
-        cut in 0_usize..600,
-    ) {
-        let ints = Int16Array::from_iter(values.iter().map(|value| value.0));
-        let texts: Vec<Option<&str>> = values.iter().map(|value| value.1.as_deref()).collect();
-        let mut lists = ListBuilder::new(BooleanBuilder::new());
-        values.iter().for_each(|value| lists.append_option(value.2.clone()));
-        let lists = array(lists.finish());
-        let plain = array(StringArray::from(texts.clone()));
-        let whole = batch(vec![("i", array(ints.clone())), ("l", lists.clone()), ("t", plain)]);
-        let words: DictionaryArray<Int32Type> = texts.into_iter().collect();
-        let wide: Int64Array = ints.iter().map(|int| int.map(i64::from)).collect();
-        let other = batch(vec![("t", array(words)), ("i", array(wide)), ("l", lists)]);
-        let cut = cut.min(values.len());
-        let mut digester = RowDigests::new(&other.schema()).unwrap();
-        let mut parts = Vec::new();
-        digester.add(&other.slice(0, cut), &mut parts).unwrap();
-        digester.add(&other.slice(cut, values.len() - cut), &mut parts).unwrap();
-        prop_assert_eq!(digests_of(&whole), parts);
-    }
-}
