@@ -235,7 +235,7 @@ pub mod error {
 /// Where a row is: the index file, and looking rows up in it.
 pub mod index {
     pub use rowdex_index::{
-        FileEntry, Index, LengthsOf, Location, OrderFile, Root, RootKind, RowGroupEntry, RowLengths, RowSet, Runs,
+        FileEntry, Index, LengthsOf, Location, Root, RowGroupEntry, RowLengths, RowSet, order_file,
     };
 
     /// Building an index: which files there are, what their footers say, and whether they fit each other.
@@ -251,22 +251,24 @@ pub mod order {
     pub use rowdex_order::{
         Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, JoinedLengths,
         Lengths, MAX_LEN, Measure, Mixed, MixedPart, Order, Overflow, Pack, PackCounts, Packed, PackedEpoch, Piece,
-        Ranges, Resized, Rotated, Sample, Sequential, Side, Split, Subset, Torch, Weighted,
+        Resized, Rotated, Sequential, Side, Split, Subset, Torch, Weighted,
     };
     // What the command says of orders, and what it checks of them.
     #[doc(hidden)]
-    pub use rowdex_order::{OrderKind, OrderSpec, Outline, Partition, Recipe, RowLayout, Uses};
+    pub use rowdex_order::{
+        ExplicitIds, OrderKind, OrderSpec, Outline, Partition, Recipe, RecipeBase, RowLayout, Uses,
+    };
 }
 
 /// Which positions are mine. [`rowdex_order::sampler`] says how rows are shared out, and what a state counts.
 pub mod sampler {
     #[doc(inline)]
     pub use rowdex_order::sampler::{
-        BatchPlan, Batches, DistributedSampler, EpochPlan, PackForecast, PackSpec, ReplicationLayout, RowIds, Sample,
-        SamplerOptions, Samples, Shard, State, Tail,
+        BatchPlan, DistributedSampler, EpochPlan, PackForecast, PackSpec, ReplicationLayout, Sample, SamplerOptions,
+        Shard, State, Tail,
     };
     #[doc(hidden)]
-    pub use rowdex_order::sampler::{Launch, Launcher, Run};
+    pub use rowdex_order::sampler::{Launch, Run};
 }
 
 /// Where bytes come from: ranged reads of whole files, by path.

@@ -140,7 +140,7 @@ impl Select {
         self
     }
 
-    /// Only a [`Sample`](rowdex_order::Sample) of this fraction of the rows, from 0 to 1.
+    /// Only a [sample](rowdex_order::Split::sample) of this fraction of the rows, from 0 to 1.
     ///
     /// The key of a row is its place among all rows of the files. So a sample of a view is that of its base, as far as
     /// the view has it, and it keeps its rows when files are appended.

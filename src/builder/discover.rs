@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 use walkdir::WalkDir;
 
-use super::found::{FilesToIndex, has_extension, refuse_table};
+use super::found::{FilesToIndex, glob, has_extension, refuse_table};
 use super::listing;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::path::check_path;
@@ -17,9 +17,7 @@ use rowdex_io::source::place::{Place, Url};
 
 pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>, options: &StoreOptions) -> Result<FilesToIndex> {
     if inputs.is_empty() {
-        return Err(
-            Error::new(ErrorKind::InvalidArgument, "no data was named").with_hint("name files, folders or patterns")
-        );
+        return Err(Error::invalid("no data was named").with_hint("name files, folders or patterns"));
     }
     let places = inputs.iter().map(Place::of).collect::<Result<Vec<_>>>()?;
     let root = root.map(Place::of).transpose()?;
@@ -29,7 +27,7 @@ pub(super) fn discover(inputs: &[PathBuf], root: Option<&Path>, options: &StoreO
     }
     let local: Vec<PathBuf> = places.into_iter().filter_map(Place::into_path).collect();
     if let Some(url) = remote.first().or(root.as_ref().and_then(Place::url)) {
-        return Err(Error::new(ErrorKind::InvalidArgument, "the data is partly local and partly in a store")
+        return Err(Error::invalid("the data is partly local and partly in a store")
             .with_file(url.to_string())
             .with_hint("build one index for each"));
     }
@@ -100,14 +98,10 @@ fn pattern(input: &Path) -> Result<Option<(PathBuf, usize, GlobMatcher)>> {
     }
     let base: PathBuf = input.components().take_while(|component| !special(component)).collect();
     let text = input.components().collect::<PathBuf>().to_string_lossy().into_owned();
-    let glob = GlobBuilder::new(&text).literal_separator(true).build().map_err(|error| {
-        Error::new(ErrorKind::InvalidArgument, format!("not a pattern: {error}"))
-            .with_file(input.display().to_string())
-            .with_source(error)
-    })?;
+    let matcher = glob(&text, input.display().to_string())?;
     let behind = input.components().count() - base.components().count();
     let depth = if text.contains("**") { usize::MAX } else { behind };
-    Ok(Some((base, depth, glob.compile_matcher())))
+    Ok(Some((base, depth, matcher)))
 }
 
 /// Adds the files below a folder that are wanted, sorted by name, but for those that are hidden by their names.
@@ -201,14 +195,13 @@ fn below(root: &Path, file: &Path) -> Result<String> {
     let absolute = resolved(file)?;
     let relative = absolute.strip_prefix(&root).map_err(|_| {
         named(
-            Error::new(ErrorKind::InvalidArgument, format!("the file is not below the root {}", root.display()))
+            Error::invalid(format!("the file is not below the root {}", root.display()))
                 .with_hint("choose a root that contains all files"),
         )
     })?;
     let parts: Option<Vec<&str>> = relative.components().map(|part| part.as_os_str().to_str()).collect();
-    let path = parts.ok_or_else(|| {
-        named(Error::new(ErrorKind::InvalidArgument, "the file's name is not UTF-8").with_hint("rename the file"))
-    })?;
+    let path =
+        parts.ok_or_else(|| named(Error::invalid("the file's name is not UTF-8").with_hint("rename the file")))?;
     let path = path.join("/");
     check_path(&path).map_err(named)?;
     Ok(path)

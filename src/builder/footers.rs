@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use super::found::FilesToIndex;
 use super::scanned::Scanned;
-use super::threads::reading;
 use super::unchanged::Unchanged;
 use super::writing::Build;
-use super::{BuildProgress, IndexBuilder};
+use super::{BuildProgress, IndexBuilder, THREADS};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::{pool, stop};
 use rowdex_index::Index;
 use rowdex_index::writer::FooterCompressor;
 use rowdex_io::source::Source;
+use rowdex_parquet::read_end;
 use rowdex_projection::Renames;
 
 /// Files whose footers are in memory at once, for each thread.
@@ -48,19 +48,20 @@ impl Footers<'_> {
         };
         progress(build);
         let remote = self.source.is_remote();
-        let pool = reading(self.builder.threads, &self.builder.store, remote)?;
+        let threads = if remote { self.builder.store.concurrency } else { self.builder.threads.unwrap_or(0) };
+        let pool = pool::start(threads, THREADS)?;
         let window = pool.current_num_threads() * if remote { WINDOW_PER_REQUEST } else { WINDOW_PER_THREAD };
         let mut guess = self.source.footer_guess();
         for window in paths.chunks(window) {
             stop::check()?;
-            let scan = |compressor: &mut Result<Option<FooterCompressor>>, path: &&str| {
-                self.scan(path, guess, compressor.as_mut().map_err(|error| error.clone())?.as_mut())
+            let scan = |compressor: &mut Result<FooterCompressor>, path: &&str| {
+                self.scan(path, guess, compressor.as_mut().map_err(|error| error.clone())?)
             };
-            let scanned = pool::each(Some(&pool), window, || self.builder.compressor(), scan)?;
+            let scanned = pool::each(Some(&pool), window, || FooterCompressor::new(self.builder.footers), scan)?;
             let mut longest = 0;
             for file in scanned {
                 let (file, read) = file?;
-                let length = file.footer.bytes.len() as u64;
+                let length = file.footer_bytes;
                 longest = longest.max(length);
                 if read {
                     build.report.read_files += 1;
@@ -80,15 +81,15 @@ impl Footers<'_> {
     }
 
     /// What the footer of a file says, and whether it was read for that.
-    fn scan(&self, path: &str, guess: u64, mut compressor: Option<&mut FooterCompressor>) -> Result<(Scanned, bool)> {
+    fn scan(&self, path: &str, guess: u64, compressor: &mut FooterCompressor) -> Result<(Scanned, bool)> {
         if let (Some(old), Some(now)) = (self.old, self.unchanged.get(path))
-            && let Some(known) = Scanned::known(old, now, self.renames, compressor.as_deref_mut())?
+            && let Some(known) = Scanned::known(old, now, self.renames, compressor)?
         {
             return Ok((known, false));
         }
-        let listed = self.found.listed.get(path);
-        let read = Scanned::read(self.source, path, guess, listed, self.renames, compressor);
-        Ok((read.map_err(|error| self.located(not_there(error, self.found, path), path))?, true))
+        let read = read_end(self.source, path, guess, self.found.listed.get(path));
+        let parsed = read.and_then(|(stat, footer)| Scanned::parse(path, stat, footer, self.renames, compressor));
+        Ok((parsed.map_err(|error| self.located(not_there(error, self.found, path), path))?, true))
     }
 
     fn located(&self, error: Error, path: &str) -> Error {

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use globset::{GlobBuilder, GlobMatcher};
+
+use rowdex_base::error::{Error, Result};
 use rowdex_io::source::FileStat;
 use rowdex_io::source::place::Place;
 
@@ -48,7 +50,16 @@ pub(super) fn refuse_table(path: &Path, place: impl Fn(&Path) -> String) -> Resu
         (None, true) => ("an Iceberg table", path.parent().and_then(Path::parent), "examples/with_iceberg.py"),
         (None, false) => return Ok(()),
     };
-    Err(Error::new(ErrorKind::InvalidArgument, format!("{table}, whose files have rows that were deleted"))
+    Err(Error::invalid(format!("{table}, whose files have rows that were deleted"))
         .with_file(place(folder.unwrap_or(path)))
         .with_hint(format!("index the files of one of its versions, as {example} does")))
+}
+
+/// A glob pattern of paths, of which `input` is what errors call it.
+pub(super) fn glob(text: &str, input: String) -> Result<GlobMatcher> {
+    let glob = GlobBuilder::new(text)
+        .literal_separator(true)
+        .build()
+        .map_err(|error| Error::invalid(format!("not a pattern: {error}")).with_file(input).with_source(error))?;
+    Ok(glob.compile_matcher())
 }

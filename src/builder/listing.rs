@@ -1,48 +1,18 @@
 //! Which files there are below URLs of an object store.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 
-use super::found::{FilesToIndex, has_extension, refuse_table};
+use super::found::{FilesToIndex, glob, has_extension, refuse_table};
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::output;
 use rowdex_index::path::check_path;
 use rowdex_io::source::place::{Place, Scheme, Url};
-use rowdex_io::source::{FileStat, ObjectSource, Source, StoreOptions};
+use rowdex_io::source::{FileStat, ObjectSource, StoreOptions};
 
 /// What makes a key a pattern.
 const SPECIAL: [char; 4] = ['*', '?', '[', '{'];
-
-/// Keys, and what a listing says of them.
-#[derive(Default)]
-struct ListedKeys {
-    keys: BTreeMap<String, Option<FileStat>>,
-    repeated: u64,
-}
-
-impl ListedKeys {
-    /// How many were added, those that were there already counted again.
-    fn named(&self) -> u64 {
-        self.keys.len() as u64 + self.repeated
-    }
-
-    /// Adds a file; what a listing says of it stays known.
-    fn add(&mut self, key: String, stat: Option<FileStat>) {
-        match self.keys.entry(key) {
-            Entry::Vacant(place) => {
-                place.insert(stat);
-            }
-            Entry::Occupied(mut known) => {
-                self.repeated += 1;
-                if stat.is_some() {
-                    known.insert(stat);
-                }
-            }
-        }
-    }
-}
 
 /// The files of these inputs, all in one store. Asks only for listings: a file that is named is not looked at.
 ///
@@ -52,20 +22,17 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
     let root = root.clone();
     let Some(first) = inputs.first() else { return Err(Error::new(ErrorKind::Internal, "a listing of nothing")) };
     if let Some(other) = inputs.iter().find(|input| !input.same_store(first)) {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("the data is in several stores: {first} is in another"),
-        )
-        .with_file(other.to_string())
-        .with_hint("build one index for each bucket, container or host"));
+        return Err(Error::invalid(format!("the data is in several stores: {first} is in another"))
+            .with_file(other.to_string())
+            .with_hint("build one index for each bucket, container or host"));
     }
-    let mut files = ListedKeys::default();
+    let mut files = Vec::new();
     let mut bases = Vec::new();
     for input in inputs {
-        let before = files.named();
+        let before = files.len();
         let base = expand(input, options, &mut files)?;
         bases.push(base);
-        if files.named() == before {
+        if files.len() == before {
             return Err(Error::new(ErrorKind::NotFound, "there is no Parquet file here")
                 .with_file(input.to_string())
                 .with_hint(
@@ -77,18 +44,23 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
         None => first.with_key(common(&bases)),
         Some(Place::Remote(root)) if root.same_store(first) => root.with_key(root.key.trim_end_matches('/')),
         Some(_) => {
-            return Err(Error::new(ErrorKind::InvalidArgument, "the root is not in the store of the data")
+            return Err(Error::invalid("the root is not in the store of the data")
                 .with_hint("choose a root that contains all files"));
         }
     };
-    let mut paths = Vec::with_capacity(files.keys.len());
+    let named = files.len();
+    // Of a file that was named, too, what a listing says stays known.
+    files.sort_by(|(one, stat), (other, known)| one.cmp(other).then(stat.is_none().cmp(&known.is_none())));
+    files.dedup_by(|(again, _), (key, _)| again == key);
+    let repeated = (named - files.len()) as u64;
+    let mut paths = Vec::with_capacity(files.len());
     let mut listed = std::collections::HashMap::new();
-    for (key, stat) in files.keys {
+    for (key, stat) in files {
         let named = |error: Error| error.with_file(first.with_key(&*key).to_string());
         let path = if root.key.is_empty() { Some(key.as_str()) } else { key.strip_prefix(&format!("{}/", root.key)) };
         let path = path.ok_or_else(|| {
             named(
-                Error::new(ErrorKind::InvalidArgument, format!("the file is not below the root {root}"))
+                Error::invalid(format!("the file is not below the root {root}"))
                     .with_hint("choose a root that contains all files"),
             )
         })?;
@@ -99,7 +71,7 @@ pub(super) fn discover(inputs: &[Url], root: Option<Place>, options: &StoreOptio
         paths.push(path.to_owned());
     }
     paths.sort_unstable();
-    Ok(FilesToIndex { root: Place::Remote(root), paths, repeated: files.repeated, listed })
+    Ok(FilesToIndex { root: Place::Remote(root), paths, repeated, listed })
 }
 
 /// The same URLs, with commits for the branches of the hub; each branch is asked for once.
@@ -126,13 +98,14 @@ fn pinned(inputs: &[Url], root: Option<Place>, options: &StoreOptions) -> Result
 }
 
 /// Adds the files of one input and returns the folder they are below.
-fn expand(input: &Url, options: &StoreOptions, files: &mut ListedKeys) -> Result<String> {
+fn expand(input: &Url, options: &StoreOptions, files: &mut Vec<(String, Option<FileStat>)>) -> Result<String> {
     let key = input.key.as_str();
-    if key.contains(SPECIAL) && !key.ends_with('/') && !exists(input, options)? {
+    // There may be an object of this very name.
+    if key.contains(SPECIAL) && !key.ends_with('/') && !output::exists(&Place::Remote(input.clone()), options)? {
         let (base, matcher) = pattern(input)?;
         for (key, stat) in list(input, &base, options)? {
             if matcher.is_match(&key) {
-                files.add(key, Some(stat));
+                files.push((key, Some(stat)));
             }
         }
         return Ok(base);
@@ -141,27 +114,18 @@ fn expand(input: &Url, options: &StoreOptions, files: &mut ListedKeys) -> Result
     let http = matches!(input.scheme, Scheme::Http | Scheme::Https);
     let is_folder = key.is_empty() || key.ends_with('/');
     if is_folder || !(http || has_extension(Path::new(key))) {
-        let before = files.named();
+        let before = files.len();
         for (key, stat) in list(input, folder, options)? {
             if has_extension(Path::new(&key)) {
-                files.add(key, Some(stat));
+                files.push((key, Some(stat)));
             }
         }
-        if files.named() > before || is_folder {
+        if files.len() > before || is_folder {
             return Ok(folder.to_owned());
         }
     }
-    files.add(key.to_owned(), None);
+    files.push((key.to_owned(), None));
     Ok(input.parent().key)
-}
-
-/// Whether there is an object of this very name, which may have characters that are special in a pattern.
-fn exists(input: &Url, options: &StoreOptions) -> Result<bool> {
-    match ObjectSource::at(input.clone(), options)?.stat("") {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 /// The visible files below a folder.
@@ -197,12 +161,7 @@ fn without_folders(mut listed: Vec<(String, FileStat)>) -> Vec<(String, FileStat
 /// A glob pattern and the folder before its first special character.
 fn pattern(input: &Url) -> Result<(String, GlobMatcher)> {
     let base: Vec<&str> = input.key.split('/').take_while(|part| !part.contains(SPECIAL)).collect();
-    let glob = GlobBuilder::new(&input.key).literal_separator(true).build().map_err(|error| {
-        Error::new(ErrorKind::InvalidArgument, format!("not a pattern: {error}"))
-            .with_file(input.to_string())
-            .with_source(error)
-    })?;
-    Ok((base.join("/"), glob.compile_matcher()))
+    Ok((base.join("/"), glob(&input.key, input.to_string())?))
 }
 
 /// The deepest folder that contains all of these.

@@ -14,7 +14,6 @@ mod scanned;
 mod schema;
 #[cfg(test)]
 mod tests;
-mod threads;
 mod unchanged;
 mod writing;
 
@@ -29,6 +28,9 @@ use rowdex_projection::Renames;
 
 pub use self::lengths::LengthsBuilder;
 pub use self::schema::SchemaMode;
+
+/// What the threads of a build are called.
+const THREADS: &str = "rowdex-build";
 
 /// How an index is built: from which files, and with which options.
 ///

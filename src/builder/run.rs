@@ -5,19 +5,18 @@ use std::path::Path;
 
 use super::footers::Footers;
 use super::found::FilesToIndex;
-use super::lengths::{self, KnownRows};
+use super::lengths::{self, KnownRows, counting};
 use super::partition::Partitions;
 use super::schema::Merged;
-use super::threads::counting;
 use super::unchanged::unchanged;
 use super::writing::Build;
 use super::{BuildReport, IndexBuilder};
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, Remedy, Result};
 use rowdex_index::output::{self, Output};
 use rowdex_index::writer::{FooterCompressor, IndexWriter};
 use rowdex_index::{Index, root};
-use rowdex_io::source;
 use rowdex_io::source::place::{Place, shown};
+use rowdex_io::source::{self, Source};
 use rowdex_projection::Renames;
 
 impl IndexBuilder {
@@ -30,7 +29,7 @@ impl IndexBuilder {
         }
         let old = Index::open_with(output, &self.store)?;
         if old.row_groups().any(|group| group.selection().is_some()) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "an index of selected rows cannot be updated")
+            return Err(Error::invalid("an index of selected rows cannot be updated")
                 .with_file(shown(output))
                 .with_hint("update the index of all rows, and select anew"));
         }
@@ -45,25 +44,13 @@ impl IndexBuilder {
         found: &FilesToIndex,
         old: Option<&Index>,
     ) -> Result<BuildReport> {
-        let (mut report, known) = self.write(out, output, found, old)?;
-        self.note_lengths(out, found, old, &known, &mut report)?;
-        Ok(report)
-    }
-
-    fn note_lengths(
-        &self,
-        out: &mut Output,
-        found: &FilesToIndex,
-        old: Option<&Index>,
-        known: &[KnownRows],
-        report: &mut BuildReport,
-    ) -> Result<()> {
         let source = &*source::open(found.root.clone(), &self.store)?;
+        let (mut report, known) = self.write(out, output, source, found, old)?;
         let pool = counting(self.threads, &self.store, source.is_remote())?;
-        if let Some(length) = lengths::note(out, &self.lengths, old, source, &pool, known, &self.progress)? {
+        if let Some(length) = lengths::note(out, &self.lengths, old, source, &pool, &known, &self.progress)? {
             report.index_bytes = length;
         }
-        Ok(())
+        Ok(report)
     }
 
     /// An index of all rows, and which of its files another index may have lengths of.
@@ -71,10 +58,10 @@ impl IndexBuilder {
         &self,
         out: &mut Output,
         output: &Place,
+        source: &dyn Source,
         found: &FilesToIndex,
         old: Option<&Index>,
     ) -> Result<(BuildReport, Vec<KnownRows>)> {
-        let source = &*source::open(found.root.clone(), &self.store)?;
         let root = root::recorded(output, &found.root)?;
         let unchanged = match old {
             Some(old) => unchanged(old, found, source, *old.root() == root || is_older(old, &found.root)),
@@ -95,7 +82,7 @@ impl IndexBuilder {
             renames: &renames,
             // Those of the index that is updated were in its files.
             renamed: old.iter().flat_map(|old| old.renames()).map(|(name, _)| name.to_owned()).collect(),
-            compressor: self.compressor()?,
+            compressor: FooterCompressor::new(self.footers)?,
             report: BuildReport { kept_files: kept as u64, repeated_files: found.repeated, ..BuildReport::default() },
             known: Vec::new(),
         };
@@ -110,10 +97,6 @@ impl IndexBuilder {
         build.finish(&root, self)
     }
 
-    pub(super) fn compressor(&self) -> Result<Option<FooterCompressor>> {
-        self.footers.then(FooterCompressor::new).transpose()
-    }
-
     /// The renames of the index that is updated, and those that were asked for. Of the files that are kept footers are
     /// not read, so no column of theirs can get another name.
     fn all_renames(&self, kept: Option<&Index>, old: Option<&Index>) -> Result<Renames> {
@@ -123,7 +106,7 @@ impl IndexBuilder {
             more().find(|(name, _)| kept.is_some_and(|kept| kept.schema().column_with_name(name).is_some()))
         {
             let message = format!("the index serves this column, so an update cannot rename it to {new:?}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
+            return Err(Error::invalid(message)
                 .with_column(name)
                 .with_remedies("build it anew ({})", &[Remedy::Overwrite]));
         }

@@ -43,8 +43,7 @@ impl FromStr for SchemaMode {
         match text {
             "strict" => Ok(Self::Strict),
             "union" => Ok(Self::Union),
-            _ => Err(Error::new(ErrorKind::InvalidArgument, format!("{text:?} is no way to merge schemas"))
-                .with_hint("use strict or union")),
+            _ => Err(Error::invalid(format!("{text:?} is no way to merge schemas")).with_hint("use strict or union")),
         }
     }
 }
@@ -59,16 +58,11 @@ pub(super) struct Merged {
     last: Option<SchemaRef>,
     /// The schema that others are compared with: of the first file, or of the index that is updated.
     first: Option<SchemaRef>,
-    unlike: Unlike,
-    last_is_unlike: bool,
-}
-
-/// Files whose schema is not that of the first one, although both have one in common.
-#[derive(Debug, Default)]
-pub(super) struct Unlike {
-    pub(super) files: u64,
+    /// How many files have a schema that is not the first one, although both have one in common.
+    pub(super) unlike_files: u64,
     /// The first of them, and in what it differs.
-    pub(super) example: Option<String>,
+    pub(super) unlike_example: Option<String>,
+    last_is_unlike: bool,
 }
 
 /// Where two fields differ, and how.
@@ -93,7 +87,15 @@ impl Difference {
 
 impl Merged {
     pub(super) fn new(mode: SchemaMode) -> Self {
-        Self { mode, schema: None, last: None, first: None, unlike: Unlike::default(), last_is_unlike: false }
+        Self {
+            mode,
+            schema: None,
+            last: None,
+            first: None,
+            unlike_files: 0,
+            unlike_example: None,
+            last_is_unlike: false,
+        }
     }
 
     /// Goes on from an index of which `kept` files stay.
@@ -122,7 +124,7 @@ impl Merged {
         partitions: &Partitions,
     ) -> Result<()> {
         if self.last.as_ref().is_some_and(|last| last == schema) {
-            self.unlike.files += u64::from(self.last_is_unlike);
+            self.unlike_files += u64::from(self.last_is_unlike);
             return Ok(());
         }
         if let Some(name) = partitions.names().iter().find(|name| schema.column_with_name(name).is_some()) {
@@ -146,25 +148,21 @@ impl Merged {
         }
         let difference = unlike(self.first.get_or_insert_with(|| schema.clone()), schema);
         self.last_is_unlike = difference.is_some();
-        self.unlike.files += u64::from(self.last_is_unlike);
+        self.unlike_files += u64::from(self.last_is_unlike);
         let of_file = |difference| format!("{path}: {difference}");
-        self.unlike.example = self.unlike.example.take().or(difference.map(of_file));
+        self.unlike_example = self.unlike_example.take().or(difference.map(of_file));
         self.last = Some(schema.clone());
         Ok(())
     }
 
-    pub(super) fn unlike(self) -> Unlike {
-        self.unlike
-    }
-
     /// The schema of the index: the columns of the files, then those of their folders.
-    pub(super) fn finish(&self, partitions: &Partitions) -> Result<SchemaRef> {
+    pub(super) fn finish(&self, partitions: &Partitions) -> SchemaRef {
         let (fields, metadata) = match &self.schema {
             Some((_, schema)) => (schema.fields.clone(), schema.metadata.clone()),
             None => (Fields::empty(), Default::default()),
         };
         let fields: Fields = fields.iter().cloned().chain(partitions.fields()).collect();
-        Ok(Arc::new(Schema::new_with_metadata(fields, metadata)))
+        Arc::new(Schema::new_with_metadata(fields, metadata))
     }
 }
 
@@ -374,7 +372,7 @@ mod tests {
             let schema = Arc::new(Schema::new(fields.clone()));
             merged.add(&format!("{number}.parquet"), &schema, &[], &Partitions::default())?;
         }
-        merged.finish(&Partitions::default())
+        Ok(merged.finish(&Partitions::default()))
     }
 
     fn field(name: &str, data_type: DataType, nullable: bool) -> Field {
@@ -526,8 +524,7 @@ mod tests {
                 let schema = Arc::new(Schema::new(fields.clone()));
                 merged.add(&number.to_string(), &schema, &[], &Partitions::default()).unwrap();
             }
-            let unlike = merged.unlike();
-            (unlike.files, unlike.example)
+            (merged.unlike_files, merged.unlike_example)
         };
         let text = |nullable| field("text", DataType::Utf8, nullable);
         let number = |data_type| field("n", data_type, false);
@@ -554,7 +551,7 @@ mod tests {
         for nullable in [false, true] {
             merged.add("x", &Arc::new(Schema::new(fields(nullable))), &[], &Partitions::default()).unwrap();
         }
-        assert_eq!(merged.unlike().example.unwrap(), "x: 050007 may be null");
+        assert_eq!(merged.unlike_example.unwrap(), "x: 050007 may be null");
     }
 
     #[test]

@@ -36,14 +36,14 @@ pub(super) fn unchanged<'a>(
         if same_root && entry.stat().is_surely(&stat) {
             return Some(Unchanged { file, stat: entry.stat() });
         }
-        has_footer_of(entry, &stat, source).then_some(Unchanged { file, stat })
+        // A request to a store costs as much as reading it anew.
+        (!source.is_remote() && has_footer_of(entry, &stat, source)).then_some(Unchanged { file, stat })
     };
     old.files().filter_map(|entry| Some((entry.path(), unchanged(&entry)?))).collect()
 }
 
-/// Whether a file is as long as the indexed one and has its footer. A request to a store costs as much as reading it
-/// anew.
-fn has_footer_of(entry: &FileEntry<'_>, now: &FileStat, source: &dyn Source) -> bool {
+/// Whether a file is as long as the indexed one and has its footer.
+pub(super) fn has_footer_of(entry: &FileEntry<'_>, now: &FileStat, source: &dyn Source) -> bool {
     let read = || read_end(source, entry.path(), source.footer_guess(), Some(now));
-    !source.is_remote() && now.size == entry.size() && read().is_ok_and(|(_, end)| end.hash == entry.footer_hash())
+    now.size == entry.size() && read().is_ok_and(|(_, end)| end.hash == entry.footer_hash())
 }

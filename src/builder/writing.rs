@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 use std::io::{Seek, SeekFrom};
-use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 
 use super::lengths::KnownRows;
 use super::partition::Partitions;
@@ -12,10 +11,10 @@ use super::scanned::Scanned;
 use super::schema::Merged;
 use super::unchanged::Unchanged;
 use super::{BuildReport, IndexBuilder};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 use rowdex_index::build_info::renames_member;
 use rowdex_index::output::Output;
-use rowdex_index::writer::{FooterCompressor, FooterRef, IndexWriter, NewFile, NewRowGroup, Summary};
+use rowdex_index::writer::{FooterCompressor, IndexWriter, NewFile, NewFooter, NewRowGroup, Summary};
 use rowdex_index::{FileEntry, Index, Root};
 use rowdex_io::source::{FileStat, Source};
 use rowdex_parquet::read_end;
@@ -29,8 +28,8 @@ pub(super) struct Build<'a> {
     pub(super) renames: &'a Renames,
     /// The names of columns that were found in files and are served by others.
     pub(super) renamed: HashSet<String>,
-    /// For footers that are kept; `None` for an index without footers.
-    pub(super) compressor: Option<FooterCompressor>,
+    /// For footers of files that are kept.
+    pub(super) compressor: FooterCompressor,
     pub(super) report: BuildReport,
     /// For each file, where it was met before.
     pub(super) known: Vec<KnownRows>,
@@ -46,11 +45,7 @@ impl Build<'_> {
                 self.renamed.insert(old.clone());
             }
         }
-        let footer = match &file.stored {
-            Some(stored) => self.writer.push_footer(stored)?,
-            None => FooterRef::not_stored(&file.footer.bytes),
-        };
-        self.push_file(path, &file.stat, footer)?;
+        self.push_file(path, &file.stat, &file.footer)?;
         self.known.push(file.known);
         let groups = 0..file.metadata.num_row_groups();
         for ordinal in groups {
@@ -70,15 +65,15 @@ impl Build<'_> {
         source: &dyn Source,
     ) -> Result<()> {
         let footer = match old.footer(entry.index())? {
-            Some(raw) => self.footer(&raw)?,
+            Some(raw) => self.compressor.footer(&raw)?,
             None => {
                 let (_, footer) = read_end(source, entry.path(), source.footer_guess(), Some(&now.stat))?;
                 self.report.read_files += 1;
                 self.report.footer_bytes += footer.bytes.len() as u64;
-                self.footer(&footer.bytes)?
+                self.compressor.footer(&footer.bytes)?
             }
         };
-        self.push_file(entry.path(), &now.stat, footer)?;
+        self.push_file(entry.path(), &now.stat, &footer)?;
         self.known.push(Some((old.clone(), entry.row_ids())));
         for group in entry.row_groups().filter_map(|group| old.row_group(group)) {
             self.push_row_group(NewRowGroup {
@@ -91,24 +86,10 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn footer(&mut self, raw: &[u8]) -> Result<FooterRef> {
-        match &mut self.compressor {
-            Some(compressor) => self.writer.push_footer(&compressor.compress(raw)?),
-            None => Ok(FooterRef::not_stored(raw)),
-        }
-    }
-
-    fn push_file(&mut self, path: &str, stat: &FileStat, footer: FooterRef) -> Result<()> {
+    fn push_file(&mut self, path: &str, stat: &FileStat, footer: &NewFooter) -> Result<()> {
         let values = self.partitions.values_of(path)?;
         let values: Vec<Option<&str>> = values.iter().map(Option::as_deref).collect();
-        self.writer.push_file(NewFile {
-            path,
-            size: stat.size,
-            mtime_ns: stat.mtime_ns,
-            etag: stat.etag.as_deref(),
-            footer,
-            partition_values: &values,
-        })?;
+        self.writer.push_file(NewFile { path, stat, footer, partition_values: &values })?;
         self.report.files += 1;
         Ok(())
     }
@@ -122,11 +103,10 @@ impl Build<'_> {
     }
 
     pub(super) fn finish(mut self, root: &Root, builder: &IndexBuilder) -> Result<(BuildReport, Vec<KnownRows>)> {
-        let schema: Arc<Schema> = self.merged.finish(self.partitions)?;
+        let schema = self.merged.finish(self.partitions);
         self.check_renames(&schema, builder)?;
-        let unlike = self.merged.unlike();
-        self.report.unlike_files = unlike.files;
-        self.report.unlike_example = unlike.example;
+        self.report.unlike_files = self.merged.unlike_files;
+        self.report.unlike_example = self.merged.unlike_example;
         // Only what the index follows from belongs here: a time of day would make equal builds unequal.
         let info = format!(
             r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":false{}}}"#,
@@ -152,7 +132,7 @@ impl Build<'_> {
     /// Refuses names that no file has, and new ones that lead elsewhere.
     fn check_renames(&self, schema: &SchemaRef, builder: &IndexBuilder) -> Result<()> {
         let refuse = |name: &str, message: &'static str, hint: &str| {
-            Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_hint(hint.to_owned()))
+            Err(Error::invalid(message).with_column(name).with_hint(hint.to_owned()))
         };
         for (old, new) in &builder.renames {
             if let Some((above, _)) = new.split_once('.')

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, Versioned};
-use ::rowdex_order::sampler::{Launch, Launcher};
+use ::rowdex_order::sampler::Launch;
 
 /// In a launch: what the launcher does not say.
 pub const ROWDEX_UNKNOWN: u32 = u32::MAX;
@@ -44,19 +44,13 @@ pub unsafe extern "C" fn rowdex_launch_from_env(
         // SAFETY: the conventions of the header.
         let out = unsafe { handle::struct_out(launch, "launch") }?;
         let found = Launch::from_env()?;
-        let launcher = match found.launcher {
-            Launcher::Torchrun => c"torchrun",
-            Launcher::OpenMpi => c"Open MPI",
-            Launcher::Pmi => c"PMI",
-            Launcher::Slurm => c"Slurm",
-        };
         out.write(rowdex_launch {
             struct_size: 0,
             rank: found.rank,
             world_size: found.world_size,
             local_rank: found.local_rank.unwrap_or(ROWDEX_UNKNOWN),
             local_world_size: found.local_world_size.unwrap_or(ROWDEX_UNKNOWN),
-            launcher: launcher.as_ptr(),
+            launcher: found.launcher.as_ptr(),
         });
         Ok(())
     })

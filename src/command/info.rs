@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rowdex::dataset::Class;
-use rowdex::index::RootKind;
 use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
 
@@ -106,7 +105,7 @@ fn figures(index: &Index) -> Result<Value, Failure> {
         "data_bytes": index.files().map(|file| file.size()).sum::<u64>(),
         "source_rows": index.source_rows(),
         "footers": index.files().all(|file| file.has_footer()),
-        "root": {"relative_to": (root.kind == RootKind::RelativeToIndex).then_some("index"), "path": root.path},
+        "root": {"relative_to": root.is_relative.then_some("index"), "path": root.path},
         "partition_columns": index.partition_columns(),
         "renamed": index.renames().collect::<BTreeMap<_, _>>(),
         "schema": index.schema().fields().iter().map(columns).collect::<Vec<_>>(),

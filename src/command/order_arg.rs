@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use rowdex::dataset::Column;
-use rowdex::order::{IdSet, OrderSpec, Partition, Recipe};
+use rowdex::index::order_file;
+use rowdex::order::{IdSet, OrderSpec, Partition, Recipe, RecipeBase};
 use rowdex::select::ListOfRows;
 use rowdex::{Dataset, Index};
 
@@ -89,33 +91,33 @@ impl OrderArg {
         if rows == 0 && !index.is_empty() {
             return Err(Failure::new(format!("none of {} rows is left to be served", index.len())));
         }
-        let recipe = match &self.kind {
-            OrderKindArg::Named(order) => Recipe::new(*order),
+        let mut origin = None;
+        let base = match &self.kind {
+            OrderKindArg::Named(order) => RecipeBase::Named(*order),
             OrderKindArg::Listed(path) => {
                 if kept.is_some() || self.size.is_some() {
                     return Err(Failure::usage("a file of row ids is all that is served: leave out other choices"));
                 }
-                let name = path.display().to_string();
-                let file = rowdex::index::OrderFile::open(path).map_err(|error| error.with_file(name.clone()))?;
-                return Ok((Recipe::explicit_le_bytes(file).with_file(name), rows));
+                origin = Some(path.display().to_string());
+                RecipeBase::Explicit(order_file(path)?)
             }
-            OrderKindArg::Weighted { column: name, from, once } => {
+            OrderKindArg::Weighted { column: name, from, .. } => {
                 let weights = match from {
                     Some(list) => ListOfRows::from(list).weights(index, name, kept.as_ref())?,
                     None => column(&dataset()?, name, kept.as_ref()).weights()?,
                 };
-                Recipe::weighted(weights).with_column(name).with_replacement(!once)
+                origin = Some(name.clone());
+                RecipeBase::Weighted(weights.into())
             }
             OrderKindArg::Balanced(name) => {
                 let labels = column(&dataset()?, name, kept.as_ref()).labels()?;
-                Recipe::balanced(labels.codes.to_vec()).with_column(name)
+                origin = Some(name.clone());
+                RecipeBase::Balanced(labels.codes.to_vec().into())
             }
         };
-        let recipe = match kept {
-            Some(kept) => recipe.with_kept(kept),
-            None => recipe,
-        };
-        Ok((if let Some(size) = self.size { recipe.with_size(size) } else { recipe }, rows))
+        let without_replacement = matches!(self.kind, OrderKindArg::Weighted { once: true, .. });
+        let kept = kept.map(Arc::new);
+        Ok((Recipe { origin, without_replacement, kept, size: self.size, ..Recipe::of(base) }, rows))
     }
 }
 

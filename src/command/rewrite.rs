@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::HumanBytes;
 use rowdex::digest::{SameRows, SameRowsReport};
-use rowdex::order::{Order, OrderSpec, Recipe};
+use rowdex::order::{Order, OrderSpec, Recipe, RecipeBase};
 use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteTask};
 use rowdex::select::ListOfRows;
 use rowdex::{Dataset, Index};
@@ -240,16 +240,17 @@ impl RewriteArgs {
                 let hint = "leave out --seed, or the order for a shuffle";
                 return Err(Failure::usage(format!("sequential is an order without a seed; {hint}")));
             }
-            Ok(order) => Recipe::new(order),
+            Ok(order) => Recipe::of(RecipeBase::Named(order)),
             Err(_) if Path::new(&self.order).exists() => {
                 if self.seed.is_some() {
                     return Err(Failure::usage("a list of rows is an order without a seed; leave out --seed"));
                 }
-                Recipe::explicit(ListOfRows::from(&self.order).order(index)?).with_file(self.order.as_str())
+                let ids = ListOfRows::from(&self.order).order(index)?.into();
+                Recipe { origin: Some(self.order.clone()), ..Recipe::of(RecipeBase::Explicit(ids)) }
             }
             Err(error) => return Err(Failure::usage(error)),
         };
-        Ok(recipe.with_seed(self.seed.unwrap_or(0)).orders(&index.layout())?)
+        Ok(Recipe { seed: self.seed.unwrap_or(0), ..recipe }.orders(&index.layout())?)
     }
 
     /// Compares what was written with the input, row by row.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
-use rowdex::order::{Lengths, Order};
+use rowdex::order::{Lengths, Order, Partition, Recipe};
 use rowdex::sampler::{EpochPlan, PackSpec, ReplicationLayout, SamplerOptions, State, Tail};
 use rowdex::{Dataset, DistributedSampler, Index, Shard};
 
@@ -166,7 +166,8 @@ impl SamplingArgs {
         let dealing = &self.dealing;
         let (recipe, rows) = dealing.order.recipe(dealing.only.as_deref(), index, dataset)?;
         // The shard of whichever rank: all agree on how many shards there are.
-        let recipe = recipe.with_partition(dealing.order.partition, self.shard(0)?.count()).with_seed(dealing.seed);
+        let shards = (dealing.order.partition == Partition::Contiguous).then_some(self.shard(0)?.count());
+        let recipe = Recipe { shards, seed: dealing.seed, ..recipe };
         let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;
         let lengths = lengths.map(|lengths| Arc::new(lengths) as _);
         Ok(Chosen { orders: recipe.orders(&index.layout())?, rows, name: recipe.to_string(), lengths })

@@ -154,12 +154,12 @@ impl GivenOptions<'_> {
 
     fn settle_all(&self, sampling: &mut SamplingArgs, batch: Option<&mut BatchArg>, run: &Run) -> Result<(), Failure> {
         sampling.drop_last_batch = run.drop_last_batch;
-        self.settle("world_size", &mut sampling.world_size, run.world_size)?;
+        self.settle("world_size", &mut sampling.world_size, run.shard.world_size())?;
         let dealing = &mut sampling.dealing;
-        self.settle("replication", &mut dealing.replication.0, run.replicas)?;
-        self.settle("replication", &mut dealing.replication.1, run.replica_layout)?;
+        self.settle("replication", &mut dealing.replication.0, run.shard.replicas())?;
+        self.settle("replication", &mut dealing.replication.1, run.shard.layout())?;
         let mut tail = dealing.tail();
-        self.settle("tail", &mut tail, run.tail)?;
+        self.settle("tail", &mut tail, run.shard.tail())?;
         dealing.tail = Some(tail);
         if let Some(batch) = batch {
             // What deals single rows knows nothing of batches.

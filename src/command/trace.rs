@@ -197,7 +197,7 @@ fn uses_of(rows: &[u64], plans: &[EpochPlan], index: &Index) -> Result<Vec<Value
     let Some(plan) = plans.first() else { return Ok(Vec::new()) };
     let order = plan.order();
     let positions = positions(&**order, rows);
-    let end = order.len() - plan.dropped().left() + plan.repeated().left();
+    let end = if plan.dropped().is_empty() { plan.repeated().end } else { plan.dropped().start };
     let mut all = Vec::new();
     for row in rows {
         let firsts = positions.get(row).map(Vec::as_slice).unwrap_or_default();

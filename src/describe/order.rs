@@ -1,13 +1,14 @@
 //! Which rows come in which order.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
 use super::{GivenPath, Operands, invalid};
 use rowdex_base::error::Result;
-use rowdex_index::{Index, OrderFile};
-use rowdex_order::{Order, OrderSpec, Partition, Recipe, RowLayout};
+use rowdex_index::{Index, order_file};
+use rowdex_order::{Order, OrderSpec, Recipe, RecipeBase, RowLayout};
 
 /// Which rows come in which order, in epochs of which size, as [`Recipe`] makes it.
 #[derive(Deserialize)]
@@ -53,55 +54,46 @@ impl OrderDescription {
 
     /// What is described apart from the rows.
     fn recipe<'a>(&self, given: &impl Operands<'a>) -> Result<Recipe<'a>> {
-        let mut recipe = self
-            .base(given)?
-            .with_permutation(self.permutation == Some(true))
-            .with_replacement(self.replacement != Some(false))
-            .with_rotation(self.rotated == Some(true))
-            .with_seed(self.seed);
-        if let Some(proportions) = &self.proportions {
-            recipe = recipe.with_proportions(proportions.clone());
-        }
-        if let Some(kept) = self.kept {
-            recipe = recipe.with_kept(Arc::clone(given.set(kept)?));
-        }
-        if let Some(size) = self.size {
-            recipe = recipe.with_size(size);
-        }
-        Ok(match self.shards {
-            Some(shards) => recipe.with_partition(Partition::Contiguous, shards),
-            None => recipe,
+        Ok(Recipe {
+            base: self.base(given)?,
+            origin: self.file.as_ref().map(|file| file.as_ref().display().to_string()),
+            permutation: self.permutation == Some(true),
+            without_replacement: self.replacement == Some(false),
+            proportions: self.proportions.clone().map(Cow::Owned),
+            kept: self.kept.map(|kept| given.set(kept).cloned()).transpose()?,
+            size: self.size,
+            shards: self.shards,
+            rotated: self.rotated == Some(true),
+            seed: self.seed,
         })
     }
 
     /// The order that is named or listed.
-    fn base<'a>(&self, given: &impl Operands<'a>) -> Result<Recipe<'a>> {
+    fn base<'a>(&self, given: &impl Operands<'a>) -> Result<RecipeBase<'a>> {
         let mut bases = Vec::new();
         if let Some(name) = &self.order {
-            bases.push(Recipe::new(name.parse()?));
+            bases.push(RecipeBase::Named(name.parse()?));
         }
         if let Some(ids) = self.row_ids {
-            bases.push(Recipe::explicit(given.row_ids(ids)?));
+            bases.push(RecipeBase::Explicit(given.row_ids(ids)?.into()));
         }
         if let Some(path) = &self.file {
-            let file = path.as_ref().display().to_string();
-            bases.push(Recipe::explicit_le_bytes(OrderFile::open(path)?).with_file(file));
+            bases.push(RecipeBase::Explicit(order_file(path)?));
         }
         if let Some(weights) = self.weights {
-            bases.push(Recipe::weighted(given.weights(weights)?));
+            bases.push(RecipeBase::Weighted(given.weights(weights)?.into()));
         }
         if let Some(labels) = self.labels {
-            bases.push(Recipe::balanced(given.labels(labels)?));
+            bases.push(RecipeBase::Balanced(given.labels(labels)?.into()));
         }
         if let Some(parts) = &self.parts {
-            let parts = parts.iter().map(|part| part.within(given)).collect::<Result<Vec<_>>>()?;
-            bases.push(Recipe::mixed(parts, &[][..]));
+            bases.push(RecipeBase::Mixed(parts.iter().map(|part| part.within(given)).collect::<Result<_>>()?));
         }
         if let Some(inner) = &self.inner {
-            bases.push(Recipe::around(inner.within(given)?));
+            bases.push(RecipeBase::Around(Box::new(inner.within(given)?)));
         }
         match (bases.pop(), bases.is_empty()) {
-            (None, _) => Ok(Recipe::new(OrderSpec::default())),
+            (None, _) => Ok(RecipeBase::Named(OrderSpec::default())),
             (Some(base), true) => Ok(base),
             (Some(_), false) => Err(invalid(
                 "order: `order`, `row_ids`, `file`, `weights`, `labels`, `parts` and `inner` exclude each other",

@@ -10,7 +10,7 @@ use rowdex_base::error::Result;
 use rowdex_index::Index;
 use rowdex_index::root;
 use rowdex_io::source::place::{Place, shown};
-use rowdex_order::{IdSet, Sample, Side, Split};
+use rowdex_order::{IdSet, Side, Split};
 
 /// One of the reasons to leave rows out.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl Choice {
             Self::And(view) => base.rows_of(view)?,
             Self::Not(view) => base.rows_of(view)?.complement()?,
             Self::Sample { fraction, seed } => {
-                base.of_source(&Sample::new(*fraction, *seed)?.rows(base.source_rows())?)?
+                base.of_source(&Split::sample(*fraction, *seed)?.rows(Side::Validation, base.source_rows())?)?
             }
             Self::Split { side, fraction, seed, by } => {
                 let split = Split::new(*fraction, *seed)?;

@@ -87,7 +87,7 @@ impl<'a> ListOfRows<'a> {
     }
 
     /// The row ids in the order of the list, each as often as it is listed: what
-    /// [`Recipe::explicit`](rowdex_order::Recipe::explicit) takes.
+    /// [`Explicit`](rowdex_order::Explicit) takes.
     ///
     /// # Errors
     /// As for [`rows`](Self::rows), and for a row that the index does not serve.
@@ -100,7 +100,7 @@ impl<'a> ListOfRows<'a> {
         Ok(order)
     }
 
-    /// The weights that a column of the list has, by row id: what [`Recipe::weighted`](rowdex_order::Recipe::weighted)
+    /// The weights that a column of the list has, by row id: what [`Weighted`](rowdex_order::Weighted)
     /// takes. With `of` those of these rows alone. Rows that the index does not serve are passed over.
     ///
     /// # Errors

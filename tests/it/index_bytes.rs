@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 
 use rowdex::index::Location;
-use rowdex::index::{Root, RootKind};
+use rowdex::index::Root;
 use rowdex::{ErrorKind, Index};
 
 /// Saved sampler states hold it, so it never changes.
@@ -23,7 +23,7 @@ fn an_index_of_format_1_0_opens_and_means_what_it_meant() {
     index.verify().unwrap();
     assert_eq!((index.len(), index.source_rows()), (543, 1959));
     assert_eq!(index.fingerprint(), FINGERPRINT);
-    assert_eq!(*index.root(), Root { kind: RootKind::RelativeToIndex, path: "../data".to_owned() });
+    assert_eq!(*index.root(), Root { is_relative: true, path: "../data".to_owned() });
     assert_eq!(index.partition_columns(), ["year"]);
     assert_eq!(index.schema().fields().len(), 5);
     let paths: Vec<_> = index.files().map(|file| file.path()).collect();

@@ -6,7 +6,6 @@ mod cli;
 mod dictionaries;
 mod fuzz;
 mod golden;
-mod guarantees;
 mod house;
 mod index_bytes;
 mod mixed;

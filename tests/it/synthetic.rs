@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 
 use rowdex::Result;
-use rowdex::index::{Root, RootKind};
-use rowdex_index::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, Summary};
+use rowdex::index::Root;
+use rowdex::source::FileStat;
+use rowdex_index::writer::{FooterCompressor, IndexWriter, NewFile, NewRowGroup, Summary};
 use rowdex_projection::Renames;
 
 const ROW_GROUPS_PER_FILE: u32 = 100;
@@ -17,13 +18,13 @@ const ROW_GROUPS_PER_FILE: u32 = 100;
 /// `selection`, when given, says which rows of the row group with this many rows are served.
 pub(crate) fn index(row_groups: u32, rows: u64, selection: Option<&dyn Fn(u64) -> Vec<u32>>) -> Result<Vec<u8>> {
     let mut writer = IndexWriter::new(Cursor::new(Vec::new()))?;
-    let footer = FooterRef::not_stored(b"none");
+    let footer = FooterCompressor::new(false).unwrap().footer(b"none").unwrap();
+    let stat = FileStat { size: 1 << 30, mtime_ns: None, etag: None };
     for group in 0..row_groups {
         let ordinal = group % ROW_GROUPS_PER_FILE;
         if ordinal == 0 {
             let path = format!("part-{:08}.parquet", group / ROW_GROUPS_PER_FILE);
-            let file =
-                NewFile { path: &path, size: 1 << 30, mtime_ns: None, etag: None, footer, partition_values: &[] };
+            let file = NewFile { path: &path, stat: &stat, footer: &footer, partition_values: &[] };
             writer.push_file(file)?;
         }
         let source_rows = rows / 2 + u64::from(group).wrapping_mul(0x9E37_79B9_7F4A_7C15) % rows.max(1);
@@ -32,7 +33,7 @@ pub(crate) fn index(row_groups: u32, rows: u64, selection: Option<&dyn Fn(u64) -
         writer.push_row_group(NewRowGroup { ordinal, source_rows, decoded_bytes, selection: selected.as_deref() })?;
     }
     let schema = Schema::new(vec![Arc::new(Field::new("value", DataType::Int64, false))]);
-    let root = Root { kind: RootKind::RelativeToIndex, path: String::new() };
+    let root = Root { is_relative: true, path: String::new() };
     let summary = Summary {
         schema: &schema,
         partition_columns: &[],

@@ -115,6 +115,11 @@ impl Error {
         Self { inner: Box::new(inner), source: None }
     }
 
+    /// The error of an argument that can never be right.
+    pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+
     /// The error of a failed operating-system call; `message` says what was being done.
     pub fn io(message: impl Into<Cow<'static, str>>, source: std::io::Error) -> Self {
         let kind = match source.kind() {

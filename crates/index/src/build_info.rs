@@ -1,20 +1,12 @@
 //! JSON text for BUILD_INFO.
 
+use serde_json::Value;
+
 use rowdex_projection::Renames;
 
 /// A JSON string.
 pub fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+    Value::from(text).to_string()
 }
 
 /// The member that tells of renamed columns, with a comma before it; empty where there are none.

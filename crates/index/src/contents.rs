@@ -17,7 +17,7 @@ use super::format::{
 use super::path::{MAX_PATH, check_path};
 use super::rows::{RowSet, container_len};
 use super::stored::{IndexBytes, invalid};
-use super::{Root, RootKind, schema};
+use super::{Root, schema};
 use rowdex_base::error::{Error, Result};
 use rowdex_projection::Renames;
 
@@ -36,10 +36,16 @@ pub(super) struct IndexContents {
     pub(super) source_rows: u64,
     pub(super) files: RecordTable<FileRecord>,
     pub(super) row_groups: RecordTable<RowGroupRecord>,
-    pub(super) guide: Guide,
+    /// Buckets of the guide have `1 << guide_shift` rows.
+    pub(super) guide_shift: u32,
+    /// For each bucket of rows, and for the end of the last one, the row group that its first row is in.
+    pub(super) guide: RecordTable<U32>,
     pub(super) strings: Bytes,
     pub(super) selections: Option<Selections>,
-    pub(super) partitions: PartitionTable,
+    /// The columns that the folders of the files say.
+    pub(super) partition_columns: Vec<String>,
+    /// Their names, and then for each file one value for each of them.
+    pub(super) partition_values: RecordTable<StringRef>,
     pub(super) schema: SchemaRef,
     pub(super) renames: Renames,
     /// Where the files were.
@@ -50,22 +56,6 @@ pub(super) struct IndexContents {
     /// Stored footers, compressed.
     pub(super) footers: IndexBytes,
     pub(super) lengths: IndexBytes,
-}
-
-/// For each bucket of rows, and for the end of the last one, the row group that its first row is in.
-#[derive(Debug)]
-pub(super) struct Guide {
-    /// A bucket has `1 << shift` rows.
-    pub(super) shift: u32,
-    pub(super) row_groups: RecordTable<U32>,
-}
-
-/// The columns that the folders of the files say.
-#[derive(Debug)]
-pub(super) struct PartitionTable {
-    pub(super) columns: Vec<String>,
-    /// Their names, and then for each file one value for each of them.
-    pub(super) values: RecordTable<StringRef>,
 }
 
 /// One record for each row group, and the containers that they point into.
@@ -93,7 +83,12 @@ impl IndexContents {
         let files = checked_files(envelope, files, row_groups, text, footers.len())?;
         let groups = RecordTable::<RowGroupRecord>::new(envelope.require(id::ROW_GROUPS)?, row_groups)?;
         check_row_groups(files.as_slice(), groups.as_slice(), rows)?;
-        let guide = checked_guide(envelope, rows, meta.guide_shift.get(), groups.as_slice())?;
+        let guide_shift = meta.guide_shift.get();
+        let Some(buckets) = guide_len(rows, guide_shift) else {
+            return Err(invalid(format!("the guide has buckets of 2^{guide_shift} rows")));
+        };
+        let guide = RecordTable::<U32>::new(envelope.require(id::GUIDE)?, buckets)?;
+        check_guide(guide.as_slice(), guide_shift, groups.as_slice())?;
 
         let selections = selections(envelope, groups.as_slice())?;
         let source_rows = meta.source_rows.get();
@@ -102,7 +97,7 @@ impl IndexContents {
         }
 
         let schema = schema::decode(&envelope.require(id::SCHEMA)?.bytes)?;
-        let partitions = partitions(envelope, files.as_slice().len(), text, &schema)?;
+        let (partition_columns, partition_values) = partitions(envelope, files.as_slice().len(), text, &schema)?;
         let renames = renames(envelope, text)?;
         let root = root(envelope, text)?;
         let build_info = envelope.get(id::BUILD_INFO).map(|section| self::text(section, "BUILD_INFO")).transpose()?;
@@ -112,10 +107,12 @@ impl IndexContents {
             source_rows,
             files,
             row_groups: groups,
+            guide_shift,
             guide,
             strings,
             selections,
-            partitions,
+            partition_columns,
+            partition_values,
             schema,
             renames,
             root,
@@ -258,15 +255,6 @@ pub(super) fn guide_len(rows: u64, shift: u32) -> Option<u64> {
     }
 }
 
-fn checked_guide(envelope: &Envelope, rows: u64, shift: u32, groups: &[RowGroupRecord]) -> Result<Guide> {
-    let Some(len) = guide_len(rows, shift) else {
-        return Err(invalid(format!("the guide has buckets of 2^{shift} rows")));
-    };
-    let row_groups = RecordTable::<U32>::new(envelope.require(id::GUIDE)?, len)?;
-    check_guide(row_groups.as_slice(), shift, groups)?;
-    Ok(Guide { shift, row_groups })
-}
-
 /// Entry `b` must be the first row group that ends after row `b << shift`, which two neighbours prove.
 fn check_guide(guide: &[U32], shift: u32, groups: &[RowGroupRecord]) -> Result<()> {
     for (bucket, entry) in (0_u64..).zip(guide) {
@@ -315,9 +303,15 @@ fn selections(envelope: &Envelope, groups: &[RowGroupRecord]) -> Result<Option<S
     Ok(Some(Selections { records, data }))
 }
 
-fn partitions(envelope: &Envelope, files: usize, text: &str, schema: &SchemaRef) -> Result<PartitionTable> {
+/// The names of the partition columns, and the table that has them and all values.
+fn partitions(
+    envelope: &Envelope,
+    files: usize,
+    text: &str,
+    schema: &SchemaRef,
+) -> Result<(Vec<String>, RecordTable<StringRef>)> {
     let Some(section) = envelope.get(id::PARTITIONS) else {
-        return Ok(PartitionTable { columns: Vec::new(), values: RecordTable::empty() });
+        return Ok((Vec::new(), RecordTable::of(Bytes::new())));
     };
     let refs = RecordTable::<StringRef>::new(section, section.bytes.len() as u64 / STRING_REF)?;
     let columns = refs.as_slice().len().checked_div(files.saturating_add(1)).unwrap_or_default();
@@ -334,7 +328,7 @@ fn partitions(envelope: &Envelope, files: usize, text: &str, schema: &SchemaRef)
         names.push(name.to_owned());
     }
     refs.as_slice().iter().try_for_each(|&at| resolve(text, at).map(drop))?;
-    Ok(PartitionTable { columns: names, values: refs })
+    Ok((names, refs))
 }
 
 fn renames(envelope: &Envelope, text: &str) -> Result<Renames> {
@@ -356,14 +350,14 @@ fn renames(envelope: &Envelope, text: &str) -> Result<Renames> {
 fn root(envelope: &Envelope, text: &str) -> Result<Root> {
     let record = RecordTable::<RootRecord>::new(envelope.require(id::ROOT)?, 1)?;
     let Some(record) = record.as_slice().first() else { return Err(invalid("ROOT is empty")) };
-    let kind = match record.kind.get() {
-        0 => RootKind::RelativeToIndex,
-        1 => RootKind::Absolute,
+    let is_relative = match record.kind.get() {
+        0 => true,
+        1 => false,
         other => return Err(invalid(format!("the root is of the unknown kind {other}"))),
     };
     let path = resolve(text, record.path)?.unwrap_or_default();
     if record.reserved.get() != 0 || path.len() > MAX_PATH || path.contains('\0') {
         return Err(invalid("the root is not a path"));
     }
-    Ok(Root { kind, path: path.to_owned() })
+    Ok(Root { is_relative, path: path.to_owned() })
 }

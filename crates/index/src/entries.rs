@@ -83,9 +83,9 @@ impl<'a> FileEntry<'a> {
     /// Its value of each partition column, `None` for null.
     pub fn partition_values(&self) -> impl ExactSizeIterator<Item = Option<&'a str>> + use<'a> {
         let contents = self.contents;
-        let columns = contents.partitions.columns.len();
+        let columns = contents.partition_columns.len();
         let start = columns.saturating_mul(self.index as usize + 1);
-        let values = contents.partitions.values.as_slice();
+        let values = contents.partition_values.as_slice();
         let own = values.get(start..start.saturating_add(columns)).unwrap_or_default();
         own.iter().map(move |&value| contents.string(value))
     }

@@ -62,24 +62,24 @@ pub(crate) fn minor(sections: &[SectionRecord]) -> u16 {
 
 /// What the sections of this version are called in messages; `None` for a section that this version does not know.
 pub(crate) fn section_name(id: u32) -> Option<&'static str> {
-    Some(match id {
-        id::META => "META",
-        id::STRINGS => "STRINGS",
-        id::FILES => "FILES",
-        id::ROW_GROUPS => "ROW_GROUPS",
-        id::GUIDE => "GUIDE",
-        id::SCHEMA => "SCHEMA",
-        id::PARTITIONS => "PARTITIONS",
-        id::BUILD_INFO => "BUILD_INFO",
-        id::ROOT => "ROOT",
-        id::FOOTERS => "FOOTERS",
-        id::ROW_SETS => "ROW_SETS",
-        id::ROW_SET_DATA => "ROW_SET_DATA",
-        id::RENAMES => "RENAMES",
-        id::LENGTHS => "LENGTHS",
-        id::DIGESTS => "DIGESTS",
-        _ => return None,
-    })
+    const NAMES: [&str; 15] = [
+        "META",
+        "STRINGS",
+        "FILES",
+        "ROW_GROUPS",
+        "GUIDE",
+        "SCHEMA",
+        "PARTITIONS",
+        "BUILD_INFO",
+        "ROOT",
+        "FOOTERS",
+        "ROW_SETS",
+        "ROW_SET_DATA",
+        "RENAMES",
+        "LENGTHS",
+        "DIGESTS",
+    ];
+    NAMES.get(id.checked_sub(id::META)? as usize).copied()
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -112,6 +112,13 @@ pub(crate) struct SectionRecord {
     pub(crate) element_size: U32,
     pub reserved: U32,
     pub hash: U64,
+}
+
+impl SectionRecord {
+    fn name(&self) -> String {
+        let id = self.id.get();
+        section_name(id).map_or_else(|| format!("section {id}"), str::to_owned)
+    }
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -222,24 +229,23 @@ pub(crate) fn hash_matches(bytes: &[u8], expected: u64) -> bool {
 /// One section.
 #[derive(Debug)]
 pub(crate) struct Section {
-    pub id: u32,
+    /// As it is in the section table.
+    record: SectionRecord,
     /// Empty for a section that is read when it is asked for.
     pub bytes: Bytes,
     stored: IndexBytes,
-    /// As it is in the section table.
-    record: SectionRecord,
-    deferred: bool,
 }
 
 impl Section {
-    fn name(&self) -> String {
-        section_name(self.id).map_or_else(|| format!("section {}", self.id), str::to_owned)
+    fn is_deferred(&self) -> bool {
+        self.record.flags.get() & DEFERRED != 0
     }
 
     /// Whether opening an index leaves its bytes where they are.
     fn is_read_later(&self) -> bool {
         // A section that this version does not know is of no use but for its hash.
-        self.deferred && (matches!(self.id, id::FOOTERS | id::LENGTHS) || section_name(self.id).is_none())
+        let id = self.record.id.get();
+        self.is_deferred() && (matches!(id, id::FOOTERS | id::LENGTHS) || section_name(id).is_none())
     }
 
     fn check_hash(&self) -> Result<()> {
@@ -253,7 +259,7 @@ impl Section {
         if right {
             return Ok(());
         }
-        Err(invalid(format!("the index is damaged: {} does not have the hash that was written", self.name())))
+        Err(invalid(format!("the index is damaged: {} does not have the hash that was written", self.record.name())))
     }
 }
 
@@ -270,21 +276,17 @@ impl<T: FromBytes + Immutable + KnownLayout + Unaligned> RecordTable<T> {
         let size = size_of::<T>() as u64;
         let element_size = section.record.element_size.get();
         if u64::from(element_size) != size {
-            let message = format!("{} has elements of {element_size} bytes, {size} expected", section.name());
+            let message = format!("{} has elements of {element_size} bytes, {size} expected", section.record.name());
             return Err(invalid(message));
         }
         if count.checked_mul(size) != Some(section.bytes.len() as u64) {
             return Err(invalid(format!(
                 "{} is {} bytes long, {count} elements of {size} bytes expected",
-                section.name(),
+                section.record.name(),
                 section.bytes.len()
             )));
         }
         Ok(Self { bytes: section.bytes.clone(), of: PhantomData })
-    }
-
-    pub(crate) fn empty() -> Self {
-        Self::of(Bytes::new())
     }
 
     /// All that is there, of which the length was checked.
@@ -322,15 +324,15 @@ impl Envelope {
         let mut end = u64::from(header.header_len.get());
         for record in &table {
             let section = cut_section(bytes, record, end, header.table_offset.get())?;
-            if sections.iter().any(|earlier| earlier.id == section.id) {
-                return Err(invalid(format!("{} is there twice", section.name())));
+            if sections.iter().any(|earlier| earlier.record.id == record.id) {
+                return Err(invalid(format!("{} is there twice", section.record.name())));
             }
             end = record.offset.get().saturating_add(record.length.get());
             sections.push(section);
         }
         check_padding(bytes, end, header.table_offset.get())?;
         load(bytes, &mut sections)?;
-        for section in sections.iter().filter(|section| !section.deferred) {
+        for section in sections.iter().filter(|section| !section.is_deferred()) {
             section.check_hash()?;
         }
         Ok(Self { sections })
@@ -348,11 +350,11 @@ impl Envelope {
 
     /// Checks the hashes that `parse` left out.
     pub(crate) fn check_deferred(&self) -> Result<()> {
-        self.sections.iter().filter(|section| section.deferred).try_for_each(Section::check_hash)
+        self.sections.iter().filter(|section| section.is_deferred()).try_for_each(Section::check_hash)
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&Section> {
-        self.sections.iter().find(|section| section.id == id)
+        self.sections.iter().find(|section| section.record.id.get() == id)
     }
 
     pub(crate) fn require(&self, id: u32) -> Result<&Section> {
@@ -463,9 +465,8 @@ fn cut_section(bytes: &IndexBytes, record: &SectionRecord, end: u64, limit: u64)
     let flags = record.flags.get();
     let offset = record.offset.get();
     let length = record.length.get();
-    let name = section_name(id);
-    let shown = name.map_or_else(|| format!("section {id}"), str::to_owned);
-    if name.is_none() && flags & CRITICAL != 0 {
+    let shown = record.name();
+    if section_name(id).is_none() && flags & CRITICAL != 0 {
         return Err(newer(format!("the index needs {shown}, which this rowdex does not know")));
     }
     if flags & !(CRITICAL | DEFERRED) != 0 || record.reserved.get() != 0 {
@@ -482,7 +483,7 @@ fn cut_section(bytes: &IndexBytes, record: &SectionRecord, end: u64, limit: u64)
         return Err(invalid(format!("{shown} runs out of the file: {length} bytes from byte {offset}")));
     };
     check_padding(bytes, end, offset)?;
-    Ok(Section { id, bytes: Bytes::new(), stored, record: *record, deferred: flags & DEFERRED != 0 })
+    Ok(Section { record: *record, bytes: Bytes::new(), stored })
 }
 
 /// Between two parts there is only what alignment needs, and all of it zero, so that no byte of the file is unwatched.

@@ -47,8 +47,8 @@ use rowdex_projection::Renames;
 
 pub use self::entries::{FileEntry, RowGroupEntry};
 pub use self::lengths::{LengthsOf, LengthsWriter, NewLengths, RowLengths};
-pub use self::order_file::OrderFile;
-pub use self::rows::{RowSet, Runs};
+pub use self::order_file::order_file;
+pub use self::rows::RowSet;
 
 /// An open index: cheap to clone, shared between threads without locks.
 #[derive(Clone)]
@@ -80,20 +80,12 @@ pub struct Location {
     pub slot: u64,
 }
 
-/// What the recorded root of an index is relative to.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum RootKind {
-    /// To the directory that the index lies in, so that both can be moved together.
-    RelativeToIndex,
-    /// To nothing: an absolute path or a URL.
-    Absolute,
-}
-
 /// Where the files were when the index was built: a hint, which whoever opens the index may override.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// What `path` is relative to.
-    pub kind: RootKind,
+    /// Whether `path` is relative to the directory that the index lies in, so that both can be moved together; else it
+    /// is an absolute path or a URL.
+    pub is_relative: bool,
     /// The directory or URL that the file paths are below.
     pub path: String,
 }
@@ -183,8 +175,8 @@ impl Index {
             return None;
         }
         let groups = contents.row_groups.as_slice();
-        let guide = contents.guide.row_groups.as_slice();
-        let bucket = usize::try_from(row >> contents.guide.shift).ok()?;
+        let guide = contents.guide.as_slice();
+        let bucket = usize::try_from(row >> contents.guide_shift).ok()?;
         let first = guide.get(bucket)?.get() as usize;
         let last = guide.get(bucket.checked_add(1)?)?.get() as usize;
         // The row group is one of first..=last: it ends after `row`, as the last does and no earlier one may.
@@ -253,7 +245,7 @@ impl Index {
 
     /// The names of the columns whose value is constant in each file and comes from its path.
     pub fn partition_columns(&self) -> &[String] {
-        &self.inner.contents.partitions.columns
+        &self.inner.contents.partition_columns
     }
 
     /// Columns that some files call otherwise than they are served: the name in the files, and the one that is served.

@@ -46,14 +46,13 @@ impl Output {
                 AtomicFile::create(behind_link(&path), true).map(Self::File)
             }
             Place::Remote(url) if url.scheme == Scheme::Hf => {
-                Err(Error::new(ErrorKind::InvalidArgument, "the hub is read, and not written to")
+                Err(Error::invalid("the hub is read, and not written to")
                     .with_file(url.to_string())
                     .with_hint("write the index to a local file, and upload it"))
             }
             Place::Remote(url) => {
                 if url.key.is_empty() || url.key.ends_with('/') {
-                    return Err(Error::new(ErrorKind::InvalidArgument, "the URL names no object to write")
-                        .with_file(url.to_string()));
+                    return Err(Error::invalid("the URL names no object to write").with_file(url.to_string()));
                 }
                 if !overwrite && exists(&Place::Remote(url.clone()), options)? {
                     return Err(Error::new(ErrorKind::AlreadyExists, "the object exists already")
@@ -111,7 +110,7 @@ fn refuse_folder(path: &Path) -> Result<()> {
     if !path.is_dir() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidArgument, "a folder, where an index was to be written")
+    Err(Error::invalid("a folder, where an index was to be written")
         .with_file(path.display().to_string())
         .with_hint(format!("name a file, such as {}", path.join("train.rdx").display())))
 }
@@ -126,7 +125,7 @@ fn refuse_parquet(path: &Path) -> Result<()> {
 
 /// The output of a build or of a choice of rows is a data file.
 pub fn is_data(path: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, "the index would replace a Parquet file")
+    Error::invalid("the index would replace a Parquet file")
         .with_file(path)
         .with_hint("name another path for the index, such as train.rdx")
 }

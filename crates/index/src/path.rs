@@ -1,6 +1,6 @@
 //! Which paths an index may name.
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// The longest path that an index may hold, in bytes.
 pub(crate) const MAX_PATH: usize = 4096;
@@ -9,13 +9,8 @@ pub(crate) const MAX_PATH: usize = 4096;
 ///
 /// An index may come from a stranger, so it names files only below the root that the caller chose: `/`-separated,
 /// relative, with no `.`, `..` or empty component, no NUL, no scheme and no drive, at most 4096 bytes. A `:` or a `\`
-/// inside a name is an ordinary character to Unix and to object stores, and stays legal there; Windows gives both a
-/// meaning, so there they are refused.
+/// inside a name is an ordinary character to Unix and to object stores.
 pub fn check_path(path: &str) -> Result<()> {
-    check_path_on(path, cfg!(windows))
-}
-
-fn check_path_on(path: &str, windows: bool) -> Result<()> {
     let problem = if path.is_empty() {
         "is empty"
     } else if path.len() > MAX_PATH {
@@ -32,15 +27,11 @@ fn check_path_on(path: &str, windows: bool) -> Result<()> {
         "contains `..`"
     } else if path.split('/').any(|part| part.is_empty() || part == ".") {
         "has an empty component or a `.`"
-    } else if windows && path.contains(['\\', ':']) {
-        "contains a character that Windows gives a meaning"
-    } else if windows && path.split('/').any(|part| part.ends_with(['.', ' '])) {
-        "has a component that ends with a dot or a space"
     } else {
         return Ok(());
     };
     let shown: String = path.chars().take(200).collect();
-    Err(Error::new(ErrorKind::InvalidArgument, format!("the path {shown:?} {problem}"))
+    Err(Error::invalid(format!("the path {shown:?} {problem}"))
         .with_hint("an index names files by clean relative paths below its root"))
 }
 
@@ -79,7 +70,7 @@ mod tests {
             "a@b?c#d%2e%2e",
             &"x".repeat(MAX_PATH),
         ] {
-            assert!(check_path_on(path, false).is_ok(), "{path:?}");
+            assert!(check_path(path).is_ok(), "{path:?}");
         }
     }
 
@@ -107,16 +98,7 @@ mod tests {
             "c:\\x",
             &"x".repeat(MAX_PATH + 1),
         ] {
-            assert!(check_path_on(path, false).is_err(), "{path:?}");
-            assert!(check_path_on(path, true).is_err(), "{path:?} on Windows");
+            assert!(check_path(path).is_err(), "{path:?}");
         }
-    }
-
-    #[test]
-    fn windows_separators_and_streams_are_refused_on_windows() {
-        for path in ["..\\x", "\\\\server\\share\\x", "\\x", "a:stream", "C:x", "a/.. /b", "dots..."] {
-            assert!(check_path_on(path, true).is_err(), "{path:?}");
-        }
-        assert!(check_path_on("year=2024/part-0.parquet", true).is_ok());
     }
 }

@@ -3,33 +3,27 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::{Index, Root, RootKind};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use super::{Index, Root};
+use rowdex_base::error::{Error, Result};
 use rowdex_io::source::place::Place;
 
 /// Where the files are, as the index says.
 pub fn of(index: &Index) -> Result<Place> {
     let recorded = index.root();
-    let path = match (recorded.kind, index.path()) {
-        (RootKind::Absolute, _) => return Place::of(&recorded.path),
-        (RootKind::RelativeToIndex, Some(path)) => path,
-        (RootKind::RelativeToIndex, None) => {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "an index from memory does not say where its files are",
-            )
-            .with_hint("open the dataset with a root"));
-        }
-    };
+    if !recorded.is_relative {
+        return Place::of(&recorded.path);
+    }
+    let path = index.path().ok_or_else(|| {
+        Error::invalid("an index from memory does not say where its files are")
+            .with_hint("open the dataset with a root")
+    })?;
     match Place::of(path)? {
         Place::Local(path) => Ok(Place::Local(beside(&path, &recorded.path))),
         Place::Remote(url) => match url.parent().join(&recorded.path) {
             Some(root) => Ok(Place::Remote(root)),
-            None => {
-                Err(Error::new(ErrorKind::InvalidArgument, "the recorded root leads out of the store of the index")
-                    .with_file(url.to_string())
-                    .with_hint("name the root"))
-            }
+            None => Err(Error::invalid("the recorded root leads out of the store of the index")
+                .with_file(url.to_string())
+                .with_hint("name the root")),
         },
     }
 }
@@ -52,7 +46,7 @@ fn beside(file: &Path, way: &str) -> PathBuf {
 pub fn recorded(output: &Place, root: &Place) -> Result<Root> {
     let root = match root {
         // Data in a store stays where it is when an index of it is copied to another place.
-        Place::Remote(url) => return Ok(Root { kind: RootKind::Absolute, path: url.to_string() }),
+        Place::Remote(url) => return Ok(Root { is_relative: false, path: url.to_string() }),
         Place::Local(root) => root,
     };
     let canonical = |path: &Path| {
@@ -65,15 +59,13 @@ pub fn recorded(output: &Place, root: &Place) -> Result<Root> {
         Place::Local(output) => relative(&canonical(output.parent().unwrap_or(Path::new("")))?, &root),
         Place::Remote(_) => None,
     };
-    let (kind, path) = match beside {
-        Some(path) => (RootKind::RelativeToIndex, path),
-        None => (RootKind::Absolute, root),
-    };
-    let path = path.to_str().map(|path| path.replace(std::path::MAIN_SEPARATOR, "/")).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidArgument, "the path of the data is not UTF-8")
-            .with_file(path.display().to_string())
-    })?;
-    Ok(Root { kind, path })
+    let is_relative = beside.is_some();
+    let path = beside.unwrap_or(root);
+    let path = path
+        .to_str()
+        .map(|path| path.replace(std::path::MAIN_SEPARATOR, "/"))
+        .ok_or_else(|| Error::invalid("the path of the data is not UTF-8").with_file(path.display().to_string()))?;
+    Ok(Root { is_relative, path })
 }
 
 /// The path without links as far as it is there, and from there on as it is written.

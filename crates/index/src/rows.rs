@@ -7,10 +7,11 @@
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
 mod encode;
-mod runs;
 #[cfg(test)]
 #[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod tests;
+
+use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::{U32, U64};
@@ -22,7 +23,6 @@ use rowdex_base::bits::nth_one;
 use rowdex_base::error::Result;
 
 pub(crate) use self::encode::encode;
-pub use self::runs::Runs;
 
 /// Kinds of container as stored.
 pub(crate) mod kind {
@@ -310,7 +310,53 @@ impl<'a> RowSet<'a> {
     }
 
     /// The served rows as maximal runs, in order.
-    pub fn runs(&self) -> Runs<'a> {
-        Runs { rows: *self, at: 0, next: 0 }
+    pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + use<'a> {
+        let set = *self;
+        // The next stored run or offset.
+        let mut at = 0_usize;
+        // Where the search in a bitmap goes on; the served rows so far, for runs.
+        let mut next = 0;
+        std::iter::from_fn(move || match set.container {
+            RowContainer::Runs(runs) => {
+                let run = runs.get(at)?;
+                let start = u64::from(run.start.get());
+                let end = u64::from(run.end.get());
+                let stop = start.saturating_add(end.saturating_sub(next));
+                at = at.saturating_add(1);
+                next = end;
+                Some(start..stop)
+            }
+            RowContainer::Offsets(offsets) => {
+                let start = u64::from(offsets.get(at)?.get());
+                let mut stop = start.saturating_add(1);
+                at = at.saturating_add(1);
+                while offsets.get(at).is_some_and(|offset| u64::from(offset.get()) == stop) {
+                    stop = stop.saturating_add(1);
+                    at = at.saturating_add(1);
+                }
+                Some(start..stop)
+            }
+            RowContainer::Bitmap { words, .. } => {
+                let rows = set.source_rows;
+                let start = first_other(words, next, 0).filter(|&start| start < rows)?;
+                let stop = first_other(words, start, u64::MAX).map_or(rows, |stop| stop.min(rows));
+                next = stop;
+                Some(start..stop)
+            }
+        })
     }
+}
+
+/// The first row from `row` on whose bit is not that of `skip`, which is all zeros or all ones.
+fn first_other(words: &[U64], row: u64, skip: u64) -> Option<u64> {
+    let first = usize::try_from(row / WORD_BITS).ok()?;
+    let mut mask = u64::MAX << (row % WORD_BITS);
+    for (at, word) in words.iter().enumerate().skip(first) {
+        let others = (word.get() ^ skip) & mask;
+        if others != 0 {
+            return Some((at as u64).saturating_mul(WORD_BITS).saturating_add(u64::from(others.trailing_zeros())));
+        }
+        mask = u64::MAX;
+    }
+    None
 }

@@ -13,6 +13,7 @@ use super::format::*;
 use super::writer::*;
 use super::*;
 use rowdex_base::error::ErrorKind;
+use rowdex_io::source::FileStat;
 use rowdex_projection::Renames;
 
 static NO_RENAMES: OnceLock<Renames> = OnceLock::new();
@@ -34,7 +35,7 @@ fn summary<'a>(schema: &'a Schema, partition_columns: &'a [String], root: &'a Ro
 }
 
 fn relative_root() -> Root {
-    Root { kind: RootKind::RelativeToIndex, path: "../data".to_owned() }
+    Root { is_relative: true, path: "../data".to_owned() }
 }
 
 fn footer(file: usize) -> Vec<u8> {
@@ -58,17 +59,15 @@ fn sample(selected: bool, footers: bool, partitions: bool) -> Vec<u8> {
     ];
     for (file, groups) in groups.iter().enumerate() {
         let raw = footer(file);
-        let footer = if footers {
-            writer.push_footer(&FooterCompressor::new().unwrap().compress(&raw).unwrap()).unwrap()
-        } else {
-            FooterRef::not_stored(&raw)
-        };
+        let footer = FooterCompressor::new(footers).unwrap().footer(&raw).unwrap();
         let entry = NewFile {
             path: names[file],
-            size: 1000 + file as u64,
-            mtime_ns: (file != 1).then_some(-5),
-            etag: (file == 1).then_some("\"abc\""),
-            footer,
+            stat: &FileStat {
+                size: 1000 + file as u64,
+                mtime_ns: (file != 1).then_some(-5),
+                etag: (file == 1).then(|| "\"abc\"".to_owned()),
+            },
+            footer: &footer,
             partition_values: if partitions { &years[file..=file] } else { &[] },
         };
         assert_eq!(writer.push_file(entry).unwrap(), file as u32);
@@ -90,9 +89,14 @@ pub(crate) fn full_sample() -> Vec<u8> {
 pub(crate) fn of_sizes(sizes: &[u64], per_file: usize) -> Result<Vec<u8>> {
     let mut writer = IndexWriter::new(Cursor::new(Vec::new()))?;
     for (number, sizes) in sizes.chunks(per_file).enumerate() {
-        let footer = FooterRef::not_stored(b"");
+        let footer = FooterCompressor::new(false)?.footer(b"")?;
         let path = format!("{number}");
-        let file = NewFile { path: &path, size: 0, mtime_ns: None, etag: None, footer, partition_values: &[] };
+        let file = NewFile {
+            path: &path,
+            stat: &FileStat { size: 0, mtime_ns: None, etag: None },
+            footer: &footer,
+            partition_values: &[],
+        };
         writer.push_file(file)?;
         for (ordinal, &source_rows) in (0..).zip(sizes) {
             writer.push_row_group(NewRowGroup { ordinal, source_rows, decoded_bytes: 0, selection: None })?;
@@ -352,8 +356,13 @@ fn a_damaged_footer_does_not_keep_the_index_from_opening() {
 fn a_footer_that_grows_when_decompressed_is_cut_off() {
     let bomb = vec![0; 50_000_000];
     let mut writer = IndexWriter::new(Cursor::new(Vec::new())).unwrap();
-    let footer = writer.push_footer(&FooterCompressor::new().unwrap().compress(&bomb).unwrap()).unwrap();
-    let file = NewFile { path: "a", size: 0, mtime_ns: None, etag: None, footer, partition_values: &[] };
+    let footer = FooterCompressor::new(true).unwrap().footer(&bomb).unwrap();
+    let file = NewFile {
+        path: "a",
+        stat: &FileStat { size: 0, mtime_ns: None, etag: None },
+        footer: &footer,
+        partition_values: &[],
+    };
     writer.push_file(file).unwrap();
     let bytes = writer.finish(&summary(&schema(), &[], &relative_root())).unwrap().into_inner();
     assert_eq!(Index::from_bytes(bytes.clone()).unwrap().footer(0).unwrap().unwrap().len(), bomb.len());
@@ -658,8 +667,13 @@ fn hostile_selections_are_refused() {
 #[test]
 fn misuse_of_the_writer_is_an_error() {
     let writer = || IndexWriter::new(Cursor::new(Vec::new())).unwrap();
-    let footer = FooterRef::not_stored(b"");
-    let file = |path| NewFile { path, size: 0, mtime_ns: None, etag: None, footer, partition_values: &[] };
+    let footer = FooterCompressor::new(false).unwrap().footer(b"").unwrap();
+    let file = |path| NewFile {
+        path,
+        stat: &FileStat { size: 0, mtime_ns: None, etag: None },
+        footer: &footer,
+        partition_values: &[],
+    };
     let group = |ordinal| NewRowGroup { ordinal, source_rows: 5, decoded_bytes: 0, selection: None };
 
     assert!(writer().push_row_group(group(0)).is_err());
@@ -673,12 +687,12 @@ fn misuse_of_the_writer_is_an_error() {
     assert!(no_values.finish(&summary(&schema(), &["year".to_owned()], &relative_root())).is_err());
     assert!(writer().finish(&summary(&schema(), &["nope".to_owned()], &relative_root())).is_err());
     for secret in ["s3://key:secret@bucket/x", "https://host/x?sig=secret", "s3://user@bucket"] {
-        let root = Root { kind: RootKind::Absolute, path: secret.to_owned() };
+        let root = Root { is_relative: false, path: secret.to_owned() };
         let error = writer().finish(&summary(&schema(), &[], &root)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(!error.to_string().contains("secret"), "{error}");
     }
-    let root = Root { kind: RootKind::Absolute, path: "s3://bucket/a@b".to_owned() };
+    let root = Root { is_relative: false, path: "s3://bucket/a@b".to_owned() };
     assert!(writer().finish(&summary(&schema(), &[], &root)).is_ok());
 }
 
@@ -713,8 +727,8 @@ proptest! {
         groups in prop::collection::vec((0..300_u32, any::<u64>(), 0..5_u32), 1..20),
     ) {
         let mut writer = IndexWriter::new(Cursor::new(Vec::new())).unwrap();
-        let footer = FooterRef::not_stored(b"");
-        let file = NewFile { path: "a", size: 0, mtime_ns: None, etag: None, footer, partition_values: &[] };
+        let footer = FooterCompressor::new(false).unwrap().footer(b"").unwrap();
+        let file = NewFile { path: "a", stat: &FileStat { size: 0, mtime_ns: None, etag: None }, footer: &footer, partition_values: &[] };
         writer.push_file(file).unwrap();
         let mut expected = Vec::new();
         for (ordinal, &(rows, seed, density)) in groups.iter().enumerate() {

@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use super::lengths::{LengthsWriter, NewLengths, RowLengths};
 use super::output::Output;
-use super::writer::{FooterRef, IndexWriter, NewFile, NewRowGroup, StoredFooter, Summary};
+use super::writer::{IndexWriter, NewFile, NewFooter, NewRowGroup, Summary};
 use super::{FileEntry, Index, Root, RowGroupEntry};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::IdSet;
-use rowdex_order::id_set::{Builder, Ranges};
+use rowdex_order::id_set::Builder;
 
 /// Lengths that are copied to a view at once.
 const COPIED_AT_ONCE: usize = 1 << 16;
@@ -88,8 +88,8 @@ impl Index {
     #[doc(hidden)]
     pub fn check_same_files(&self, view: &Self) -> Result<()> {
         let other = |message: String| {
-            let error = Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("combine views of one index; make those of an older one anew");
+            let error =
+                Error::invalid(message).with_hint("combine views of one index; make those of an older one anew");
             match view.path() {
                 Some(path) => Err(error.with_file(rowdex_io::source::place::shown(path))),
                 None => Err(error),
@@ -112,9 +112,8 @@ impl Index {
             };
             return other(message);
         }
-        let shape = |index: &Self| index.num_row_groups();
         let rows = |group: RowGroupEntry<'_>| (group.file(), group.ordinal(), group.source_rows());
-        if shape(self) != shape(view) || !self.row_groups().map(rows).eq(view.row_groups().map(rows)) {
+        if !self.row_groups().map(rows).eq(view.row_groups().map(rows)) {
             return other("it is not a view of the same row groups".to_owned());
         }
         Ok(())
@@ -123,7 +122,7 @@ impl Index {
 
 /// Calls `each` with what of the wanted ranges is in `own`, and leaves those that go beyond it.
 fn each_within(
-    wanted: &mut Peekable<Ranges<'_>>,
+    wanted: &mut Peekable<impl Iterator<Item = Range<u64>>>,
     own: &Range<u64>,
     mut each: impl FnMut(Range<u64>) -> Result<()>,
 ) -> Result<()> {
@@ -147,19 +146,17 @@ pub fn write(out: &mut Output, base: &Index, rows: &IdSet, root: &Root, build_in
     let mut groups = base.source_groups();
     let mut picked = Vec::new();
     for file in base.files() {
-        let footer = match file.stored_footer()? {
-            Some((bytes, raw_length)) => {
-                writer.push_footer(&StoredFooter::copied(file.footer_hash(), raw_length, bytes.to_vec()))?
-            }
-            None => FooterRef::hashed(file.footer_hash()),
+        let stored = file.stored_footer()?;
+        let footer = NewFooter {
+            hash: file.footer_hash(),
+            raw_length: stored.as_ref().map_or(0, |(_, raw_length)| *raw_length),
+            bytes: stored.map(|(bytes, _)| bytes.to_vec()),
         };
         let values: Vec<Option<&str>> = file.partition_values().collect();
         writer.push_file(NewFile {
             path: file.path(),
-            size: file.size(),
-            mtime_ns: file.mtime_ns(),
-            etag: file.etag(),
-            footer,
+            stat: &file.stat(),
+            footer: &footer,
             partition_values: &values,
         })?;
         for (group, own) in groups.by_ref().take(file.row_groups().len()) {

@@ -16,8 +16,9 @@ use super::format::{
 };
 use super::path::{MAX_PATH, check_path};
 use super::sections::{SectionWriter, write_error};
-use super::{Root, RootKind, rows, schema};
+use super::{Root, rows, schema};
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_io::source::FileStat;
 use rowdex_projection::Renames;
 
 /// Changing it changes the bytes of every index.
@@ -28,14 +29,10 @@ const FOOTER_COMPRESSION: i32 = 1;
 pub struct NewFile<'a> {
     /// Its path below the root.
     pub path: &'a str,
-    /// Its length in bytes.
-    pub size: u64,
-    /// Its last modification in nanoseconds since the Unix epoch, where the store has such a time.
-    pub mtime_ns: Option<i64>,
-    /// The store's version tag, if it has one.
-    pub etag: Option<&'a str>,
-    /// Its footer.
-    pub footer: FooterRef,
+    /// Its size, last modification and version tag, as far as the store has them.
+    pub stat: &'a FileStat,
+    /// Its footer, which is written here if it is stored.
+    pub footer: &'a NewFooter,
     /// One for each partition column, `None` for null.
     pub partition_values: &'a [Option<&'a str>],
 }
@@ -68,31 +65,18 @@ pub struct Summary<'a> {
     pub build_info: &'a str,
 }
 
-/// The hash of a footer, and its place if it was stored.
-#[derive(Copy, Clone, Debug)]
-pub struct FooterRef {
-    hash: u64,
-    offset: u64,
-    length: u32,
-    raw_length: u32,
-    stored: bool,
-}
-
-impl FooterRef {
-    /// For an index without footers.
-    pub fn not_stored(raw: &[u8]) -> Self {
-        Self::hashed(hash(raw))
-    }
-
-    /// The same, where only the hash is at hand.
-    pub(crate) fn hashed(hash: u64) -> Self {
-        Self { hash, offset: 0, length: 0, raw_length: 0, stored: false }
-    }
+/// The hash of a footer, and the footer as it is stored if it is.
+#[derive(Debug)]
+pub struct NewFooter {
+    pub(super) hash: u64,
+    pub(super) raw_length: u32,
+    pub(super) bytes: Option<Vec<u8>>,
 }
 
 /// Compresses footers, which takes longer than reading them, so each thread that reads has its own.
 pub struct FooterCompressor {
-    zstd: zstd::bulk::Compressor<'static>,
+    /// `None` for an index without footers.
+    zstd: Option<zstd::bulk::Compressor<'static>>,
 }
 
 impl std::fmt::Debug for FooterCompressor {
@@ -101,41 +85,30 @@ impl std::fmt::Debug for FooterCompressor {
     }
 }
 
-/// A footer as it is stored.
-#[derive(Debug)]
-pub struct StoredFooter {
-    hash: u64,
-    raw_length: u32,
-    bytes: Vec<u8>,
-}
-
-impl StoredFooter {
-    /// As another index has it.
-    pub(super) fn copied(hash: u64, raw_length: u32, bytes: Vec<u8>) -> Self {
-        Self { hash, raw_length, bytes }
-    }
-}
-
 impl FooterCompressor {
-    /// A compressor with memory of its own.
+    /// A compressor with memory of its own, or for an index without footers.
     ///
     /// # Errors
     /// `Io` if there is no memory for it.
-    pub fn new() -> Result<Self> {
-        let mut zstd = zstd::bulk::Compressor::new(FOOTER_COMPRESSION).map_err(write_error)?;
-        zstd.include_contentsize(true).map_err(write_error)?;
-        Ok(Self { zstd })
+    pub fn new(stored: bool) -> Result<Self> {
+        let compressor = || {
+            let mut zstd = zstd::bulk::Compressor::new(FOOTER_COMPRESSION)?;
+            zstd.include_contentsize(true)?;
+            Ok(zstd)
+        };
+        Ok(Self { zstd: stored.then(compressor).transpose().map_err(write_error)? })
     }
 
-    /// The footer with these bytes, compressed.
+    /// The footer with these bytes.
     ///
     /// # Errors
     /// `TooLarge` beyond what a reader accepts.
-    pub fn compress(&mut self, raw: &[u8]) -> Result<StoredFooter> {
+    pub fn footer(&mut self, raw: &[u8]) -> Result<NewFooter> {
+        let Some(zstd) = &mut self.zstd else { return Ok(NewFooter { hash: hash(raw), raw_length: 0, bytes: None }) };
         let too_large = || Error::new(ErrorKind::TooLarge, format!("a footer of {} bytes is not stored", raw.len()));
         let raw_length = u32::try_from(raw.len()).ok().filter(|&length| length <= MAX_FOOTER).ok_or_else(too_large)?;
-        let bytes = self.zstd.compress(raw).map_err(write_error)?;
-        Ok(StoredFooter { hash: hash(raw), raw_length, bytes })
+        let bytes = zstd.compress(raw).map_err(write_error)?;
+        Ok(NewFooter { hash: hash(raw), raw_length, bytes: Some(bytes) })
     }
 }
 
@@ -178,35 +151,32 @@ impl<W: Write + Seek> IndexWriter<W> {
         })
     }
 
-    /// Writes the footer of a file that will be added.
-    pub fn push_footer(&mut self, footer: &StoredFooter) -> Result<FooterRef> {
-        let length = u32::try_from(footer.bytes.len())
-            .map_err(|_| Error::new(ErrorKind::TooLarge, "a footer of more than 4 GiB is not stored"))?;
-        let offset = self.out.begun();
-        self.out.write(&footer.bytes)?;
-        Ok(FooterRef { hash: footer.hash, offset, length, raw_length: footer.raw_length, stored: true })
-    }
-
     /// Adds a file and returns its number.
     pub fn push_file(&mut self, file: NewFile<'_>) -> Result<u32> {
         check_path(file.path)?;
         let file_number = number(self.files.len(), "files")?;
         let first_row_group = number_of_groups(&self.row_groups)?;
         let mut flags = 0;
-        if file.mtime_ns.is_some() {
+        if file.stat.mtime_ns.is_some() {
             flags |= FileRecord::HAS_MTIME;
         }
-        if file.footer.stored {
+        let mut footer_offset = 0;
+        if file.footer.bytes.is_some() {
             flags |= FileRecord::HAS_FOOTER;
+            footer_offset = self.out.begun();
         }
+        let footer = file.footer.bytes.as_deref().unwrap_or_default();
+        let footer_length = u32::try_from(footer.len())
+            .map_err(|_| Error::new(ErrorKind::TooLarge, "a footer of more than 4 GiB is not stored"))?;
+        self.out.write(footer)?;
         let record = FileRecord {
             path: self.string(file.path)?,
-            size: U64::new(file.size),
-            mtime_ns: I64::new(file.mtime_ns.unwrap_or(0)),
-            etag: file.etag.map_or(Ok(StringRef::NONE), |etag| self.string(etag))?,
+            size: U64::new(file.stat.size),
+            mtime_ns: I64::new(file.stat.mtime_ns.unwrap_or(0)),
+            etag: file.stat.etag.as_deref().map_or(Ok(StringRef::NONE), |etag| self.string(etag))?,
             footer_hash: U64::new(file.footer.hash),
-            footer_offset: U64::new(file.footer.offset),
-            footer_length: U32::new(file.footer.length),
+            footer_offset: U64::new(footer_offset),
+            footer_length: U32::new(footer_length),
             footer_raw_length: U32::new(file.footer.raw_length),
             first_row_group: U32::new(first_row_group),
             row_groups: U32::new(0),
@@ -301,42 +271,34 @@ impl<W: Write + Seek> IndexWriter<W> {
             guide_shift: U32::new(guide_shift),
             reserved: U32::new(0),
         };
-        let strings = std::mem::take(&mut self.strings);
-        let files = std::mem::take(&mut self.files);
-        let row_groups = std::mem::take(&mut self.row_groups);
-        let row_sets = std::mem::take(&mut self.row_sets);
-        let row_set_data = std::mem::take(&mut self.row_set_data);
-
-        if self.out.begun() > 0 {
-            self.out.end(id::FOOTERS, DEFERRED, 1);
+        let Self { mut out, strings, files, row_groups, row_sets, row_set_data, .. } = self;
+        if out.begun() > 0 {
+            out.end(id::FOOTERS, DEFERRED, 1);
         }
-        self.out.section(id::META, CRITICAL, &[meta])?;
-        self.out.section(id::STRINGS, CRITICAL, &strings)?;
-        self.out.section(id::FILES, CRITICAL, &files)?;
-        self.out.section(id::ROW_GROUPS, CRITICAL, &row_groups)?;
-        self.out.section(id::GUIDE, CRITICAL, &guide)?;
-        self.out.section(id::SCHEMA, CRITICAL, &schema::encode(summary.schema)?)?;
+        out.section(id::META, CRITICAL, &[meta])?;
+        out.section(id::STRINGS, CRITICAL, &strings)?;
+        out.section(id::FILES, CRITICAL, &files)?;
+        out.section(id::ROW_GROUPS, CRITICAL, &row_groups)?;
+        out.section(id::GUIDE, CRITICAL, &guide)?;
+        out.section(id::SCHEMA, CRITICAL, &schema::encode(summary.schema)?)?;
         if !summary.partition_columns.is_empty() {
-            self.out.section(id::PARTITIONS, CRITICAL, &partitions)?;
+            out.section(id::PARTITIONS, CRITICAL, &partitions)?;
         }
-        self.out.section(id::ROOT, CRITICAL, &[root])?;
+        out.section(id::ROOT, CRITICAL, &[root])?;
         if !renames.is_empty() {
             // A reader that does not know them would serve nulls.
-            self.out.section(id::RENAMES, CRITICAL, &renames)?;
+            out.section(id::RENAMES, CRITICAL, &renames)?;
         }
         if !row_sets.is_empty() {
-            self.out.section(id::ROW_SETS, CRITICAL, &row_sets)?;
-            self.out.section(id::ROW_SET_DATA, CRITICAL, &row_set_data)?;
+            out.section(id::ROW_SETS, CRITICAL, &row_sets)?;
+            out.section(id::ROW_SET_DATA, CRITICAL, &row_set_data)?;
         }
-        self.out.section(id::BUILD_INFO, 0, summary.build_info.as_bytes())?;
-        self.out.close()
+        out.section(id::BUILD_INFO, 0, summary.build_info.as_bytes())?;
+        out.close()
     }
 
     fn root(&mut self, root: &Root) -> Result<RootRecord> {
-        let kind = match root.kind {
-            RootKind::RelativeToIndex => 0,
-            RootKind::Absolute => 1,
-        };
+        let kind = u32::from(!root.is_relative);
         Ok(RootRecord { kind: U32::new(kind), reserved: U32::new(0), path: self.string(&root.path)? })
     }
 
@@ -404,11 +366,11 @@ fn check_root(root: &Root) -> Result<()> {
         authority.contains('@') || rest.contains(['?', '#'])
     });
     if secret {
-        return Err(Error::new(ErrorKind::InvalidArgument, "the root is a URL with a user, a query or a fragment")
+        return Err(Error::invalid("the root is a URL with a user, a query or a fragment")
             .with_hint("give credentials when opening, they are not stored in an index"));
     }
     if path.len() > MAX_PATH || path.contains('\0') {
-        return Err(Error::new(ErrorKind::InvalidArgument, "the root is longer than 4096 bytes or contains a NUL"));
+        return Err(Error::invalid("the root is longer than 4096 bytes or contains a NUL"));
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! Rows by class, each class with its share of the positions.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -35,7 +34,6 @@ pub struct Balanced {
 
 impl Balanced {
     const NAME: &str = "balanced";
-    const VERSION: u64 = 1;
 
     /// Epochs of `len` positions in which all classes come equally often. `labels` has the class of every row, as any
     /// numbers.
@@ -66,8 +64,7 @@ impl Balanced {
         for code in &members.codes {
             let Some(proportion) = proportions.get(*code as usize) else {
                 let message = format!("class {code} has rows, and there are {} proportions", proportions.len());
-                return Err(Error::new(ErrorKind::InvalidArgument, message)
-                    .with_hint("give every class a proportion; 0 leaves it out"));
+                return Err(Error::invalid(message).with_hint("give every class a proportion; 0 leaves it out"));
             };
             given += usize::from(*proportion > 0.0);
             own.push(*proportion);
@@ -76,7 +73,7 @@ impl Balanced {
             let none = |code: &usize| proportions.get(*code).is_some_and(|proportion| *proportion > 0.0);
             let empty = (0..proportions.len()).filter(none).find(|code| !members.codes.contains(&(*code as u32)));
             let message = format!("class {} has a proportion and no rows", empty.unwrap_or_default());
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("give it a proportion of 0"));
+            return Err(Error::invalid(message).with_hint("give it a proportion of 0"));
         }
         Self::with(labels, members, &own, len, seed)
     }
@@ -87,7 +84,7 @@ impl Balanced {
             if *count == 0 && *proportion > 0.0 && len > 0 {
                 let message =
                     format!("class {code} has no position in an epoch of {len} over {} classes", counts.len());
-                return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use longer epochs"));
+                return Err(Error::invalid(message).with_hint("use longer epochs"));
             }
         }
         let bytes: Vec<u8> = labels.iter().flat_map(|label| label.to_le_bytes()).collect();
@@ -135,7 +132,7 @@ impl Order for Balanced {
     fn fingerprint(&self) -> u64 {
         let mut parameters = vec![self.classes.members.rows.len() as u64, self.hash, self.seed];
         parameters.extend(self.counts().into_iter().map(|(_, count)| count));
-        fingerprint(Self::NAME, Self::VERSION, self.len(), &parameters)
+        fingerprint(Self::NAME, self.len(), &parameters)
     }
 
     fn name(&self) -> &'static str {
@@ -148,24 +145,14 @@ impl Order for Balanced {
 }
 
 /// Who is in which class, and which position is whose.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct ClassSchedule {
     members: ClassMembers,
     schedule: SourceSchedule,
 }
 
-impl fmt::Debug for ClassSchedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = self.members.rows.len();
-        f.debug_struct("ClassSchedule")
-            .field("rows", &rows)
-            .field("classes", &self.members.codes.len())
-            .finish_non_exhaustive()
-    }
-}
-
 /// The rows of every class.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct ClassMembers {
     /// The classes that have rows, ascending.
     codes: Vec<u32>,
@@ -181,10 +168,10 @@ impl ClassMembers {
     fn new(labels: &[u32]) -> Result<Self> {
         let Ok(len) = u32::try_from(labels.len()) else {
             let message = format!("{} rows can not be balanced, at most 2^32 - 1 can", labels.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid(message));
         };
         if len == 0 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "there are no rows to balance"));
+            return Err(Error::invalid("there are no rows to balance"));
         }
         let label = |row: &u32| labels.get(*row as usize).copied().unwrap_or_default();
         let mut rows: Vec<u32> = (0..len).collect();

@@ -1,17 +1,22 @@
 //! Row groups shuffled, and rows shuffled among a few row groups.
 
-mod windows;
-
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use self::windows::WindowShuffles;
 use super::fingerprint::fingerprint;
 use super::permutation::{Permutation, PermutationKey};
+use super::recent::Recent;
 use super::{EpochOrder, Order, OrderKind, OrderSpec, Outline, Uses, check_len, reachable};
 use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// Rows of kept shuffles, at 4 bytes each: 64 MiB.
+const KEPT_ROWS: u64 = 1 << 24;
+
+/// Shuffles kept, however short.
+const KEPT: u64 = 1 << 12;
 
 /// A shuffle that stays near the files: each epoch shuffles the row groups, cuts them into *windows* of `k`, and
 /// shuffles the rows inside each window. The dial between locality and randomness: with `k` = 1 every row group is read
@@ -58,7 +63,6 @@ impl GroupStarts {
 
 impl Blocks {
     const NAME: &str = "blocks";
-    const VERSION: u64 = 1;
 
     /// As many row groups in a window as there are.
     pub const ALL: u64 = u64::MAX;
@@ -70,7 +74,7 @@ impl Blocks {
     /// `InvalidArgument` if `k` is 0, or if there are more than [`MAX_LEN`](super::MAX_LEN) rows.
     pub fn new(group_rows: &[u64], k: u64, seed: u64) -> Result<Self> {
         if k == 0 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "blocks of 0 row groups")
+            return Err(Error::invalid("blocks of 0 row groups")
                 .with_hint("use blocks(1) for the least shuffle, blocks(all) for the most"));
         }
         let mut starts = vec![0];
@@ -83,16 +87,6 @@ impl Blocks {
         }
         let groups = GroupStarts { starts: starts.into_boxed_slice(), hash: hash.digest() };
         Ok(Self { k: k.min(groups.count().max(1)), groups: Arc::new(groups), seed })
-    }
-
-    /// How many row groups there are in a window, the last one aside. At most as many as have rows.
-    pub fn k(&self) -> u64 {
-        self.k
-    }
-
-    /// The seed that the orders are drawn from, together with the epoch.
-    pub fn seed(&self) -> u64 {
-        self.seed
     }
 }
 
@@ -125,13 +119,16 @@ impl Order for Blocks {
         }
         places.push(GroupPlace { start, row: start });
         // No more groups than fit memory, so `k` fits `usize` as they do.
-        let windows = WindowShuffles::new(key, longest(&places, self.k as usize), groups.count().div_ceil(self.k));
-        Ok(Arc::new(BlocksEpoch { groups, sequence, places: places.into_boxed_slice(), k: self.k as usize, windows }))
+        let k = self.k as usize;
+        let longest = longest(&places, k).clamp(1, Permutation::MAX_TABLE);
+        let room = (KEPT_ROWS / longest).min(KEPT).min(groups.count().div_ceil(self.k));
+        let kept = Recent::new(room as usize);
+        Ok(Arc::new(BlocksEpoch { groups, sequence, places: places.into_boxed_slice(), k, key, kept }))
     }
 
     fn fingerprint(&self) -> u64 {
         let GroupStarts { hash, .. } = *self.groups;
-        fingerprint(Self::NAME, Self::VERSION, self.len(), &[self.seed, self.k, self.groups.count(), hash])
+        fingerprint(Self::NAME, self.len(), &[self.seed, self.k, self.groups.count(), hash])
     }
 
     fn name(&self) -> &'static str {
@@ -171,7 +168,9 @@ struct BlocksEpoch {
     /// Of every row group, and one more for the end.
     places: Box<[GroupPlace]>,
     k: usize,
-    windows: WindowShuffles,
+    /// Of the shuffles inside windows, and those of them that are kept.
+    key: PermutationKey,
+    kept: Recent<u64, Arc<Permutation>>,
 }
 
 /// Consecutive row groups of the sequence.
@@ -196,6 +195,16 @@ impl BlocksEpoch {
         let start = self.places[first].start;
         let len = self.places[end].start - start;
         GroupWindow { number: number as u64, first, end, start, len, scale: (end - first) as f64 / len as f64 }
+    }
+
+    /// The shuffle of a window's rows.
+    fn shuffle(&self, window: &GroupWindow) -> Arc<Permutation> {
+        let make = || Arc::new(Permutation::new(window.len, &self.key.numbered(window.number)));
+        if window.len > Permutation::MAX_TABLE {
+            return make();
+        }
+        let Ok(shuffle) = self.kept.get(window.number, || Ok::<_, Infallible>(make()));
+        shuffle
     }
 
     /// The window of a position that exists.
@@ -232,7 +241,7 @@ impl EpochOrder for BlocksEpoch {
             return None;
         }
         let window = self.window_at(position);
-        let offset = self.windows.get(window.number, window.len).forward(position - window.start)?;
+        let offset = self.shuffle(&window).forward(position - window.start)?;
         Some(self.unshuffled(&window, offset))
     }
 
@@ -244,7 +253,7 @@ impl EpochOrder for BlocksEpoch {
         let place = self.sequence.inverse(group as u64)? as usize;
         let window = self.window(place);
         let offset = self.places[place].start - window.start + (row - self.places[place].row);
-        Some(window.start + self.windows.get(window.number, window.len).inverse(offset)?)
+        Some(window.start + self.shuffle(&window).inverse(offset)?)
     }
 
     fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
@@ -255,11 +264,9 @@ impl EpochOrder for BlocksEpoch {
             let window = self.window_at(position);
             let inside = reachable(position, stride, window.start + window.len, rest.len());
             let (now, later) = rest.split_at_mut(inside);
-            for slot in now.iter_mut() {
-                *slot = position - window.start;
-                position = position.wrapping_add(stride);
-            }
-            self.windows.get(window.number, window.len).forward_all(now);
+            super::stride(position - window.start, stride, now);
+            position = position.wrapping_add(stride.wrapping_mul(inside as u64));
+            self.shuffle(&window).forward_all(now);
             for slot in now.iter_mut() {
                 *slot = self.unshuffled(&window, *slot);
             }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
 use super::names::named;
 use super::{EpochOrder, Order, Outline, Uses, reachable};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// Other orders, dealt in consecutive pieces: shard `s` of `S` gets the `s`-th of `S` equal pieces of each epoch, in
 /// their order.
@@ -24,15 +26,15 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// resumed with the `S` that the run had, on any number of ranks.
 ///
 /// One position costs what it costs inside, and so does its inverse.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Contiguous {
+    #[serde(with = "crate::saved::order")]
     orders: Arc<dyn Order>,
     shards: u32,
 }
 
 impl Contiguous {
     const NAME: &str = "contiguous";
-    const VERSION: u64 = 1;
 
     /// `orders` in pieces for so many shards: the [count](crate::sampler::Shard::count) of the shard that will serve
     /// them.
@@ -42,21 +44,9 @@ impl Contiguous {
     /// `InvalidArgument` if there are no shards.
     pub fn new(orders: Arc<dyn Order>, shards: u32) -> Result<Self> {
         if shards == 0 {
-            return Err(
-                Error::new(ErrorKind::InvalidArgument, "consecutive pieces for 0 shards").with_hint("use 1 or more")
-            );
+            return Err(Error::invalid("consecutive pieces for 0 shards").with_hint("use 1 or more"));
         }
         Ok(Self { orders, shards })
-    }
-
-    /// The orders inside.
-    pub fn orders(&self) -> &Arc<dyn Order> {
-        &self.orders
-    }
-
-    /// How many pieces there are.
-    pub fn shards(&self) -> u32 {
-        self.shards
     }
 }
 
@@ -105,7 +95,7 @@ impl Order for Contiguous {
     }
 
     fn fingerprint(&self) -> u64 {
-        fingerprint(Self::NAME, Self::VERSION, self.len(), &[u64::from(self.shards), self.orders.fingerprint()])
+        fingerprint(Self::NAME, self.len(), &[u64::from(self.shards), self.orders.fingerprint()])
     }
 
     fn name(&self) -> &'static str {
@@ -222,6 +212,7 @@ mod tests {
     use super::*;
     use crate::sampler::{DistributedSampler, Shard, Tail};
     use crate::{Global, Sequential};
+    use rowdex_base::error::ErrorKind;
 
     fn sequential(n: u64, shards: u32) -> Arc<dyn Order> {
         Arc::new(Contiguous::new(Arc::new(Sequential::new(n).unwrap()), shards).unwrap())

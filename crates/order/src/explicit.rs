@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::fingerprint::fingerprint;
-use super::table::{Element, RowList, Shuffle};
+use super::table::RowList;
 use super::{EpochOrder, Order, OrderKind, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -20,7 +21,8 @@ use rowdex_base::once::Once;
 /// One position costs a memory access. [`position`](EpochOrder::position) sorts 4 bytes a position when it is first
 /// asked for and then searches; where a row is listed more than once it is the first place; where there is no memory
 /// for that, it looks through the list.
-#[derive(Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "SavedIds", into = "SavedIds")]
 pub struct Explicit {
     listed: Arc<ExplicitEpoch>,
     rows: u64,
@@ -29,30 +31,23 @@ pub struct Explicit {
 
 impl Explicit {
     const NAME: &str = "explicit";
-    const VERSION: u64 = 1;
 
     /// The row ids in this list, of a dataset of so many rows. Reads the list once, to check and to fingerprint it.
     ///
     /// # Errors
     ///
     /// `OutOfRange` if the dataset has no such row; the error names the first one and its place.
-    pub fn new(ids: impl Into<Arc<[u64]>>, rows: u64) -> Result<Self> {
-        Self::checked(ExplicitIds::Numbers(ids.into()), rows)
+    pub fn new(ids: impl AsRef<[u64]>, rows: u64) -> Result<Self> {
+        Self::of(ExplicitIds::from(ids), rows)
     }
 
-    /// The row ids in this list of little-endian `u64`, such as an `OrderFile`. Otherwise as
-    /// [`new`](Self::new).
+    /// The same of a list that lies elsewhere.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the number of bytes is not a multiple of 8, and those of [`new`](Self::new).
-    pub fn from_le_bytes(bytes: impl AsRef<[u8]> + Send + Sync + 'static, rows: u64) -> Result<Self> {
-        Self::checked(ExplicitIds::Bytes(Arc::new(bytes)), rows)
-    }
-
-    pub(super) fn checked(ids: ExplicitIds, rows: u64) -> Result<Self> {
-        ids.check_whole()?;
-        let len = check_len(ids.count() as u64)?;
+    /// Those of [`new`](Self::new).
+    pub fn of(ids: ExplicitIds, rows: u64) -> Result<Self> {
+        let len = check_len(ids.list().len() as u64)?;
         let mut hash = Xxh3Default::new();
         for (position, id) in (0_u64..).zip(ids.iter()) {
             if id >= rows {
@@ -79,9 +74,7 @@ impl Explicit {
         let mut seen: Vec<u64> = Vec::new();
         seen.try_reserve_exact(words).map_err(|_| too_large())?;
         seen.resize(words, 0);
-        let refuse = |message| {
-            Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("a permutation lists every row exactly once"))
-        };
+        let refuse = |message| Err(Error::invalid(message).with_hint("a permutation lists every row exactly once"));
         let ids = &self.listed.ids;
         for (position, id) in ids.iter().enumerate() {
             let word = (id / 64) as usize;
@@ -116,7 +109,7 @@ impl Order for Explicit {
     }
 
     fn fingerprint(&self) -> u64 {
-        fingerprint(Self::NAME, Self::VERSION, self.len(), &[self.hash])
+        fingerprint(Self::NAME, self.len(), &[self.hash])
     }
 
     fn name(&self) -> &'static str {
@@ -132,61 +125,48 @@ impl Order for Explicit {
     }
 }
 
-impl fmt::Debug for Explicit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Explicit").field("len", &self.len()).field("rows", &self.rows).finish_non_exhaustive()
-    }
-}
-
-/// Where the list lies.
+/// A list of row ids: little-endian `u64`, wherever they lie.
 #[derive(Clone)]
-pub(super) enum ExplicitIds {
-    Numbers(Arc<[u64]>),
-    Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>),
-}
+pub struct ExplicitIds(Arc<dyn AsRef<[u8]> + Send + Sync>);
 
 impl ExplicitIds {
-    fn check_whole(&self) -> Result<()> {
-        let Self::Bytes(bytes) = self else { return Ok(()) };
-        let len = (**bytes).as_ref().len();
-        if len.is_multiple_of(8) {
-            return Ok(());
+    /// Those in these bytes, such as those of a file.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the number of bytes is not a multiple of 8.
+    pub fn of_bytes(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self> {
+        let len = bytes.as_ref().len();
+        if !len.is_multiple_of(8) {
+            return Err(Error::invalid(format!("{len} bytes are not a whole number of row ids of 8 bytes"))
+                .with_hint("write row ids as little-endian 64-bit integers and nothing else"));
         }
-        let message = format!("{len} bytes are not a whole number of row ids of 8 bytes");
-        Err(Error::new(ErrorKind::InvalidArgument, message)
-            .with_hint("write row ids as little-endian 64-bit integers and nothing else"))
+        Ok(Self(Arc::new(bytes)))
     }
 
-    fn count(&self) -> usize {
-        match self {
-            Self::Numbers(ids) => ids.len(),
-            Self::Bytes(bytes) => (**bytes).as_ref().len() / 8,
-        }
-    }
-
-    fn get(&self, place: usize) -> Option<u64> {
-        match self {
-            Self::Numbers(ids) => ids.get(place).copied(),
-            Self::Bytes(bytes) => (**bytes).as_ref().as_chunks().0.get(place).copied().map(u64::from_le_bytes),
-        }
+    fn list(&self) -> &[[u8; 8]] {
+        (*self.0).as_ref().as_chunks().0
     }
 
     fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let (numbers, bytes): (&[u64], &[[u8; 8]]) = match self {
-            Self::Numbers(ids) => (ids, &[]),
-            Self::Bytes(bytes) => (&[], (**bytes).as_ref().as_chunks().0),
-        };
-        numbers.iter().copied().chain(bytes.iter().copied().map(u64::from_le_bytes))
+        self.list().iter().copied().map(u64::from_le_bytes)
+    }
+}
+
+impl<T: AsRef<[u64]>> From<T> for ExplicitIds {
+    fn from(ids: T) -> Self {
+        Self(Arc::new(ids.as_ref().iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>()))
     }
 }
 
 impl fmt::Debug for ExplicitIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} row ids", self.count())
+        write!(f, "{} row ids", self.list().len())
     }
 }
 
 /// The one order of [`Explicit`].
+#[derive(Debug)]
 struct ExplicitEpoch {
     ids: ExplicitIds,
     len: u64,
@@ -196,7 +176,7 @@ struct ExplicitEpoch {
 
 impl ExplicitEpoch {
     fn at(&self, position: u64) -> Option<u64> {
-        self.ids.get(usize::try_from(position).ok()?)
+        self.ids.list().get(usize::try_from(position).ok()?).copied().map(u64::from_le_bytes)
     }
 
     /// Made without holding anything, so that a process forked meanwhile is not left waiting.
@@ -204,19 +184,11 @@ impl ExplicitEpoch {
         match self.positions.get() {
             Some(positions) => Some(positions),
             None => {
-                let positions = RowList::shuffled(self.len, ByRow(self)).ok()?;
+                let by_row = |position: &u32| (self.at((*position).into()), *position);
+                let positions = RowList::shuffled(self.len, |all| all.sort_unstable_by_key(by_row)).ok()?;
                 Some(self.positions.get_or_init(|| positions))
             }
         }
-    }
-}
-
-/// Sorts positions by row.
-struct ByRow<'a>(&'a ExplicitEpoch);
-
-impl Shuffle for ByRow<'_> {
-    fn shuffle<T: Element>(self, positions: &mut [T]) {
-        positions.sort_unstable_by_key(|position| (self.0.at(position.value()), position.value()));
     }
 }
 
@@ -233,23 +205,29 @@ impl EpochOrder for ExplicitEpoch {
         let Some(positions) = self.positions() else {
             return self.ids.iter().position(|other| other == row).map(|position| position as u64);
         };
-        let mut low = 0;
-        let mut high = positions.len();
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if positions.get(middle).and_then(|position| self.at(position)) < Some(row) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
+        let low = positions.partition_point(|position| self.at(position) < Some(row));
         positions.get(low).filter(|position| self.at(*position) == Some(row))
     }
 }
 
-impl fmt::Debug for ExplicitEpoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExplicitEpoch").field("len", &self.len).finish_non_exhaustive()
+/// An [`Explicit`] as data.
+#[derive(Serialize, Deserialize)]
+struct SavedIds {
+    ids: Vec<u64>,
+    rows: u64,
+}
+
+impl From<Explicit> for SavedIds {
+    fn from(Explicit { listed, rows, .. }: Explicit) -> Self {
+        Self { ids: listed.ids.iter().collect(), rows }
+    }
+}
+
+impl TryFrom<SavedIds> for Explicit {
+    type Error = Error;
+
+    fn try_from(SavedIds { ids, rows }: SavedIds) -> Result<Self> {
+        Self::new(ids, rows)
     }
 }
 
@@ -267,7 +245,7 @@ mod tests {
     fn a_list_and_its_bytes_are_the_same_orders() {
         let ids = [4_u64, 4, 9, 0, 4];
         let list = Explicit::new(ids, 10).unwrap();
-        let file = Explicit::from_le_bytes(bytes(&ids), 10).unwrap();
+        let file = Explicit::of(ExplicitIds::of_bytes(bytes(&ids)).unwrap(), 10).unwrap();
         assert_eq!(list.fingerprint(), file.fingerprint());
         for orders in [list, file] {
             let order = orders.epoch(7).unwrap();
@@ -301,7 +279,7 @@ mod tests {
     fn half_a_row_id_is_refused() {
         let mut bytes = bytes(&[1, 2]);
         bytes.pop();
-        let error = Explicit::from_le_bytes(bytes, 10).unwrap_err();
+        let error = ExplicitIds::of_bytes(bytes).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.message().contains("15 bytes"), "{error}");
     }

@@ -1,6 +1,5 @@
 //! Sets of row ids that count: how many come before a row, and which comes at a place.
 
-use std::iter::FusedIterator;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -62,7 +61,7 @@ impl IdSet {
         for range in &ranges {
             if range.start > range.end {
                 let message = format!("rows {}..{} end before they begin", range.start, range.end);
-                return Err(Error::new(ErrorKind::InvalidArgument, message));
+                return Err(Error::invalid(message));
             }
             if range.end > rows {
                 let message = match range.end - range.start {
@@ -208,8 +207,25 @@ impl IdSet {
     }
 
     /// The members as maximal ranges, in order.
-    pub fn ranges(&self) -> Ranges<'_> {
-        Ranges { set: self, at: 0, next: 0 }
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        // The next run.
+        let mut at = 0;
+        // Members so far, for runs; the row that the search goes on at, for a bitmap.
+        let mut next = 0;
+        std::iter::from_fn(move || match &self.container {
+            IdContainer::Runs(runs) => {
+                let run = runs.get(at)?;
+                let range = run.start..run.start + (run.end - next);
+                at += 1;
+                next = run.end;
+                Some(range)
+            }
+            IdContainer::Bitmap { words, .. } => {
+                let start = first_other(words, next, 0)?;
+                next = first_other(words, start, u64::MAX).unwrap_or(u64::MAX).min(self.rows);
+                Some(start..next)
+            }
+        })
     }
 
     /// The members, in order.
@@ -241,7 +257,8 @@ impl IdSet {
     /// set.
     pub fn intersection(&self, other: &Self) -> Result<Self> {
         if self.rows != other.rows {
-            return Err(self.unlike(other));
+            return Err(Error::invalid(format!("a set out of {} rows and one out of {}", self.rows, other.rows))
+                .with_hint("make both for the same dataset"));
         }
         let mut builder = Builder::new(self.rows);
         let mut left = self.ranges().peekable();
@@ -265,26 +282,7 @@ impl IdSet {
     ///
     /// As for [`intersection`](Self::intersection).
     pub fn union(&self, other: &Self) -> Result<Self> {
-        if self.rows != other.rows {
-            return Err(self.unlike(other));
-        }
-        let mut builder = Builder::new(self.rows);
-        let mut left = self.ranges().peekable();
-        let mut right = other.ranges().peekable();
-        loop {
-            let next = match (left.peek(), right.peek()) {
-                (Some(a), Some(b)) if a.start <= b.start => left.next(),
-                (Some(_), None) => left.next(),
-                (_, Some(_)) => right.next(),
-                (None, None) => return Ok(builder.finish()),
-            };
-            builder.add(next.unwrap_or_default())?;
-        }
-    }
-
-    fn unlike(&self, other: &Self) -> Error {
-        let message = format!("a set out of {} rows and one out of {}", self.rows, other.rows);
-        Error::new(ErrorKind::InvalidArgument, message).with_hint("make both for the same dataset")
+        self.complement()?.intersection(&other.complement()?)?.complement()
     }
 
     /// XXH3-64 of the number of rows and of the bounds of all maximal ranges, as 8 little-endian bytes each.
@@ -300,55 +298,19 @@ impl IdSet {
     }
 }
 
-/// The maximal ranges of an [`IdSet`], from [`IdSet::ranges`].
-#[derive(Debug, Clone)]
-pub struct Ranges<'a> {
-    set: &'a IdSet,
-    /// The next run.
-    at: usize,
-    /// Members so far, for runs; the row that the search goes on at, for a bitmap.
-    next: u64,
-}
-
-impl Ranges<'_> {
-    /// The first row from `row` on whose bit is not that of `skip`, which is all zeros or all ones.
-    fn first_other(words: &[u64], row: u64, skip: u64) -> Option<u64> {
-        let first = usize::try_from(row / WORD_BITS).ok()?;
-        let mut mask = u64::MAX << (row % WORD_BITS);
-        for (at, word) in (first..).zip(words.get(first..)?) {
-            let others = (word ^ skip) & mask;
-            if others != 0 {
-                return Some(at as u64 * WORD_BITS + u64::from(others.trailing_zeros()));
-            }
-            mask = u64::MAX;
+/// The first row from `row` on whose bit is not that of `skip`, which is all zeros or all ones.
+fn first_other(words: &[u64], row: u64, skip: u64) -> Option<u64> {
+    let first = usize::try_from(row / WORD_BITS).ok()?;
+    let mut mask = u64::MAX << (row % WORD_BITS);
+    for (at, word) in (first..).zip(words.get(first..)?) {
+        let others = (word ^ skip) & mask;
+        if others != 0 {
+            return Some(at as u64 * WORD_BITS + u64::from(others.trailing_zeros()));
         }
-        None
+        mask = u64::MAX;
     }
+    None
 }
-
-impl Iterator for Ranges<'_> {
-    type Item = Range<u64>;
-
-    fn next(&mut self) -> Option<Range<u64>> {
-        match &self.set.container {
-            IdContainer::Runs(runs) => {
-                let run = runs.get(self.at)?;
-                let range = run.start..run.start + (run.end - self.next);
-                self.at += 1;
-                self.next = run.end;
-                Some(range)
-            }
-            IdContainer::Bitmap { words, .. } => {
-                let start = Self::first_other(words, self.next, 0)?;
-                let end = Self::first_other(words, start, u64::MAX).unwrap_or(u64::MAX).min(self.set.rows);
-                self.next = end;
-                Some(start..end)
-            }
-        }
-    }
-}
-
-impl FusedIterator for Ranges<'_> {}
 
 /// Collects ranges in order; begins with runs and goes over to a bitmap once that is smaller.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::id_set::IdSet;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// How many rows there are, and where their row groups begin: all that an order knows of a dataset.
 ///
@@ -60,8 +60,7 @@ impl RowLayout {
     pub(super) fn keep(&self, kept: &IdSet) -> Result<Self> {
         if kept.rows() != self.rows {
             let message = format!("a set out of {} rows for a dataset of {}", kept.rows(), self.rows);
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("make the set for as many rows as the dataset has"));
+            return Err(Error::invalid(message).with_hint("make the set for as many rows as the dataset has"));
         }
         let [groups] = self.datasets.as_slice() else { return Ok(Self::of_rows(kept.len())) };
         let mut start = 0;
@@ -81,6 +80,7 @@ fn sum(group_rows: impl Iterator<Item = u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rowdex_base::error::ErrorKind;
 
     #[test]
     fn a_set_takes_rows_out_of_their_row_groups() {

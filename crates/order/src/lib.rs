@@ -15,7 +15,7 @@
 //! | [`Balanced`] | classes equally often, or by proportion | 8 bytes a row in all | about 0.2 µs |
 //! | [`Mixed`] | several datasets by proportion | theirs | theirs, and about 0.1 µs |
 //! | [`Resized`] | other orders, in epochs of another length | theirs | theirs |
-//! | [`Packed`] | the rows of other orders as pieces of packs, by their [`Lengths`] | theirs, and 24 bytes a block and a few blocks | theirs, and packing a block once |
+//! | [`Packed`] | the rows of other orders as pieces of packs, by their [`Lengths`] | theirs, and 16 bytes a block and a few blocks | theirs, and packing a block once |
 //! | [`Subset`] | other orders, over the rows that an [`IdSet`] keeps | theirs, and at most 1.0625 bits a row | theirs, and O(log n) |
 //!
 //! Two more change others: [`Contiguous`] deals every shard one consecutive piece, and [`Rotated`] begins elsewhere
@@ -49,9 +49,8 @@ mod outline;
 mod pack;
 mod permutation;
 mod philox;
-#[cfg(test)]
-mod quality;
 mod quotas;
+mod recent;
 mod recipe;
 mod resized;
 mod rotated;
@@ -73,26 +72,26 @@ use std::sync::Arc;
 pub use self::balanced::Balanced;
 pub use self::blocks::Blocks;
 pub use self::contiguous::{Contiguous, Partition};
-pub use self::explicit::Explicit;
-pub use self::fingerprint::fingerprint;
+pub use self::explicit::{Explicit, ExplicitIds};
+pub(crate) use self::fingerprint::fingerprint;
 pub use self::global::Global;
-pub use self::id_set::{IdSet, Ranges};
+pub use self::id_set::IdSet;
 pub use self::layout::RowLayout;
 pub use self::lengths::{JoinedLengths, Lengths, Measure};
 pub use self::mixed::{Mixed, MixedPart};
 pub use self::outline::{OrderKind, OrderSpec, Outline};
 pub use self::pack::{Algorithm, Cost, Empty, Overflow, Pack, PackCounts, Packed, PackedEpoch, Piece};
-pub use self::recipe::Recipe;
+pub use self::recipe::{Recipe, RecipeBase};
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;
 #[doc(hidden)]
-pub use self::saved::{SavedOrder, SavedPart, SavedSampler};
+pub use self::saved::SavedSampler;
 pub use self::sequential::Sequential;
-pub use self::split::{Sample, Side, Split};
+pub use self::split::{Side, Split};
 pub use self::subset::Subset;
 pub use self::torch::Torch;
 pub use self::weighted::Weighted;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// The most positions an order may have: 2^63 - 1, so that positions fit the signed integers of Arrow and Python, and
 /// the pads after the last position still fit `u64`.
@@ -240,11 +239,20 @@ fn reachable(first: u64, stride: u64, len: u64, room: usize) -> usize {
     }
 }
 
+/// Writes the positions `first`, `first + stride`, … into `rows`.
+fn stride(first: u64, stride: u64, rows: &mut [u64]) {
+    let mut position = first;
+    for slot in rows {
+        *slot = position;
+        position = position.wrapping_add(stride);
+    }
+}
+
 /// Refuses a length beyond [`MAX_LEN`].
 fn check_len(len: u64) -> Result<u64> {
     if len > MAX_LEN {
         let message = format!("an order of {len} positions is longer than the {MAX_LEN} that are possible");
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid(message));
     }
     Ok(len)
 }
@@ -252,6 +260,7 @@ fn check_len(len: u64) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rowdex_base::error::ErrorKind;
 
     /// Serves the even rows below `2 * len`, twice each, to show what the trait permits.
     #[derive(Debug)]

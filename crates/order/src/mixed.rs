@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
 use super::quotas::Quotas;
 use super::source_schedule::{ScheduleWindows, Scheduled, SourceSchedule};
 use super::{EpochOrder, MAX_LEN, Order, OrderKind, Outline, Resized, check_len};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// One of the datasets of a mixture.
 #[derive(Debug, Clone)]
 pub struct MixedPart {
-    pub(crate) orders: Arc<dyn Order>,
-    pub(crate) rows: u64,
-    pub(crate) proportion: f64,
+    orders: Arc<dyn Order>,
+    rows: u64,
+    proportion: f64,
 }
 
 impl MixedPart {
@@ -37,16 +39,17 @@ impl MixedPart {
 ///
 /// A position costs what one of its dataset does and about 0.1 µs. An epoch holds the inner epochs that it touches, see
 /// [`Resized`], and finds positions as well as that does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mixed {
-    given: Arc<Vec<MixedPart>>,
+    #[serde(with = "crate::shared")]
     parts: Arc<Vec<MixedSource>>,
+    #[serde(with = "crate::shared")]
     schedule: Arc<SourceSchedule>,
     rows: u64,
     seed: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct MixedSource {
     /// Epochs of as many positions as the mixture has of this dataset; `None` where it has none.
     orders: Option<Resized>,
@@ -57,7 +60,6 @@ struct MixedSource {
 
 impl Mixed {
     const NAME: &str = "mixed";
-    const VERSION: u64 = 1;
 
     /// Epochs of `len` positions over these datasets. The seed decides where they come, not which of their rows.
     ///
@@ -74,8 +76,7 @@ impl Mixed {
         let mut rows = 0_u64;
         let mut parts = Vec::with_capacity(given.len());
         for (number, (part, count)) in given.iter().zip(&counts).enumerate() {
-            let invalid =
-                |message: String| Error::new(ErrorKind::InvalidArgument, format!("dataset {number} {message}"));
+            let invalid = |message: String| Error::invalid(format!("dataset {number} {message}"));
             if let Some(most) = part.orders.rows().filter(|most| *most > part.rows) {
                 return Err(invalid(format!("has {} rows, and its order is over {most}", part.rows)));
             }
@@ -92,21 +93,13 @@ impl Mixed {
                 ),
             };
             parts.push(MixedSource { orders, inner, first: rows, rows: part.rows });
-            rows = rows.checked_add(part.rows).filter(|rows| *rows <= MAX_LEN).ok_or_else(|| {
-                Error::new(ErrorKind::InvalidArgument, format!("the datasets have more than {MAX_LEN} rows together"))
-            })?;
+            rows = rows
+                .checked_add(part.rows)
+                .filter(|rows| *rows <= MAX_LEN)
+                .ok_or_else(|| Error::invalid(format!("the datasets have more than {MAX_LEN} rows together")))?;
         }
         let schedule = Arc::new(SourceSchedule::new(&counts, seed));
-        Ok(Self { given: Arc::new(given), parts: Arc::new(parts), schedule, rows, seed })
-    }
-
-    /// What it was made of.
-    pub(crate) fn given(&self) -> &[MixedPart] {
-        &self.given
-    }
-
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
+        Ok(Self { parts: Arc::new(parts), schedule, rows, seed })
     }
 
     /// How many positions of an epoch each dataset has.
@@ -139,7 +132,7 @@ impl Order for Mixed {
         for (number, part) in self.parts.iter().enumerate() {
             parameters.extend([part.rows, part.inner, self.schedule.count(number)]);
         }
-        fingerprint(Self::NAME, Self::VERSION, self.len(), &parameters)
+        fingerprint(Self::NAME, self.len(), &parameters)
     }
 
     fn name(&self) -> &'static str {
@@ -203,6 +196,7 @@ mod tests {
     use super::*;
     use crate::conformance;
     use crate::{Global, Sequential, reachable};
+    use rowdex_base::error::ErrorKind;
 
     fn part(rows: u64, proportion: f64) -> MixedPart {
         MixedPart::new(Arc::new(Global::new(rows, 1).unwrap()), rows, proportion)

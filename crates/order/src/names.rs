@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{Blocks, Global, Order, OrderKind, OrderSpec, Outline, Sequential, Torch};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// Has values written and parsed by their names.
 macro_rules! named {
@@ -26,8 +26,7 @@ macro_rules! named {
                     $($name => Ok(Self::$variant),)+
                     _ => {
                         let message = format!(concat!("no ", $what, " is called {:?}"), name);
-                        let kind = rowdex_base::error::ErrorKind::InvalidArgument;
-                        Err(rowdex_base::error::Error::new(kind, message).with_hint($hint))
+                        Err(rowdex_base::error::Error::invalid(message).with_hint($hint))
                     }
                 }
             }
@@ -77,7 +76,7 @@ impl FromStr for OrderSpec {
             _ => {}
         }
         let Some(k) = text.strip_prefix("blocks") else {
-            return Err(invalid(format!("no order is called {text:?}"))
+            return Err(Error::invalid(format!("no order is called {text:?}"))
                 .with_hint("use global, sequential, torch, or blocks(8), blocks(all) and the like"));
         };
         let inside = k.strip_prefix('(').and_then(|k| k.strip_suffix(')')).or_else(|| k.strip_prefix(':'));
@@ -87,14 +86,10 @@ impl FromStr for OrderSpec {
             Some(k) if k.bytes().all(|digit| digit.is_ascii_digit()) && k.parse().is_ok_and(|k: u64| k > 0) => {
                 Ok(Self::Blocks(k.parse().unwrap_or(Blocks::ALL)))
             }
-            _ => Err(invalid(format!("{text:?} does not say how many row groups to shuffle at a time"))
+            _ => Err(Error::invalid(format!("{text:?} does not say how many row groups to shuffle at a time"))
                 .with_hint("write blocks(8) or blocks:8, with any number from 1 on, or blocks(all)")),
         }
     }
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
 }
 
 impl fmt::Display for OrderKind {
@@ -168,7 +163,8 @@ impl Outline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{IdSet, Recipe, RowLayout};
+    use crate::{IdSet, Recipe, RecipeBase, RowLayout};
+    use rowdex_base::error::ErrorKind;
 
     #[test]
     fn names_are_parsed_as_they_are_written_and_as_the_orders_call_themselves() {
@@ -208,18 +204,14 @@ mod tests {
 
     fn outline(recipe: Recipe<'_>) -> String {
         let rows = RowLayout::of_groups([10, 0, 20, 30]);
-        let outline = recipe.with_seed(7).orders(&rows).unwrap().outline();
+        let outline = Recipe { seed: 7, ..recipe }.orders(&rows).unwrap().outline();
         assert_eq!(Outline::parse(&outline.to_string()), Some(outline));
         outline.to_string()
     }
 
-    fn kept() -> Arc<IdSet> {
-        Arc::new(IdSet::filter(60, |row| row % 3 > 0).unwrap())
-    }
-
     #[test]
     fn every_recipe_has_an_outline_that_is_parsed_as_it_is_written() {
-        let named = |name: &str| Recipe::new(name.parse().unwrap());
+        let named = |name: &str| Recipe::of(RecipeBase::Named(name.parse().unwrap()));
         for (name, text) in [
             ("sequential", "sequential"),
             ("global", "global,seed-7"),
@@ -229,20 +221,24 @@ mod tests {
         ] {
             assert_eq!(outline(named(name)), text);
         }
-        let pieces = |recipe: Recipe<'static>| recipe.with_partition(crate::Partition::Contiguous, 4);
-        assert_eq!(
-            outline(pieces(named("blocks(2)").with_kept(kept()).with_size(30))),
-            "blocks-2,seed-7,kept,size-30,pieces-4"
-        );
-        assert_eq!(outline(named("global").with_size(60)), "global,seed-7");
-        assert_eq!(outline(Recipe::explicit(vec![3, 4])), "explicit");
-        let weights = || Recipe::weighted(vec![1.0; 60]);
+        let kept = || Some(Arc::new(IdSet::filter(60, |row| row % 3 > 0).unwrap()));
+        let pieces = |size, recipe| Recipe { shards: Some(4), size, ..recipe };
+        let all = Recipe { kept: kept(), ..named("blocks(2)") };
+        assert_eq!(outline(pieces(Some(30), all)), "blocks-2,seed-7,kept,size-30,pieces-4");
+        assert_eq!(outline(Recipe { size: Some(60), ..named("global") }), "global,seed-7");
+        assert_eq!(outline(Recipe::of(RecipeBase::Explicit([3, 4].into()))), "explicit");
+        let weights = || Recipe::of(RecipeBase::Weighted(vec![1.0; 60].into()));
         assert_eq!(outline(weights()), "weighted,seed-7,size-60");
-        assert_eq!(outline(pieces(weights().with_size(9))), "weighted,seed-7,size-9,pieces-4");
-        assert_eq!(outline(weights().with_replacement(false)), "weighted-once,seed-7,size-60");
-        let labels = Recipe::balanced(vec![1; 40]).with_kept(kept()).with_size(80);
+        assert_eq!(outline(pieces(Some(9), weights())), "weighted,seed-7,size-9,pieces-4");
+        assert_eq!(outline(Recipe { without_replacement: true, ..weights() }), "weighted-once,seed-7,size-60");
+        let labels = RecipeBase::Balanced(vec![1; 40].into());
+        let labels = Recipe { kept: kept(), size: Some(80), ..Recipe::of(labels) };
         assert_eq!(outline(labels), "balanced,seed-7,kept,size-80");
-        assert_eq!(outline(Recipe::mixed([named("global")], vec![1.0])), "mixed,seed-7,size-60");
+        let mixed = RecipeBase::Mixed(vec![named("global")]);
+        assert_eq!(
+            outline(Recipe { proportions: Some(vec![1.0].into()), ..Recipe::of(mixed) }),
+            "mixed,seed-7,size-60"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Weights as integers, so that what is drawn by them does not depend on how a machine or a language adds floats.
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// The most things that can be weighed: their numbers fit 32 bits.
 const MAX_COUNT: u64 = u32::MAX as u64;
@@ -17,7 +17,7 @@ pub(super) struct Quotas {
 impl Quotas {
     /// `thing` says in errors what is weighed: `row`.
     pub(super) fn new(weights: &[f64], thing: &str) -> Result<Self> {
-        let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+        let invalid = |message: String| Error::invalid(message);
         if weights.len() as u64 > MAX_COUNT {
             return Err(invalid(format!("weights for {} {thing}s, at most {MAX_COUNT} can be weighed", weights.len())));
         }
@@ -85,6 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use rowdex_base::error::ErrorKind;
 
     fn shares(weights: &[f64]) -> Quotas {
         Quotas::new(weights, "row").unwrap()

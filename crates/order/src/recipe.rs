@@ -4,116 +4,88 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::explicit::ExplicitIds;
 use super::{
-    Balanced, Contiguous, Explicit, IdSet, Mixed, MixedPart, Order, OrderSpec, Partition, Resized, Rotated, RowLayout,
-    Subset, Weighted,
+    Balanced, Contiguous, Explicit, ExplicitIds, IdSet, Mixed, MixedPart, Order, OrderSpec, Resized, Rotated,
+    RowLayout, Subset, Weighted,
 };
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// Which rows come in which order, in epochs of which size: the value that the command line, C and Python hand over.
 ///
-/// A recipe names an order and changes it. [`orders`](Self::orders) applies the changes in one fixed sequence:
-///
-/// 1. the order of all rows, or of those that [`with_kept`](Self::with_kept) keeps;
-/// 2. [`with_size`](Self::with_size): epochs of another size;
-/// 3. [`with_partition`](Self::with_partition): consecutive pieces for the shards;
-/// 4. [`with_rotation`](Self::with_rotation): another beginning in each epoch.
-///
-/// [`around`](Self::around) takes the orders of another recipe in the place of step 1, which allows any other sequence.
-/// A recipe that has an option its order cannot honour is refused.
+/// A recipe names an order and changes it. [`orders`](Self::orders) applies the changes in one fixed sequence: `kept`,
+/// `size`, `shards`, `rotated`. [`RecipeBase::Around`] takes the orders of another recipe in the place of those with a
+/// name, which allows any other sequence. A recipe that has an option its order cannot honour is refused.
 ///
 /// ```
 /// use std::sync::Arc;
 /// # mod rowdex { pub use rowdex_base::error::Result; pub use rowdex_order as order; }
-/// use rowdex::order::{IdSet, OrderSpec, Recipe, RowLayout};
+/// use rowdex::order::{IdSet, OrderSpec, Recipe, RecipeBase, RowLayout};
 ///
 /// # fn main() -> rowdex::Result<()> {
 /// let rows = RowLayout::of_groups([600, 400]);
-/// let kept = Arc::new(IdSet::from_ids(1000, [7, 8])?.complement()?);
-/// let recipe = Recipe::new(OrderSpec::Blocks(2)).with_kept(kept).with_size(500).with_seed(42);
+/// let kept = Some(Arc::new(IdSet::from_ids(1000, [7, 8])?.complement()?));
+/// let base = RecipeBase::Named(OrderSpec::Blocks(2));
+/// let recipe = Recipe { kept, size: Some(500), seed: 42, ..Recipe::of(base) };
 /// assert_eq!(recipe.orders(&rows)?.len(), 500);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Recipe<'a> {
-    base: RecipeBase<'a>,
-    /// What errors call the place where the numbers of the base come from.
-    origin: Option<RowOrigin>,
-    permutation: bool,
-    without_replacement: bool,
-    proportions: Option<Cow<'a, [f64]>>,
-    kept: Option<Arc<IdSet>>,
-    size: Option<u64>,
-    shards: Option<u32>,
-    rotated: bool,
-    seed: u64,
+    /// What decides the sequence.
+    pub base: RecipeBase<'a>,
+    /// The file that row ids come from, or the column that weights or labels come from, for errors.
+    pub origin: Option<String>,
+    /// Refuses a list of row ids that does not have every row exactly once.
+    pub permutation: bool,
+    /// Whether rows that are drawn by weight come at most once in an epoch.
+    pub without_replacement: bool,
+    /// How often each class, or each dataset of a mixture, comes. Classes come equally often by default.
+    pub proportions: Option<Cow<'a, [f64]>>,
+    /// Serves these rows alone, see [`Subset`].
+    pub kept: Option<Arc<IdSet>>,
+    /// Epochs of so many positions. Weights, classes and mixtures draw that many; passes of any other order are
+    /// [cut](Resized), unless they have that many anyway. Orders of [another recipe](RecipeBase::Around) are always
+    /// cut.
+    pub size: Option<u64>,
+    /// For how many shards positions are dealt [in pieces](Contiguous), if they are.
+    pub shards: Option<u32>,
+    /// Whether each epoch begins elsewhere, see [`Rotated`]. A sampler does this by itself where it is needed, see
+    /// [`DistributedSampler::with_rotation`](crate::sampler::DistributedSampler::with_rotation).
+    pub rotated: bool,
+    /// The seed of the orders, the same on all ranks.
+    pub seed: u64,
 }
 
+/// What decides the sequence of rows in a [`Recipe`].
 #[derive(Debug, Clone)]
-enum RecipeBase<'a> {
-    Named(OrderSpec),
-    Explicit(ExplicitIds),
-    Weighted(Cow<'a, [f64]>),
-    Balanced(Cow<'a, [u32]>),
-    Mixed(Vec<Recipe<'a>>),
-    Around(Box<Recipe<'a>>),
-}
-
-#[derive(Debug, Clone)]
-enum RowOrigin {
-    File(String),
-    Column(String),
-}
-
-impl<'a> Recipe<'a> {
+pub enum RecipeBase<'a> {
     /// One of the orders that have a name.
-    pub fn new(order: OrderSpec) -> Self {
-        Self::of(RecipeBase::Named(order))
-    }
-
+    Named(OrderSpec),
     /// These row ids in this order, see [`Explicit`].
-    pub fn explicit(ids: impl Into<Arc<[u64]>>) -> Self {
-        Self::of(RecipeBase::Explicit(ExplicitIds::Numbers(ids.into())))
-    }
-
-    /// The row ids in this list of little-endian `u64`, such as an `OrderFile`.
-    pub fn explicit_le_bytes(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        Self::of(RecipeBase::Explicit(ExplicitIds::Bytes(Arc::new(bytes))))
-    }
-
+    Explicit(ExplicitIds),
     /// Rows drawn by weight, see [`Weighted`]: a weight for each row, or for each row that is kept.
     ///
     /// An epoch has as many positions as there are weights; without replacement, as there are weights above 0.
-    pub fn weighted(weights: impl Into<Cow<'a, [f64]>>) -> Self {
-        Self::of(RecipeBase::Weighted(weights.into()))
-    }
-
-    /// Classes equally often, see [`Balanced`]: the class of each row, or of each row that is kept.
+    Weighted(Cow<'a, [f64]>),
+    /// Classes by proportion, see [`Balanced`]: the class of each row, or of each row that is kept.
     ///
     /// An epoch has as many positions as there are labels.
-    pub fn balanced(labels: impl Into<Cow<'a, [u32]>>) -> Self {
-        Self::of(RecipeBase::Balanced(labels.into()))
-    }
-
-    /// Several datasets by proportion, see [`Mixed`]: a recipe and a proportion for each of them.
+    Balanced(Cow<'a, [u32]>),
+    /// Several datasets by proportion, see [`Mixed`].
     ///
     /// The seed of dataset `i`, counted from 0, is the seed of the mixture plus `i + 1` plus that of its own recipe. An
     /// epoch has as many positions as the datasets have rows together.
-    pub fn mixed(recipes: impl IntoIterator<Item = Self>, proportions: impl Into<Cow<'a, [f64]>>) -> Self {
-        let mixed = Self::of(RecipeBase::Mixed(recipes.into_iter().collect()));
-        mixed.with_proportions(proportions)
-    }
-
+    Mixed(Vec<Recipe<'a>>),
     /// The orders of another recipe, which is for the same rows, or for those that this one keeps. The seeds are added.
     ///
     /// Under a set of kept rows, the inner recipe takes those rows for one row group.
-    pub fn around(recipe: Self) -> Self {
-        Self::of(RecipeBase::Around(Box::new(recipe)))
-    }
+    Around(Box<Recipe<'a>>),
+}
 
-    fn of(base: RecipeBase<'a>) -> Self {
+impl<'a> Recipe<'a> {
+    /// With nothing changed.
+    pub fn of(base: RecipeBase<'a>) -> Self {
         Self {
             base,
             origin: None,
@@ -126,78 +98,6 @@ impl<'a> Recipe<'a> {
             rotated: false,
             seed: 0,
         }
-    }
-
-    /// The file that the row ids come from, for errors.
-    #[must_use]
-    pub fn with_file(mut self, file: impl Into<String>) -> Self {
-        self.origin = Some(RowOrigin::File(file.into()));
-        self
-    }
-
-    /// The column that the weights or labels come from, for errors.
-    #[must_use]
-    pub fn with_column(mut self, column: impl Into<String>) -> Self {
-        self.origin = Some(RowOrigin::Column(column.into()));
-        self
-    }
-
-    /// Refuses a list of row ids that does not have every row exactly once.
-    #[must_use]
-    pub fn with_permutation(mut self, permutation: bool) -> Self {
-        self.permutation = permutation;
-        self
-    }
-
-    /// Whether rows that are drawn by weight may come again in an epoch; by default they may.
-    #[must_use]
-    pub fn with_replacement(mut self, replacement: bool) -> Self {
-        self.without_replacement = !replacement;
-        self
-    }
-
-    /// How often each class, or each dataset of a mixture, comes. Classes come equally often by default.
-    #[must_use]
-    pub fn with_proportions(mut self, proportions: impl Into<Cow<'a, [f64]>>) -> Self {
-        self.proportions = Some(proportions.into());
-        self
-    }
-
-    /// Serves these rows alone, see [`Subset`].
-    #[must_use]
-    pub fn with_kept(mut self, kept: impl Into<Arc<IdSet>>) -> Self {
-        self.kept = Some(kept.into());
-        self
-    }
-
-    /// Epochs of so many positions. Weights, classes and mixtures draw that many; passes of any other order are
-    /// [cut](Resized), unless they have that many anyway. Orders of [another recipe](Self::around) are always cut.
-    #[must_use]
-    pub fn with_size(mut self, size: u64) -> Self {
-        self.size = Some(size);
-        self
-    }
-
-    /// How positions are dealt to so many shards: [in turn](Partition::Strided), or [in pieces](Contiguous).
-    #[must_use]
-    pub fn with_partition(mut self, partition: Partition, shards: u32) -> Self {
-        self.shards = (partition == Partition::Contiguous).then_some(shards);
-        self
-    }
-
-    /// Whether each epoch begins elsewhere, see [`Rotated`]. A sampler does this by itself where it is needed, see
-    /// [`DistributedSampler::with_rotation`](crate::sampler::DistributedSampler::with_rotation).
-    #[must_use]
-    pub fn with_rotation(mut self, rotated: bool) -> Self {
-        self.rotated = rotated;
-        self
-    }
-
-    /// The seed of the orders, the same on all ranks.
-    #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
     }
 
     /// The orders over these rows.
@@ -243,15 +143,15 @@ impl<'a> Recipe<'a> {
             RecipeBase::Mixed(recipes) => self.mixture(recipes, rows, seed),
             RecipeBase::Around(recipe) => recipe.seeded(rows, seed.wrapping_add(recipe.seed)),
         };
-        orders.map_err(|error| match &self.origin {
-            Some(RowOrigin::File(file)) => error.with_file(file.as_str()),
-            Some(RowOrigin::Column(column)) => error.with_column(column.as_str()),
-            None => error,
+        orders.map_err(|error| match (&self.base, &self.origin) {
+            (RecipeBase::Explicit(_), Some(file)) => error.with_file(file),
+            (_, Some(column)) => error.with_column(column),
+            (_, None) => error,
         })
     }
 
     fn listed(&self, ids: ExplicitIds, rows: u64) -> Result<Arc<dyn Order>> {
-        let orders = Explicit::checked(ids, rows)?;
+        let orders = Explicit::of(ids, rows)?;
         if self.permutation {
             orders.check_permutation()?;
         }
@@ -280,12 +180,12 @@ impl<'a> Recipe<'a> {
     fn mixture(&self, recipes: &[Self], rows: &RowLayout, seed: u64) -> Result<Arc<dyn Order>> {
         let proportions = self.proportions.as_deref().unwrap_or_default();
         if recipes.len() != proportions.len() {
-            return Err(invalid(format!("{} proportions for {} orders", proportions.len(), recipes.len())));
+            return Err(Error::invalid(format!("{} proportions for {} orders", proportions.len(), recipes.len())));
         }
         let datasets = rows.datasets();
         if datasets.len() != recipes.len() {
             let message = format!("{} proportions for {} datasets", recipes.len(), datasets.len());
-            return Err(invalid(message).with_hint(
+            return Err(Error::invalid(message).with_hint(
                 "give a proportion for each dataset of the mixture; a mixture cannot be inside a subset or an epoch of \
                  another size: put these into its orders",
             ));
@@ -312,23 +212,23 @@ impl<'a> Recipe<'a> {
             }
             _ => return Ok(()),
         };
-        Err(invalid(format!("{self} orders cannot {refused}")))
+        Err(Error::invalid(format!("{self} orders cannot {refused}")))
     }
 }
 
 /// As people call the order: `global`, `weighted`, `blocks(8) in pieces`.
 impl fmt::Display for Recipe<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.base, &self.origin) {
-            (RecipeBase::Named(order), _) => write!(f, "{order}")?,
-            (RecipeBase::Explicit(_), Some(RowOrigin::File(file))) => write!(f, "explicit ({file})")?,
-            (RecipeBase::Explicit(_), _) => f.write_str("explicit")?,
-            (RecipeBase::Weighted(_), Some(RowOrigin::Column(column))) => write!(f, "weighted ({column})")?,
-            (RecipeBase::Weighted(_), _) => f.write_str("weighted")?,
-            (RecipeBase::Balanced(_), Some(RowOrigin::Column(column))) => write!(f, "balanced ({column})")?,
-            (RecipeBase::Balanced(_), _) => f.write_str("balanced")?,
-            (RecipeBase::Mixed(_), _) => f.write_str("mixed")?,
-            (RecipeBase::Around(recipe), _) => write!(f, "{recipe}")?,
+        match &self.base {
+            RecipeBase::Named(order) => write!(f, "{order}")?,
+            RecipeBase::Explicit(_) => f.write_str("explicit")?,
+            RecipeBase::Weighted(_) => f.write_str("weighted")?,
+            RecipeBase::Balanced(_) => f.write_str("balanced")?,
+            RecipeBase::Mixed(_) => f.write_str("mixed")?,
+            RecipeBase::Around(recipe) => write!(f, "{recipe}")?,
+        }
+        if let Some(origin) = &self.origin {
+            write!(f, " ({origin})")?;
         }
         f.write_str(if self.without_replacement { " without replacement" } else { "" })
     }
@@ -338,18 +238,16 @@ fn as_many(numbers: usize, what: &str, rows: u64) -> Result<()> {
     if numbers as u64 == rows {
         return Ok(());
     }
-    Err(invalid(format!("{numbers} {what} for {rows} rows"))
+    Err(Error::invalid(format!("{numbers} {what} for {rows} rows"))
         .with_hint(format!("give as many {what} as there are rows")))
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::RecipeBase::{Around, Named};
     use super::*;
     use crate::{Blocks, Global, Sequential};
+    use rowdex_base::error::ErrorKind;
 
     fn same(recipe: &Recipe<'_>, rows: &RowLayout, orders: impl Order) {
         let made = recipe.orders(rows).unwrap();
@@ -364,80 +262,79 @@ mod tests {
         Arc::new(IdSet::filter(60, |row| row % 3 > 0).unwrap())
     }
 
+    fn named(name: &str, seed: u64) -> Recipe<'static> {
+        Recipe { seed, ..Recipe::of(Named(name.parse().unwrap())) }
+    }
+
+    fn around(inner: Recipe<'_>) -> Recipe<'_> {
+        Recipe::of(Around(Box::new(inner)))
+    }
+
     /// What each recipe makes is what the orders make that it stands for, put together by hand: so states go on.
     #[test]
     fn a_recipe_makes_the_orders_that_it_names() {
         let rows = RowLayout::of_groups([10, 0, 20, 30]);
-        let named = |name: &str| Recipe::new(name.parse().unwrap()).with_seed(7);
         let global = |n, seed| -> Arc<dyn Order> { Arc::new(Global::new(n, seed).unwrap()) };
-        same(&named("global"), &rows, Global::new(60, 7).unwrap());
-        same(&named("sequential"), &rows, Sequential::new(60).unwrap());
-        same(&named("blocks(2)"), &rows, Blocks::new(&[10, 0, 20, 30], 2, 7).unwrap());
-        same(&Recipe::explicit([3, 3, 59]), &rows, Explicit::new([3, 3, 59], 60).unwrap());
-        same(
-            &Recipe::explicit_le_bytes([5, 0, 0, 0, 0, 0, 0, 0]).with_permutation(false),
-            &rows,
-            Explicit::new([5], 60).unwrap(),
-        );
-        same(&named("global").with_size(60), &rows, Global::new(60, 7).unwrap());
-        same(&named("global").with_size(25), &rows, Resized::new(global(60, 7), 25).unwrap());
-        same(&Recipe::around(named("global")).with_size(60), &rows, Resized::new(global(60, 7), 60).unwrap());
-        same(&named("global").with_kept(kept()), &rows, Subset::new(global(40, 7), kept()).unwrap());
+        same(&named("global", 7), &rows, Global::new(60, 7).unwrap());
+        same(&named("sequential", 7), &rows, Sequential::new(60).unwrap());
+        same(&named("blocks(2)", 7), &rows, Blocks::new(&[10, 0, 20, 30], 2, 7).unwrap());
+        let listed = RecipeBase::Explicit([3, 3, 59].into());
+        same(&Recipe::of(listed), &rows, Explicit::new([3, 3, 59], 60).unwrap());
+        let sized = |size, recipe| Recipe { size: Some(size), ..recipe };
+        same(&sized(60, named("global", 7)), &rows, Global::new(60, 7).unwrap());
+        same(&sized(25, named("global", 7)), &rows, Resized::new(global(60, 7), 25).unwrap());
+        same(&sized(60, around(named("global", 7))), &rows, Resized::new(global(60, 7), 60).unwrap());
+        let of_kept = |recipe| Recipe { kept: Some(kept()), ..recipe };
+        same(&of_kept(named("global", 7)), &rows, Subset::new(global(40, 7), kept()).unwrap());
         let left: Arc<dyn Order> = Arc::new(Blocks::new(&[6, 0, 14, 20], 2, 7).unwrap());
-        same(&named("blocks(2)").with_kept(kept()), &rows, Subset::new(left, kept()).unwrap());
+        same(&of_kept(named("blocks(2)", 7)), &rows, Subset::new(left, kept()).unwrap());
         let subset: Arc<dyn Order> = Arc::new(Subset::new(global(40, 7), kept()).unwrap());
         let resized: Arc<dyn Order> = Arc::new(Resized::new(subset, 25).unwrap());
         let pieces: Arc<dyn Order> = Arc::new(Contiguous::new(resized, 4).unwrap());
-        same(
-            &named("global")
-                .with_kept(kept())
-                .with_size(25)
-                .with_partition(Partition::Contiguous, 4)
-                .with_rotation(true),
-            &rows,
-            Rotated::new(pieces),
-        );
-        same(&named("global").with_partition(Partition::Strided, 4), &rows, Global::new(60, 7).unwrap());
+        let all = Recipe { shards: Some(4), rotated: true, ..sized(25, of_kept(named("global", 7))) };
+        same(&all, &rows, Rotated::new(pieces));
         // The other way round: a set of rows around epochs of another size, which know of no row groups.
         let inner: Arc<dyn Order> = Arc::new(Blocks::new(&[40], 2, 7).unwrap());
         let inner: Arc<dyn Order> = Arc::new(Resized::new(inner, 25).unwrap());
-        let inside = named("blocks(2)").with_size(25);
-        same(&Recipe::around(inside).with_kept(kept()), &rows, Subset::new(inner, kept()).unwrap());
+        let inside = sized(25, named("blocks(2)", 7));
+        same(&of_kept(around(inside)), &rows, Subset::new(inner, kept()).unwrap());
     }
 
     #[test]
     fn draws_have_the_size_that_is_asked_for_or_that_of_their_rows() {
         let rows = RowLayout::of_rows(60);
         let weights: Vec<f64> = (0..60).map(f64::from).collect();
-        let weighted = || Recipe::weighted(weights.as_slice()).with_seed(3);
-        same(&weighted(), &rows, Weighted::with_replacement(&weights, 60, 3).unwrap());
-        same(&weighted().with_size(500), &rows, Weighted::with_replacement(&weights, 500, 3).unwrap());
-        let without = || weighted().with_replacement(false);
-        same(&without(), &rows, Weighted::without_replacement(&weights, 59, 3).unwrap());
-        same(&without().with_size(9), &rows, Weighted::without_replacement(&weights, 9, 3).unwrap());
+        let weighted = |size| Recipe { seed: 3, size, ..Recipe::of(RecipeBase::Weighted(weights.as_slice().into())) };
+        same(&weighted(None), &rows, Weighted::with_replacement(&weights, 60, 3).unwrap());
+        same(&weighted(Some(500)), &rows, Weighted::with_replacement(&weights, 500, 3).unwrap());
+        let without = |size| Recipe { without_replacement: true, ..weighted(size) };
+        same(&without(None), &rows, Weighted::without_replacement(&weights, 59, 3).unwrap());
+        same(&without(Some(9)), &rows, Weighted::without_replacement(&weights, 9, 3).unwrap());
         let labels: Vec<u32> = (0..60).map(|row| row % 2).collect();
-        let balanced = || Recipe::balanced(labels.as_slice()).with_seed(3);
+        let balanced = || Recipe { seed: 3, ..Recipe::of(RecipeBase::Balanced(labels.as_slice().into())) };
         same(&balanced(), &rows, Balanced::new(&labels, 60, 3).unwrap());
-        same(
-            &balanced().with_proportions(&[1.0, 3.0][..]).with_size(8),
-            &rows,
-            Balanced::with_proportions(&labels, &[1.0, 3.0], 8, 3).unwrap(),
-        );
-        let weighted: Arc<dyn Order> = Arc::new(Weighted::with_replacement(&weights[..40], 40, 3).unwrap());
-        let some = Recipe::weighted(&weights[..40]).with_kept(kept()).with_seed(3);
-        same(&some, &rows, Subset::new(weighted, kept()).unwrap());
+        let uneven = Recipe { proportions: Some([1.0, 3.0][..].into()), size: Some(8), ..balanced() };
+        same(&uneven, &rows, Balanced::with_proportions(&labels, &[1.0, 3.0], 8, 3).unwrap());
+        let some: Arc<dyn Order> = Arc::new(Weighted::with_replacement(&weights[..40], 40, 3).unwrap());
+        let base = RecipeBase::Weighted(weights[..40].into());
+        let recipe = Recipe { kept: Some(kept()), seed: 3, ..Recipe::of(base) };
+        same(&recipe, &rows, Subset::new(some, kept()).unwrap());
     }
 
     #[test]
     fn the_datasets_of_a_mixture_have_seeds_of_their_own() {
         let rows = RowLayout::of_datasets([RowLayout::of_groups([10, 20]), RowLayout::of_rows(30)]);
-        let named = |name: &str| Recipe::new(name.parse().unwrap());
-        let recipe = Recipe::mixed([named("blocks(1)"), named("global").with_seed(5)], &[3.0, 1.0][..]);
+        let mixed = |recipes: [Recipe<'static>; 2], proportions: [f64; 2], seed| Recipe {
+            proportions: Some(proportions.to_vec().into()),
+            seed,
+            ..Recipe::of(RecipeBase::Mixed(recipes.to_vec()))
+        };
+        let recipe = mixed([named("blocks(1)", 0), named("global", 5)], [3.0, 1.0], 42);
         let blocks = Arc::new(Blocks::new(&[10, 20], 1, 43).unwrap());
         let parts = [MixedPart::new(blocks, 30, 3.0), MixedPart::new(Arc::new(Global::new(30, 49).unwrap()), 30, 1.0)];
-        same(&recipe.clone().with_seed(42), &rows, Mixed::new(parts.clone(), 60, 42).unwrap());
-        same(&recipe.clone().with_seed(42).with_size(16), &rows, Mixed::new(parts, 16, 42).unwrap());
-        let last = Recipe::mixed([named("global"), named("global")], &[1.0, 1.0][..]).with_seed(u64::MAX);
+        same(&recipe, &rows, Mixed::new(parts.clone(), 60, 42).unwrap());
+        same(&Recipe { size: Some(16), ..recipe.clone() }, &rows, Mixed::new(parts, 16, 42).unwrap());
+        let last = mixed([named("global", 0), named("global", 0)], [1.0, 1.0], u64::MAX);
         let parts = [0, 1].map(|seed| MixedPart::new(Arc::new(Global::new(30, seed).unwrap()), 30, 1.0));
         same(&last, &rows, Mixed::new(parts, 60, u64::MAX).unwrap());
         let error = recipe.orders(&RowLayout::of_rows(60)).unwrap_err();
@@ -451,16 +348,21 @@ mod tests {
             let error = recipe.orders(&rows).unwrap_err();
             assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(what), "{error}");
         };
-        let global = || Recipe::new(OrderSpec::Global);
-        refused(global().with_permutation(true), "global orders cannot be required");
-        refused(global().with_replacement(false), "without replacement");
-        refused(Recipe::explicit([1]).with_proportions(&[1.0][..]), "explicit orders cannot have proportions");
-        refused(Recipe::weighted(&[1.0; 3][..]), "3 weights for 4 rows");
-        refused(Recipe::balanced(&[1; 5][..]), "5 labels for 4 rows");
-        refused(global().with_kept(IdSet::all(5).unwrap()), "a set out of 5 rows for a dataset of 4");
-        refused(Recipe::explicit([1, 1]).with_permutation(true).with_file("list.bin"), "list.bin");
-        refused(Recipe::weighted(&[-1.0, 0.0, 0.0, 0.0][..]).with_column("price"), "price");
-        refused(global().with_size(0), "0 positions");
-        refused(global().with_partition(Partition::Contiguous, 0), "0 shards");
+        let global = || named("global", 0);
+        let listed = |ids: &[u64]| Recipe::of(RecipeBase::Explicit(ids.into()));
+        let weighted = |weights: &'static [f64]| Recipe::of(RecipeBase::Weighted(weights.into()));
+        refused(Recipe { permutation: true, ..global() }, "global orders cannot be required");
+        refused(Recipe { without_replacement: true, ..global() }, "without replacement");
+        let uneven = Recipe { proportions: Some([1.0][..].into()), ..listed(&[1]) };
+        refused(uneven, "explicit orders cannot have proportions");
+        refused(weighted(&[1.0; 3]), "3 weights for 4 rows");
+        refused(Recipe::of(RecipeBase::Balanced([1; 5][..].into())), "5 labels for 4 rows");
+        let kept = Some(Arc::new(IdSet::all(5).unwrap()));
+        refused(Recipe { kept, ..global() }, "a set out of 5 rows for a dataset of 4");
+        let origin = |origin: &str| Some(origin.to_owned());
+        refused(Recipe { permutation: true, origin: origin("list.bin"), ..listed(&[1, 1]) }, "list.bin");
+        refused(Recipe { origin: origin("price"), ..weighted(&[-1.0, 0.0, 0.0, 0.0]) }, "price");
+        refused(Recipe { size: Some(0), ..global() }, "0 positions");
+        refused(Recipe { shards: Some(0), ..global() }, "0 shards");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
 use super::{EpochOrder, Order, Outline, check_len};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -17,15 +19,15 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// [`EpochOrder::position`] is exact where the inner orders serve no row twice. Of a row that one of them serves twice
 /// it may not find the position that this epoch has.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Resized {
+    #[serde(with = "crate::saved::order")]
     inner: Arc<dyn Order>,
     size: u64,
 }
 
 impl Resized {
     const NAME: &str = "resized";
-    const VERSION: u64 = 1;
 
     /// The most passes in one epoch: each may hold memory in proportion to its rows.
     pub const MAX_PASSES: u64 = 1 << 16;
@@ -39,23 +41,18 @@ impl Resized {
     pub fn new(inner: Arc<dyn Order>, size: u64) -> Result<Self> {
         let n = inner.len();
         if check_len(size)? == 0 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "epochs of 0 positions").with_hint("use 1 or more"));
+            return Err(Error::invalid("epochs of 0 positions").with_hint("use 1 or more"));
         }
         if n == 0 {
             let message = format!("epochs of {size} positions can not be made of an order without any");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid(message));
         }
         if size / n > Self::MAX_PASSES {
             let message =
                 format!("epochs of {size} positions repeat an order of {n} more than {} times", Self::MAX_PASSES);
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use more and shorter epochs"));
+            return Err(Error::invalid(message).with_hint("use more and shorter epochs"));
         }
         Ok(Self { inner, size })
-    }
-
-    /// The orders that are cut.
-    pub fn inner(&self) -> &Arc<dyn Order> {
-        &self.inner
     }
 }
 
@@ -91,7 +88,7 @@ impl Order for Resized {
     }
 
     fn fingerprint(&self) -> u64 {
-        fingerprint(Self::NAME, Self::VERSION, self.size, &[self.inner.fingerprint()])
+        fingerprint(Self::NAME, self.size, &[self.inner.fingerprint()])
     }
 
     fn name(&self) -> &'static str {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
 use super::{EpochOrder, Order, Uses, reachable};
 use rowdex_base::error::Result;
@@ -20,24 +22,19 @@ const CANDIDATES: u64 = 64;
 /// A [`DistributedSampler`](crate::sampler::DistributedSampler) does this by itself to orders that are [the same in
 /// every epoch](Order::is_same_every_epoch) where rows are dropped or repeated, see
 /// [`with_rotation`](crate::sampler::DistributedSampler::with_rotation). `docs/orders.md` has the exact step.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Rotated {
+    #[serde(with = "crate::saved::order")]
     orders: Arc<dyn Order>,
     step: u64,
 }
 
 impl Rotated {
     const NAME: &str = "rotated";
-    const VERSION: u64 = 1;
 
     /// `orders`, beginning elsewhere each epoch.
     pub fn new(orders: Arc<dyn Order>) -> Self {
         Self { step: step(orders.len()), orders }
-    }
-
-    /// The orders inside.
-    pub fn orders(&self) -> &Arc<dyn Order> {
-        &self.orders
     }
 }
 
@@ -60,7 +57,7 @@ impl Order for Rotated {
     }
 
     fn fingerprint(&self) -> u64 {
-        fingerprint(Self::NAME, Self::VERSION, self.len(), &[self.orders.fingerprint()])
+        fingerprint(Self::NAME, self.len(), &[self.orders.fingerprint()])
     }
 
     fn name(&self) -> &'static str {

@@ -45,7 +45,7 @@
 //! ```
 
 mod batch;
-mod batching;
+mod deal;
 mod evened;
 mod forecast;
 mod launch;
@@ -53,7 +53,6 @@ mod options;
 mod pack_spec;
 mod packs;
 mod plan;
-mod recent;
 mod resume;
 mod shard;
 mod state;
@@ -63,20 +62,19 @@ mod world;
 use std::sync::Arc;
 
 pub use self::batch::BatchPlan;
-use self::batching::EqualRows;
-#[doc(hidden)]
-pub use self::batching::{Batching, Deal, Rest, Stretch};
+use self::deal::{Deal, RankDeal, Rest, RowsDeal};
 pub use self::forecast::PackForecast;
-pub use self::launch::{Launch, Launcher};
+pub use self::launch::Launch;
 pub use self::options::SamplerOptions;
 pub use self::pack_spec::PackSpec;
-pub use self::plan::{Batches, EpochPlan, RowIds, Sample, Samples};
-use self::recent::Recent;
+use self::packs::PackBatching;
+pub use self::plan::{EpochPlan, Sample};
 use self::resume::Resumed;
 pub use self::shard::{ReplicationLayout, Shard, Tail};
 pub use self::state::{Run, State};
 #[doc(hidden)]
 pub use self::worker::PartOf;
+use crate::recent::Recent;
 use crate::{Cost, EpochOrder, Order, Packed, Rotated};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -84,19 +82,22 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// The methods that take an epoch are pure. [`batches`](Self::batches) and [`next_epoch`](Self::next_epoch) serve the
 /// current epoch and move on to the next one, so a training loop need not call [`set_epoch`](Self::set_epoch), but may.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DistributedSampler {
     /// The orders it was made with, which `orders` are too, or their rotation.
     given: Arc<dyn Order>,
     orders: Arc<dyn Order>,
     shard: Shard,
-    batching: Arc<dyn Batching>,
+    batch_size: u64,
+    /// What decides batches of packs.
+    packs: Option<Arc<PackBatching>>,
     drop_last_batch: bool,
     rotation: Rotation,
     epoch: u64,
     resumed: Option<Resumed>,
     part_of: Option<Arc<PartOf>>,
-    recent: Recent,
+    /// The order of the epoch asked for last, because making one can cost time in proportion to the number of rows.
+    recent: Recent<u64, Arc<dyn EpochOrder>>,
 }
 
 /// Whether epochs that would all be the same begin elsewhere each time.
@@ -119,9 +120,9 @@ impl DistributedSampler {
     /// the tail policy is [`Tail::Error`] and the number of shards does not divide the number of rows.
     pub fn new(orders: Arc<dyn Order>, shard: Shard, batch_size: usize) -> Result<Self> {
         if batch_size == 0 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "a batch size of 0").with_hint("use 1 or more"));
+            return Err(Error::invalid("a batch size of 0").with_hint("use 1 or more"));
         }
-        Self::with_batching(orders, shard, EqualRows::of(batch_size as u64))
+        Self::with_packs(orders, shard, batch_size as u64, None)
     }
 
     /// The sampler of `shard` over packs: each batch is `packs` of them. With a `cost`, the packs of each full step
@@ -138,32 +139,32 @@ impl DistributedSampler {
     /// of a step on all ranks than [`Pack::MAX_BLOCK`](crate::Pack::MAX_BLOCK).
     pub fn of_packs(orders: Arc<Packed>, shard: Shard, packs: usize, cost: Option<Cost>) -> Result<Self> {
         if packs == 0 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "batches of 0 packs").with_hint("use 1 or more"));
+            return Err(Error::invalid("batches of 0 packs").with_hint("use 1 or more"));
         }
-        let batching = packs::PackBatching::of(Arc::clone(&orders), packs as u64, cost);
-        Self::with_batching(orders, shard, batching)
+        let batching = PackBatching::new(Arc::clone(&orders), packs as u64, cost);
+        Self::with_packs(orders, shard, packs as u64, Some(Arc::new(batching)))
     }
 
-    /// The sampler of a rank whose batches are decided by `batching`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`new`](Self::new).
-    #[doc(hidden)]
-    pub fn with_batching(orders: Arc<dyn Order>, shard: Shard, batching: Arc<dyn Batching>) -> Result<Self> {
-        batching.check(shard, orders.len())?;
+    fn with_packs(
+        orders: Arc<dyn Order>,
+        shard: Shard,
+        batch_size: u64,
+        packs: Option<Arc<PackBatching>>,
+    ) -> Result<Self> {
         let sampler = Self {
             given: Arc::clone(&orders),
             orders,
             shard,
-            batching,
+            batch_size,
+            packs,
             drop_last_batch: false,
             rotation: Rotation::Needed,
             epoch: 0,
             resumed: None,
             part_of: None,
-            recent: Recent::default(),
+            recent: Recent::new(1),
         };
+        sampler.check(shard, sampler.orders.len())?;
         Ok(sampler.rotated_as_needed())
     }
 
@@ -199,7 +200,7 @@ impl DistributedSampler {
             Rotation::Resumed => return self,
         };
         self.orders = if rotated { Arc::new(Rotated::new(Arc::clone(&self.given))) } else { Arc::clone(&self.given) };
-        self.recent = Recent::default();
+        self.recent = Recent::new(1);
         self
     }
 
@@ -211,22 +212,22 @@ impl DistributedSampler {
     /// `InvalidArgument` if the tail policy is [`Tail::Error`] and the number of shards does not divide the number of
     /// rows.
     pub fn with_shard(&self, shard: Shard) -> Result<Self> {
-        self.batching.check(shard, self.orders.len())?;
-        self.batching.check(shard, self.orders.len().saturating_sub(self.start(self.epoch)))?;
+        self.check(shard, self.orders.len())?;
+        self.check(shard, self.orders.len().saturating_sub(self.start(self.epoch)))?;
         let alike = shard.count() == self.shard.count() && shard.tail() == self.shard.tail();
         let taken = |resumed: Resumed| Resumed {
             took_over: if alike { resumed.took_over } else { resumed.consumed },
             ..resumed
         };
         let resumed = self.resumed.map(taken);
-        let sampler = Self { shard, resumed, recent: self.recent.share(), ..self.clone() };
+        let sampler = Self { shard, resumed, ..self.clone() };
         // Another number of shards may need a rotation, or need none any more.
         Ok(if alike { sampler } else { sampler.rotated_as_needed() })
     }
 
     /// Whether any rows of a whole epoch are dropped or repeated.
     fn leaves_a_tail(&self) -> bool {
-        let served = |deal: Arc<dyn Deal>| deal.served(deal.steps());
+        let served = |deal: Arc<Deal>| deal.served(deal.steps());
         self.whole(0).and_then(served).is_ok_and(|served| served != self.orders.len())
     }
 
@@ -260,18 +261,18 @@ impl DistributedSampler {
 
     /// The packs that its batches are made of, if they are.
     pub fn packed(&self) -> Option<&Arc<Packed>> {
-        self.batching.packed()
+        self.packs.as_ref().map(|packs| &packs.orders)
     }
 
     /// What decides its batches: `rows`, `packs` or `buckets`.
     #[doc(hidden)]
     pub fn kind(&self) -> &'static str {
-        self.batching.kind()
+        self.packs.as_ref().map_or(state::ROWS, |packs| packs.kind())
     }
 
     /// Rows, or packs, per batch on this rank: the most that one has.
     pub fn batch_size(&self) -> u64 {
-        self.batching.batch_size()
+        self.batch_size
     }
 
     /// Whether a short last batch is left out.
@@ -331,7 +332,7 @@ impl DistributedSampler {
     ///
     /// Those of [`plan`](Self::plan).
     pub fn total_steps(&self, epochs: u64) -> Result<u64> {
-        if self.batching.has_equal_epochs() {
+        if self.packs.is_none() && self.part_of.is_none() {
             let more = epochs.saturating_sub(1).saturating_mul(self.whole(self.epoch)?.steps());
             return Ok(if epochs == 0 { 0 } else { self.left(self.epoch)?.steps().saturating_add(more) });
         }
@@ -347,16 +348,15 @@ impl DistributedSampler {
     /// Those of [`Order::epoch`], and `Internal` if it gives an order of another length.
     pub fn plan(&self, epoch: u64) -> Result<EpochPlan> {
         let rest = self.rest(epoch)?;
-        let batch_size = self.batching.batch_size();
-        let left = self.batching.deal(&rest)?;
+        let left = self.deal(&rest)?;
         let pads = match left.packed() {
-            Some(packed) => packed as Arc<dyn EpochOrder>,
-            None => self.recent.get(epoch, &*self.orders)?,
+            Some(packed) => Arc::clone(packed) as Arc<dyn EpochOrder>,
+            None => self.recent.get(epoch, || self.order(epoch))?,
         };
         let order = left.order().unwrap_or_else(|| Arc::clone(&pads));
         let whole = if rest.start == 0 { Arc::clone(&left) } else { self.whole(epoch)? };
         let served = left.served(left.steps())?;
-        Ok(EpochPlan { order, pads, rest, batch_size, whole, left, served })
+        Ok(EpochPlan { order, pads, rest, batch_size: self.batch_size, whole, left, served })
     }
 
     /// This rank's batch at a step of an epoch.
@@ -385,8 +385,48 @@ impl DistributedSampler {
     /// # Errors
     ///
     /// Those of [`next_epoch`](Self::next_epoch).
-    pub fn batches(&mut self) -> Result<Batches> {
-        Ok(self.next_epoch()?.batches())
+    pub fn batches(&mut self) -> Result<impl Iterator<Item = Result<BatchPlan>> + use<>> {
+        let plan = self.next_epoch()?;
+        Ok((plan.first_step()..plan.steps()).map(move |step| plan.batch(step)))
+    }
+
+    fn order(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
+        let order = self.orders.epoch(epoch)?;
+        let len = self.orders.epoch_len(epoch)?;
+        if order.len() != len {
+            let message = format!("the order of epoch {epoch} has {} positions, not {len}", order.len());
+            return Err(
+                Error::new(ErrorKind::Internal, message).with_hint("the implementation of these Order is at fault")
+            );
+        }
+        Ok(order)
+    }
+
+    /// Refuses so many positions for a shard, where that can be told without planning an epoch.
+    fn check(&self, shard: Shard, positions: u64) -> Result<()> {
+        match &self.packs {
+            Some(packs) => packs.check(shard),
+            None => shard.share(positions).map(|_| ()),
+        }
+    }
+
+    /// How many rows a step of all ranks has, where the order of an epoch depends on it.
+    fn bucket_step(&self) -> Option<u64> {
+        self.packs.as_ref()?.step(self.shard)
+    }
+
+    /// By which cost packs are dealt, if they are.
+    pub(crate) fn cost(&self) -> Option<Cost> {
+        self.packs.as_ref()?.cost
+    }
+
+    /// Deals what is left of an epoch.
+    fn deal(&self, rest: &Rest) -> Result<Arc<Deal>> {
+        match (&self.part_of, &self.packs) {
+            (Some(part), _) => Ok(Arc::new(part.deal(rest)?)),
+            (None, Some(packs)) => packs.deal(rest),
+            (None, None) => Ok(Arc::new(Deal::of(RankDeal::Rows(RowsDeal::new(self.batch_size, *rest)?)))),
+        }
     }
 
     /// The position that an epoch begins at.
@@ -410,10 +450,10 @@ impl DistributedSampler {
 
     /// What an epoch has that is served from its beginning; or, if these ranks could not have served it from there,
     /// from where they took it over.
-    fn whole(&self, epoch: u64) -> Result<Arc<dyn Deal>> {
+    fn whole(&self, epoch: u64) -> Result<Arc<Deal>> {
         let whole = self.whole_rest(epoch)?;
         let rest = self.rest(epoch)?;
-        self.batching.deal(&whole).or_else(|_| self.batching.deal(&Rest { start: rest.began, ..rest }))
+        self.deal(&whole).or_else(|_| self.deal(&Rest { start: rest.began, ..rest }))
     }
 
     /// How many batches every rank has in an epoch: in all of it, wherever the run was resumed.
@@ -431,26 +471,13 @@ impl DistributedSampler {
     /// The first step that is left of an epoch.
     #[doc(hidden)]
     pub fn first_step(&self, epoch: u64) -> u64 {
-        let steps = |deal: Result<Arc<dyn Deal>>| deal.map_or(0, |deal| deal.steps());
+        let steps = |deal: Result<Arc<Deal>>| deal.map_or(0, |deal| deal.steps());
         steps(self.whole(epoch)) - steps(self.left(epoch))
     }
 
     /// What is left of an epoch.
-    fn left(&self, epoch: u64) -> Result<Arc<dyn Deal>> {
-        self.batching.deal(&self.rest(epoch)?)
-    }
-}
-
-impl Clone for DistributedSampler {
-    fn clone(&self) -> Self {
-        Self {
-            given: Arc::clone(&self.given),
-            orders: Arc::clone(&self.orders),
-            batching: Arc::clone(&self.batching),
-            part_of: self.part_of.clone(),
-            recent: Recent::default(),
-            ..*self
-        }
+    fn left(&self, epoch: u64) -> Result<Arc<Deal>> {
+        self.deal(&self.rest(epoch)?)
     }
 }
 

@@ -16,7 +16,6 @@ pub struct Sequential {
 
 impl Sequential {
     const NAME: &str = "sequential";
-    const VERSION: u64 = 1;
 
     /// Sequential orders over `len` rows.
     ///
@@ -42,7 +41,7 @@ impl Order for Sequential {
     }
 
     fn fingerprint(&self) -> u64 {
-        fingerprint(Self::NAME, Self::VERSION, self.len, &[])
+        fingerprint(Self::NAME, self.len, &[])
     }
 
     fn name(&self) -> &'static str {
@@ -83,11 +82,7 @@ impl EpochOrder for Identity {
 
     fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
         let count = reachable(first, stride, self.len, rows.len());
-        let mut position = first;
-        for slot in &mut rows[..count] {
-            *slot = position;
-            position = position.wrapping_add(stride);
-        }
+        super::stride(first, stride, &mut rows[..count]);
         count
     }
 }

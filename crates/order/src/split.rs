@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::id_set::IdSet;
 use super::names::named;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// Begins the message that a split's key is hashed from.
 const TAG: &[u8; 16] = b"rowdex split v1\0";
@@ -40,46 +40,6 @@ pub struct Split {
     threshold: u128,
 }
 
-/// A sample of the rows by a hash, so that nothing but the seed and a row's own key decides whether it is in it.
-///
-/// A row that is in the sample stays in it when files are appended, and in every larger sample of the same seed. The
-/// size is that of as many coin tosses. A sample and a [`Split`] of the same seed have nothing to do with each other.
-///
-/// `docs/orders.md` specifies the hash. It is frozen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample {
-    hash: Split,
-}
-
-impl Sample {
-    /// The sample of this fraction of the rows. Another seed is another sample.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` unless the fraction is from 0 to 1.
-    pub fn new(fraction: f64, seed: u64) -> Result<Self> {
-        if !(0.0..=1.0).contains(&fraction) {
-            let message = format!("a sample of {fraction} of the rows");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use a fraction from 0 to 1"));
-        }
-        Ok(Self { hash: Split::tagged(SAMPLE_TAG, fraction, seed) })
-    }
-
-    /// Whether the row with this id is in the sample.
-    pub fn contains(&self, row: u64) -> bool {
-        self.hash.side_of_row(row) == Side::Validation
-    }
-
-    /// The rows of the sample, of `rows` rows: a few nanoseconds for each of these.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`IdSet::filter`].
-    pub fn rows(&self, rows: u64) -> Result<IdSet> {
-        IdSet::filter(rows, |row| self.contains(row))
-    }
-}
-
 impl Split {
     /// The split that gives this fraction of the keys to validation. Another seed is another split.
     ///
@@ -89,9 +49,24 @@ impl Split {
     pub fn new(validation_fraction: f64, seed: u64) -> Result<Self> {
         if !(0.0..=1.0).contains(&validation_fraction) {
             let message = format!("a validation fraction of {validation_fraction}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("use a fraction from 0 to 1"));
+            return Err(Error::invalid(message).with_hint("use a fraction from 0 to 1"));
         }
         Ok(Self::tagged(TAG, validation_fraction, seed))
+    }
+
+    /// The same hash for a sample of the rows: its rows are those of [`Side::Validation`]. Another seed is another
+    /// sample, and a sample has nothing to do with the split of its seed. A row that is in it stays in it when files are
+    /// appended, and in every larger sample of the same seed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` unless the fraction is from 0 to 1.
+    pub fn sample(fraction: f64, seed: u64) -> Result<Self> {
+        if !(0.0..=1.0).contains(&fraction) {
+            let message = format!("a sample of {fraction} of the rows");
+            return Err(Error::invalid(message).with_hint("use a fraction from 0 to 1"));
+        }
+        Ok(Self::tagged(SAMPLE_TAG, fraction, seed))
     }
 
     fn tagged(tag: &[u8; 16], fraction: f64, seed: u64) -> Self {
@@ -130,6 +105,7 @@ impl Split {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rowdex_base::error::ErrorKind;
 
     #[test]
     #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
@@ -169,25 +145,17 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
-    fn seeds_split_independently() {
-        let sets = [0, 1].map(|seed| Split::new(0.5, seed).unwrap().rows(Side::Validation, 100_000).unwrap());
-        let both = sets[0].intersection(&sets[1]).unwrap().len() as f64;
-        assert!((both - 25_000.0).abs() < 5.0 * 137.0, "{both}");
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
     fn a_sample_is_as_large_as_asked_for_and_knows_nothing_of_the_split_of_its_seed() {
         let n = 1_000_000;
-        let sample = Sample::new(0.1, 3).unwrap().rows(n).unwrap();
+        let sample = Split::sample(0.1, 3).unwrap().rows(Side::Validation, n).unwrap();
         let deviation = (0.09 * n as f64).sqrt();
         assert!((sample.len() as f64 - 0.1 * n as f64).abs() < 5.0 * deviation, "{}", sample.len());
         let validation = Split::new(0.1, 3).unwrap().rows(Side::Validation, n).unwrap();
         let both = sample.intersection(&validation).unwrap().len() as f64;
         assert!((both - 0.01 * n as f64).abs() < 5.0 * 100.0, "{both}");
-        let larger = Sample::new(0.2, 3).unwrap();
-        assert!(sample.iter().take(1000).all(|row| larger.contains(row)));
-        let few = Sample::new(0.1, 3).unwrap().rows(1000).unwrap();
+        let larger = Split::sample(0.2, 3).unwrap();
+        assert!(sample.iter().take(1000).all(|row| larger.side_of_row(row) == Side::Validation));
+        let few = Split::sample(0.1, 3).unwrap().rows(Side::Validation, 1000).unwrap();
         assert!(few.iter().eq(sample.iter().take_while(|row| *row < 1000)));
     }
 
@@ -195,7 +163,7 @@ mod tests {
     fn a_fraction_beyond_0_and_1_is_refused() {
         for fraction in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             assert_eq!(Split::new(fraction, 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
-            assert_eq!(Sample::new(fraction, 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert_eq!(Split::sample(fraction, 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
         }
     }
 

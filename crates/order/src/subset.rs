@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::fingerprint::fingerprint;
 use super::id_set::IdSet;
 use super::{EpochOrder, Order, Outline, Uses};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// Orders over the rows that are left when others are skipped, banned or split off.
 ///
@@ -13,16 +15,17 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// row that is left. So whatever they promise, they promise over the rows that are left: a global shuffle is a global
 /// shuffle of those, and all ranks have equally many of them. A position costs what the inner one does and O(log) of
 /// the set.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Subset {
+    #[serde(with = "crate::saved::order")]
     inner: Arc<dyn Order>,
+    #[serde(with = "crate::shared")]
     kept: Arc<IdSet>,
     kept_hash: u64,
 }
 
 impl Subset {
     const NAME: &str = "subset";
-    const VERSION: u64 = 1;
 
     /// The orders `inner` over the rows `kept`.
     ///
@@ -33,23 +36,10 @@ impl Subset {
         let kept = kept.into();
         if let Some(rows) = inner.rows().filter(|rows| *rows > kept.len()) {
             let message = format!("an order over {rows} rows, of which {} are left", kept.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("make the inner order for as many rows as are left"));
+            return Err(Error::invalid(message).with_hint("make the inner order for as many rows as are left"));
         }
         let kept_hash = kept.content_hash();
         Ok(Self { inner, kept, kept_hash })
-    }
-
-    /// The rows that are left.
-    pub fn kept(&self) -> &IdSet {
-        &self.kept
-    }
-}
-
-impl Subset {
-    /// The orders over the rows that are left.
-    pub(crate) fn inner(&self) -> &Arc<dyn Order> {
-        &self.inner
     }
 }
 
@@ -67,7 +57,7 @@ impl Order for Subset {
     }
 
     fn fingerprint(&self) -> u64 {
-        fingerprint(Self::NAME, Self::VERSION, self.len(), &[self.inner.fingerprint(), self.kept_hash])
+        fingerprint(Self::NAME, self.len(), &[self.inner.fingerprint(), self.kept_hash])
     }
 
     fn name(&self) -> &'static str {
@@ -133,6 +123,7 @@ mod tests {
     use super::*;
     use crate::conformance;
     use crate::{Global, Sequential};
+    use rowdex_base::error::ErrorKind;
 
     fn subset(kept: IdSet, seed: u64) -> Subset {
         Subset::new(Arc::new(Global::new(kept.len(), seed).unwrap()), kept).unwrap()

@@ -1,6 +1,5 @@
 //! Rows drawn by weight.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -24,9 +23,9 @@ const TAG: &[u8; 16] = b"rowdex draws v1\0";
 /// *Without replacement* no row comes twice in an epoch, and each position draws by weight among the rows that are left
 /// (Efraimidis and Spirakis). An epoch is O(n log n) to prepare for `n` rows and holds 4 bytes a position.
 ///
-/// Rows of weight 0 are never served. Weights count by their proportions only. The first call of
-/// [`EpochOrder::position`] on an order lists its positions: O(positions) time, 8 bytes a row.
-#[derive(Clone, Serialize, Deserialize)]
+/// Rows of weight 0 are never served. Weights count by their proportions only.
+/// [`EpochOrder::position`] looks through an epoch with replacement from its beginning, and sorts one without once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Weighted {
     #[serde(with = "crate::shared")]
     weights: Arc<WeightTotals>,
@@ -37,7 +36,6 @@ pub struct Weighted {
 
 impl Weighted {
     const NAME: &str = "weighted";
-    const VERSION: u64 = 1;
 
     /// Epochs of `len` positions, each of which draws one of `weights.len()` rows by its weight.
     ///
@@ -61,9 +59,7 @@ impl Weighted {
         let weights = Arc::new(WeightTotals::new(Quotas::new(weights, "row")?, false));
         if len > possible {
             let message = format!("{len} rows without replacement, and {possible} have a weight above zero");
-            return Err(
-                Error::new(ErrorKind::InvalidArgument, message).with_hint("draw fewer rows, or draw with replacement")
-            );
+            return Err(Error::invalid(message).with_hint("draw fewer rows, or draw with replacement"));
         }
         Ok(Self { weights, len, seed, replacement: false })
     }
@@ -81,15 +77,14 @@ impl Order for Weighted {
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
         let draws = Philox::new(TAG, self.seed, epoch);
         if self.replacement {
-            let first = First::default();
-            return Ok(Arc::new(Drawn { weights: Arc::clone(&self.weights), draws, len: self.len, first }));
+            return Ok(Arc::new(Drawn { weights: Arc::clone(&self.weights), draws, len: self.len }));
         }
-        Ok(Arc::new(Ranked { rows: self.weights.ranked(&draws, self.len as usize)?, first: First::default() }))
+        Ok(Arc::new(Ranked { rows: self.weights.ranked(&draws, self.len as usize)?, by_row: Once::new() }))
     }
 
     fn fingerprint(&self) -> u64 {
         let parameters = [self.weights.rows(), self.weights.hash, u64::from(self.replacement), self.seed];
-        fingerprint(Self::NAME, Self::VERSION, self.len, &parameters)
+        fingerprint(Self::NAME, self.len, &parameters)
     }
 
     fn name(&self) -> &'static str {
@@ -101,19 +96,8 @@ impl Order for Weighted {
     }
 }
 
-impl fmt::Debug for Weighted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Weighted")
-            .field("rows", &self.weights.rows())
-            .field("len", &self.len)
-            .field("seed", &self.seed)
-            .field("replacement", &self.replacement)
-            .finish()
-    }
-}
-
 /// The running totals of the shares, and where to look in them.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct WeightTotals {
     /// The shares of all rows up to and including this one.
     totals: Vec<u64>,
@@ -218,11 +202,11 @@ fn exponential(word: u64) -> f64 {
 }
 
 /// One epoch with replacement.
+#[derive(Debug)]
 struct Drawn {
     weights: Arc<WeightTotals>,
     draws: Philox,
     len: u64,
-    first: First,
 }
 
 impl EpochOrder for Drawn {
@@ -237,20 +221,16 @@ impl EpochOrder for Drawn {
     }
 
     fn position(&self, row: u64) -> Option<u64> {
-        self.first.position(row, self.weights.rows(), || (0..self.len).filter_map(|q| self.row(q)))
-    }
-}
-
-impl fmt::Debug for Drawn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drawn").field("len", &self.len).finish_non_exhaustive()
+        (0..self.len).find(|position| self.row(*position) == Some(row))
     }
 }
 
 /// One epoch without replacement.
+#[derive(Debug)]
 struct Ranked {
     rows: Vec<u32>,
-    first: First,
+    /// Positions by the rows at them.
+    by_row: Once<Vec<u32>>,
 }
 
 impl EpochOrder for Ranked {
@@ -267,47 +247,13 @@ impl EpochOrder for Ranked {
     }
 
     fn position(&self, row: u64) -> Option<u64> {
-        let end = self.rows.iter().max().map_or(0, |last| u64::from(*last) + 1);
-        self.first.position(row, end, || self.rows.iter().map(|row| u64::from(*row)))
-    }
-}
-
-impl fmt::Debug for Ranked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ranked").field("len", &self.rows.len()).finish_non_exhaustive()
-    }
-}
-
-/// Where each row comes first, found out when it is first asked for.
-#[derive(Default)]
-struct First(Once<Vec<u64>>);
-
-impl First {
-    const NEVER: u64 = u64::MAX;
-
-    /// `served` lists the rows, all below `rows`, by position.
-    fn position<I: Iterator<Item = u64>>(&self, row: u64, rows: u64, served: impl Fn() -> I) -> Option<u64> {
-        if row >= rows {
-            return None;
-        }
-        let positions = self.0.get_or_init(|| {
-            let mut positions = Vec::new();
-            if usize::try_from(rows).is_ok_and(|rows| positions.try_reserve_exact(rows).is_ok()) {
-                positions.resize(rows as usize, Self::NEVER);
-                for (q, row) in (0..).zip(served()) {
-                    if let Some(first) = positions.get_mut(row as usize) {
-                        *first = q.min(*first);
-                    }
-                }
-            }
+        let at = |position: &u32| u64::from(self.rows[*position as usize]);
+        let by_row = self.by_row.get_or_init(|| {
+            let mut positions: Vec<u32> = (0..self.rows.len() as u32).collect();
+            positions.sort_unstable_by_key(at);
             positions
         });
-        match positions.get(row as usize) {
-            Some(&Self::NEVER) => None,
-            Some(&position) => Some(position),
-            // There was no memory for the list.
-            None => (0..).zip(served()).find(|(_, served)| *served == row).map(|(q, _)| q),
-        }
+        Some(by_row[by_row.binary_search_by_key(&row, at).ok()?].into())
     }
 }
 
@@ -375,25 +321,6 @@ mod tests {
                 let z = z(&counts, &expected);
                 assert!(z.abs() < 5.0, "{rows} rows, epoch {epoch}: {z}");
             }
-        }
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "draws too many rows for Miri")]
-    fn positions_and_epochs_draw_independently() {
-        let n = 200_000;
-        let orders = Weighted::with_replacement(&[1.0; 16], n, 5).unwrap();
-        let one = served(&orders, 0);
-        let two = served(&orders, 1);
-        let expected = vec![n as f64 / 256.0; 256];
-        let pairs = |a: &[u64], b: &[u64]| -> Vec<u64> { a.iter().zip(b).map(|(a, b)| a * 16 + b).collect() };
-        for (name, pairs) in [
-            ("the one before", pairs(&one, &one[1..])),
-            ("two before", pairs(&one, &one[2..])),
-            ("the other epoch", pairs(&one, &two)),
-        ] {
-            let z = z(&counts(&pairs, 256), &expected);
-            assert!(z.abs() < 5.0, "{name}: {z}");
         }
     }
 

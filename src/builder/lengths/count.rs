@@ -7,6 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use rayon::ThreadPool;
 
+use crate::builder::unchanged::has_footer_of;
 use crate::builder::{BuildProgress, OnProgress};
 use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
 use rowdex_base::{pool, stop};
@@ -38,7 +39,7 @@ impl LengthsOrigin<'_> {
         let projection = Projection::columns(index.schema(), &[name])?;
         let (counted, path) = counted(&projection).map_err(|error| error.with_column(name))?;
         if path != name {
-            return Err(Error::new(ErrorKind::InvalidArgument, "it is not the column itself that would be counted")
+            return Err(Error::invalid("it is not the column itself that would be counted")
                 .with_column(name)
                 .with_hint(format!("name the column: {path}")));
         }
@@ -59,6 +60,8 @@ impl LengthsOrigin<'_> {
 pub(super) struct LengthsReading<'a> {
     pub(super) index: &'a Index,
     pub(super) source: &'a dyn Source,
+    /// The lengths to write by their names, which are sorted.
+    pub(super) columns: &'a [(String, LengthsOrigin<'a>)],
     pub(super) pool: &'a ThreadPool,
     /// For each file, in order; none where nothing is known.
     pub(super) known: &'a [KnownRows],
@@ -67,23 +70,22 @@ pub(super) struct LengthsReading<'a> {
     pub(super) progress: &'a OnProgress,
 }
 
-impl LengthsReading<'_> {
-    /// Writes the lengths by these names, which are sorted.
+impl<'a> LengthsReading<'a> {
+    /// Writes the lengths.
     pub(super) fn write<W: Write + Seek>(
         &self,
-        columns: &[(String, LengthsOrigin<'_>)],
         begin: impl FnOnce(Vec<NewLengths>) -> Result<LengthsWriter<W>>,
     ) -> Result<W> {
-        let new = columns.iter().map(|(name, origin)| NewLengths { name: name.clone(), of: origin.of() });
+        let new = self.columns.iter().map(|(name, origin)| NewLengths { name: name.clone(), of: origin.of() });
         let mut writer = begin(new.collect())?;
-        let known = self.known_of(columns)?;
+        let known = self.known_lengths()?;
         let groups: Vec<RowGroupEntry<'_>> = self.index.row_groups().filter(|group| group.rows() > 0).collect();
         let mut open = HashMap::new();
         for window in groups.chunks(GROUPS_PER_THREAD * self.pool.current_num_threads().max(1)) {
             stop::check()?;
-            self.open(window, columns, &known, &mut open)?;
+            self.open(window, &known, &mut open)?;
             let lengths = |(): &mut (), group: &RowGroupEntry<'_>| -> Result<Vec<Vec<u64>>> {
-                let each = columns.iter().zip(&known);
+                let each = self.columns.iter().zip(&known);
                 each.map(|((_, origin), known)| self.lengths(group, origin, known, &open)).collect()
             };
             for of_group in pool::each(Some(self.pool), window, || (), lengths)? {
@@ -106,7 +108,7 @@ impl LengthsReading<'_> {
     }
 
     /// For each column, for each file, where its lengths are known.
-    fn known_of(&self, columns: &[(String, LengthsOrigin<'_>)]) -> Result<Vec<Vec<Option<KnownLengths>>>> {
+    fn known_lengths(&self) -> Result<Vec<Vec<Option<KnownLengths>>>> {
         let of_file = |name: &String, origin: &LengthsOrigin<'_>, entry: FileEntry<'_>| -> Result<_> {
             let known = self.known.get(entry.index() as usize).and_then(Option::as_ref);
             let known = known.filter(|_| match origin {
@@ -119,13 +121,13 @@ impl LengthsReading<'_> {
             {
                 let lengths = index.lengths(name)?;
                 if lengths.of() == origin.of() {
-                    return Ok(Some(KnownLengths { lengths, first: ids.start, own: entry.row_ids().start }));
+                    return Ok(Some(KnownLengths { lengths, shift: ids.start.wrapping_sub(entry.row_ids().start) }));
                 }
             }
             match origin {
                 LengthsOrigin::Known(_) if entry.rows() > 0 => {
                     let message = "the index has lengths that were given, and none of the rows of this file";
-                    Err(Error::new(ErrorKind::InvalidArgument, message)
+                    Err(Error::invalid(message)
                         .with_file(entry.path())
                         .with_column(name)
                         .with_remedies("build it anew ({}), and give the lengths of all rows", &[Remedy::Overwrite]))
@@ -136,20 +138,21 @@ impl LengthsReading<'_> {
         let of_column = |(name, origin): &(String, LengthsOrigin<'_>)| {
             self.index.files().map(|entry| of_file(name, origin, entry)).collect()
         };
-        columns.iter().map(of_column).collect()
+        self.columns.iter().map(of_column).collect()
     }
 
     /// Opens the files of these row groups that have to be read.
     fn open(
         &self,
         window: &[RowGroupEntry<'_>],
-        columns: &[(String, LengthsOrigin<'_>)],
         known: &[Vec<Option<KnownLengths>>],
-        open: &mut HashMap<u32, LengthsFile>,
+        open: &mut HashMap<u32, LengthsFile<'a>>,
     ) -> Result<()> {
         let is_read = |file: u32| {
-            let mut each = columns.iter().zip(known);
-            each.any(|((_, origin), known)| is_counted(origin, known, file))
+            let mut each = self.columns.iter().zip(known);
+            each.any(|((_, origin), known)| {
+                matches!(origin, LengthsOrigin::Column(..)) && known.get(file as usize).is_none_or(Option::is_none)
+            })
         };
         let mut files: Vec<u32> = window.iter().map(RowGroupEntry::file).collect();
         files.dedup();
@@ -161,7 +164,7 @@ impl LengthsReading<'_> {
         Ok(())
     }
 
-    fn open_file(&self, file: u32) -> Result<LengthsFile> {
+    fn open_file(&self, file: u32) -> Result<LengthsFile<'a>> {
         let missing = || Error::new(ErrorKind::Internal, "the index has no such file");
         let entry = self.index.file(file).ok_or_else(missing)?;
         let open = || {
@@ -177,7 +180,7 @@ impl LengthsReading<'_> {
                 }
             };
             let metadata = FileMetadata::parse(entry.path(), &footer, entry.size(), self.index.renaming())?;
-            Ok(LengthsFile { metadata, content: now })
+            Ok(LengthsFile { source: self.source, metadata, content: now })
         };
         open().map_err(|error: Error| self.located(error, entry.path()))
     }
@@ -192,10 +195,8 @@ impl LengthsReading<'_> {
         if entry.stat().may_be(&now) {
             return Ok(now);
         }
-        let read = || read_end(self.source, entry.path(), self.source.footer_guess(), Some(&now));
         // A copy has a time of its own.
-        let is_copy = now.size == entry.size() && read().is_ok_and(|(_, footer)| footer.hash == entry.footer_hash());
-        if is_copy { Ok(now) } else { Err(stale(entry)) }
+        if has_footer_of(entry, &now, self.source) { Ok(now) } else { Err(stale(entry)) }
     }
 
     /// Lengths of the rows of a row group: given, known, or counted.
@@ -204,14 +205,14 @@ impl LengthsReading<'_> {
         group: &RowGroupEntry<'_>,
         origin: &LengthsOrigin<'_>,
         known: &[Option<KnownLengths>],
-        open: &HashMap<u32, LengthsFile>,
+        open: &HashMap<u32, LengthsFile<'a>>,
     ) -> Result<Vec<u64>> {
         let ids = group.row_ids();
         if let LengthsOrigin::Given(given) = origin {
             return Ok(given[ids.start as usize..ids.end as usize].to_vec());
         }
         if let Some(Some(known)) = known.get(group.file() as usize) {
-            let place = |row: u64| row.saturating_sub(known.own).saturating_add(known.first);
+            let place = |row: u64| row.wrapping_add(known.shift);
             let mut lengths = Vec::new();
             known.lengths.read(place(ids.start)..place(ids.end), &mut lengths)?;
             return Ok(lengths);
@@ -223,7 +224,12 @@ impl LengthsReading<'_> {
     }
 
     /// The lengths of the rows of a row group that are served.
-    fn count_column(&self, group: &RowGroupEntry<'_>, file: &LengthsFile, projection: &Projection) -> Result<Vec<u64>> {
+    fn count_column(
+        &self,
+        group: &RowGroupEntry<'_>,
+        file: &LengthsFile<'_>,
+        projection: &Projection,
+    ) -> Result<Vec<u64>> {
         let values: Vec<_> =
             self.index.file(group.file()).into_iter().flat_map(|entry| entry.partition_values()).collect();
         let names = self.index.partition_columns().iter().map(String::as_str);
@@ -235,9 +241,8 @@ impl LengthsReading<'_> {
             partitions: &partitions,
             max_decoded_bytes: MAX_DECODED_BYTES,
         };
-        let bytes = LengthsBytes { source: self.source, file };
         let located = |error: Error| self.located(error, file.metadata.path());
-        let lengths = decoder.lengths(&bytes).map_err(located)?;
+        let lengths = decoder.lengths(file).map_err(located)?;
         let changed = || {
             let message = format!("has {} rows, and {} were indexed", lengths.len(), group.source_rows());
             located(Error::new(ErrorKind::Stale, message).with_row_group(u64::from(group.ordinal())))
@@ -256,34 +261,24 @@ impl LengthsReading<'_> {
     }
 }
 
-/// Whether the lengths of a file have to be counted in it.
-fn is_counted(origin: &LengthsOrigin, known: &[Option<KnownLengths>], file: u32) -> bool {
-    matches!(origin, LengthsOrigin::Column(..)) && known.get(file as usize).is_none_or(Option::is_none)
-}
-
 /// Lengths of the rows of a file, as another index has them.
 #[derive(Debug)]
 pub(super) struct KnownLengths {
     lengths: RowLengths,
-    /// The first row of the file there, and here.
-    first: u64,
-    own: u64,
+    /// How much further on each row is there than here.
+    shift: u64,
 }
 
 /// A file that is read for its lengths, and what it was like when it was opened.
-struct LengthsFile {
+struct LengthsFile<'a> {
+    source: &'a dyn Source,
     metadata: FileMetadata,
     content: FileStat,
 }
 
-struct LengthsBytes<'a> {
-    source: &'a dyn Source,
-    file: &'a LengthsFile,
-}
-
-impl FileBytes for LengthsBytes<'_> {
+impl FileBytes for LengthsFile<'_> {
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.source.read_unchanged(self.file.metadata.path(), &self.file.content, ranges)
+        self.source.read_unchanged(self.metadata.path(), &self.content, ranges)
     }
 }
 

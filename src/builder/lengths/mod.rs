@@ -10,15 +10,18 @@ use std::path::PathBuf;
 use rayon::ThreadPool;
 
 use self::count::{LengthsOrigin, LengthsReading};
-use super::OnProgress;
-use super::threads::counting;
+use super::{OnProgress, THREADS};
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::pool;
 use rowdex_index::output::Output;
 use rowdex_index::{Index, LengthsOf, LengthsWriter, root};
 use rowdex_io::source::place::{Place, shown};
 use rowdex_io::source::{self, Source, StoreOptions};
 
 pub(super) use self::count::KnownRows;
+
+/// Column chunks of a store that are in memory at once.
+const COUNTED_AT_ONCE: usize = 16;
 
 /// Notes in an index how long its rows are, in tokens or whatever else: what packs and token budgets are planned by.
 ///
@@ -127,16 +130,16 @@ impl LengthsBuilder {
         let source = &*source::open(root, &self.store)?;
         let known: Vec<KnownRows> = index.files().map(|file| Some((index.clone(), file.row_ids()))).collect();
         let pool = counting(self.threads, &self.store, source.is_remote())?;
+        let progress = &*self.progress;
         let reading =
-            LengthsReading { index, source, pool: &pool, known: &known, counts_anew: true, progress: &*self.progress };
-        reading.write(columns, |new| LengthsWriter::copy(out, index, new)).map(drop)
+            LengthsReading { index, source, columns, pool: &pool, known: &known, counts_anew: true, progress };
+        reading.write(|new| LengthsWriter::copy(out, index, new)).map(drop)
     }
 
     /// All lengths that the index is to have, by name.
     fn origins(&self, index: &Index) -> Result<Vec<(String, LengthsOrigin<'_>)>> {
-        let refuse = |name: &str, message: String| {
-            Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_file(shown(&self.index)))
-        };
+        let refuse =
+            |name: &str, message: String| Err(Error::invalid(message).with_column(name).with_file(shown(&self.index)));
         let before = index.lengths_columns()?;
         let mut columns = Vec::new();
         for name in &self.columns {
@@ -150,11 +153,7 @@ impl LengthsBuilder {
             columns.push((name.clone(), LengthsOrigin::Given(lengths)));
         }
         if columns.is_empty() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "no lengths are asked for").with_hint("name a column"));
-        }
-        columns.sort_by(|(a, _), (b, _)| a.cmp(b));
-        if let Some([(name, _), _]) = columns.array_windows().find(|[(a, _), (b, _)]| a == b) {
-            return refuse(name, "lengths of this name are asked for twice".to_owned());
+            return Err(Error::invalid("no lengths are asked for").with_hint("name a column"));
         }
         for name in before {
             if !columns.iter().any(|(known, _)| known == name) {
@@ -162,6 +161,9 @@ impl LengthsBuilder {
             }
         }
         columns.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if let Some([(name, _), _]) = columns.array_windows().find(|[(a, _), (b, _)]| a == b) {
+            return refuse(name, "lengths of this name are asked for twice".to_owned());
+        }
         Ok(columns)
     }
 }
@@ -170,6 +172,11 @@ impl std::fmt::Debug for LengthsBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LengthsBuilder").finish_non_exhaustive()
     }
+}
+
+/// Threads that count lengths.
+pub(super) fn counting(threads: Option<usize>, store: &StoreOptions, remote: bool) -> Result<ThreadPool> {
+    pool::start(threads.unwrap_or(if remote { store.concurrency.min(COUNTED_AT_ONCE) } else { 0 }), THREADS)
 }
 
 /// Notes lengths of an index that was just written to `out`: of the columns that are asked for, and of those that the
@@ -202,8 +209,8 @@ pub(super) fn note(
         origin.map(|origin| (name, origin))
     };
     let columns: Vec<(String, LengthsOrigin<'_>)> = names.into_iter().map(origin).collect::<Result<_>>()?;
-    let reading = LengthsReading { index, source, pool, known, counts_anew: false, progress };
-    let out = reading.write(&columns, |new| LengthsWriter::append(out, index, new))?;
+    let reading = LengthsReading { index, source, columns: &columns, pool, known, counts_anew: false, progress };
+    let out = reading.write(|new| LengthsWriter::append(out, index, new))?;
     let length = out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
     Ok(Some(length))
 }

@@ -10,7 +10,7 @@ use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
 use super::kind::{self, Asked, owned_text};
 use super::store::store_options;
-use ::rowdex_index::{Index, RootKind, RowGroupEntry};
+use ::rowdex_index::{Index, RowGroupEntry};
 use ::rowdex_order::Lengths;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -69,7 +69,7 @@ impl Asked for rowdex_index {
             "size_bytes": index.size_bytes(),
             "fingerprint": index.fingerprint(),
             "root": index.root().path,
-            "root_is_relative": index.root().kind == RootKind::RelativeToIndex,
+            "root_is_relative": index.root().is_relative,
             "build_info": index.build_info(),
             "lengths": lengths.collect::<Result<Vec<_>>>()?,
         }))

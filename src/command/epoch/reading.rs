@@ -1,10 +1,11 @@
 //! Reading what ranks are served, and telling what it was and what it cost.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use rowdex::dataset::{Counters, DiskCacheCounters};
 use rowdex::digest::RowDigests;
-use rowdex::sampler::{BatchPlan, RowIds, State};
+use rowdex::sampler::{BatchPlan, EpochPlan, State};
 use rowdex::{Batch, Dataset, DistributedSampler, Loader};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3Default;
@@ -187,8 +188,8 @@ impl EpochWalk<'_> {
         let seconds = started.elapsed().as_secs_f64();
         Ok(json!({
             "epoch": epoch,
-            "dropped": named(plan.dropped())?,
-            "repeated": named(plan.repeated())?,
+            "dropped": named(plan, plan.dropped())?,
+            "repeated": named(plan, plan.repeated())?,
             "decodes": cost.decodes,
             "passes": self.passes(cost),
             "bytes_read": cost.bytes_read,
@@ -253,9 +254,10 @@ impl EpochWalk<'_> {
 }
 
 /// Some rows, the first of them by their ids.
-fn named(rows: RowIds) -> Result<Value, Failure> {
-    let count = rows.left();
-    Ok(json!({"count": count, "row_ids": rows.take(MOST_NAMED).collect::<rowdex::Result<Vec<_>>>()?}))
+fn named(plan: &EpochPlan, positions: Range<u64>) -> Result<Value, Failure> {
+    let count = positions.end - positions.start;
+    let rows = positions.take(MOST_NAMED).map(|position| plan.row(position));
+    Ok(json!({"count": count, "row_ids": rows.collect::<rowdex::Result<Vec<_>>>()?}))
 }
 
 /// The next batch, which must be of just the rows that the sampler has next, but for those that another stands in for.

@@ -5,7 +5,7 @@ mod odd;
 
 use std::path::Path;
 
-use rowdex::order::{OrderSpec, Recipe};
+use rowdex::order::{OrderSpec, Recipe, RecipeBase};
 use rowdex::{Dataset, DistributedSampler, Index, Loader, Shard};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn passes(dataset: &Dataset, memory: u64) -> Result<Vec<Value>, Failure> {
     if dataset.is_empty() || dataset.index().num_row_groups() > MOST_GROUPS {
         return Ok(Vec::new());
     }
-    let order = Recipe::new(OrderSpec::Global).orders(&dataset.index().layout())?;
+    let order = Recipe::of(RecipeBase::Named(OrderSpec::Global)).orders(&dataset.index().layout())?;
     let sampler = DistributedSampler::new(order, Shard::new(0, 1)?, BATCH_SIZE)?;
     let loader = Loader::builder(dataset, sampler);
     let decoded = u128::from(dataset.decoded_bytes());

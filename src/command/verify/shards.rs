@@ -260,8 +260,8 @@ fn together(
     match plan.packed() {
         Some(packs) => packs.read(plan.order().len() - dropped, dropped, &mut left_out)?,
         None => {
-            for row in plan.dropped() {
-                left_out.push(Piece { row: row?, offset: 0, length: 1 });
+            for position in plan.dropped() {
+                left_out.push(Piece { row: plan.row(position)?, offset: 0, length: 1 });
             }
         }
     }

@@ -86,8 +86,7 @@ fn every_rank_gets_what_it_would_have_read_itself() {
             let tail = [Tail::Wrap, Tail::Drop, Tail::Uneven][number % 3];
             let (world, ranks) = [(4, 4), (3, 2), (2, 2), (5, 3)][number % 4];
             let (threads, drift) = [(0, 1), (2, 2), (1, 7), (2, 32)][number % 4];
-            let rows = [3, 10, 1, 40][(number / 2) % 4];
-            let cut = if number % 5 < 2 { Cut::drawn(number as u64) } else { Cut::Rows(rows) };
+            let cut = [3, 10, 1, 40][(number / 2) % 4];
             let options = options(n / 3 * ROW_BYTES, threads, 3);
             let share = share(ranks).drift(drift);
             let mut samplers: Vec<_> = (0..ranks).map(|rank| sampler(&orders, rank, world, cut, tail)).collect();
@@ -114,23 +113,21 @@ fn every_rank_gets_what_it_would_have_read_itself() {
 #[test]
 fn replicas_get_the_same_rows_of_one_decode_and_one_file() {
     in_time(|| {
-        for cut in [Cut::Rows(10), Cut::drawn(1)] {
-            let fake = Arc::new(Fake::new(&[50; 8]));
-            let orders = orders(true, 400);
-            let shard =
-                |rank| Shard::new(rank, 4).unwrap().with_replication(2, ReplicationLayout::Consecutive).unwrap();
-            let samplers: Vec<_> = (0..4).map(|rank| cut.sampler(&orders, shard(rank))).collect();
-            let options = options(400 * ROW_BYTES * 2, 2, 2);
-            let share = share(4);
-            let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
-            let rows = all(loaders, |rank, mut loader| {
-                let served = serve(&mut loader, &samplers[rank], 2).unwrap();
-                assert_eq!(served.len() as u64, 2 * samplers[rank].steps());
-                loader.control().stats()
-            });
-            drop(rows);
-            assert_eq!(fake.decodes.load(Ordering::Relaxed), 8, "each row group once");
-        }
+        let fake = Arc::new(Fake::new(&[50; 8]));
+        let orders = orders(true, 400);
+        let shard = |rank| Shard::new(rank, 4).unwrap().with_replication(2, ReplicationLayout::Consecutive).unwrap();
+        let samplers: Vec<_> =
+            (0..4).map(|rank| DistributedSampler::new(Arc::clone(&orders), shard(rank), 10).unwrap()).collect();
+        let options = options(400 * ROW_BYTES * 2, 2, 2);
+        let share = share(4);
+        let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
+        let rows = all(loaders, |rank, mut loader| {
+            let served = serve(&mut loader, &samplers[rank], 2).unwrap();
+            assert_eq!(served.len() as u64, 2 * samplers[rank].steps());
+            loader.control().stats()
+        });
+        drop(rows);
+        assert_eq!(fake.decodes.load(Ordering::Relaxed), 8, "each row group once");
     });
 }
 
@@ -322,11 +319,6 @@ fn a_rank_that_goes_back_goes_on_reading_and_waits_for_nobody_who_is_there() {
     });
 }
 
-/// One of both plans.
-fn cut_of(seed: u64) -> Cut {
-    if seed % 3 == 1 { Cut::drawn(seed) } else { Cut::Rows(4) }
-}
-
 #[test]
 fn ranks_that_go_anywhere_at_any_time_get_the_batches_of_each_place() {
     in_time(|| {
@@ -334,7 +326,7 @@ fn ranks_that_go_anywhere_at_any_time_get_the_batches_of_each_place() {
             let fake = Arc::new(Fake::new(&[37, 5, 60, 0, 41, 22, 8, 50]));
             let orders = orders(seed % 2 == 0, fake.len());
             let options = Options { epochs: None, ..options(fake.len() / 3 * ROW_BYTES, seed as usize % 3, 0) };
-            let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, cut_of(seed), Tail::Wrap)).collect();
+            let samplers: Vec<_> = (0..3).map(|rank| sampler(&orders, rank, 3, 4, Tail::Wrap)).collect();
             let share = share(3).drift([1, 4, 32][seed as usize / 2]).wait(Duration::from_millis(300));
             let loaders = samplers.iter().map(|sampler| joining(&fake, sampler, &options, &share)).collect();
             all(loaders, |rank, mut loader| {
@@ -388,7 +380,7 @@ fn workers_that_go_anywhere_get_the_batches_of_each_place_though_each_has_anothe
             let orders = orders(seed % 2 == 0, fake.len());
             let options = Options { epochs: None, ..options(fake.len() * ROW_BYTES, seed as usize % 3, 0) };
             let share = share(2).drift([4, 16, 32][seed as usize / 2]).wait(Duration::from_millis(300));
-            let mut samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, cut_of(seed), Tail::Wrap)).collect();
+            let mut samplers: Vec<_> = (0..2).map(|rank| sampler(&orders, rank, 2, 4, Tail::Wrap)).collect();
             // One that has little left of the epoch besides one that has all of it.
             let state = samplers[1].state_after(0, samplers[1].steps() - 14).unwrap();
             samplers[1].resume(&state).unwrap();
@@ -466,10 +458,8 @@ fn in_turns(workers: Vec<Loader>, whole: &DistributedSampler, epochs: std::ops::
 #[test]
 fn the_workers_of_all_ranks_share_one_reader() {
     in_time(|| {
-        let of_rows = [(2, 3, 7, 32), (1, 4, 5, 1), (3, 2, 40, 4), (2, 8, 50, 32)]
-            .map(|(ranks, workers, batch, drift)| (ranks, workers, Cut::Rows(batch), drift));
-        let drawn = [(2, 3, Cut::drawn(1), 32), (3, 2, Cut::drawn(2), 4)];
-        for (number, (ranks, workers, cut, drift)) in of_rows.into_iter().chain(drawn).enumerate() {
+        let cases = [(2, 3, 7, 32), (1, 4, 5, 1), (3, 2, 40, 4), (2, 8, 50, 32)];
+        for (number, (ranks, workers, cut, drift)) in cases.into_iter().enumerate() {
             let fake = Arc::new(Fake::new(&[370, 50, 600, 0, 410, 220, 80, 500]));
             let n = fake.len();
             let orders = orders(number % 2 == 0, n);

@@ -20,19 +20,13 @@ pub(crate) const MAX_LENGTH: u64 = 1 << 40;
 /// At most one row in so many is an escape, or the block takes wider values: what is long is found by bisection.
 const ESCAPED_ONE_IN: usize = 256;
 
-/// Kinds of column as stored.
-pub(crate) mod kind {
-    pub(crate) const ITEMS: u32 = 0;
-    pub(crate) const NUMBERS: u32 = 1;
-    pub(crate) const GIVEN: u32 = 2;
-}
-
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct LengthsRecord {
     /// Where its name is among the names.
     pub(crate) name_offset: U32,
     pub(crate) name_length: U32,
+    /// What the lengths are of.
     pub(crate) kind: U32,
     pub(crate) reserved: U32,
     /// Of all lengths.

@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
 
-use self::layout::{BLOCK_ROWS, BlockRecord, LengthBlock, LengthsRecord, LengthsTail, kind};
+use self::layout::{BLOCK_ROWS, BlockRecord, LengthBlock, LengthsRecord, LengthsTail};
 use super::Index;
 use super::format::{RecordTable, hash_matches};
 use super::stored::{IndexBytes, MOST_READ, invalid};
@@ -35,16 +35,16 @@ const MAX_COLUMNS: u32 = 1024;
 
 const TAIL: u64 = size_of::<LengthsTail>() as u64;
 
-/// What the lengths of a column are of.
+/// What the lengths of a column are of. The numbers are those that are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LengthsOf {
     /// The items of a list column of the same name: a row can be served in parts.
-    Items,
+    Items = 0,
     /// The numbers of a column of the same name: rows are served whole.
-    Numbers,
+    Numbers = 1,
     /// What was given from outside: rows are served whole.
-    Given,
+    Given = 2,
 }
 
 impl LengthsOf {
@@ -65,12 +65,13 @@ impl LengthsOf {
 pub struct RowLengths {
     section: Arc<LengthsSection>,
     column: usize,
+    own: Arc<ColumnLengths>,
 }
 
 /// The section, once it was asked for.
 pub(crate) struct LengthsSection {
     rows: u64,
-    columns: Vec<ColumnLengths>,
+    columns: Vec<Arc<ColumnLengths>>,
     blocks: RecordTable<BlockRecord>,
     /// Of the values; mapped where there are many.
     bytes: Bytes,
@@ -108,17 +109,16 @@ impl Index {
     /// [`ErrorKind::InvalidArgument`] if there are none; [`ErrorKind::InvalidIndex`] when they are damaged, or of
     /// another index.
     pub fn lengths(&self, name: &str) -> Result<RowLengths> {
-        let section = self.lengths_section()?;
-        let found = section.and_then(|section| section.columns.iter().position(|column| column.name == name));
-        if let (Some(section), Some(column)) = (section, found) {
-            return Ok(RowLengths { section: Arc::clone(section), column });
+        let mut columns = self.lengths_section()?.into_iter().flat_map(LengthsSection::lengths);
+        if let Some(found) = columns.find(|lengths| lengths.own.name == name) {
+            return Ok(found);
         }
         let known = self.lengths_columns()?;
         let message = match known.is_empty() {
             true => "the index has no lengths".to_owned(),
             false => format!("the index has no lengths of this name, but of {}", known.join(", ")),
         };
-        let error = Error::new(ErrorKind::InvalidArgument, message).with_column(name);
+        let error = Error::invalid(message).with_column(name);
         let hint = "note them ({}): of a column of lists or of integers, or those that a tokenizer found (`given`)";
         Err(self.name(error).with_remedies(hint, &[Remedy::Lengths]))
     }
@@ -138,11 +138,7 @@ impl Index {
         if stored.len() == 0 {
             return Ok(());
         }
-        let section = Arc::new(LengthsSection::read(self, stored)?);
-        for column in 0..section.columns.len() {
-            RowLengths { section: Arc::clone(&section), column }.verify()?;
-        }
-        Ok(())
+        LengthsSection::lengths(&Arc::new(LengthsSection::read(self, stored)?)).try_for_each(|lengths| lengths.verify())
     }
 }
 
@@ -157,6 +153,12 @@ fn split_tail<'a>(bytes: &mut &'a [u8], length: u64, of: &str) -> Result<&'a [u8
 }
 
 impl LengthsSection {
+    /// Those of each column.
+    fn lengths(self: &Arc<Self>) -> impl Iterator<Item = RowLengths> {
+        let columns = self.columns.iter().enumerate();
+        columns.map(|(column, own)| RowLengths { section: Arc::clone(self), column, own: Arc::clone(own) })
+    }
+
     fn read(index: &Index, stored: &IndexBytes) -> Result<Self> {
         let bytes = match stored.len() > MOST_READ {
             true => stored.within(&stored.map()?)?,
@@ -198,7 +200,7 @@ impl LengthsSection {
     }
 }
 
-fn columns_of(records: &[u8], names: &[u8]) -> Result<Vec<ColumnLengths>> {
+fn columns_of(records: &[u8], names: &[u8]) -> Result<Vec<Arc<ColumnLengths>>> {
     let names = std::str::from_utf8(names).map_err(|_| invalid("LENGTHS is damaged: its names are not UTF-8"))?;
     let records = <[LengthsRecord]>::ref_from_bytes(records).unwrap_or_default();
     let column = |record: &LengthsRecord| {
@@ -206,17 +208,17 @@ fn columns_of(records: &[u8], names: &[u8]) -> Result<Vec<ColumnLengths>> {
         let name = start.checked_add(record.name_length.get() as usize).and_then(|end| names.get(start..end));
         let name = name.ok_or_else(|| invalid("LENGTHS is damaged: a column has no name"))?.to_owned();
         let of = match record.kind.get() {
-            kind::ITEMS => LengthsOf::Items,
-            kind::NUMBERS => LengthsOf::Numbers,
-            kind::GIVEN => LengthsOf::Given,
+            0 => LengthsOf::Items,
+            1 => LengthsOf::Numbers,
+            2 => LengthsOf::Given,
             other => return Err(invalid(format!("LENGTHS has a column of the unknown kind {other}"))),
         };
         let sum = record.sum.get();
         let longest = record.longest.get();
         let fingerprint = record.fingerprint.get();
-        Ok(ColumnLengths { name, of, sum, longest, fingerprint })
+        Ok(Arc::new(ColumnLengths { name, of, sum, longest, fingerprint }))
     };
-    let columns: Vec<ColumnLengths> = records.iter().map(column).collect::<Result<_>>()?;
+    let columns: Vec<Arc<ColumnLengths>> = records.iter().map(column).collect::<Result<_>>()?;
     if !columns.is_sorted_by(|a, b| a.name < b.name) {
         return Err(invalid("LENGTHS is damaged: the names of its columns are not in order"));
     }
@@ -234,28 +236,24 @@ fn check_blocks(blocks: &[BlockRecord], values: u64) -> Result<()> {
 }
 
 impl RowLengths {
-    fn own(&self) -> Option<&ColumnLengths> {
-        self.section.columns.get(self.column)
-    }
-
     /// The name that they were noted under.
     pub fn name(&self) -> &str {
-        self.own().map_or("", |column| &column.name)
+        &self.own.name
     }
 
     /// What they are of.
     pub fn of(&self) -> LengthsOf {
-        self.own().map_or(LengthsOf::Given, |column| column.of)
+        self.own.of
     }
 
     /// The sum over all rows.
     pub fn sum(&self) -> u64 {
-        self.own().map_or(0, |column| column.sum)
+        self.own.sum
     }
 
     /// The length of the longest row; 0 where there are no rows.
     pub fn longest(&self) -> u64 {
-        self.own().map_or(0, |column| column.longest)
+        self.own.longest
     }
 
     /// Appends the lengths of rows that follow each other.
@@ -275,18 +273,24 @@ impl RowLengths {
         Ok(())
     }
 
+    /// The number of the block that a row is in, and where it begins.
+    #[inline]
+    fn place(&self, row: u64) -> (usize, usize) {
+        let columns = self.section.columns.len() as u64;
+        let place = (row / BLOCK_ROWS).saturating_mul(columns).saturating_add(self.column as u64) as usize;
+        let before = place.checked_sub(1).and_then(|before| self.section.blocks.as_slice().get(before));
+        (place, before.map_or(0, |before| before.end.get() as usize))
+    }
+
     /// The length of a row as most are: in a block that was checked before, and no escape. Orders ask for rows
     /// anywhere, so this takes no more than the record of the block and the value.
     #[inline]
     fn plain(&self, row: u64) -> Option<u64> {
         let section = &*self.section;
-        let columns = section.columns.len() as u64;
-        let place = (row / BLOCK_ROWS).saturating_mul(columns).saturating_add(self.column as u64) as usize;
+        let (place, start) = self.place(row);
         let checked = row < section.rows && section.checked.get(place)?.load(Ordering::Relaxed);
-        let blocks = section.blocks.as_slice();
-        let record = blocks.get(place).filter(|_| checked)?;
-        let start = place.checked_sub(1).and_then(|before| blocks.get(before)).map_or(0, |before| before.end.get());
-        let values = section.bytes.get(start as usize..)?;
+        let record = section.blocks.as_slice().get(place).filter(|_| checked)?;
+        let values = section.bytes.get(start..)?;
         let width = record.width.get();
         let slot = (row % BLOCK_ROWS) as usize;
         let value = layout::value(values, width, slot)?;
@@ -300,23 +304,21 @@ impl RowLengths {
             let message = format!("the length of row {row}, and lengths of {} rows are known", section.rows);
             return Err(self.located(Error::new(ErrorKind::OutOfRange, message)));
         }
-        let columns = section.columns.len() as u64;
-        let place = (row / BLOCK_ROWS).saturating_mul(columns).saturating_add(self.column as u64) as usize;
+        let (place, start) = self.place(row);
         let first = row.saturating_sub(row % BLOCK_ROWS);
         let rows = section.rows.saturating_sub(first).min(BLOCK_ROWS);
-        let blocks = section.blocks.as_slice();
-        let start = place.checked_sub(1).and_then(|before| blocks.get(before)).map_or(0, |before| before.end.get());
-        let found = blocks.get(place).zip(section.checked.get(place)).and_then(|(record, checked)| {
-            let bytes = section.bytes.get(start as usize..record.end.get() as usize)?;
-            let block = LengthBlock::new(bytes, rows, record)?;
-            if !checked.load(Ordering::Relaxed) {
-                if !hash_matches(bytes, record.hash.get()) || !block.check() {
-                    return None;
+        let found =
+            section.blocks.as_slice().get(place).zip(section.checked.get(place)).and_then(|(record, checked)| {
+                let bytes = section.bytes.get(start..record.end.get() as usize)?;
+                let block = LengthBlock::new(bytes, rows, record)?;
+                if !checked.load(Ordering::Relaxed) {
+                    if !hash_matches(bytes, record.hash.get()) || !block.check() {
+                        return None;
+                    }
+                    checked.store(true, Ordering::Relaxed);
                 }
-                checked.store(true, Ordering::Relaxed);
-            }
-            Some(block)
-        });
+                Some(block)
+            });
         Ok((found.ok_or_else(|| self.damaged(row))?, first))
     }
 
@@ -352,8 +354,7 @@ impl RowLengths {
             }
             at = end;
         }
-        let known = self.own().map(|own| (own.sum, own.longest, own.fingerprint));
-        match known == Some((sum, longest, hasher.digest())) {
+        match (self.own.sum, self.own.longest, self.own.fingerprint) == (sum, longest, hasher.digest()) {
             true => Ok(()),
             false => Err(self.located(invalid("the index is damaged: LENGTHS has another sum than was written"))),
         }
@@ -394,7 +395,7 @@ impl Lengths for RowLengths {
     }
 
     fn fingerprint(&self) -> u64 {
-        self.own().map_or(0, |column| column.fingerprint)
+        self.own.fingerprint
     }
 }
 

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::layout::{BLOCK_ROWS, BlockRecord, LengthsRecord, LengthsTail, MAX_LENGTH, encode, kind};
+use super::layout::{BLOCK_ROWS, BlockRecord, LengthsRecord, LengthsTail, MAX_LENGTH, encode};
 use super::{Index, LengthsOf, MAX_COLUMNS, add_to_fingerprint, binding, fingerprint_of};
 use crate::format::{DEFERRED, Envelope, hash, id};
 use crate::sections::SectionWriter;
@@ -76,7 +76,7 @@ impl<W: Write + Seek> LengthsWriter<W> {
     }
 
     fn new(mut out: SectionWriter<W>, index: &Index, columns: Vec<NewLengths>) -> Result<Self> {
-        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let refuse = |message: String| Err(Error::invalid(message));
         if columns.is_empty() || columns.len() > MAX_COLUMNS as usize {
             return refuse(format!("lengths of {} columns, 1 to {MAX_COLUMNS} can be noted", columns.len()));
         }
@@ -165,11 +165,7 @@ impl<W: Write + Seek> LengthsWriter<W> {
             records.push(LengthsRecord {
                 name_offset: U32::new(names.len() as u32),
                 name_length: U32::new(column.new.name.len() as u32),
-                kind: U32::new(match column.new.of {
-                    LengthsOf::Items => kind::ITEMS,
-                    LengthsOf::Numbers => kind::NUMBERS,
-                    LengthsOf::Given => kind::GIVEN,
-                }),
+                kind: U32::new(column.new.of as u32),
                 reserved: U32::new(0),
                 sum: U64::new(column.sum),
                 longest: U64::new(column.longest),

@@ -7,7 +7,7 @@ use zerocopy::little_endian::{U32, U64};
 
 use super::{BLOCK_WORDS, MAX_SOURCE_ROWS, StoredRun, WORD_BITS, container_len, kind, words};
 use crate::format::RowSetRecord;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// Appends the smallest container of `rows` to `data`, and returns the record that describes it.
 ///
@@ -15,7 +15,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 pub(crate) fn encode(rows: &[u32], source_rows: u64, data: &mut Vec<u8>) -> Result<RowSetRecord> {
     let increasing = rows.iter().zip(rows.iter().skip(1)).all(|(a, b)| a < b);
     if !increasing || rows.last().is_some_and(|&last| u64::from(last) >= source_rows) {
-        return Err(Error::new(ErrorKind::InvalidArgument, "selected rows must increase and lie in their row group"));
+        return Err(Error::invalid("selected rows must increase and lie in their row group"));
     }
     let served = rows.len() as u64;
     let offset = U64::new(data.len() as u64);
@@ -29,10 +29,9 @@ pub(crate) fn encode(rows: &[u32], source_rows: u64, data: &mut Vec<u8>) -> Resu
         return Ok(record(kind::ALL, 0));
     }
     if source_rows > MAX_SOURCE_ROWS {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("a row group of {source_rows} rows cannot be served in part, at most 2^32 rows can"),
-        ));
+        return Err(Error::invalid(format!(
+            "a row group of {source_rows} rows cannot be served in part, at most 2^32 rows can"
+        )));
     }
     let runs = rows.chunk_by(|&a, &b| a.checked_add(1) == Some(b));
     let run_count = runs.clone().count();

@@ -12,12 +12,22 @@ use crate::philox::{Philox, below};
 /// Keeps the random numbers of packs apart from all others.
 const TAG: &[u8; 16] = b"rowdex packs v1\0";
 
-/// Where the random numbers of one epoch come from.
+/// Where the random numbers of one block come from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seeds {
-    /// The fingerprint of the orders, the lengths and the packing.
-    pub(crate) seed: u64,
-    pub(crate) epoch: u64,
+pub(super) struct Seeds {
+    pub(super) seed: u64,
+    pub(super) epoch: u64,
+    pub(super) number: u64,
+}
+
+impl Seeds {
+    /// Which permutes `len` packs, or steps.
+    pub(super) fn permuted(self, tag: &[u8; 16], len: u64) -> Vec<u64> {
+        let key = PermutationKey::tagged(tag, self.seed, self.epoch).numbered(self.number);
+        let mut numbers: Vec<u64> = (0..len).collect();
+        Permutation::new(len, &key).forward_all(&mut numbers);
+        numbers
+    }
 }
 
 /// What a block, or an epoch, comes to.
@@ -55,7 +65,7 @@ pub(super) struct InBlock {
 
 /// A block that is packed.
 #[derive(Debug)]
-pub(crate) struct PackBlock {
+pub(super) struct PackBlock {
     /// The rows at its positions.
     rows: Vec<u64>,
     /// The pieces as they were cut.
@@ -131,7 +141,7 @@ impl Pack {
     }
 
     /// What a block comes to.
-    pub(crate) fn count(&self, rows: &[u64], lengths: &[u64], scratch: &mut Vec<u32>) -> Result<PackCounts> {
+    pub(super) fn count(&self, rows: &[u64], lengths: &[u64], scratch: &mut Vec<u32>) -> Result<PackCounts> {
         match self.algorithm {
             Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => {
                 scratch.clear();
@@ -149,17 +159,10 @@ impl Pack {
         }
     }
 
-    /// Packs block `number` of an epoch. Buckets are cut for steps of `step` rows.
-    pub(crate) fn pack(
-        &self,
-        rows: Vec<u64>,
-        lengths: &[u64],
-        seeds: Seeds,
-        number: u64,
-        step: u64,
-    ) -> Result<PackBlock> {
+    /// Packs a block. Buckets are cut for steps of `step` rows.
+    pub(super) fn pack(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, step: u64) -> Result<PackBlock> {
         match self.algorithm {
-            Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => self.fitted(rows, lengths, seeds, number),
+            Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => self.fitted(rows, lengths, seeds),
             Algorithm::Concat => {
                 let mut pieces = Vec::with_capacity(rows.len());
                 let mut ends = Vec::new();
@@ -174,7 +177,7 @@ impl Pack {
                 })?;
                 Ok(PackBlock::as_cut(rows, pieces, ends))
             }
-            Algorithm::Buckets => self.bucketed(rows, lengths, seeds, number, step),
+            Algorithm::Buckets => self.bucketed(rows, lengths, seeds, step),
         }
     }
 
@@ -186,8 +189,7 @@ impl Pack {
             Algorithm::Buckets => "\"truncate\"",
         };
         let message = format!("row {row} has {length} tokens, and a piece at most {}", self.longest());
-        Error::new(ErrorKind::InvalidArgument, message)
-            .with_hint(format!("use a larger capacity, or overflow {policies}"))
+        Error::invalid(message).with_hint(format!("use a larger capacity, or overflow {policies}"))
     }
 
     fn most(&self) -> u32 {
@@ -206,7 +208,7 @@ impl Pack {
         }
     }
 
-    fn fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, number: u64) -> Result<PackBlock> {
+    fn fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds) -> Result<PackBlock> {
         let mut cut = Vec::with_capacity(rows.len());
         let mut next = vec![0_u32; self.units() as usize + 1];
         let longest = self.longest();
@@ -226,13 +228,9 @@ impl Pack {
             sizes.resize(sizes.len().max(pack as usize + 1), 0_u32);
             sizes[pack as usize] += count;
         });
-        let permutation =
-            Permutation::new(packs.into(), &PermutationKey::tagged(TAG, seeds.seed, seeds.epoch).numbered(number));
         let mut ends = Vec::with_capacity(packs as usize);
         let mut end = 0;
-        let mut numbers: Vec<u64> = (0..packs.into()).collect();
-        permutation.forward_all(&mut numbers);
-        for pack in numbers {
+        for pack in seeds.permuted(TAG, packs.into()) {
             let size = &mut sizes[pack as usize];
             (*size, end) = (end, end + *size);
             ends.push(end);
@@ -259,7 +257,7 @@ impl Pack {
                 sequence[places[*number as usize] as usize] = i;
             }
         }
-        shuffle_within(&mut sequence, &ends, seeds, number);
+        shuffle_within(&mut sequence, &ends, seeds);
         Ok(PackBlock { rows, cut, sequence, ends })
     }
 
@@ -309,23 +307,23 @@ impl PackBlock {
     }
 
     /// How many packs it has.
-    pub(crate) fn packs(&self) -> u64 {
+    pub(super) fn packs(&self) -> u64 {
         self.ends.len() as u64
     }
 
     /// How many pieces there are before a pack.
-    pub(crate) fn start(&self, pack: u64) -> u64 {
+    pub(super) fn start(&self, pack: u64) -> u64 {
         let before = (pack as usize).checked_sub(1);
         before.and_then(|before| self.ends.get(before)).copied().map_or(0, u64::from)
     }
 
     /// The pack that has a piece.
-    pub(crate) fn pack_of(&self, piece: u64) -> u64 {
+    pub(super) fn pack_of(&self, piece: u64) -> u64 {
         self.ends.partition_point(|end| u64::from(*end) <= piece) as u64
     }
 
     /// The pieces from one number up to another one.
-    pub(crate) fn pieces(&self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = Piece> + '_ {
+    pub(super) fn pieces(&self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = Piece> + '_ {
         let sequence = self.sequence.get(numbers.start as usize..numbers.end as usize).unwrap_or_default();
         sequence.iter().map(|i| {
             let InBlock { offset, length, at } = self.cut[*i as usize];
@@ -334,7 +332,7 @@ impl PackBlock {
     }
 
     /// The number of the first piece of the row at a position of the block.
-    pub(crate) fn first_piece_at(&self, at: u64) -> Option<u64> {
+    pub(super) fn first_piece_at(&self, at: u64) -> Option<u64> {
         let of_row = (0..).zip(&self.cut).filter(|(_, piece)| u64::from(piece.at) == at);
         let (first, _) = of_row.min_by_key(|(_, piece)| piece.offset)?;
         self.sequence.iter().position(|i| *i == first).map(|number| number as u64)
@@ -348,12 +346,12 @@ fn runs(counts: &[u32]) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Shuffles the pieces of each pack, by the words of the block one after the other.
-fn shuffle_within(pieces: &mut [u32], ends: &[u32], seeds: Seeds, number: u64) {
+fn shuffle_within(pieces: &mut [u32], ends: &[u32], seeds: Seeds) {
     let words = Philox::new(TAG, seeds.seed, seeds.epoch);
     // Words are computed some hundred at a time, which do not wait for each other.
     let mut drawn = [0; 256];
     let mut at = usize::MAX;
-    let mut first = number << 24;
+    let mut first = seeds.number << 24;
     let mut start = 0;
     for end in ends {
         let pack = &mut pieces[start..*end as usize];

@@ -1,10 +1,9 @@
 //! Rows of like lengths in batches of as many rows.
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 use super::block::{InBlock, PackBlock, Seeds};
 use super::{Algorithm, Empty, Overflow, Pack};
-use crate::permutation::{Permutation, PermutationKey};
 
 /// Keeps the random numbers of buckets apart from all others.
 const TAG: &[u8; 16] = b"rowdex buckets1\0";
@@ -12,19 +11,18 @@ const TAG: &[u8; 16] = b"rowdex buckets1\0";
 impl Pack {
     /// Refuses what would make windows of rows that divide into no whole steps.
     pub(super) fn check_buckets(&self) -> Result<()> {
-        let Self { overflow, max_pieces, empty, .. } = *self;
-        let invalid =
-            |message: String, hint: &'static str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
-        if matches!(overflow, Overflow::Split | Overflow::Drop) {
-            let message = format!("buckets of rows, of which long ones are to {overflow}");
-            return invalid(message, "use overflow \"truncate\" or \"error\": each row is served once");
+        if matches!(self.overflow, Overflow::Split | Overflow::Drop) {
+            return Err(Error::invalid(format!("buckets of rows, of which long ones are to {}", self.overflow))
+                .with_hint("use overflow \"truncate\" or \"error\": each row is served once"));
         }
-        if empty == Empty::Skip {
-            let message = "buckets of rows without those that have no tokens".to_owned();
-            return invalid(message, "use empty \"keep\": each row is served once");
+        if self.empty == Empty::Skip {
+            return Err(Error::invalid("buckets of rows without those that have no tokens")
+                .with_hint("use empty \"keep\": each row is served once"));
         }
-        if max_pieces.is_some() {
-            return invalid("buckets with a limit of pieces".to_owned(), "leave max_pieces out: use the batch size");
+        if self.max_pieces.is_some() {
+            return Err(
+                Error::invalid("buckets with a limit of pieces").with_hint("leave max_pieces out: use the batch size")
+            );
         }
         Ok(())
     }
@@ -37,14 +35,7 @@ impl Pack {
 
     /// Sorts the rows of a block by their lengths, cuts them every `step` rows, and shuffles these steps. What is no
     /// whole step at the end of the order stays behind all others, so which rows that is depends on no length.
-    pub(super) fn bucketed(
-        &self,
-        rows: Vec<u64>,
-        lengths: &[u64],
-        seeds: Seeds,
-        number: u64,
-        step: u64,
-    ) -> Result<PackBlock> {
+    pub(super) fn bucketed(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, step: u64) -> Result<PackBlock> {
         let mut cut = Vec::with_capacity(rows.len());
         self.cut(&rows, lengths, |at, offset, length, _| {
             cut.push(InBlock { offset, length: length as u32, at });
@@ -55,11 +46,8 @@ impl Pack {
         // Rows of one length stay as they come.
         sorted.sort_by_key(|piece| piece.length);
         rest.sort_by_key(|piece| piece.length);
-        let mut steps: Vec<u64> = (0..(whole / step) as u64).collect();
-        let key = PermutationKey::tagged(TAG, seeds.seed, seeds.epoch).numbered(number);
-        Permutation::new(steps.len() as u64, &key).forward_all(&mut steps);
         let mut pieces = Vec::with_capacity(cut.len());
-        for number in steps {
+        for number in seeds.permuted(TAG, (whole / step) as u64) {
             pieces.extend_from_slice(&cut[number as usize * step..][..step]);
         }
         pieces.extend_from_slice(&cut[whole..]);

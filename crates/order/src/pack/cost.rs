@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// What a pack costs: `linear · L + quadratic · Σ l²`, for pieces of `l` tokens that are `L` together. A model of 7
 /// billion parameters has about 24,576 to 1.
@@ -72,7 +72,7 @@ impl FromStr for Cost {
             Some(Self { linear: linear.parse().ok()?, quadratic: quadratic.parse().ok()? })
         });
         cost.ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, format!("{text:?} is not the cost of tokens"))
+            Error::invalid(format!("{text:?} is not the cost of tokens"))
                 .with_hint("a cost is two whole numbers: 24576-1")
         })
     }

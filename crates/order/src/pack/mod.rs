@@ -16,7 +16,7 @@ pub use self::packed::{Packed, PackedEpoch};
 use serde::{Deserialize, Serialize};
 
 use crate::names::named;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// How rows are put together to packs.
 ///
@@ -148,37 +148,38 @@ impl Pack {
     /// `InvalidArgument` that names the field.
     pub fn check(&self) -> Result<()> {
         let Self { capacity, extra, multiple, max_pieces, block, .. } = *self;
-        let invalid =
-            |message: String, hint: &'static str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
         if capacity == 0 || capacity > Self::MAX_CAPACITY {
-            return invalid(format!("packs with a capacity of {capacity} tokens"), "use 1 to 2147483647");
+            return Err(
+                Error::invalid(format!("packs with a capacity of {capacity} tokens")).with_hint("use 1 to 2147483647")
+            );
         }
         if multiple == 0 || multiple > capacity {
             let message = format!("pieces padded to a multiple of {multiple} in packs of {capacity} tokens");
-            return invalid(message, "use 1 to the capacity");
+            return Err(Error::invalid(message).with_hint("use 1 to the capacity"));
         }
         if extra >= capacity / multiple * multiple {
             let message = format!("{extra} extra tokens for each piece leave no place in packs of {capacity}");
-            return invalid(message, "use a larger capacity, or fewer extra tokens");
+            return Err(Error::invalid(message).with_hint("use a larger capacity, or fewer extra tokens"));
         }
         let buckets = self.algorithm == Algorithm::Buckets;
         if capacity / multiple > Self::MAX_UNITS && !buckets {
             let message =
                 format!("packs of {capacity} tokens, which are {} multiples of {multiple}", capacity / multiple);
-            return invalid(message, "use a capacity of at most 4194304 multiples: pad pieces to a larger one");
+            return Err(Error::invalid(message)
+                .with_hint("use a capacity of at most 4194304 multiples: pad pieces to a larger one"));
         }
         if max_pieces == Some(0) {
-            return invalid("packs of at most 0 pieces".to_owned(), "use 1 or more, or no limit");
+            return Err(Error::invalid("packs of at most 0 pieces").with_hint("use 1 or more, or no limit"));
         }
         if matches!(self.algorithm, Algorithm::Budget | Algorithm::Padded) && self.overflow == Overflow::Split {
-            let message = "batches of whole rows within a budget, of which long rows are split".to_owned();
-            return invalid(message, "use overflow \"truncate\", \"drop\" or \"error\"");
+            let message = "batches of whole rows within a budget, of which long rows are split";
+            return Err(Error::invalid(message).with_hint("use overflow \"truncate\", \"drop\" or \"error\""));
         }
         if buckets {
             self.check_buckets()?;
         }
         if block == 0 || block > Self::MAX_BLOCK {
-            return invalid(format!("blocks of {block} positions"), "use 1 to 1048576");
+            return Err(Error::invalid(format!("blocks of {block} positions")).with_hint("use 1 to 1048576"));
         }
         Ok(())
     }

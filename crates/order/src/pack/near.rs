@@ -22,17 +22,20 @@ pub(super) fn at_once(of: &dyn Lengths, threads: usize) -> u64 {
     if of.len() <= FEW { 1 } else { (1 << 20) / threads as u64 }
 }
 
-/// Looks lengths up part by part of all rows.
+/// Rows and their lengths; kept from one reading to the next, which allocates nothing then.
 #[derive(Debug, Default)]
-pub(super) struct NearLengths {
-    rows: Vec<u64>,
-    /// Where each row that is asked for is among them.
+pub(super) struct Looked {
+    pub(super) rows: Vec<u64>,
+    pub(super) lengths: Vec<u64>,
+    /// The rows part by part, and where each row that is asked for is among them.
+    parts: Vec<u64>,
     places: Vec<u32>,
 }
 
-impl NearLengths {
-    /// The length of each of `rows`, which hold anything after an error.
-    pub(super) fn fill(&mut self, of: &dyn Lengths, rows: &mut [u64], lengths: &mut Vec<u64>) -> Result<()> {
+impl Looked {
+    /// Looks up the length of each of the rows, which hold anything after an error.
+    pub(super) fn fill(&mut self, of: &dyn Lengths) -> Result<()> {
+        let Self { rows, lengths, parts, places } = self;
         lengths.resize(rows.len(), 0);
         if of.len() <= FEW {
             return of.fill(rows, lengths);
@@ -41,27 +44,27 @@ impl NearLengths {
         // A row that no length is of is for `of` to refuse.
         let part = |row: u64| (row >> shift).min((1 << PARTS_LOG2) - 1) as usize;
         let mut next = [0_u32; 1 << PARTS_LOG2];
-        for row in &*rows {
+        for row in rows.iter() {
             next[part(*row)] += 1;
         }
         let mut before = 0;
         for count in &mut next {
             (*count, before) = (before, before + *count);
         }
-        self.rows.resize(rows.len(), 0);
-        self.places.resize(rows.len(), 0);
-        for (row, place) in rows.iter().zip(&mut self.places) {
+        parts.resize(rows.len(), 0);
+        places.resize(rows.len(), 0);
+        for (row, place) in rows.iter().zip(&mut *places) {
             let next = &mut next[part(*row)];
-            self.rows[*next as usize] = *row;
+            parts[*next as usize] = *row;
             (*place, *next) = (*next, *next + 1);
         }
         // The rows have a second place, so theirs is free for the lengths in the order of that one.
-        of.fill(&self.rows, rows)?;
-        for (place, length) in self.places.iter().zip(lengths) {
+        of.fill(parts, rows)?;
+        for (place, length) in places.iter().zip(lengths) {
             *length = rows[*place as usize];
         }
-        for (place, row) in self.places.iter().zip(rows) {
-            *row = self.rows[*place as usize];
+        for (place, row) in places.iter().zip(rows) {
+            *row = parts[*place as usize];
         }
         Ok(())
     }
@@ -105,16 +108,15 @@ mod tests {
         fn lengths_that_are_looked_up_part_by_part_are_those_of_their_rows(
             len in lens(), draws in prop::collection::vec(any::<u64>(), 0..10_000), again in 0..10_000_usize,
         ) {
-            let mut near = NearLengths::default();
-            let mut lengths = Vec::new();
+            let mut looked = Looked::default();
             let rows: Vec<u64> = draws.iter().map(|draw| draw % len).collect();
             // What was looked up before leaves nothing behind.
             for rows in [rows.as_slice(), &rows[again.min(rows.len())..], rows.as_slice()] {
-                let mut asked = rows.to_vec();
-                near.fill(&Drawn(len), &mut asked, &mut lengths).unwrap();
-                prop_assert_eq!(&asked, rows);
+                looked.rows = rows.to_vec();
+                looked.fill(&Drawn(len)).unwrap();
+                prop_assert_eq!(&looked.rows, rows);
                 let expected: Vec<u64> = rows.iter().map(|row| Drawn(len).length(*row).unwrap()).collect();
-                prop_assert_eq!(&lengths, &expected);
+                prop_assert_eq!(&looked.lengths, &expected);
             }
         }
     }
@@ -123,7 +125,7 @@ mod tests {
     fn a_row_that_no_length_is_of_is_refused() {
         for len in [10, FEW + 1, 1_000_000_000] {
             for row in [len, u64::MAX] {
-                let refused = NearLengths::default().fill(&Drawn(len), &mut [0, row, 1], &mut Vec::new());
+                let refused = Looked { rows: vec![0, row, 1], ..Looked::default() }.fill(&Drawn(len));
                 assert_eq!(refused.unwrap_err().kind(), ErrorKind::OutOfRange);
             }
         }

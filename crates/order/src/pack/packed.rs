@@ -1,21 +1,21 @@
 //! Orders whose epochs are packed.
 
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 use super::block::{PackBlock, Seeds};
-use super::sums::{Looked, PackSource, PackSums};
+use super::near::Looked;
+use super::sums::{PackSource, PackSums};
 use super::{Pack, PackCounts, Piece};
-use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint, reachable};
+use crate::recent::Recent;
+use crate::{EpochOrder, Lengths, Order, Outline, Uses, fingerprint};
 
 /// How many packed blocks an epoch keeps: what is served follows each other, and a batch may begin in one block and end
 /// in the next.
 const BLOCKS: usize = 4;
-
-/// How many epochs are kept: while one is served, the next one is planned.
-const EPOCHS: usize = 2;
 
 /// Other orders, whose rows are put into packs by their lengths.
 ///
@@ -27,32 +27,34 @@ const EPOCHS: usize = 2;
 /// has. A block is packed when a pack of it is asked for. [Buckets](Pack::buckets) need no such plan: each row is a
 /// pack, and lengths are asked for window by window. How they are cut, the steps of a sampler decide; by itself, each
 /// row is a step.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Packed {
+    #[serde(with = "crate::saved::order")]
     orders: Arc<dyn Order>,
+    #[serde(with = "crate::saved::lengths")]
     lengths: Arc<dyn Lengths>,
     pack: Pack,
     /// Rows of a step, for which buckets are cut.
     step: u64,
     threads: usize,
     fingerprint: u64,
-    recent: Mutex<Vec<Arc<PackedEpoch>>>,
+    #[serde(skip)]
+    recent: Recent<u64, Arc<PackedEpoch>>,
 }
 
 /// One epoch of [`Packed`].
 #[derive(Debug)]
 pub struct PackedEpoch {
-    order: Arc<dyn EpochOrder>,
-    lengths: Arc<dyn Lengths>,
-    pack: Pack,
+    source: PackSource,
     step: u64,
+    /// The fingerprint of the orders, the lengths and the packing.
+    seed: u64,
+    epoch: u64,
     sums: PackSums,
-    recent: Mutex<Vec<(u64, Arc<PackBlock>)>>,
+    recent: Recent<u64, Arc<PackBlock>>,
 }
 
 impl Packed {
-    const VERSION: u64 = 1;
-
     /// The rows that `orders` serve, by their `lengths`.
     ///
     /// # Errors
@@ -61,29 +63,24 @@ impl Packed {
     pub fn new(orders: Arc<dyn Order>, lengths: Arc<dyn Lengths>, pack: Pack) -> Result<Self> {
         pack.check()?;
         if let Some(rows) = orders.rows().filter(|rows| *rows != lengths.len()) {
-            let message = format!("lengths of {} rows, and orders of {rows} rows", lengths.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
+            return Err(Error::invalid(format!("lengths of {} rows, and orders of {rows} rows", lengths.len()))
                 .with_hint("note the lengths of the same rows as the order serves"));
         }
         let [a, b, c, d, e, f, g, h] = pack.parameters();
         let parameters = [orders.fingerprint(), lengths.fingerprint(), a, b, c, d, e, f, g, h];
-        let fingerprint = fingerprint(name_of(&pack), Self::VERSION, orders.len(), &parameters);
-        Ok(Self { orders, lengths, pack, step: 1, threads: 1, fingerprint, recent: Mutex::default() })
+        let fingerprint = fingerprint(name_of(&pack), orders.len(), &parameters);
+        Ok(Self { orders, lengths, pack, step: 1, threads: 1, fingerprint, recent: Recent::default() })
     }
 
     /// The same buckets for steps of so many rows on all ranks. What they are for other steps has another fingerprint;
     /// that of a run says nothing of its ranks.
     pub(crate) fn in_steps(&self, rows: u64) -> Self {
-        let parameters = [self.fingerprint, rows];
-        let fingerprint = fingerprint("steps of buckets", Self::VERSION, self.orders.len(), &parameters);
         Self {
-            orders: Arc::clone(&self.orders),
-            lengths: Arc::clone(&self.lengths),
             pack: self.pack.in_steps(rows),
             step: rows,
-            threads: self.threads,
-            fingerprint,
-            recent: Mutex::default(),
+            fingerprint: fingerprint("steps of buckets", self.orders.len(), &[self.fingerprint, rows]),
+            recent: Recent::default(),
+            ..self.clone()
         }
     }
 
@@ -91,11 +88,6 @@ impl Packed {
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         Self { threads: threads.max(1), ..self }
-    }
-
-    /// How many threads plan an epoch.
-    pub(crate) fn threads(&self) -> usize {
-        self.threads
     }
 
     /// The orders inside.
@@ -122,47 +114,13 @@ impl Packed {
     ///
     /// [`Overflow::Error`]: super::Overflow::Error
     pub fn packed(&self, epoch: u64) -> Result<Arc<PackedEpoch>> {
-        if let Some(held) = self.held(epoch) {
-            return Ok(held);
-        }
-        let order = self.orders.epoch(epoch)?;
-        if self.pack.is_of_rows() {
-            let sums = PackSums::of_rows(order.len(), &self.pack, self.fingerprint, epoch);
-            return Ok(self.hold(order, sums));
-        }
-        let source = PackSource { order: &*order, lengths: &*self.lengths, pack: &self.pack };
-        let sums = PackSums::of(source, self.threads, self.fingerprint, epoch)?;
-        Ok(self.hold(order, sums))
-    }
-
-    /// Does not wait for long, as a process may have been forked while another thread had the slot: whoever finds it
-    /// taken again and again plans an epoch of its own.
-    fn held(&self, epoch: u64) -> Option<Arc<PackedEpoch>> {
-        let tries = (0..1000).map(|_| {
-            let recent = self.recent.try_lock();
-            if recent.is_err() {
-                thread::yield_now();
-            }
-            recent
-        });
-        let recent = tries.into_iter().find_map(std::result::Result::ok)?;
-        recent.iter().find(|held| held.sums.epoch == epoch).cloned()
-    }
-
-    fn hold(&self, order: Arc<dyn EpochOrder>, sums: PackSums) -> Arc<PackedEpoch> {
-        let epoch = Arc::new(PackedEpoch {
-            order,
-            lengths: Arc::clone(&self.lengths),
-            pack: self.pack,
-            step: self.step,
-            sums,
-            recent: Mutex::default(),
-        });
-        if let Ok(mut recent) = self.recent.try_lock() {
-            recent.insert(0, Arc::clone(&epoch));
-            recent.truncate(EPOCHS);
-        }
-        epoch
+        self.recent.get(epoch, || {
+            let order = self.orders.epoch(epoch)?;
+            let source = PackSource { order, lengths: Arc::clone(&self.lengths), pack: self.pack };
+            let sums = if self.pack.is_of_rows() { source.sums_of_rows() } else { source.sums(self.threads)? };
+            let recent = Recent::new(BLOCKS);
+            Ok(Arc::new(PackedEpoch { source, step: self.step, seed: self.fingerprint, epoch, sums, recent }))
+        })
     }
 }
 
@@ -208,9 +166,9 @@ impl Order for Packed {
 }
 
 impl PackedEpoch {
-    /// The sums of its blocks.
-    pub(crate) fn sums(&self) -> &PackSums {
-        &self.sums
+    /// What it was planned to come to. Of buckets the packs and pieces are told alone.
+    pub(crate) fn planned(&self) -> &PackCounts {
+        &self.sums.counts
     }
 
     /// What it comes to. Of buckets, this asks for the length of every row.
@@ -219,16 +177,12 @@ impl PackedEpoch {
     ///
     /// Those of the lengths; `InvalidArgument` for a row that is too long.
     pub fn counts(&self) -> Result<PackCounts> {
-        if !self.pack.is_of_rows() {
-            return Ok(*self.sums.counts());
-        }
-        let source = PackSource { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
-        Ok(*PackSums::of(source, 1, self.sums.fingerprint, self.sums.epoch)?.counts())
+        Ok(if self.source.pack.is_of_rows() { self.source.sums(1)?.counts } else { self.sums.counts })
     }
 
     /// How many packs it has, before any is opened.
     pub fn packs(&self) -> u64 {
-        self.sums.counts().packs
+        self.sums.counts.packs
     }
 
     /// The position of the first piece of a pack; the number of pieces from [`packs`](Self::packs) on.
@@ -240,7 +194,7 @@ impl PackedEpoch {
         if pack >= self.packs() {
             return Ok(self.len());
         }
-        if self.pack.is_of_rows() {
+        if self.source.pack.is_of_rows() {
             return Ok(pack);
         }
         let number = self.sums.block_of_pack(pack);
@@ -257,7 +211,7 @@ impl PackedEpoch {
         if piece >= self.len() {
             return Ok(self.packs());
         }
-        if self.pack.is_of_rows() {
+        if self.source.pack.is_of_rows() {
             return Ok(piece);
         }
         let number = self.sums.block_of_piece(piece);
@@ -306,80 +260,55 @@ impl PackedEpoch {
         Ok((from, more.saturating_sub(gain(from + 1)?)))
     }
 
-    fn seeds(&self) -> Seeds {
-        Seeds { seed: self.sums.fingerprint, epoch: self.sums.epoch }
-    }
-
-    /// Never waits: whoever finds the slot taken packs the block once more.
     fn block(&self, number: u64) -> Result<Arc<PackBlock>> {
-        if let Ok(mut recent) = self.recent.try_lock()
-            && let Some(at) = recent.iter().position(|(held, _)| *held == number)
-        {
-            recent[..=at].rotate_right(1);
-            return Ok(Arc::clone(&recent[0].1));
-        }
-        let source = PackSource { order: &*self.order, lengths: &*self.lengths, pack: &self.pack };
-        let mut looked = Looked::default();
-        source.read(number..number + 1, &mut looked)?;
-        let block = Arc::new(self.pack.pack(looked.rows, &looked.lengths, self.seeds(), number, self.step)?);
-        let before = self.sums.before(number);
-        let after = self.sums.before(number + 1);
-        if (before.0 + block.packs(), before.1 + block.start(block.packs())) != after {
-            let message =
-                format!("block {number} of epoch {} has other packs than when it was planned", self.seeds().epoch);
-            return Err(Error::new(ErrorKind::Internal, message)
-                .with_hint("the lengths or the order changed meanwhile: plan the epoch again"));
-        }
-        if let Ok(mut recent) = self.recent.try_lock() {
-            recent.insert(0, (number, Arc::clone(&block)));
-            recent.truncate(BLOCKS);
-        }
-        Ok(block)
+        self.recent.get(number, || {
+            let mut looked = Looked::default();
+            self.source.read(number..number + 1, &mut looked)?;
+            let seeds = Seeds { seed: self.seed, epoch: self.epoch, number };
+            let block = self.source.pack.pack(looked.rows, &looked.lengths, seeds, self.step)?;
+            let before = self.sums.before(number);
+            let after = self.sums.before(number + 1);
+            if (before.0 + block.packs(), before.1 + block.start(block.packs())) != after {
+                let message =
+                    format!("block {number} of epoch {} has other packs than when it was planned", self.epoch);
+                return Err(Error::new(ErrorKind::Internal, message)
+                    .with_hint("the lengths or the order changed meanwhile: plan the epoch again"));
+            }
+            Ok(Arc::new(block))
+        })
     }
 }
 
 impl EpochOrder for PackedEpoch {
     fn len(&self) -> u64 {
-        self.sums.counts().pieces
+        self.sums.counts.pieces
     }
 
     /// `None` for a piece that exists, too, if lengths can not be read. [`read`](Self::read) says why.
     fn row(&self, position: u64) -> Option<u64> {
-        let mut rows = [0];
-        (self.fill(position, &mut rows) == 1).then_some(rows[0])
+        if position >= self.len() {
+            return None;
+        }
+        let number = self.sums.block_of_piece(position);
+        let piece = position - self.sums.before(number).1;
+        Some(self.block(number).ok()?.pieces(piece..piece + 1).next()?.row)
     }
 
     /// The position of the row's first piece.
     fn position(&self, row: u64) -> Option<u64> {
-        let inside = self.order.position(row)?;
-        let last = self.pack.blocks(self.order.len()).checked_sub(1)?;
-        let number = (inside / self.pack.block).min(last);
-        let first = self.block(number).ok()?.first_piece_at(inside - number * self.pack.block)?;
+        let PackSource { order, pack, .. } = &self.source;
+        let inside = order.position(row)?;
+        let last = pack.blocks(order.len()).checked_sub(1)?;
+        let number = (inside / pack.block).min(last);
+        let first = self.block(number).ok()?.first_piece_at(inside - number * pack.block)?;
         Some(self.sums.before(number).1 + first)
     }
 
     fn uses(&self) -> Uses {
-        match self.order.uses() {
+        match self.source.order.uses() {
             Uses::Any => Uses::Any,
-            _ if self.sums.counts().rows_split > 0 => Uses::Any,
+            _ if self.sums.counts.rows_split > 0 => Uses::Any,
             _ => Uses::AtMostOnce,
         }
-    }
-
-    fn fill_strided(&self, first: u64, stride: u64, rows: &mut [u64]) -> usize {
-        let count = reachable(first, stride, self.len(), rows.len());
-        let mut held = None::<(u64, u64, Arc<PackBlock>)>;
-        for (i, slot) in rows[..count].iter_mut().enumerate() {
-            let at = first + i as u64 * stride;
-            if held.as_ref().is_none_or(|(start, end, _)| !(*start..*end).contains(&at)) {
-                let number = self.sums.block_of_piece(at);
-                let Ok(block) = self.block(number) else { return i };
-                held = Some((self.sums.before(number).1, self.sums.before(number + 1).1, block));
-            }
-            let Some((start, _, block)) = &held else { return i };
-            let Some(piece) = block.pieces(at - start..at - start + 1).next() else { return i };
-            *slot = piece.row;
-        }
-        count
     }
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{EpochOrder, Global, Lengths, Order, Sequential, conformance};
+use rowdex_base::error::ErrorKind;
 
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::BestFit, Algorithm::Concat, Algorithm::Budget, Algorithm::Padded];
 
@@ -184,7 +185,7 @@ proptest! {
         let kept_of = |row: u64| kept(&pack, lengths[row as usize]);
         let all_of = |row| (0..kept_of(row).unwrap_or(0)).map(move |token| (row, token));
         prop_assert!(tokens.iter().copied().eq((0..n).flat_map(all_of)));
-        let counts = epoch.sums().counts();
+        let counts = epoch.planned();
         prop_assert_eq!((counts.pieces, counts.tokens), (all.len() as u64, tokens.len() as u64));
         let lost = counts.tokens_dropped + counts.tokens_truncated;
         prop_assert_eq!(counts.tokens + lost, lengths.iter().sum::<u64>());
@@ -213,9 +214,12 @@ proptest! {
             let orders = Arc::new(Global::new(lengths.len() as u64, 1).unwrap());
             Packed::new(orders, Arc::new(lengths.clone()), pack).unwrap().with_threads(threads)
         };
-        let epoch = packed(1).packed(5).unwrap();
-        let several = packed(3);
-        prop_assert_eq!(epoch.sums(), &several.packed(5).unwrap().sums().clone());
+        let told = |threads| {
+            let epoch = packed(threads).packed(5).unwrap();
+            let starts: Vec<u64> = (0..=epoch.packs()).map(|pack| epoch.start(pack).unwrap()).collect();
+            (epoch.counts().unwrap(), starts)
+        };
+        prop_assert_eq!(told(1), told(3));
     }
 }
 
@@ -272,12 +276,12 @@ fn a_row_with_more_tokens_than_pieces_can_be_is_refused_and_others_are_not() {
         assert_eq!(error.kind(), ErrorKind::TooLarge);
         for overflow in [Overflow::Truncate, Overflow::Drop] {
             let epoch = packed(vec![5, 1 << 40, u64::MAX], Pack { overflow, ..pack }).packed(0).unwrap();
-            let counts = epoch.sums().counts();
+            let counts = epoch.planned();
             let expected = if overflow == Overflow::Drop { (1, 5) } else { (3, 5 + 2 * 8192) };
             assert_eq!((epoch.packs(), counts.tokens), expected);
         }
         let long = packed(vec![5, 1 << 40], Pack { capacity: 1 << 30, multiple: 1 << 10, ..pack }).packed(0).unwrap();
-        assert_eq!((long.packs(), long.sums().counts().tokens), (1025, 5 + (1 << 40)));
+        assert_eq!((long.packs(), long.planned().tokens), (1025, 5 + (1 << 40)));
     }
 }
 

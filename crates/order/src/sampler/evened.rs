@@ -1,8 +1,9 @@
 //! Packs of a step, dealt to the ranks by what they cost.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::world::World;
+use crate::recent::Recent;
 use crate::{Cost, EpochOrder, Uses};
 use rowdex_base::error::Result;
 
@@ -15,7 +16,7 @@ const STEPS: usize = 4;
 pub(super) struct Evened {
     cost: Cost,
     world: Arc<World>,
-    recent: Mutex<Vec<(u64, Arc<EvenedStep>)>>,
+    recent: Recent<u64, Arc<EvenedStep>>,
 }
 
 /// One step.
@@ -43,25 +44,15 @@ impl EvenedStep {
 
 impl Evened {
     pub(super) fn new(cost: Cost, world: Arc<World>) -> Self {
-        Self { cost, world, recent: Mutex::default() }
+        Self { cost, world, recent: Recent::new(STEPS) }
     }
 
-    /// A step of the world, if it is a full one. Never waits: whoever finds the slot taken deals the step once more.
+    /// A step of the world, if it is a full one.
     pub(super) fn step(&self, number: u64) -> Result<Option<Arc<EvenedStep>>> {
         if number >= self.world.full() {
             return Ok(None);
         }
-        if let Ok(recent) = self.recent.try_lock()
-            && let Some((_, step)) = recent.iter().find(|(held, _)| *held == number)
-        {
-            return Ok(Some(Arc::clone(step)));
-        }
-        let step = Arc::new(self.dealt(number)?);
-        if let Ok(mut recent) = self.recent.try_lock() {
-            recent.insert(0, (number, Arc::clone(&step)));
-            recent.truncate(STEPS);
-        }
-        Ok(Some(step))
+        self.recent.get(number, || Ok(Arc::new(self.dealt(number)?))).map(Some)
     }
 
     fn dealt(&self, number: u64) -> Result<EvenedStep> {

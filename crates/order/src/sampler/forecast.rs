@@ -59,8 +59,7 @@ impl DistributedSampler {
     /// Those of [`plan`](Self::plan); `InvalidArgument` if there are no packs.
     pub fn forecast(&self, epoch: u64, most_steps: u64) -> Result<PackForecast> {
         let Some(packed) = self.packed() else {
-            return Err(Error::new(ErrorKind::InvalidArgument, "the packs of a sampler of rows")
-                .with_hint("make the sampler with packs"));
+            return Err(Error::invalid("the packs of a sampler of rows").with_hint("make the sampler with packs"));
         };
         let deal = self.whole(epoch)?;
         let Some(of_epoch) = deal.packed() else {
@@ -132,7 +131,7 @@ impl DistributedSampler {
 
     /// Looks at some steps. Returns how many places their batches have, with each pack as long as the longest one.
     fn look(&self, plans: &[EpochPlan], forecast: &mut PackForecast, most_steps: u64, extra: u64) -> Result<f64> {
-        let cost = self.batching.cost().unwrap_or(PackForecast::COST);
+        let cost = self.cost().unwrap_or(PackForecast::COST);
         let stride = forecast.steps.div_ceil(most_steps.max(1)).max(1);
         let mut imbalance = 0.0;
         let mut padded = 0.0;

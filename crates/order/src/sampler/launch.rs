@@ -1,61 +1,35 @@
 //! Which rank this process is, from what its launcher put into the environment.
 
+use std::ffi::CStr;
 use std::fmt;
 
 use super::shard::Shard;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
-/// What started this process as one of several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Launcher {
-    /// `torchrun`, and everything that speaks as it does: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`.
-    Torchrun,
-    /// Open MPI's `mpirun`: `OMPI_COMM_WORLD_RANK`, `_SIZE`, `_LOCAL_RANK`, `_LOCAL_SIZE`.
-    OpenMpi,
-    /// MPICH, Intel MPI and others that speak PMI: `PMI_RANK`, `PMI_SIZE`, `MPI_LOCALRANKID`, `MPI_LOCALNRANKS`.
-    Pmi,
-    /// Slurm's `srun`: `SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`.
-    Slurm,
-}
-
-impl Launcher {
-    /// All of them; where several are found and agree, the first one counts.
-    pub const ALL: [Self; 4] = [Self::Torchrun, Self::OpenMpi, Self::Pmi, Self::Slurm];
-
-    /// Its variables: of the rank, the number of ranks, the rank on this machine and the number of ranks on it, which
-    /// not all launchers say.
-    fn variables(self) -> [&'static str; 4] {
-        match self {
-            Self::Torchrun => ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"],
-            Self::OpenMpi => [
-                "OMPI_COMM_WORLD_RANK",
-                "OMPI_COMM_WORLD_SIZE",
-                "OMPI_COMM_WORLD_LOCAL_RANK",
-                "OMPI_COMM_WORLD_LOCAL_SIZE",
-            ],
-            Self::Pmi => ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"],
-            Self::Slurm => ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""],
-        }
-    }
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Torchrun => "torchrun",
-            Self::OpenMpi => "Open MPI",
-            Self::Pmi => "PMI",
-            Self::Slurm => "Slurm",
-        }
-    }
-}
+/// What can start a process as one of several, by its name; where several are found and agree, the first one counts.
+/// Then its variables: of the rank, the number of ranks, the rank on this machine and the number of ranks on it, which
+/// not all launchers say.
+const LAUNCHERS: [(&CStr, [&str; 4]); 4] = [
+    // And everything that speaks as it does.
+    (c"torchrun", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"]),
+    (
+        c"Open MPI",
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"],
+    ),
+    // MPICH, Intel MPI and others.
+    (c"PMI", ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"]),
+    (c"Slurm", ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""]),
+];
 
 /// The rank that a launcher gave this process. Displayed with where it is from:
 /// `rank 3 of 8, local rank 1 of 2 (torchrun: RANK and WORLD_SIZE)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Launch {
-    /// Whose variables these are.
-    pub launcher: Launcher,
+    /// Whose variables these are: `torchrun`, `Open MPI`, `PMI` or `Slurm`.
+    pub launcher: &'static CStr,
+    /// Those of the rank and the number of ranks.
+    variables: [&'static str; 2],
     /// The rank of this process, below `world_size`.
     pub rank: u32,
     /// The number of ranks.
@@ -90,24 +64,24 @@ impl Launch {
         let lookup = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let mut found = Vec::new();
         let mut half = Vec::new();
-        for launcher in Launcher::ALL {
-            let [rank, world_size, ..] = launcher.variables();
+        for (launcher, names) in LAUNCHERS {
+            let [rank, world_size, ..] = names;
             match (lookup(rank), lookup(world_size)) {
-                (Some(_), Some(_)) => found.push(Self::of(launcher, &lookup)?),
+                (Some(_), Some(_)) => found.push(Self::of(launcher, names, &lookup)?),
                 (Some(_), None) => half.push((launcher, rank, world_size)),
                 (None, Some(_)) => half.push((launcher, world_size, rank)),
                 (None, None) => {}
             }
         }
         if !found.is_empty() {
-            half.retain(|(launcher, set, _)| (*launcher, *set) != (Launcher::Slurm, "SLURM_NTASKS"));
+            half.retain(|(_, set, _)| *set != "SLURM_NTASKS");
         }
         if let Some((launcher, set, missing)) = half.first() {
-            return Err(invalid(format!("{set} is set and {missing} is not"))
-                .with_hint(format!("start the ranks with {}, or set both, or neither", launcher.name())));
+            return Err(Error::invalid(format!("{set} is set and {missing} is not"))
+                .with_hint(format!("start the ranks with {}, or set both, or neither", launcher.to_string_lossy())));
         }
         let Some(&chosen) = found.first() else {
-            return Err(invalid(
+            return Err(Error::invalid(
                 "no launcher has set a rank: neither RANK and WORLD_SIZE (torchrun), nor OMPI_COMM_WORLD_RANK and \
                  OMPI_COMM_WORLD_SIZE (Open MPI), nor PMI_RANK and PMI_SIZE (PMI), nor SLURM_PROCID and \
                  SLURM_NTASKS (Slurm)",
@@ -115,7 +89,7 @@ impl Launch {
             .with_hint("start with torchrun, mpirun or srun, or give rank and world size yourself"));
         };
         if let Some(other) = found.iter().find(|other| !chosen.agrees_with(other, &lookup)) {
-            return Err(invalid(format!("the environment says both {chosen} and {other}")).with_hint(
+            return Err(Error::invalid(format!("the environment says both {chosen} and {other}")).with_hint(
                 "unset the variables of the launcher that did not start this process, or give rank and world size \
                  yourself",
             ));
@@ -124,9 +98,8 @@ impl Launch {
     }
 
     /// The variables of one launcher, of which rank and number are set.
-    fn of(launcher: Launcher, lookup: &impl Fn(&str) -> Option<String>) -> Result<Self> {
+    fn of(launcher: &'static CStr, names: [&'static str; 4], lookup: &impl Fn(&str) -> Option<String>) -> Result<Self> {
         let read = |name| lookup(name).map(|value| number(name, &value)).transpose();
-        let names = launcher.variables();
         let rank = read(names[0])?.unwrap_or(0);
         let world_size = read(names[1])?.unwrap_or(0);
         let local_rank = read(names[2])?;
@@ -135,7 +108,7 @@ impl Launch {
         if let (Some(rank), Some(size)) = (local_rank, local_world_size) {
             below(names[2], rank, names[3], size)?;
         }
-        Ok(Self { launcher, rank, world_size, local_rank, local_world_size })
+        Ok(Self { launcher, variables: [names[0], names[1]], rank, world_size, local_rank, local_world_size })
     }
 
     fn agrees_with(&self, other: &Self, lookup: &impl Fn(&str) -> Option<String>) -> bool {
@@ -147,7 +120,7 @@ impl Launch {
         let named = (group("GROUP_RANK"), group("GROUP_WORLD_SIZE"));
         let counted = self.local_world_size.filter(|size| *size > 0 && self.world_size.is_multiple_of(*size));
         let counted = counted.map(|size| (self.rank / size, self.world_size / size));
-        self.launcher == Launcher::Torchrun
+        self.launcher == c"torchrun"
             && (named == (Some(other.rank), Some(other.world_size)) || counted == Some((other.rank, other.world_size)))
     }
 
@@ -163,14 +136,14 @@ impl Launch {
 
 impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [rank, world_size, ..] = self.launcher.variables();
+        let [rank, world_size] = self.variables;
         write!(f, "rank {} of {}", self.rank, self.world_size)?;
         match (self.local_rank, self.local_world_size) {
             (Some(rank), Some(size)) => write!(f, ", local rank {rank} of {size}")?,
             (Some(rank), None) => write!(f, ", local rank {rank}")?,
             _ => {}
         }
-        write!(f, " ({}: {rank} and {world_size})", self.launcher.name())
+        write!(f, " ({}: {rank} and {world_size})", self.launcher.to_string_lossy())
     }
 }
 
@@ -186,12 +159,8 @@ impl Shard {
     }
 }
 
-fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
-}
-
 fn number(name: &str, value: &str) -> Result<u32> {
-    let bad = |_| invalid(format!("{name} is {value:?}, which is not a number of ranks or a rank"));
+    let bad = |_| Error::invalid(format!("{name} is {value:?}, which is not a number of ranks or a rank"));
     value.trim().parse().map_err(bad)
 }
 
@@ -199,13 +168,14 @@ fn below(rank_name: &str, rank: u32, size_name: &str, size: u32) -> Result<()> {
     if rank < size {
         return Ok(());
     }
-    Err(invalid(format!("{rank_name} is {rank} and {size_name} is {size}"))
+    Err(Error::invalid(format!("{rank_name} is {rank} and {size_name} is {size}"))
         .with_hint("ranks count from 0 to the number of ranks less one"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rowdex_base::error::ErrorKind;
 
     fn launch(variables: &[(&str, &str)]) -> Result<Launch> {
         Launch::from_vars(|name| Some(variables.iter().find(|(other, _)| *other == name)?.1.to_owned()))
@@ -256,7 +226,7 @@ mod tests {
             ("OMPI_COMM_WORLD_RANK", "2"),
             ("OMPI_COMM_WORLD_SIZE", "4"),
         ];
-        assert_eq!(launch(&both).unwrap().launcher, Launcher::OpenMpi);
+        assert_eq!(launch(&both).unwrap().launcher, c"Open MPI");
     }
 
     #[test]
@@ -264,7 +234,7 @@ mod tests {
         let torchrun = [("RANK", "5"), ("WORLD_SIZE", "8"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2")];
         for rest in [&[("LOCAL_WORLD_SIZE", "4")][..], &[("GROUP_RANK", "1"), ("GROUP_WORLD_SIZE", "2")]] {
             let launch = launch(&[&torchrun[..], rest].concat()).unwrap();
-            assert_eq!((launch.launcher, launch.rank, launch.world_size), (Launcher::Torchrun, 5, 8));
+            assert_eq!((launch.launcher, launch.rank, launch.world_size), (c"torchrun", 5, 8));
         }
         refused(&torchrun, &["rank 5 of 8", "rank 1 of 2", "SLURM_PROCID", "unset"]);
         refused(&[&torchrun[..], &[("LOCAL_WORLD_SIZE", "2")]].concat(), &["SLURM_PROCID"]);

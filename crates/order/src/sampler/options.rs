@@ -6,7 +6,7 @@ use std::thread;
 use super::pack_spec::PackSpec;
 use super::{DistributedSampler, Shard, Tail};
 use crate::{Lengths, Order, Packed, Rotated};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// Which rank gets which batches of some orders: the value that the command line, C and Python hand over beside a
 /// [`Recipe`](crate::Recipe).
@@ -58,8 +58,7 @@ impl SamplerOptions {
     ) -> Result<DistributedSampler> {
         if orders.outline().pieces.is_some() {
             let message = "packs of positions that are dealt in one piece for each rank (partition contiguous)";
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("leave the partition out: packs are dealt step by step"));
+            return Err(Error::invalid(message).with_hint("leave the partition out: packs are dealt step by step"));
         }
         let repeats = matches!(self.shard.tail(), Tail::Wrap | Tail::Drop) || self.drop_last_batch;
         let rotated = orders.is_same_every_epoch() && self.rotation.unwrap_or(repeats);

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::Tail;
 use crate::{Algorithm, Cost, Pack};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// By which lengths rows are packed, and how: the value that the command line, C and Python hand over.
 ///
@@ -88,7 +88,7 @@ impl FromStr for PackSpec {
     fn from_str(text: &str) -> Result<Self> {
         const HINT: &str = "write the name of the lengths, a colon and the capacity, such as tokens:8192, and then \
                             options such as overflow=truncate or extra=2 with commas between them";
-        let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message).with_hint(HINT);
+        let invalid = |message: String| Error::invalid(message).with_hint(HINT);
         let named = text.rsplit_once(':').filter(|(lengths, _)| !lengths.is_empty());
         let (lengths, said) = named.ok_or_else(|| invalid(format!("{text:?} names no lengths and a capacity")))?;
         let mut words = said.split(',');
@@ -126,7 +126,7 @@ impl FromStr for PackSpec {
                 "empty" => pack.empty = value.parse()?,
                 "cost" => spec.cost = Some(value.parse()?),
                 _ => {
-                    return Err(Error::new(ErrorKind::InvalidArgument, format!("no option of a packing is {name:?}"))
+                    return Err(Error::invalid(format!("no option of a packing is {name:?}"))
                         .with_hint("use algorithm, overflow, extra, multiple, max_pieces, block, empty or cost"));
                 }
             }
@@ -150,6 +150,7 @@ mod tests {
 
     use super::*;
     use crate::{Empty, Overflow};
+    use rowdex_base::error::ErrorKind;
 
     proptest! {
         #[test]

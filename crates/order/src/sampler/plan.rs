@@ -1,9 +1,10 @@
 //! One epoch of one rank: its samples and batches.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::BatchPlan;
-use super::batching::{Deal, Rest, Stretch};
+use super::deal::{Deal, OwnPositions, Rest};
 use super::shard::Shard;
 use crate::{EpochOrder, PackedEpoch};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -32,15 +33,15 @@ pub struct EpochPlan {
     pub(super) rest: Rest,
     pub(super) batch_size: u64,
     /// All of the epoch.
-    pub(super) whole: Arc<dyn Deal>,
+    pub(super) whole: Arc<Deal>,
     /// What is left of it.
-    pub(super) left: Arc<dyn Deal>,
+    pub(super) left: Arc<Deal>,
     /// Positions from `start` on that all ranks together serve.
     pub(super) served: u64,
 }
 
 /// How many steps of those that are left come before `step`, which is counted from the beginning of the epoch.
-pub(super) fn steps_done(whole: &dyn Deal, left: &dyn Deal, step: u64) -> Result<u64> {
+pub(super) fn steps_done(whole: &Deal, left: &Deal, step: u64) -> Result<u64> {
     let steps = whole.steps();
     let first = steps - left.steps();
     if step >= steps {
@@ -70,7 +71,7 @@ impl EpochPlan {
     /// The packs of the epoch, before any is opened, if it has some.
     #[doc(hidden)]
     pub fn packed(&self) -> Option<Arc<PackedEpoch>> {
-        self.left.packed()
+        self.left.packed().cloned()
     }
 
     /// The shard it serves.
@@ -133,24 +134,10 @@ impl EpochPlan {
     ///
     /// `Internal` if the order breaks its contract.
     pub fn at(&self, p: u64) -> Result<Option<Sample>> {
-        let Some(left) = p.checked_sub(self.first_sample()) else { return Ok(None) };
-        self.at_left(left, &mut None)
-    }
-
-    /// The `p`-th of the samples that are left. `held` is the stretch that was looked up last, with the number of its
-    /// first sample.
-    pub(super) fn at_left(&self, p: u64, held: &mut Option<(u64, Stretch)>) -> Result<Option<Sample>> {
-        if p >= self.left.samples() {
-            return Ok(None);
-        }
-        let past = |(first, stretch): (u64, Stretch)| p.checked_sub(first).filter(|past| *past < stretch.samples);
-        if held.and_then(past).is_none() {
-            *held = Some(self.left.around(p)?);
-        }
-        let Some(((_, stretch), past)) = held.and_then(|held| Some((held, past(held)?))) else { return Ok(None) };
-        let position = stretch.first + past * stretch.stride;
-        let pad = position >= self.order.len();
-        Ok(Some(Sample { position, row: self.row(position)?, pad }))
+        let Some((step, within)) = self.step_of(p) else { return Ok(None) };
+        let OwnPositions { first, stride, .. } = self.left.batch(step - self.first_step())?;
+        let position = first + within * stride;
+        Ok(Some(Sample { position, row: self.row(position)?, pad: position >= self.order.len() }))
     }
 
     /// The step that has this rank's `p`-th sample, and the number of the sample in its batch; `None` where
@@ -166,8 +153,7 @@ impl EpochPlan {
     /// none there.
     #[doc(hidden)]
     pub fn sample_at(&self, position: u64) -> Option<u64> {
-        let left = self.left.sample_at(position).filter(|left| *left < self.left.samples())?;
-        Some(self.first_sample() + left)
+        Some(self.first_sample() + self.left.sample_at(position)?)
     }
 
     /// The batch of a step.
@@ -189,8 +175,8 @@ impl EpochPlan {
     /// no memory for the row ids, and `Internal` if the order breaks its contract. `batch` is then empty.
     pub fn fill(&self, step: u64, batch: &mut BatchPlan) -> Result<()> {
         batch.clear();
-        let done = steps_done(&*self.whole, &*self.left, step)?;
-        let Stretch { first, stride, samples } = self.left.batch(done)?;
+        let done = steps_done(&self.whole, &self.left, step)?;
+        let OwnPositions { first, stride, samples } = self.left.batch(done)?;
         (batch.epoch, batch.step) = (self.rest.epoch, step);
         (batch.first, batch.stride) = (first, stride);
 
@@ -220,9 +206,13 @@ impl EpochPlan {
         Ok(())
     }
 
-    /// The row at a position, wrapped around if it is past the end. Only asked for samples that exist, and an order
-    /// without positions has none.
-    fn row(&self, position: u64) -> Result<u64> {
+    /// The row at a position, wrapped around if it is past the end: of samples that exist, and of positions that are
+    /// [dropped](Self::dropped) or [repeated](Self::repeated).
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if the order breaks its contract.
+    pub fn row(&self, position: u64) -> Result<u64> {
         let len = self.order.len().max(1);
         let wrapped = position % len;
         let order = if position < len { &self.order } else { &self.pads };
@@ -234,165 +224,28 @@ impl EpochPlan {
         Error::new(ErrorKind::Internal, message).with_hint("the implementation of this EpochOrder is at fault")
     }
 
-    /// The row ids at the positions from [`start`](Self::start) on that no rank serves in this epoch: what the tail
-    /// policy, or leaving out a short last batch, drops. The same on every rank, in O(1) a row.
-    pub fn dropped(&self) -> RowIds {
+    /// The positions from [`start`](Self::start) on that no rank serves in this epoch: what the tail policy, or leaving
+    /// out a short last batch, drops. The same on every rank.
+    pub fn dropped(&self) -> Range<u64> {
         let end = self.order.len();
-        RowIds { next: end.min(self.rest.start.saturating_add(self.served)), end, plan: self.clone() }
+        end.min(self.rest.start.saturating_add(self.served))..end
     }
 
-    /// The row ids that ranks serve as pads in this epoch, in the order of their positions: as often as they do, which
-    /// is more than once in a world larger than the order. The same on every rank, in O(1) a row.
-    pub fn repeated(&self) -> RowIds {
+    /// The positions that ranks serve as pads in this epoch: more than once through in a world larger than the order.
+    /// The same on every rank.
+    pub fn repeated(&self) -> Range<u64> {
         let len = self.order.len();
-        RowIds { next: len, end: len.max(self.rest.start.saturating_add(self.served)), plan: self.clone() }
+        len..len.max(self.rest.start.saturating_add(self.served))
     }
 
-    /// All samples of this rank that are left, one by one.
-    pub fn samples(&self) -> Samples {
-        Samples { plan: self.clone(), next: self.first_sample(), held: None }
+    /// All samples of this rank that are left, one by one. An item is an error only if the order breaks its contract.
+    pub fn samples(&self) -> impl Iterator<Item = Result<Sample>> + '_ {
+        (self.first_sample()..self.len()).filter_map(|p| self.at(p).transpose())
     }
 
-    /// All batches of this rank that are left.
-    pub fn batches(&self) -> Batches {
-        Batches { plan: self.clone(), next: self.first_step(), stride: 1 }
-    }
-
-    /// The batches of one of `workers` workers of this rank: those whose step, counted from
-    /// [`first_step`](Self::first_step), is `worker` modulo `workers`. Taking one batch from each worker in turn gives
-    /// [`batches`](Self::batches).
-    ///
-    /// No workers means that the main process does it all: `(0, 0)` is every batch, as in PyTorch.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` unless `worker` is one of them.
-    pub fn batches_of_worker(&self, worker: u64, workers: u64) -> Result<Batches> {
-        let stride = workers.max(1);
-        if worker >= stride {
-            let message = format!("worker {worker} is not one of {workers}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("workers count from 0"));
-        }
-        Ok(Batches { plan: self.clone(), next: self.first_step().saturating_add(worker), stride })
-    }
-}
-
-/// The samples of one rank in one epoch, from [`EpochPlan::samples`]. Skipping ahead with `nth` is O(1).
-///
-/// An item is an error only if the order breaks its contract.
-#[derive(Debug, Clone)]
-pub struct Samples {
-    plan: EpochPlan,
-    next: u64,
-    /// The stretch that has the last one.
-    held: Option<(u64, Stretch)>,
-}
-
-impl Samples {
-    /// The epoch that the samples are from.
-    pub fn plan(&self) -> &EpochPlan {
-        &self.plan
-    }
-}
-
-impl Iterator for Samples {
-    type Item = Result<Sample>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let left = self.next - self.plan.first_sample();
-        let sample = self.plan.at_left(left, &mut self.held).transpose()?;
-        self.next += 1;
-        Some(sample)
-    }
-
-    fn nth(&mut self, n: usize) -> Option<Self::Item> {
-        self.next = self.next.saturating_add(n as u64);
-        self.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        size_hint(self.plan.len().saturating_sub(self.next))
-    }
-}
-
-/// Row ids that ranks do not serve, or serve as pads, from [`EpochPlan::dropped`] and [`EpochPlan::repeated`].
-///
-/// An item is an error only if the order breaks its contract.
-#[derive(Debug, Clone)]
-pub struct RowIds {
-    plan: EpochPlan,
-    /// Positions, before they wrap around.
-    next: u64,
-    end: u64,
-}
-
-impl RowIds {
-    /// How many are left to come.
-    pub fn left(&self) -> u64 {
-        self.end - self.next
-    }
-}
-
-impl Iterator for RowIds {
-    type Item = Result<u64>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.next == self.end {
-            return None;
-        }
-        let row = self.plan.row(self.next);
-        self.next += 1;
-        Some(row)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        size_hint(self.left())
-    }
-}
-
-/// Batches of one rank in one epoch, from [`EpochPlan::batches`] or [`EpochPlan::batches_of_worker`]. Skipping ahead
-/// with `nth` is O(1).
-///
-/// An item is an error only if the order breaks its contract or there is no memory for the row ids.
-#[derive(Debug, Clone)]
-pub struct Batches {
-    plan: EpochPlan,
-    next: u64,
-    stride: u64,
-}
-
-impl Batches {
-    /// The epoch that the batches are from.
-    pub fn plan(&self) -> &EpochPlan {
-        &self.plan
-    }
-}
-
-impl Iterator for Batches {
-    type Item = Result<BatchPlan>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.next >= self.plan.steps() {
-            return None;
-        }
-        let batch = self.plan.batch(self.next);
-        self.next = self.next.saturating_add(self.stride);
-        Some(batch)
-    }
-
-    fn nth(&mut self, n: usize) -> Option<Self::Item> {
-        self.next = self.next.saturating_add((n as u64).saturating_mul(self.stride));
-        self.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        size_hint(self.plan.steps().saturating_sub(self.next).div_ceil(self.stride))
-    }
-}
-
-fn size_hint(left: u64) -> (usize, Option<usize>) {
-    match usize::try_from(left) {
-        Ok(left) => (left, Some(left)),
-        Err(_) => (usize::MAX, None),
+    /// All batches of this rank that are left. An item is an error only if the order breaks its contract or there is no
+    /// memory for the row ids.
+    pub fn batches(&self) -> impl Iterator<Item = Result<BatchPlan>> + '_ {
+        (self.first_step()..self.steps()).map(|step| self.batch(step))
     }
 }

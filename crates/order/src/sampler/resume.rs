@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::recent::Recent;
 use super::{DistributedSampler, Rest, Rotation, State, after};
+use crate::recent::Recent;
 use crate::{Order, OrderKind, Rotated};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -52,7 +52,7 @@ impl DistributedSampler {
         let resumed = (consumed > 0).then_some(Resumed { epoch, consumed, took_over, step });
         let (began, step) = if consumed > 0 { (took_over, step) } else { (0, 0) };
         let len = orders.epoch_len(epoch)?;
-        self.batching.deal(&Rest {
+        self.deal(&Rest {
             epoch,
             len,
             start: consumed,
@@ -64,7 +64,8 @@ impl DistributedSampler {
         (self.epoch, self.resumed) = (epoch, resumed);
         self.rotation = Rotation::Resumed;
         if !Arc::ptr_eq(&self.orders, &orders) {
-            (self.orders, self.recent) = (orders, Recent::default());
+            self.orders = orders;
+            self.recent = Recent::new(1);
         }
         Ok(())
     }

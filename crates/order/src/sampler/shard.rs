@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::MAX_LEN;
 use crate::names::named;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// What becomes of the rows that do not divide evenly among the shards.
 ///
@@ -93,8 +93,7 @@ impl Shard {
     pub fn new(rank: u32, world_size: u32) -> Result<Self> {
         if rank >= world_size {
             let message = format!("rank {rank} is not in a world of {world_size}");
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("ranks count from 0 to the world size less one"));
+            return Err(Error::invalid(message).with_hint("ranks count from 0 to the world size less one"));
         }
         Ok(Self { rank, world_size, tail: Tail::Wrap, replicas: 1, layout: ReplicationLayout::Consecutive })
     }
@@ -113,10 +112,14 @@ impl Shard {
     pub fn with_replication(self, replicas: u32, layout: ReplicationLayout) -> Result<Self> {
         if replicas == 0 || !self.world_size.is_multiple_of(replicas) {
             let message = format!("{} ranks can not be divided into groups of {replicas}", self.world_size);
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
-                .with_hint("the size of a replica group must divide the world size"));
+            return Err(Error::invalid(message).with_hint("the size of a replica group must divide the world size"));
         }
         Ok(Self { replicas, layout, ..self })
+    }
+
+    /// The shard of rank 0 of the same world.
+    pub(super) fn first(self) -> Self {
+        Self { rank: 0, ..self }
     }
 
     /// The rank that this is the shard of.
@@ -157,42 +160,21 @@ impl Shard {
         }
     }
 
+    /// The position of sample `p`, which the caller knows to exist; so it is less than 2^63 + 2^32.
+    pub(super) fn place(&self, p: u64) -> u64 {
+        u64::from(self.index()) + p * u64::from(self.count())
+    }
+
     /// How many of `n` positions this shard serves, pads included.
     ///
     /// # Errors
     ///
     /// `InvalidArgument` if `n` exceeds [`MAX_LEN`], or if the tail policy is [`Tail::Error`] and the number of shards
     /// does not divide `n`.
-    pub fn samples(&self, n: u64) -> Result<u64> {
-        self.share(n).map(|share| share.own)
-    }
-
-    /// How many samples all shards together serve of `n` positions: more than `n` with pads, fewer with a dropped tail.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`samples`](Self::samples).
-    pub fn total_samples(&self, n: u64) -> Result<u64> {
-        let share = self.share(n)?;
-        Ok(if share.most == share.fewest { share.most * u64::from(self.count()) } else { n })
-    }
-
-    /// The position of this shard's `p`-th sample of `n` positions; a pad if it is `n` or more.
-    ///
-    /// `None` if the shard has no such sample, or if [`samples`](Self::samples) refuses `n`.
-    pub fn position(&self, p: u64, n: u64) -> Option<u64> {
-        (p < self.samples(n).ok()?).then(|| self.place(p))
-    }
-
-    /// The position of sample `p`, which the caller knows to exist; so it is less than 2^63 + 2^32.
-    pub(super) fn place(&self, p: u64) -> u64 {
-        u64::from(self.index()) + p * u64::from(self.count())
-    }
-
     pub(super) fn share(&self, n: u64) -> Result<SampleCounts> {
         if n > MAX_LEN {
             let message = format!("{n} positions are more than the {MAX_LEN} that are possible");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid(message));
         }
         let shards = u64::from(self.count());
         let each = n / shards;
@@ -209,13 +191,11 @@ impl Shard {
             Tail::Error if rest == 0 => Ok(equal(each)),
             Tail::Error => {
                 let message = format!("{n} rows do not divide evenly among {shards} shards: {rest} are left over");
-                Err(Error::new(ErrorKind::InvalidArgument, message)
+                Err(Error::invalid(message)
                     .with_hint("use the tail policy wrap, drop or uneven, or another world size"))
             }
-            Tail::Even => {
-                Err(Error::new(ErrorKind::InvalidArgument, "the tail policy even is for packs, not for rows")
-                    .with_hint("use the tail policy wrap, drop or uneven"))
-            }
+            Tail::Even => Err(Error::invalid("the tail policy even is for packs, not for rows")
+                .with_hint("use the tail policy wrap, drop or uneven")),
         }
     }
 }
@@ -223,13 +203,14 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rowdex_base::error::ErrorKind;
 
     fn world(size: u32, tail: Tail) -> impl Iterator<Item = Shard> {
         (0..size).map(move |rank| Shard::new(rank, size).unwrap().with_tail(tail))
     }
 
     fn positions(shard: Shard, n: u64) -> Vec<u64> {
-        (0..).map_while(|p| shard.position(p, n)).collect()
+        (0..shard.share(n).unwrap().own).map(|p| shard.place(p)).collect()
     }
 
     #[test]
@@ -243,7 +224,6 @@ mod tests {
                     let mut all: Vec<u64> = world(size, tail).flat_map(|shard| positions(shard, n)).collect();
                     all.sort_unstable();
                     assert!(all.into_iter().eq(0..total), "{n} {size} {tail}");
-                    assert!(world(size, tail).all(|shard| shard.total_samples(n).unwrap() == total));
                 }
             }
         }
@@ -260,8 +240,8 @@ mod tests {
                     let fewest = *counts.iter().min().unwrap();
                     assert!(most - fewest <= u64::from(tail == Tail::Uneven));
                     for (shard, count) in world(size, tail).zip(counts) {
-                        assert_eq!(shard.samples(n).unwrap(), count);
-                        assert_eq!((shard.share(n).unwrap().most, shard.share(n).unwrap().fewest), (most, fewest));
+                        let share = shard.share(n).unwrap();
+                        assert_eq!((share.own, share.most, share.fewest), (count, most, fewest));
                     }
                 }
             }
@@ -273,12 +253,11 @@ mod tests {
         for n in 0..100 {
             for size in 1..=17 {
                 let shard = Shard::new(0, size).unwrap().with_tail(Tail::Error);
-                match shard.samples(n) {
-                    Ok(samples) => assert_eq!(samples * u64::from(size), n),
+                match shard.share(n) {
+                    Ok(share) => assert_eq!(share.own * u64::from(size), n),
                     Err(error) => {
                         assert_ne!(n % u64::from(size), 0);
                         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-                        assert_eq!(shard.position(0, n), None);
                     }
                 }
             }
@@ -287,7 +266,7 @@ mod tests {
 
     #[test]
     fn fewer_rows_than_ranks_leave_nobody_short_unless_asked_to() {
-        let samples = |tail| world(5, tail).map(|shard| shard.samples(3).unwrap()).collect::<Vec<_>>();
+        let samples = |tail| world(5, tail).map(|shard| shard.share(3).unwrap().own).collect::<Vec<_>>();
         assert_eq!(samples(Tail::Wrap), [1, 1, 1, 1, 1]);
         assert_eq!(samples(Tail::Drop), [0, 0, 0, 0, 0]);
         assert_eq!(samples(Tail::Uneven), [1, 1, 1, 0, 0]);
@@ -298,15 +277,11 @@ mod tests {
         for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven] {
             for rank in [0, 1, u32::MAX - 1] {
                 let shard = Shard::new(rank, u32::MAX).unwrap().with_tail(tail);
-                let samples = shard.samples(MAX_LEN).unwrap();
-                let last = shard.position(samples - 1, MAX_LEN).unwrap();
-                assert_eq!(last, u64::from(rank) + (samples - 1) * u64::from(u32::MAX));
-                assert_eq!(shard.position(samples, MAX_LEN), None);
-                assert_eq!(shard.position(u64::MAX, MAX_LEN), None);
-                assert!(shard.total_samples(MAX_LEN).is_ok());
+                let samples = shard.share(MAX_LEN).unwrap().own;
+                assert_eq!(shard.place(samples - 1), u64::from(rank) + (samples - 1) * u64::from(u32::MAX));
             }
         }
-        let error = Shard::new(0, 1).unwrap().samples(MAX_LEN + 1).unwrap_err();
+        let error = Shard::new(0, 1).unwrap().share(MAX_LEN + 1).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
 

@@ -5,12 +5,14 @@ use std::str::FromStr;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::batching::ROWS;
 use super::packs::{BUCKETS, PACKS};
 use super::plan::steps_done;
-use super::{DistributedSampler, ReplicationLayout, Tail, after};
+use super::{DistributedSampler, ReplicationLayout, Shard, Tail, after};
 use crate::{Cost, Outline, Pack};
 use rowdex_base::error::{Error, ErrorKind, Result};
+
+/// The kind of plan of batches of rows.
+pub(super) const ROWS: &str = "rows";
 
 const V1: &str = "rowdex-state-v1";
 const V2: &str = "rowdex-state-v2";
@@ -46,16 +48,10 @@ pub struct State {
 pub struct Run {
     /// What its orders are made of, but for [rotation](DistributedSampler::with_rotation).
     pub order: Outline,
-    /// How many ranks there were.
-    pub world_size: u32,
+    /// Which ranks there were, of which it is the first; and what became of rows that do not divide evenly.
+    pub shard: Shard,
     /// Rows, or packs, per step and rank: the most at a step.
     pub batch_size: u64,
-    /// What became of rows that do not divide evenly.
-    pub tail: Tail,
-    /// How many ranks got the same rows.
-    pub replicas: u32,
-    /// Which ranks those were.
-    pub replica_layout: ReplicationLayout,
     /// Whether a short last batch was left out.
     pub drop_last_batch: bool,
     /// By which cost the packs of a step were dealt, if they were.
@@ -84,7 +80,7 @@ impl DistributedSampler {
     pub fn state_after(&self, epoch: u64, step: u64) -> Result<State> {
         let whole = self.whole(epoch)?;
         let left = self.left(epoch)?;
-        let done = steps_done(&*whole, &*left, step)? + 1;
+        let done = steps_done(&whole, &left, step)? + 1;
         let (epoch, consumed) = if done == left.steps() {
             (after(epoch)?, 0)
         } else {
@@ -96,11 +92,10 @@ impl DistributedSampler {
 
     /// Where the world of this sampler began to serve the epoch of a state that it goes on from.
     pub(super) fn took_over(&self, state: &State) -> u64 {
-        let shards = |world_size: u32, replicas: u32| world_size / replicas.max(1);
         let batch_size = self.batch_size();
         let goes_on = match state.run {
             Some(run) => {
-                (shards(run.world_size, run.replicas), run.batch_size, run.tail, run.drop_last_batch)
+                (run.shard.count(), run.batch_size, run.shard.tail(), run.drop_last_batch)
                     == (self.shard.count(), batch_size, self.shard.tail(), self.drop_last_batch)
             }
             // Nobody knows; but steps of this world can have ended there.
@@ -111,22 +106,20 @@ impl DistributedSampler {
 
     /// How many rows a step had in the world that began the epoch of a state, where its order depends on that; else 0.
     pub(super) fn step_of(&self, state: &State) -> Result<u64> {
-        let Some(own) = self.batching.step(self.shard) else { return Ok(0) };
-        let step = state.run.map_or(own, |run| {
-            let shards = run.world_size / run.replicas.max(1);
-            run.step.unwrap_or_else(|| run.batch_size.saturating_mul(shards.into()))
-        });
+        let Some(own) = self.bucket_step() else { return Ok(0) };
+        let of_run = |run: Run| run.step.unwrap_or_else(|| run.batch_size.saturating_mul(run.shard.count().into()));
+        let step = state.run.map_or(own, of_run);
         if (1..=Pack::MAX_BLOCK).contains(&step) {
             return Ok(step);
         }
-        Err(invalid(format!("the state is of buckets of rows in steps of {step}"))
+        Err(Error::invalid(format!("the state is of buckets of rows in steps of {step}"))
             .with_hint("copy the whole line, or go on from another checkpoint"))
     }
 
     /// Refuses the state of a run of another kind. Those of version 1 are all of rows.
     pub(super) fn check_kind(&self, state: &State) -> Result<()> {
         let kind = state.run.map_or(ROWS, |run| run.kind);
-        let own = self.batching.kind();
+        let own = self.kind();
         if kind == own {
             return Ok(());
         }
@@ -135,21 +128,17 @@ impl DistributedSampler {
     }
 
     fn state_at(&self, epoch: u64, consumed: u64) -> State {
-        let shard = self.shard();
         let resumed = self.resumed.filter(|resumed| resumed.epoch == epoch);
-        let own = self.batching.step(shard);
+        let own = self.bucket_step();
         let run = Run {
             order: self.given.outline(),
-            world_size: shard.world_size(),
-            batch_size: self.batch_size(),
-            tail: shard.tail(),
-            replicas: shard.replicas(),
-            replica_layout: shard.layout(),
+            shard: self.shard.first(),
+            batch_size: self.batch_size,
             drop_last_batch: self.drop_last_batch,
-            cost: self.batching.cost(),
+            cost: self.cost(),
             step: resumed.map(|resumed| resumed.step).filter(|step| own.is_some_and(|own| own != *step)),
             start: resumed.map_or(0, |resumed| resumed.took_over),
-            kind: self.batching.kind(),
+            kind: self.kind(),
         };
         State { fingerprint: self.orders.fingerprint(), epoch, consumed, run: Some(run) }
     }
@@ -157,15 +146,16 @@ impl DistributedSampler {
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}", self.world_size, self.batch_size)?;
-        if self.tail != Tail::default() {
-            write!(f, ",{}", self.tail)?;
+        let shard = &self.shard;
+        write!(f, "{}x{}", shard.world_size(), self.batch_size)?;
+        if shard.tail() != Tail::default() {
+            write!(f, ",{}", shard.tail())?;
         }
-        if self.replicas != 1 {
-            write!(f, ",replicas-{}", self.replicas)?;
+        if shard.replicas() != 1 {
+            write!(f, ",replicas-{}", shard.replicas())?;
         }
-        if self.replica_layout != ReplicationLayout::default() {
-            write!(f, ",{}", self.replica_layout)?;
+        if shard.layout() != ReplicationLayout::default() {
+            write!(f, ",{}", shard.layout())?;
         }
         if self.drop_last_batch {
             f.write_str(",drop-last-batch")?;
@@ -198,13 +188,13 @@ impl Run {
     fn parse(kind: &'static str, order: &str, deal: &str) -> Option<Self> {
         let mut words = deal.split(',');
         let (world_size, batch_size) = words.next()?.split_once('x')?;
+        let mut tail = Tail::default();
+        let mut replicas = 1;
+        let mut layout = ReplicationLayout::default();
         let mut run = Self {
             order: Outline::parse(order)?,
-            world_size: world_size.parse().ok()?,
+            shard: Shard::new(0, world_size.parse().ok()?).ok()?,
             batch_size: batch_size.parse().ok()?,
-            tail: Tail::default(),
-            replicas: 1,
-            replica_layout: ReplicationLayout::default(),
             drop_last_batch: false,
             cost: None,
             step: None,
@@ -213,17 +203,18 @@ impl Run {
         };
         for word in words {
             match word.split_once('-') {
-                Some(("replicas", replicas)) => run.replicas = replicas.parse().ok()?,
+                Some(("replicas", given)) => replicas = given.parse().ok()?,
                 Some(("cost", cost)) => run.cost = Some(cost.parse().ok()?),
                 Some(("steps", step)) => run.step = Some(step.parse().ok()?),
                 Some(("from", start)) => run.start = start.parse().ok()?,
                 Some(_) if word == "drop-last-batch" => run.drop_last_batch = true,
                 _ => match word.parse() {
-                    Ok(tail) => run.tail = tail,
-                    Err(_) => run.replica_layout = word.parse().ok()?,
+                    Ok(given) => tail = given,
+                    Err(_) => layout = word.parse().ok()?,
                 },
             }
         }
+        run.shard = run.shard.with_tail(tail).with_replication(replicas, layout).ok()?;
         Some(run)
     }
 }
@@ -248,7 +239,7 @@ impl FromStr for State {
         };
         // Writing it again refuses signs, leading zeros and anything after the last field in one go.
         state.filter(|state| state.to_string() == text).ok_or_else(|| {
-            invalid(format!("{text:?} is not the state of a sampler")).with_hint(
+            Error::invalid(format!("{text:?} is not the state of a sampler")).with_hint(
                 "a state is one line and reads rowdex-state-v2:..., or rowdex-state-v1:... of earlier versions",
             )
         })
@@ -269,8 +260,10 @@ impl State {
 fn checked(text: &str) -> Result<Option<State>> {
     let Some((said, check)) = text.rsplit_once(':') else { return Ok(None) };
     if format!("{:016x}", xxh3_64(said.as_bytes())) != check {
-        return Err(invalid(format!("{text:?} is not as it was written: its last field does not match the others"))
-            .with_hint("copy the whole line, or go on from another checkpoint"));
+        return Err(Error::invalid(format!(
+            "{text:?} is not as it was written: its last field does not match the others"
+        ))
+        .with_hint("copy the whole line, or go on from another checkpoint"));
     }
     let mut fields = said.split(':').skip(4);
     let Some(plan) = fields.next() else { return Ok(None) };
@@ -285,12 +278,8 @@ fn checked(text: &str) -> Result<Option<State>> {
     Ok(place.map(|state| State { run: Some(run), ..state }))
 }
 
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
-}
-
 fn newer(message: String) -> Error {
-    invalid(message).with_hint("use the version of rowdex that wrote it, or a later one")
+    Error::invalid(message).with_hint("use the version of rowdex that wrote it, or a later one")
 }
 
 #[cfg(test)]
@@ -298,7 +287,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::sampler::Shard;
     use crate::{Contiguous, Global, Sequential};
 
     const FIRST: &str = "rowdex-state-v1:0000000000000abc:12:34560";
@@ -366,7 +354,7 @@ mod tests {
         let steps = fewer.steps();
         let first_left = steps - fewer.steps_left();
         let run = fewer.state_after(4, first_left).unwrap().run.unwrap();
-        assert_eq!((run.world_size, run.batch_size, run.start), (3, 100, state.consumed));
+        assert_eq!((run.shard.world_size(), run.batch_size, run.start), (3, 100, state.consumed));
         assert_eq!(fewer.state_after(4, steps - 1).unwrap().run.unwrap().start, 0);
     }
 
@@ -390,14 +378,12 @@ mod tests {
 
     #[test]
     fn the_longest_state_fits_what_the_header_says() {
+        let shard = Shard::new(0, u32::MAX).unwrap().with_tail(Tail::Uneven);
         let run = Run {
             order: Outline::parse(&format!("weighted-once,seed-{0},kept,size-{0},pieces-{1}", u64::MAX, u32::MAX))
                 .unwrap(),
-            world_size: u32::MAX,
+            shard: shard.with_replication(u32::MAX, ReplicationLayout::Strided).unwrap(),
             batch_size: u64::MAX,
-            tail: Tail::Uneven,
-            replicas: u32::MAX,
-            replica_layout: ReplicationLayout::Strided,
             drop_last_batch: true,
             cost: Some(Cost { linear: u64::MAX, quadratic: u64::MAX }),
             step: Some(u64::MAX),

@@ -1,5 +1,4 @@
-//! What the sampler promises, over worlds small enough to list: of both plans that there are, but for what equal rows
-//! alone promise.
+//! What the sampler promises, over worlds small enough to list.
 
 mod buckets;
 mod packs;
@@ -61,7 +60,7 @@ fn global(n: u64) -> Arc<dyn Order> {
 fn unit(cut: Cut) -> u64 {
     match cut {
         Cut::Rows(batch_size) => batch_size as u64,
-        Cut::Drawn(_) | Cut::Packs(..) => 8,
+        Cut::Packs(..) => 8,
     }
 }
 
@@ -71,18 +70,11 @@ fn world(orders: &Arc<dyn Order>, size: u32, cut: impl Into<Cut>, tail: Tail) ->
     (0..size).map(|rank| cut.sampler(orders, Shard::new(rank, size).unwrap().with_tail(tail))).collect()
 }
 
-/// As it comes back from a checkpoint. Plans that are not shipped are refused by name there.
+/// As it comes back from a checkpoint.
 fn saved(state: State) -> State {
-    match state.to_string().parse() {
-        Ok(read) => {
-            assert_eq!(read, state);
-            read
-        }
-        Err(error) => {
-            assert!(error.to_string().contains("drawn"), "{error}");
-            state
-        }
-    }
+    let read = state.to_string().parse().unwrap();
+    assert_eq!(state, read);
+    read
 }
 
 fn samples(sampler: &DistributedSampler, epoch: u64) -> Vec<Sample> {
@@ -145,10 +137,6 @@ fn packs() -> impl Strategy<Value = Cut> {
     (1_usize..4, any::<u64>()).prop_map(|(packs, seed)| Cut::Packs(packs, seed))
 }
 
-fn cuts() -> impl Strategy<Value = Cut> {
-    prop_oneof![rows(), any::<u64>().prop_map(Cut::drawn)]
-}
-
 /// Lengths that are small, and lengths around multiples of `R * B`.
 fn worlds(cuts: impl Strategy<Value = Cut>) -> impl Strategy<Value = (u64, u32, Cut)> {
     (1_u32..17, cuts).prop_flat_map(|(size, cut)| {
@@ -161,7 +149,7 @@ fn worlds(cuts: impl Strategy<Value = Cut>) -> impl Strategy<Value = (u64, u32, 
 proptest! {
     #[test]
     fn every_row_is_served_once_and_pads_are_exact(
-        (n, size, cut) in worlds(cuts()), tail in tails(), epoch in 0_u64..3, drop_last: bool,
+        (n, size, cut) in worlds(rows()), tail in tails(), epoch in 0_u64..3, drop_last: bool,
         sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
@@ -191,17 +179,18 @@ proptest! {
         let pads: Vec<u64> = served.values().filter(|(_, pad)| *pad).map(|(row, _)| *row).collect();
         for sampler in &world {
             let plan = sampler.plan(epoch).unwrap();
-            prop_assert_eq!(plan.repeated().map(|row| row.unwrap()).collect::<Vec<_>>(), &pads[..]);
-            prop_assert_eq!(plan.dropped().left(), n.saturating_sub(expected));
+            prop_assert_eq!(plan.repeated().map(|q| plan.row(q).unwrap()).collect::<Vec<_>>(), &pads[..]);
+            prop_assert_eq!(plan.dropped().count() as u64, n.saturating_sub(expected));
         }
-        rows.extend(world[0].plan(epoch).unwrap().dropped().map(|row| row.unwrap()));
+        let plan = world[0].plan(epoch).unwrap();
+        rows.extend(plan.dropped().map(|q| plan.row(q).unwrap()));
         rows.sort_unstable();
         prop_assert!(rows.into_iter().eq(0..n));
     }
 
     #[test]
     fn all_ranks_take_the_same_steps_and_only_the_last_is_short(
-        (n, size, cut) in worlds(cuts()), tail in tails(), drop_last: bool, sort: prop::sample::Index,
+        (n, size, cut) in worlds(rows()), tail in tails(), drop_last: bool, sort: prop::sample::Index,
     ) {
         let world = world(&orders_of(sort, n), size, cut, tail).into_iter();
         let world: Vec<_> = world.map(|sampler| sampler.with_drop_last_batch(drop_last)).collect();
@@ -212,11 +201,7 @@ proptest! {
             prop_assert_eq!(batches.len() as u64, steps);
             for batch_plan in &batches {
                 let count = batch_plan.rows.len();
-                let is_full = match cut {
-                    Cut::Rows(batch_size) => count == batch_size,
-                    Cut::Drawn(_) | Cut::Packs(..) => (1..=7).contains(&count),
-                };
-                prop_assert!(is_full || (batch_plan.step + 1 == steps && !drop_last));
+                prop_assert!(count as u64 == unit(cut) || (batch_plan.step + 1 == steps && !drop_last));
             }
             let rows: Vec<u64> = batches.iter().flat_map(|batch| batch.rows.clone()).collect();
             let one_by_one: Vec<u64> = samples(sampler, 0).iter().map(|sample| sample.row).collect();
@@ -235,28 +220,6 @@ proptest! {
                 prop_assert_eq!(rows, torch(&list, size as usize, rank, drop_last));
             }
         }
-    }
-
-    #[test]
-    fn the_merged_stream_does_not_depend_on_the_number_of_workers(
-        (n, size, cut) in worlds(prop_oneof![cuts(), packs()]), tail in tails(), workers in 0_u64..6,
-        sort: prop::sample::Index,
-    ) {
-        let sampler = world(&orders_of(sort, n), size, cut, tail).pop().unwrap();
-        let plan = sampler.plan(1).unwrap();
-        let mut iterators: Vec<_> =
-            (0..workers.max(1)).map(|worker| plan.batches_of_worker(worker, workers).unwrap()).collect();
-        let mut merged = Vec::new();
-        'merge: loop {
-            for iterator in &mut iterators {
-                match iterator.next() {
-                    Some(batch) => merged.push(batch.unwrap()),
-                    None => break 'merge,
-                }
-            }
-        }
-        prop_assert!(iterators.iter_mut().all(|iterator| iterator.next().is_none()));
-        prop_assert_eq!(merged, batches(&sampler, 1));
     }
 
     #[test]
@@ -289,7 +252,7 @@ proptest! {
     #[test]
     #[cfg_attr(miri, ignore = "takes too many steps for Miri")]
     fn resuming_after_any_step_goes_on_as_if_nothing_had_happened(
-        (n, size, cut) in worlds(prop_oneof![2 => cuts(), 1 => packs()]), tail in tails(), drop_last: bool,
+        (n, size, cut) in worlds(prop_oneof![2 => rows(), 1 => packs()]), tail in tails(), drop_last: bool,
         sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
@@ -334,11 +297,10 @@ proptest! {
     #[test]
     #[cfg_attr(miri, ignore = "takes too many steps for Miri")]
     fn resuming_in_another_world_serves_every_remaining_row_once(
-        (n, size, cut) in worlds(cuts()), new_size in 1_u32..17, new_cut in rows(), tail in tails(),
+        (n, size, cut) in worlds(rows()), new_size in 1_u32..17, new_cut in rows(), tail in tails(),
         new_tail in tails(), epoch in 0_u64..2, sort: prop::sample::Index,
     ) {
         let orders = orders_of(sort, n);
-        let new_cut = if matches!(cut, Cut::Rows(_)) { new_cut } else { cut };
         let old = world(&orders, size, cut, tail).remove(0);
         let order = old.orders().epoch(epoch).unwrap();
         for t in 0..old.steps().saturating_sub(1) {
@@ -423,8 +385,8 @@ fn what_never_changes_drops_and_repeats_every_row_equally_often() {
                 for epoch in 0..n {
                     let plan = sampler.plan(epoch).unwrap();
                     assert_eq!(plan.steps(), steps);
-                    for row in plan.dropped().chain(plan.repeated()) {
-                        counts[row.unwrap() as usize] += 1;
+                    for position in plan.dropped().chain(plan.repeated()) {
+                        counts[plan.row(position).unwrap() as usize] += 1;
                     }
                     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
                     assert!(most - least <= 4, "{n} {tail} {epoch}: {least} to {most}");
@@ -486,7 +448,6 @@ fn a_resumed_run_goes_on_rotated_or_not_as_it_began() {
 fn replicas_see_the_same_batches_and_together_the_whole_epoch() {
     for (name, orders) in conformance::every(if cfg!(miri) { 13 } else { 101 }, 7).unwrap() {
         replicas_share(&name, &orders, 4.into());
-        replicas_share(&name, &orders, Cut::drawn(5));
         replicas_share(&name, &orders, Cut::Packs(2, 5));
     }
 }
@@ -530,8 +491,7 @@ fn replicas_count_once_in_what_is_consumed() {
 fn no_rows_make_no_steps() {
     for orders in [global(0), Arc::new(Sequential::new(0).unwrap())] {
         for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven, Tail::Error] {
-            let drawn = world(&orders, 3, Cut::drawn(1), tail);
-            for mut sampler in world(&orders, 3, 2, tail).into_iter().chain(drawn) {
+            for mut sampler in world(&orders, 3, 2, tail) {
                 assert_eq!((sampler.len(), sampler.steps()), (0, 0));
                 assert!(sampler.is_empty());
                 assert_eq!(sampler.next_epoch().unwrap().samples().count(), 0);
@@ -596,8 +556,6 @@ fn the_largest_worlds_lengths_and_batches_do_not_overflow() {
                     );
                 }
                 assert_eq!(plan.batch(u64::MAX).unwrap_err().kind(), ErrorKind::OutOfRange);
-                assert_eq!(plan.samples().nth(usize::MAX).transpose().unwrap(), None);
-                assert_eq!(plan.batches_of_worker(3, u64::MAX).unwrap().nth(usize::MAX).transpose().unwrap(), None);
             }
         }
     }
@@ -684,11 +642,10 @@ fn arguments_that_can_never_be_right_are_refused() {
     let kind = |result: Result<DistributedSampler>| result.unwrap_err().kind();
     assert_eq!(kind(DistributedSampler::new(global(10), shard, 0)), ErrorKind::InvalidArgument);
     assert_eq!(kind(DistributedSampler::new(global(10), shard.with_tail(Tail::Error), 1)), ErrorKind::InvalidArgument);
-    let plan = DistributedSampler::new(global(10), shard, 1).unwrap().plan(0).unwrap();
-    for (worker, workers) in [(1, 0), (1, 1), (4, 4), (u64::MAX, 2)] {
-        assert_eq!(plan.batches_of_worker(worker, workers).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    }
     let sampler = DistributedSampler::new(global(10), shard, 1).unwrap();
+    for (worker, workers) in [(1, 0), (1, 1), (4, 4), (u64::MAX, 2)] {
+        assert_eq!(kind(sampler.worker(worker, workers)), ErrorKind::InvalidArgument);
+    }
     assert_eq!(sampler.epoch(), 0);
 }
 
@@ -707,24 +664,8 @@ fn a_batch_is_written_over_the_one_before() {
 }
 
 #[test]
-fn skipping_ahead_is_the_same_as_walking() {
-    for cut in [Cut::Rows(4), Cut::drawn(2), Cut::Packs(2, 3)] {
-        let plan = world(&global(97), 3, cut, Tail::Wrap).remove(1).plan(0).unwrap();
-        let samples: Vec<Sample> = plan.samples().map(|sample| sample.unwrap()).collect();
-        let batches: Vec<BatchPlan> = plan.batches_of_worker(1, 2).unwrap().map(|batch| batch.unwrap()).collect();
-        assert_eq!(plan.samples().size_hint(), (samples.len(), Some(samples.len())));
-        assert_eq!(plan.batches_of_worker(1, 2).unwrap().size_hint(), (batches.len(), Some(batches.len())));
-        for skip in 0..samples.len() + 2 {
-            assert_eq!(plan.samples().nth(skip).transpose().unwrap().as_ref(), samples.get(skip));
-            let batch = plan.batches_of_worker(1, 2).unwrap().nth(skip).transpose().unwrap();
-            assert_eq!(batch.as_ref(), batches.get(skip));
-        }
-    }
-}
-
-#[test]
 fn samples_are_found_by_their_step_and_by_their_position() {
-    for cut in [Cut::Rows(4), Cut::drawn(3), Cut::Packs(2, 3)] {
+    for cut in [Cut::Rows(4), Cut::Packs(2, 3)] {
         for tail in [Tail::Wrap, Tail::Drop, Tail::Uneven] {
             let mut world = world(&global(97), 3, cut, tail);
             let state = world[0].state_after(1, 2).unwrap();
@@ -752,18 +693,20 @@ fn samples_are_found_by_their_step_and_by_their_position() {
 
 #[test]
 fn a_state_of_another_kind_of_plan_is_refused() {
-    let (mut rows, mut drawn) =
-        (world(&global(100), 2, 7, Tail::Wrap), world(&global(100), 2, Cut::drawn(1), Tail::Wrap));
-    let (of_rows, of_drawn) = (rows[0].state_after(0, 1).unwrap(), drawn[0].state_after(0, 1).unwrap());
-    for (sampler, state) in [(&mut rows[1], of_drawn), (&mut drawn[1], of_rows)] {
-        let (before, error) = (sampler.state(), sampler.resume(&state).unwrap_err());
+    let mut rows = world(&global(100), 2, 7, Tail::Wrap).remove(1);
+    let mut packs = world(&global(100), 2, Cut::Packs(2, 1), Tail::Wrap).remove(1);
+    let of_rows = rows.state_after(0, 1).unwrap();
+    let of_packs = packs.state_after(0, 1).unwrap();
+    for (sampler, state) in [(&mut rows, of_packs), (&mut packs, of_rows)] {
+        let before = sampler.state();
+        let error = sampler.resume(&state).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StateMismatch);
-        assert!(error.to_string().contains("drawn") && error.to_string().contains("rows"), "{error}");
+        assert!(error.to_string().contains("packs") && error.to_string().contains("rows"), "{error}");
         assert_eq!(sampler.state(), before);
     }
     // States of version 1 are of rows.
     let first = State { run: None, ..of_rows };
-    assert!(rows[1].resume(&first).is_ok() && drawn[1].resume(&first).is_err());
+    assert!(rows.resume(&first).is_ok() && packs.resume(&first).is_err());
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::batching::Rest;
+use super::deal::Rest;
 use super::shard::Tail;
 use crate::{EpochOrder, PackCounts, PackedEpoch};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// What is left of an epoch of packs, from where this world took over: packs that are closed, the first of which may
 /// have lost pieces to another world, and then pieces that are packs of their own.
@@ -31,12 +31,12 @@ pub(super) struct World {
 impl World {
     /// What a world has that takes over at a position.
     pub(super) fn from(epoch: Arc<PackedEpoch>, batch_size: u64, rest: Rest, began: u64) -> Result<Self> {
-        let PackCounts { rows_dropped, rows_empty, .. } = *epoch.sums().counts();
+        let PackCounts { rows_dropped, rows_empty, .. } = *epoch.planned();
         if epoch.len() == 0 && rows_dropped + rows_empty > 0 {
             let message = format!(
                 "no row of the epoch has a piece: {rows_empty} are empty, and {rows_dropped} longer than a pack takes"
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
+            return Err(Error::invalid(message)
                 .with_hint("keep empty rows, split or truncate long ones, or give packs a larger capacity"));
         }
         let first = epoch.pack_of(began)?;
@@ -46,7 +46,7 @@ impl World {
         deal.open()?;
         if rest.shard.tail() == Tail::Error && !deal.short().is_multiple_of(deal.shards()) {
             let message = format!("{packs} packs do not divide evenly among {} shards", deal.shards());
-            return Err(Error::new(ErrorKind::InvalidArgument, message)
+            return Err(Error::invalid(message)
                 .with_hint("use the tail policy even, wrap, drop or uneven, or another world size"));
         }
         Ok(deal)
@@ -66,7 +66,7 @@ impl World {
                 self.shards()
             );
             let hint = "use the tail policy wrap, drop or uneven, or fewer ranks";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+            return Err(Error::invalid(message).with_hint(hint));
         };
         if goal > self.packs {
             let (pack, taken) = self.epoch.opened(self.first, self.began, goal - self.packs)?;

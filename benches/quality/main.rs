@@ -3,9 +3,8 @@
 //! `cargo bench --bench quality [-- SEEDS]` prints, for each statistic and length, the mean of its square and how far
 //! out the most extreme one was. Each is a standard normal number by chance, so the mean of squares should be 1, give
 //! or take the uncertainty in the last column, which for lengths up to 2^16 is what Fisher-Yates, the control, has as
-//! well. The tests of `crates/order/src/quality/battery.rs` run the same statistics over few seeds and many more lags.
+//! well.
 
-#[path = "../crates/order/src/quality/statistics.rs"]
 mod statistics;
 
 use std::iter::zip;
