@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args};
 use indicatif::HumanBytes;
-use rowdex::loader::{Advice, Estimate};
+use rowdex::loader::Estimate;
 use rowdex::sampler::PackForecast;
 use rowdex::{Dataset, DistributedSampler, Loader};
 use serde_json::{Value, json};
@@ -147,7 +147,7 @@ fn costs(
         "requests": told.first_requests.saturating_add(told.requests.saturating_mul(later)),
     });
     costs["table"] = table.into();
-    costs["helps"] = loader.memory(memory).advise()?.map(advice).into();
+    costs["helps"] = loader.memory(memory).advise()?.map(|(memory, told)| advice(memory, &told)).into();
     Ok(costs)
 }
 
@@ -167,8 +167,8 @@ pub(crate) fn later_epochs(memory: u64, told: &Estimate) -> Value {
 }
 
 /// What memory does, and what else helps.
-fn advice(advice: Advice) -> String {
-    let Advice { memory, passes, bytes_read, .. } = advice;
+fn advice(memory: u64, told: &Estimate) -> String {
+    let Estimate { passes, bytes_read, .. } = *told;
     let read = HumanBytes(bytes_read);
     format!("--memory {}MiB: {passes:.1} passes and {read} an epoch; or blocks(8), rowdex rewrite", memory >> 20)
 }

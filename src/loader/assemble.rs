@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::datatypes::Schema;
 
 use super::Batch;
 use super::batch::BatchSlice;
-use super::carousel::{Claimed, UnitPart};
-use super::packs::Packs;
+use super::carousel::Claimed;
 use super::recovery::Substituted;
 use super::row_table::RowFinder;
 use super::units::Units;
@@ -38,8 +38,9 @@ pub(crate) struct Assembled {
 #[derive(Debug)]
 pub(crate) struct Making {
     /// The batches that are left.
-    range: BatchRange,
-    claimed: Claimed,
+    pub(crate) range: BatchRange,
+    /// The rows for them.
+    pub(crate) claimed: Claimed,
     /// The rest of each unit's part; none before the first batch is made.
     cursors: Vec<Cursor>,
 }
@@ -48,16 +49,6 @@ impl Making {
     /// Out of the rows that were claimed for `range`.
     pub(crate) fn new(range: BatchRange, claimed: Claimed) -> Self {
         Self { range, claimed, cursors: Vec::new() }
-    }
-
-    /// Bytes that are freed once it is dropped.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.claimed.bytes
-    }
-
-    /// Whether no batch is left.
-    pub(crate) fn is_done(&self) -> bool {
-        self.range.batches.is_empty()
     }
 
     /// Makes the next batches, at most so many.
@@ -69,7 +60,7 @@ impl Making {
         // A batch may share the memory of rows that are still held, or of views' values.
         let records = batches.iter().map(|batch: &Batch| &batch.records);
         let elsewhere = units.elsewhere();
-        let bytes = match units.form().shares_values {
+        let bytes = match units.form.shares_values {
             true => bytes_shown(records, &elsewhere),
             false => bytes_of_parts(records, &elsewhere),
         };
@@ -114,7 +105,7 @@ struct RowPlaces<'a> {
 /// Where the rows of each unit begin.
 fn beginnings(units: &Units, claimed: &Claimed) -> Vec<Cursor> {
     let mut cursors = vec![LOST; units.count() as usize];
-    for UnitPart { unit, pieces } in &claimed.parts {
+    for (unit, pieces) in &claimed.parts {
         if let Some(cursor) = cursors.get_mut(*unit as usize) {
             *cursor = Cursor { piece: pieces.start, row: 0, end: pieces.end };
         }
@@ -178,42 +169,35 @@ fn substitute(rows: &mut [u64], served: &[(usize, &[u64])]) -> Vec<Substituted> 
     served.iter().filter_map(replace).collect()
 }
 
-/// A batch before its rows are brought together.
-struct BatchDraft {
-    /// Its number.
-    batch: u64,
-    rank: u32,
-    rows: BatchPlan,
-    substituted: Vec<Substituted>,
-    packs: Option<Packs>,
-}
-
 /// Makes these batches of the segment. Returns how many rows they have.
 fn fill(units: &Units, now: Range<u64>, making: &mut Making, batches: &mut Vec<Batch>) -> Result<u64> {
     let Making { range, claimed, cursors } = making;
     if cursors.is_empty() {
         // Units that are packed and units that are not may be due at once while the plan learns what rows take.
-        make_alike(&mut claimed.pieces, &units.form().decoded)?;
+        make_alike(&mut claimed.pieces, &units.form.decoded)?;
         *cursors = beginnings(units, claimed);
     }
     let Claimed { pieces, errors, .. } = &*claimed;
     let mut located = RowPlaces { near: units.finder(), pieces, errors, cursors, places: Vec::new() };
-    let mut drafts: Vec<BatchDraft> = Vec::with_capacity((now.end - now.start) as usize);
     let mut stretches: Vec<(usize, Stretch)> = Vec::new();
     let mut error = None;
     let mut replaced = &*range.replaced;
-    for batch in now {
-        let mut rows = BatchPlan::default();
-        let rank = range.all.fill(batch, &mut rows)?;
+    let none = RecordBatch::new_empty(Arc::new(Schema::empty()));
+    for number in now {
         let first = located.places.len();
-        match located.add(&rows.rows, &mut replaced) {
-            Ok(labels) => {
-                let (substituted, packs) = match units.packing() {
-                    Some(packing) => (Vec::new(), Some(packing.packs(&mut rows, &labels)?)),
-                    None => (substitute(&mut rows.rows, &labels), None),
-                };
-                drafts.push(BatchDraft { batch, rank, rows, substituted, packs });
-            }
+        let mut draft = || -> Result<Batch> {
+            let mut plan = BatchPlan::default();
+            let epoch_plan = range.fill(number, &mut plan)?;
+            let (rank, steps) = (epoch_plan.shard().rank(), epoch_plan.steps());
+            let labels = located.add(&plan.rows, &mut replaced)?;
+            let packs = units.packing.as_ref().map(|packing| packing.packs(&mut plan, &labels)).transpose()?;
+            let substituted = if packs.is_some() { Vec::new() } else { substitute(&mut plan.rows, &labels) };
+            let BatchPlan { epoch, step, rows: row_ids, pads, .. } = plan;
+            let (records, part) = (none.clone(), BatchSlice::default());
+            Ok(Batch { epoch, step, steps, rank, records, row_ids, pads, substituted, packs, part })
+        };
+        match draft() {
+            Ok(draft) => batches.push(draft),
             Err(why) => {
                 error = Some(why);
                 break;
@@ -225,20 +209,23 @@ fn fill(units: &Units, now: Range<u64>, making: &mut Making, batches: &mut Vec<B
     let (counts, stretches): (Vec<usize>, Vec<Stretch>) = stretches.into_iter().unzip();
     match whole(units, pieces, &places, &stretches) {
         Ok(all) => {
-            let mut drafts = drafts.into_iter();
-            for (whole, count) in all.iter().zip(counts) {
-                cut(whole, drafts.by_ref().take(count), range, batches);
-            }
+            let mut drafts = batches.iter_mut();
+            all.iter().zip(counts).for_each(|(whole, count)| cut(whole, drafts.by_ref().take(count)));
         }
         // Together they may have more bytes than offsets reach, and an error of one batch is none of those before it.
         Err(_) => {
             let mut first = 0;
-            for draft in drafts {
-                let own = first..first + draft.rows.rows.len();
+            for number in 0..batches.len() {
+                let own = first..first + batches[number].row_ids.len();
                 first = own.end;
                 let together = Together::of(&places[own.clone()], pieces);
-                let alone = whole(units, pieces, &places, &[Stretch { places: own, together }])?;
-                alone.iter().zip([draft]).for_each(|(whole, draft)| cut(whole, std::iter::once(draft), range, batches));
+                match whole(units, pieces, &places, &[Stretch { places: own, together }]) {
+                    Ok(alone) => alone.iter().for_each(|whole| cut(whole, batches[number..].iter_mut().take(1))),
+                    Err(why) => {
+                        batches.truncate(number);
+                        return Err(why);
+                    }
+                }
             }
         }
     }
@@ -251,32 +238,25 @@ fn fill(units: &Units, now: Range<u64>, making: &mut Making, batches: &mut Vec<B
 
 /// The rows of each stretch, as they are served.
 fn whole(units: &Units, held: &[Held], places: &[BatchRow], stretches: &[Stretch]) -> Result<Vec<Arc<RecordBatch>>> {
-    let form = units.form();
+    let form = &units.form;
     let columns = collect(held, places, stretches, &form.decoded, &form.served)?;
     let whole = |(columns, stretch): (Vec<ArrayRef>, &Stretch)| {
         let finished =
             columns.iter().zip(form.served.fields()).all(|(array, wanted)| array.data_type() == wanted.data_type());
         let schema = if finished { &form.served } else { &form.decoded };
         let records = record_batch(schema, columns, stretch.places.len()).map_err(uncopied)?;
-        Ok(Arc::new(if finished { records } else { units.groups().output(&records, &form.served)? }))
+        Ok(Arc::new(if finished { records } else { units.groups.output(&records, &form.served)? }))
     };
     columns.into_iter().zip(stretches).map(whole).collect()
 }
 
-/// The batches of a stretch, whose rows are `whole`.
-fn cut(
-    whole: &Arc<RecordBatch>,
-    drafts: impl Iterator<Item = BatchDraft>,
-    range: &BatchRange,
-    batches: &mut Vec<Batch>,
-) {
+/// Gives the batches of a stretch their rows, which are `whole` together.
+fn cut<'a>(whole: &Arc<RecordBatch>, drafts: impl Iterator<Item = &'a mut Batch>) {
     let mut first = 0;
-    for BatchDraft { batch, rank, rows: BatchPlan { epoch, step, rows, pads, .. }, substituted, packs } in drafts {
-        let count = rows.len();
-        let records = if count == whole.num_rows() { (**whole).clone() } else { whole.slice(first, count) };
-        let steps = range.all.steps(batch);
-        let part = BatchSlice::of(whole, first);
-        batches.push(Batch { epoch, step, steps, rank, records, row_ids: rows, pads, substituted, packs, part });
+    for batch in drafts {
+        let count = batch.row_ids.len();
+        batch.records = if count == whole.num_rows() { (**whole).clone() } else { whole.slice(first, count) };
+        batch.part = BatchSlice::of(whole, first);
         first += count;
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 
-use super::estimate::{self, Advice, Estimate};
+use super::estimate::{self, Estimate};
 use super::groups::dataset::DatasetGroups;
-use super::groups::{Groups, RowForm, fingerprint};
+use super::groups::{RowForm, fingerprint};
 use super::lookahead::Lookahead;
 use super::packing::{ServedPacks, column_of};
 use super::recovery::Fault;
@@ -24,7 +24,7 @@ use rowdex_rows::token_columns;
 pub struct LoaderBuilder {
     pub(super) datasets: Vec<Dataset>,
     pub(super) served: SchemaRef,
-    pub(super) groups: Arc<dyn Groups>,
+    pub(super) groups: Arc<DatasetGroups>,
     pub(super) samplers: Vec<DistributedSampler>,
     pub(super) share: Option<Share>,
     pub(super) options: Options,
@@ -39,7 +39,7 @@ impl LoaderBuilder {
     /// keeps. See `docs/performance.md`.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
-        (self.options.memory, self.options.given.memory) = (bytes, true);
+        (self.options.memory, self.options.memory_is_given) = (bytes, true);
         self
     }
 
@@ -48,7 +48,7 @@ impl LoaderBuilder {
     /// What is served does not depend on it. No thread exists before the first batch is asked for, nor after the end.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        (self.options.threads, self.options.given.threads) = (threads, true);
+        (self.options.threads, self.options.threads_are_given) = (threads, true);
         self
     }
 
@@ -174,14 +174,14 @@ impl LoaderBuilder {
         estimate::estimate(&units, &samplers.into(), memory - ahead, self.options.threads)
     }
 
-    /// The memory that brings the passes of a later epoch down to a few, or to one where they are a few, by the same
-    /// plan that [`estimate`](Self::estimate) runs. None where an epoch takes fewer than two passes. Takes some times
-    /// as long as a prediction.
+    /// The memory that brings the passes of a later epoch down to a few, or to one where they are a few, and what the
+    /// loader does with it, by the same plan that [`estimate`](Self::estimate) runs. None where an epoch takes fewer
+    /// than two passes. Takes some times as long as an estimate.
     ///
     /// # Errors
     ///
     /// Those of [`estimate`](Self::estimate).
-    pub fn advise(&self) -> Result<Option<Advice>> {
+    pub fn advise(&self) -> Result<Option<(u64, Estimate)>> {
         /// With fewer passes nothing is advised: at least one is what any order takes that follows no row groups.
         const ENOUGH: f64 = 2.0;
         const FEW: f64 = 4.0;
@@ -196,14 +196,14 @@ impl LoaderBuilder {
         let mut advice = None;
         for _ in 0..TRIES {
             let memory_tried = (memory as u64).next_multiple_of(1 << 20);
-            let Estimate { passes, bytes_read, .. } = self.clone().memory(memory_tried).estimate()?;
-            advice = Some(Advice { memory: memory_tried, passes, bytes_read });
-            if passes <= target {
+            let told = self.clone().memory(memory_tried).estimate()?;
+            advice = Some((memory_tried, told));
+            if told.passes <= target {
                 break;
             }
             memory *= 1.2;
         }
-        Ok(advice.filter(|advice| advice.passes <= passes * 0.9))
+        Ok(advice.filter(|(_, told)| told.passes <= passes * 0.9))
     }
 
     /// The loader, at the state of the sampler. Reads nothing and starts no thread.
@@ -256,17 +256,17 @@ impl LoaderBuilder {
             [sampler] if self.share.is_none() && sampler.serves_all_in_order() => self.groups.in_order(),
             _ => None,
         };
-        let groups = in_order.unwrap_or_else(|| Arc::clone(&self.groups));
+        let groups = in_order.map_or_else(|| Arc::clone(&self.groups), Arc::new);
         let packed = self.samplers.first().and_then(DistributedSampler::packed);
         let tokens = packed.and_then(|packed| column_of(packed, self.options.tokens.as_deref()));
         let with = &self.options.with_columns;
-        let columns = tokens.map(|name| token_columns(&groups.form().decoded, name, with)).unwrap_or_default();
+        let columns = tokens.map(|name| token_columns(&groups.form.decoded, name, with)).unwrap_or_default();
         let units = match self.samplers.iter().any(|sampler| sampler.orders().follows_row_groups()) {
             true => Units::new(groups, None),
             false => Units::joined(groups, self.options.memory),
         };
         let units = units.with_lists(&columns);
-        let packing = self.packing(units.form(), &columns)?;
+        let packing = self.packing(&units.form, &columns)?;
         Ok(Arc::new(units.with_packing(packing).sharing_dictionaries(self.options.memory)))
     }
 

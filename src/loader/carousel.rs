@@ -11,7 +11,7 @@ use rowdex_rows::Held;
 pub(crate) struct DueRows {
     pieces: VecDeque<Held>,
     /// Why there are no rows after those of the pieces.
-    error: Option<Error>,
+    pub(crate) error: Option<Error>,
     /// Rows that were not claimed.
     left: usize,
 }
@@ -31,11 +31,6 @@ impl DueRows {
     /// The pieces, and why there are no rows after theirs.
     pub(crate) fn into_parts(self) -> (VecDeque<Held>, Option<Error>) {
         (self.pieces, self.error)
-    }
-
-    /// Whether rows are missing.
-    pub(crate) fn is_short(&self) -> bool {
-        self.error.is_some()
     }
 
     /// Says which row ids these have, because they stand in for others. They are the labels of rows.
@@ -64,6 +59,11 @@ impl DueRows {
     }
 }
 
+/// What is got of a unit has not all rows that were asked for.
+pub(crate) fn too_few_rows() -> Error {
+    Error::new(ErrorKind::Internal, "fewer rows than were due of a row group")
+}
+
 /// Takes the first rows off, so many, and gives each piece that has some. Returns how many rows are missing.
 pub(crate) fn take_rows(pieces: &mut VecDeque<Held>, mut rows: usize, mut give: impl FnMut(Held)) -> usize {
     while rows > 0 {
@@ -78,18 +78,11 @@ pub(crate) fn take_rows(pieces: &mut VecDeque<Held>, mut rows: usize, mut give: 
     rows
 }
 
-/// The pieces that have the rows of one unit.
-#[derive(Debug)]
-pub(crate) struct UnitPart {
-    pub(crate) unit: u32,
-    /// The place among all pieces of the segment of its first, and of the first one behind it.
-    pub(crate) pieces: Range<u32>,
-}
-
 /// Rows that a segment takes off the carousel, those of each unit in the order in which they are due.
 #[derive(Debug, Default)]
 pub(crate) struct Claimed {
-    pub(crate) parts: Vec<UnitPart>,
+    /// Which of the pieces are of which unit.
+    pub(crate) parts: Vec<(u32, Range<u32>)>,
     pub(crate) pieces: Vec<Held>,
     /// Why a unit has no more rows than those.
     pub(crate) errors: Vec<(u32, Error)>,
@@ -143,7 +136,7 @@ impl Carousel {
             if let Err(error) = self.claim_part(unit, rows as usize, &mut claimed) {
                 claimed.errors.push((unit, error));
             }
-            claimed.parts.push(UnitPart { unit, pieces: first..claimed.pieces.len() as u32 });
+            claimed.parts.push((unit, first..claimed.pieces.len() as u32));
         }
         claimed
     }

@@ -12,17 +12,12 @@ use rowdex_base::stop;
 
 /// Looks at a [`Loader`](super::Loader), or at prefetched rows, and closes them, from any thread and at any time: from
 /// [`Loader::control`](super::Loader::control) and [`Prefetched::control`](super::Prefetched::control).
+// No lock is in it: one that another thread held when the process was forked would be held for ever in the child.
 #[derive(Debug, Clone, Default)]
 pub struct Control {
-    inner: Arc<ControlState>,
-}
-
-/// No lock is in it: one that another thread held when the process was forked would be held for ever in the child.
-#[derive(Debug, Default)]
-struct ControlState {
-    closed: AtomicBool,
+    closed: Arc<AtomicBool>,
     /// What delivers, which this does not keep alive, and the process that it is in.
-    delivery: ArcSwapOption<(u32, Weak<dyn Watched>)>,
+    delivery: Arc<ArcSwapOption<(u32, Weak<dyn Watched>)>>,
 }
 
 impl Control {
@@ -30,7 +25,7 @@ impl Control {
     /// who asks for one later. A loader without threads finishes the row group at hand first. The threads of the loader
     /// end in the same way; dropping it waits for them.
     pub fn close(&self) {
-        self.inner.closed.store(true, Ordering::SeqCst);
+        self.closed.store(true, Ordering::SeqCst);
         if let Some(delivery) = self.delivery() {
             delivery.stop();
         }
@@ -38,7 +33,7 @@ impl Control {
 
     /// Whether it was closed.
     pub fn is_closed(&self) -> bool {
-        self.inner.closed.load(Ordering::SeqCst)
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// As [`Loader::stats`](super::Loader::stats).
@@ -51,14 +46,14 @@ impl Control {
     }
 
     /// Takes note of what delivers from now on, or ends it if this was closed meanwhile.
-    pub(super) fn watch(&self, delivery: Weak<dyn Watched>) -> Result<()> {
-        self.inner.delivery.store(Some(Arc::new((std::process::id(), delivery))));
+    pub(super) fn watch(&self, delivery: &Arc<dyn Watched>) -> Result<()> {
+        self.delivery.store(Some(Arc::new((std::process::id(), Arc::downgrade(delivery)))));
         // Whoever closes it now sees the delivery; who did before is seen here.
         self.check()
     }
 
     fn delivery(&self) -> Option<Arc<dyn Watched>> {
-        let delivery = self.inner.delivery.load();
+        let delivery = self.delivery.load();
         let (process, delivery) = &**delivery.as_ref()?;
         if *process == std::process::id() { delivery.upgrade() } else { None }
     }

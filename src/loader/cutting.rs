@@ -6,10 +6,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use super::carousel::{DueRows, take_rows};
+use super::carousel::{DueRows, take_rows, too_few_rows};
 use super::extract::Extracted;
 use super::packing::{ServedPacks, columns};
-use super::pieces::{PieceList, SlotList, TokenRange};
+use super::pieces::{PieceList, TokenRange};
 use super::recovery::Recovery;
 use super::units::Units;
 use crate::dataset::Prefetch;
@@ -22,32 +22,42 @@ const TOKENS_TOGETHER: u64 = 16 << 10;
 /// Gets the due pieces out of a unit.
 pub(crate) fn extract(
     recovery: &mut Recovery<'_>,
-    units: &Units,
     unit: u32,
     due: &PieceList,
     stays: bool,
     held: Option<Held>,
     prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
-    let Some(packing) = units.packing() else { return recovery.extract(unit, &due.slots, stays, held, prefetch) };
-    let rows = units.size(unit).rows;
-    let mut got = Got::apart(due);
-    let mut extracted = recovery.extract(unit, &SlotList::of(rows, &got.slots), stays, held, prefetch)?;
-    if extracted.rows.is_short() && due.parts().len() > 0 {
+    let units = recovery.units;
+    let Some(packing) = &units.packing else {
+        return recovery.extract(unit, &|| due.slots.to_vec(), stays, held, prefetch);
+    };
+    let mut cutter = PieceCutter { units, unit, packing, due, slots: Vec::new(), places: Vec::new(), whole: None };
+    match due.parts().len() {
+        0 => cutter.get_in_turn(),
+        parts => cutter.get_apart(parts),
+    }
+    let mut extracted = recovery.extract(unit, &|| cutter.slots.clone(), stays, held, prefetch)?;
+    if extracted.rows.error.is_some() && cutter.whole.is_some() {
         // Some of the unit cannot be read, and what comes before that must still be there.
-        got = Got::in_turn(due.slots.to_vec());
-        extracted = recovery.extract(unit, &SlotList::of(rows, &got.slots), stays, None, None)?;
+        cutter.get_in_turn();
+        extracted = recovery.extract(unit, &|| cutter.slots.clone(), stays, None, None)?;
     }
     let is_shared = extracted.stays.is_some();
     let began = Instant::now();
     let rows = std::mem::take(&mut extracted.rows);
-    extracted.rows = PieceCutter { units, unit, packing, due, got }.due_rows(rows, is_shared)?;
+    extracted.rows = cutter.due_rows(rows, is_shared)?;
     extracted.picking += began.elapsed();
     Ok(extracted)
 }
 
-/// Which rows are got out of a unit.
-struct Got {
+/// Makes the due pieces out of the rows that are got out of a unit.
+struct PieceCutter<'a> {
+    units: &'a Units,
+    unit: u32,
+    packing: &'a ServedPacks,
+    due: &'a PieceList,
+    /// The rows that are got.
     slots: Vec<u32>,
     /// For each due row its place among them.
     places: Vec<usize>,
@@ -55,82 +65,66 @@ struct Got {
     whole: Option<usize>,
 }
 
-impl Got {
-    /// Whole rows, and then each row once of which parts are due.
-    fn apart(pieces: &PieceList) -> Self {
-        let due = pieces.slots.to_vec();
-        if pieces.parts().len() == 0 {
-            return Self::in_turn(due);
-        }
-        let whole = due.len() - pieces.parts().len();
-        let mut next = 0;
-        let mut known = HashMap::new();
-        let mut slots = Vec::with_capacity(due.len());
-        let mut parts = Vec::new();
-        let mut cut = pieces.parts().peekable();
-        let places = due.iter().enumerate().map(|(place, slot)| {
-            if cut.next_if(|(at, _)| *at == place).is_some() {
-                return *known.entry(*slot).or_insert_with(|| {
-                    parts.push(*slot);
-                    whole + parts.len() - 1
-                });
-            }
-            slots.push(*slot);
-            next += 1;
-            next - 1
-        });
-        let places = places.collect();
-        slots.append(&mut parts);
-        Self { slots, places, whole: Some(whole) }
-    }
-
-    fn in_turn(due: Vec<u32>) -> Self {
-        Self { places: (0..due.len()).collect(), slots: due, whole: None }
-    }
-}
-
-/// Makes the due pieces out of the rows that were got.
-struct PieceCutter<'a> {
-    units: &'a Units,
-    unit: u32,
-    packing: &'a ServedPacks,
-    due: &'a PieceList,
-    got: Got,
-}
-
 impl PieceCutter<'_> {
+    /// Each row is got where it is due.
+    fn get_in_turn(&mut self) {
+        self.slots = self.due.slots.to_vec();
+        self.places = (0..self.slots.len()).collect();
+        self.whole = None;
+    }
+
+    /// Whole rows are got, and then each row once of which some of so many parts are due.
+    fn get_apart(&mut self, parts: usize) {
+        let due = self.due.slots.to_vec();
+        let whole = due.len() - parts;
+        let mut known = HashMap::new();
+        let mut cut_rows = Vec::new();
+        let mut cut = self.due.parts().peekable();
+        for (place, slot) in due.into_iter().enumerate() {
+            let got = if cut.next_if(|(at, _)| *at == place).is_some() {
+                *known.entry(slot).or_insert_with(|| {
+                    cut_rows.push(slot);
+                    whole + cut_rows.len() - 1
+                })
+            } else {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            };
+            self.places.push(got);
+        }
+        self.slots.append(&mut cut_rows);
+        self.whole = Some(whole);
+    }
+
     /// What is due, of the rows that were got, up to the first that cannot be served.
     fn due_rows(&self, rows: DueRows, is_shared: bool) -> Result<DueRows> {
         let (held, mut error) = rows.into_parts();
         let held = Vec::from(held);
         let found: usize = held.iter().map(Held::num_rows).sum();
         let first = self.units.first_row(self.unit);
-        let rows: Vec<u64> = self.got.slots.iter().take(found).map(|slot| first + u64::from(*slot)).collect();
+        let rows: Vec<u64> = self.slots.iter().take(found).map(|slot| first + u64::from(*slot)).collect();
         let mut changed = self.packing.changed(&rows, &held)?;
-        let mut served = self.got.places.iter().take_while(|place| **place < found).count();
+        let mut served = self.places.iter().take_while(|place| **place < found).count();
         let is_bad = |place: &usize| changed.iter().position(|(other, _)| other == place);
-        let bad = self.got.places.iter().take(served).enumerate().find_map(|(at, place)| Some((at, is_bad(place)?)));
+        let bad = self.places.iter().take(served).enumerate().find_map(|(at, place)| Some((at, is_bad(place)?)));
         if let Some((at, number)) = bad {
             let (place, found) = changed.swap_remove(number);
-            let slot = self.got.slots.get(place).copied().unwrap_or_default();
-            error = Some(self.units.groups().located(found, self.units.row_group_of(self.unit, slot)));
+            let slot = self.slots.get(place).copied().unwrap_or_default();
+            error = Some(self.units.groups.located(found, self.units.row_group_of(self.unit, slot)));
             served = at;
         }
         let whole = self.whole_rows(&held, is_shared)?;
         let parts = self.parts(&held, served)?;
         let due = DueRows::of(self.in_order(whole.into(), parts.into(), served)?);
-        match (self.got.places.len() - served, error) {
+        match (self.places.len() - served, error) {
             (0, _) => Ok(due),
-            (missing, error) => {
-                let none = || Error::new(ErrorKind::Internal, "fewer rows than were due of a row group");
-                Ok(due.before(error.unwrap_or_else(none), missing))
-            }
+            (missing, error) => Ok(due.before(error.unwrap_or_else(too_few_rows), missing)),
         }
     }
 
     /// The rows that are due whole, in memory that no others are in.
     fn whole_rows(&self, held: &[Held], is_shared: bool) -> Result<Vec<Held>> {
-        let Some(mut left) = self.got.whole else { return Ok(held.to_vec()) };
+        let Some(mut left) = self.whole else { return Ok(held.to_vec()) };
         let mut whole = Vec::with_capacity(held.len());
         for held in held {
             if left == 0 {
@@ -142,7 +136,7 @@ impl PieceCutter<'_> {
                     true => held.split_front(left),
                     false => {
                         let slots: Vec<u32> = (0..left).map(|row| held.place(row)).collect();
-                        Held::columns(held.take(&slots, &self.units.form().decoded)?, &self.units.elsewhere())
+                        Held::columns(held.take(&slots, &self.units.form.decoded)?, &self.units.elsewhere())
                     }
                 };
             }
@@ -164,7 +158,7 @@ impl PieceCutter<'_> {
         });
         let places: Vec<BatchRow> = places.collect();
         let part = |(at, cut): &(usize, TokenRange)| {
-            let place = *places.get(*self.got.places.get(*at)?)?;
+            let place = *places.get(*self.places.get(*at)?)?;
             Some(Part { place, offset: cut.offset, length: cut.length })
         };
         let parts: Option<Vec<Part>> = cuts.iter().map(part).collect();
@@ -201,7 +195,7 @@ impl PieceCutter<'_> {
                 at += 1;
             }
             move_rows(&mut parts, at - first, &mut ordered)?;
-            if self.got.whole.is_none() {
+            if self.whole.is_none() {
                 // Instead of the rows that they are parts of.
                 move_rows(&mut whole, at - first, &mut VecDeque::new())?;
             }
@@ -215,6 +209,6 @@ impl PieceCutter<'_> {
 fn move_rows(from: &mut VecDeque<Held>, rows: usize, to: &mut VecDeque<Held>) -> Result<()> {
     match take_rows(from, rows, |held| to.push_back(held)) {
         0 => Ok(()),
-        _ => Err(Error::new(ErrorKind::Internal, "fewer rows than were due of a row group")),
+        _ => Err(too_few_rows()),
     }
 }

@@ -1,12 +1,12 @@
 //! What a loader gets its batches from: threads of its own, or the reader of its machine.
 
 use std::fmt::Debug;
-use std::sync::Weak;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::assemble::Assembled;
 use super::{LoaderStats, NextBatch};
-use rowdex_base::error::Result;
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::DistributedSampler;
 
 /// Delivers the batches of a run one after another, from a given batch on. Dropping it ends what it does.
@@ -23,9 +23,7 @@ pub(crate) trait Deliver: Debug + Send + Sync {
     }
 
     /// What other threads may see of it.
-    fn watched(&self) -> Weak<dyn Watched>;
-
-    fn stats(&self) -> LoaderStats;
+    fn watched(&self) -> Arc<dyn Watched>;
 }
 
 /// What other threads may see of a delivery, and end.
@@ -45,13 +43,14 @@ pub(super) struct Owned<E> {
 }
 
 impl<E> Owned<E> {
-    /// Itself, unless this is a forked child of its process.
-    pub(super) fn own(&self) -> Option<&E> {
-        self.engine.as_ref().filter(|_| self.is_own())
-    }
-
-    pub(super) fn is_own(&self) -> bool {
-        self.process == std::process::id()
+    /// Itself, unless this is a forked child of its process: its threads are not here, and its locks may be held for
+    /// ever.
+    pub(super) fn own(&self) -> Result<&E> {
+        let own = self.engine.as_ref().filter(|_| self.process == std::process::id());
+        own.ok_or_else(|| {
+            Error::new(ErrorKind::Closed, "this process was forked from one that has begun to read")
+                .with_hint("make a loader in the forked process, or open the one that it inherited again")
+        })
     }
 
     pub(super) fn new(engine: E) -> Self {
@@ -61,8 +60,7 @@ impl<E> Owned<E> {
 
 impl<E> Drop for Owned<E> {
     fn drop(&mut self) {
-        // The threads of a forked child's parent can be neither woken nor joined, and their locks may be held for ever.
-        if !self.is_own() {
+        if self.own().is_err() {
             std::mem::forget(self.engine.take());
         }
     }

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::packing::ServedPacks;
-use super::plan::{Extract, Neighbours, PieceRuns, Plan, PlanAnswer};
+use super::plan::{Neighbours, PieceRuns, Plan, PlanAnswer};
 use super::recovery::ResolvedRow;
 use super::row_table::RowFinder;
 use super::walk::{BatchRange, Walk};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
 
 /// When all row groups stay decoded, looking ahead saves no decode; it only makes extractions longer. Preparing an
 /// epoch may take time and memory in proportion to the rows, so then no more than this many are looked at, from the one
@@ -20,49 +20,35 @@ const EPOCHS_LOOKED_AT: u64 = 2;
 pub(crate) struct Driver {
     pub(crate) plan: Plan,
     walk: Box<dyn Walk>,
-    ranges: VecDeque<BatchRange>,
+    /// The batches of the segments that the plan knows.
+    pub(crate) ranges: VecDeque<BatchRange>,
     /// Those of a segment, which allocate nothing from one to the next.
     pieces: PieceRuns,
     near: RowFinder,
     /// If pieces of rows are served.
     packing: Option<Arc<ServedPacks>>,
-    error: Option<Error>,
-}
-
-/// What comes of a step.
-#[derive(Debug)]
-pub(crate) enum Planned {
-    Walked,
-    Extract(Extract),
-    /// Batches, and how many rows of which unit they are made of.
-    Segment(BatchRange, Vec<(u32, u32)>),
-    End(Option<Error>),
+    /// Why the order ends, if it has to.
+    pub(crate) error: Option<Error>,
 }
 
 impl Driver {
     /// A driver of rows that `near` finds, or of pieces of them.
-    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>, near: RowFinder, packing: Option<&Arc<ServedPacks>>) -> Self {
+    pub(crate) fn new(plan: Plan, walk: Box<dyn Walk>, near: RowFinder, packing: Option<Arc<ServedPacks>>) -> Self {
         let pieces = PieceRuns::default();
-        Self { plan, walk, ranges: VecDeque::new(), pieces, near, packing: packing.cloned(), error: None }
+        Self { plan, walk, ranges: VecDeque::new(), pieces, near, packing, error: None }
     }
 
-    /// Walks on by at most one segment. `resolve` says which row to serve for one of the order, and where it is.
-    pub(crate) fn advance(&mut self, resolve: impl Fn(&mut RowFinder, u64) -> Result<ResolvedRow>) -> Planned {
+    /// Asks the plan, and walks on by at most one segment if it says so. `resolve` says which row to serve for one of
+    /// the order, and where it is.
+    pub(crate) fn advance(&mut self, resolve: impl Fn(&mut RowFinder, u64) -> Result<ResolvedRow>) -> PlanAnswer {
         if self.has_more() {
-            self.plan.reopen();
+            self.plan.ended = false;
         }
-        match self.plan.next(self.may_look()) {
-            PlanAnswer::Extract(extract) => Planned::Extract(extract),
-            PlanAnswer::Segment(parts) => match self.ranges.pop_front() {
-                Some(range) => Planned::Segment(range, parts),
-                None => Planned::End(Some(Error::new(ErrorKind::Internal, "a segment that nobody asked for"))),
-            },
-            PlanAnswer::End => Planned::End(self.error.take()),
-            PlanAnswer::Look => {
-                self.look(resolve);
-                Planned::Walked
-            }
+        let answer = self.plan.next(self.may_look());
+        if matches!(answer, PlanAnswer::Look) {
+            self.look(resolve);
         }
+        answer
     }
 
     fn may_look(&self) -> bool {
@@ -72,7 +58,7 @@ impl Driver {
 
     /// Whether it has come to the end of what there was, and there is more since.
     pub(crate) fn has_more(&mut self) -> bool {
-        self.plan.is_ended() && self.error.is_none() && self.walk.has_more()
+        self.plan.ended && self.error.is_none() && self.walk.has_more()
     }
 
     fn look(&mut self, resolve: impl Fn(&mut RowFinder, u64) -> Result<ResolvedRow>) {
@@ -90,7 +76,7 @@ impl Driver {
             let rows = &batch.rows;
             let before = pieces.len();
             let replaced_before = replaced.len();
-            let tokens_of = |place| packing.and_then(|packing| packing.tokens_of(batch, place));
+            let tokens_of = |place| packing?.tokens_of(batch, place);
             let mut at = 0;
             while let Some(&row) = rows.get(at) {
                 let (served, (unit, slot)) = match resolve(near, row) {
@@ -126,10 +112,10 @@ impl Driver {
                 self.plan.push(&self.pieces);
                 self.ranges.push_back(BatchRange { replaced, ..range });
             }
-            Ok(None) => self.plan.end(),
+            Ok(None) => self.plan.ended = true,
             Err(error) => {
                 self.error = Some(error);
-                self.plan.end();
+                self.plan.ended = true;
             }
         }
     }

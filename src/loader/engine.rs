@@ -19,16 +19,15 @@ use super::control::{closed, timed_out};
 use super::deliver::{Deliver, Watched};
 use super::driver::Driver;
 use super::lookahead::Lookahead;
-use super::plan::{Measurement, Plan};
+use super::plan::{Budget, Plan};
 use super::recovery::Faults;
 pub(crate) use super::schedule::Settings;
-use super::schedule::{Extraction, Read, Schedule, Task};
+use super::schedule::{Schedule, Task};
 use super::units::Units;
 use super::walk::{BatchRange, Walk};
 use crate::dataset::Prefetch;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{self, Asked};
-use rowdex_rows::Held;
 
 /// Batches that take more than this part of the memory, and more than so many bytes, are not made at once. Segments
 /// are much smaller, unless strings repeat in them.
@@ -54,18 +53,11 @@ struct EngineCore {
     made: AtomicU64,
     most_made: u64,
     progress: Mutex<EngineProgress>,
-    signals: Signals,
-}
-
-/// What wakes threads that wait for the progress to change.
-#[derive(Default)]
-struct Signals {
     /// Whether the threads are to end. It is set under the lock of the progress, and read without one where a thread
     /// waits for a store.
-    stop: AtomicBool,
-    /// There may be something to do.
+    ending: AtomicBool,
+    /// Wakes threads: there may be something to do, or to serve.
     work: Condvar,
-    /// There may be something to serve.
     ready: Condvar,
 }
 
@@ -78,29 +70,14 @@ struct EngineProgress {
     error: Option<Error>,
     /// What is read ahead, by the number of the extraction.
     prefetch: BTreeMap<u64, Prefetch>,
-    /// Segments that were planned and not begun.
-    tickets: VecDeque<Ticket>,
+    /// Segments that were planned and not begun, with how many rows of which unit they are made of.
+    tickets: VecDeque<(BatchRange, Vec<(u32, u32)>)>,
     /// Segments of which some batches are made, by number.
     rest: BTreeMap<u64, Making>,
     carousel: Carousel,
     /// Segments that wait for the consumer, by number.
     out: BTreeMap<u64, Assembled>,
     stats: LoaderStats,
-}
-
-/// A segment that waits for its rows.
-struct Ticket {
-    range: BatchRange,
-    parts: Vec<(u32, u32)>,
-}
-
-/// A task with what there is for it.
-enum Work {
-    Plan(Box<Driver>, Vec<Measurement>),
-    Read(Read),
-    /// The unit if it stayed in memory, and what was read ahead.
-    Extract(Extraction, Option<Held>, Option<Prefetch>),
-    Assemble(u64, Making),
 }
 
 impl Engine {
@@ -114,9 +91,10 @@ impl Engine {
         let sizes = units.due_sizes();
         let lookahead = Lookahead::new(&units, settings.memory, settings.threads, settings.read_concurrency);
         let memory = settings.memory - lookahead.reserve();
-        let mut plan = Plan::new(&sizes, memory, settings.batch_rows, settings.seed).of_rows(units.cutting(), 1);
+        let budget = Budget { memory: memory as f64, batch_rows: settings.batch_rows, cutting: units.cutting() };
+        let mut plan = Plan::new(&sizes, budget, 1, settings.seed);
         plan.set_aside(units.places_bytes());
-        let driver = Driver::new(plan, walk, units.finder(), units.packing());
+        let driver = Driver::new(plan, walk, units.finder(), units.packing.clone());
         let progress = EngineProgress {
             schedule: Schedule::new(settings.clone(), lookahead),
             driver: Some(Box::new(driver)),
@@ -137,7 +115,9 @@ impl Engine {
             made: AtomicU64::new(0),
             most_made: (settings.memory / MADE_PART).max(LEAST_MADE),
             progress: Mutex::new(progress),
-            signals: Signals::default(),
+            ending: AtomicBool::new(false),
+            work: Condvar::new(),
+            ready: Condvar::new(),
         });
         let mut engine = Self { shared, threads: Vec::new() };
         for number in 0..settings.threads {
@@ -145,7 +125,7 @@ impl Engine {
             let thread = std::thread::Builder::new().name(format!("rowdex-loader-{number}"));
             let work = move || {
                 let ends = Arc::clone(&shared);
-                let _asked = Asked::new(move || ends.signals.stop.load(Ordering::Relaxed)).enter();
+                let _asked = Asked::new(move || ends.ending.load(Ordering::Relaxed)).enter();
                 shared.work();
             };
             let thread = thread.spawn(work).map_err(|error| {
@@ -160,10 +140,10 @@ impl Engine {
     pub(crate) fn go_on(&self) {
         let mut progress = self.shared.lock();
         if progress.error.is_none() {
-            progress.schedule.reopen();
+            progress.schedule.ended = false;
         }
         drop(progress);
-        self.shared.signals.work.notify_all();
+        self.shared.work.notify_all();
     }
 }
 
@@ -178,13 +158,13 @@ impl Deliver for Engine {
             let number = progress.schedule.next_out();
             if let Some(assembled) = progress.out.remove(&number) {
                 progress.schedule.handed_out();
-                shared.signals.work.notify_all();
+                shared.work.notify_all();
                 return Ok(Some(assembled));
             }
             if progress.schedule.is_over() {
                 return progress.error.clone().map_or(Ok(None), Err);
             }
-            if shared.signals.stop.load(Ordering::Relaxed) {
+            if shared.ending.load(Ordering::Relaxed) {
                 return Err(closed());
             }
             stop::check()?;
@@ -194,30 +174,22 @@ impl Deliver for Engine {
                 return Err(timed_out());
             }
             if shared.inline {
-                let Some(work) = shared.pick(&mut progress) else {
+                let Some(task) = progress.schedule.next() else {
                     return Err(Error::new(ErrorKind::Internal, "the loader has nothing to do and is not done"));
                 };
-                drop(progress);
-                shared.run(work);
-                (progress, worked) = (shared.lock(), true);
+                progress = shared.run(task, progress);
+                worked = true;
             } else {
                 progress = match left.into_iter().chain(stop::tick()).min() {
-                    None => shared.signals.ready.wait(progress).unwrap_or_else(PoisonError::into_inner),
-                    Some(left) => {
-                        shared.signals.ready.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0
-                    }
+                    None => shared.ready.wait(progress).unwrap_or_else(PoisonError::into_inner),
+                    Some(left) => shared.ready.wait_timeout(progress, left).unwrap_or_else(PoisonError::into_inner).0,
                 };
             }
         }
     }
 
-    fn watched(&self) -> Weak<dyn Watched> {
-        let watched: Weak<EngineCore> = Arc::downgrade(&self.shared);
-        watched
-    }
-
-    fn stats(&self) -> LoaderStats {
-        self.shared.stats()
+    fn watched(&self) -> Arc<dyn Watched> {
+        self.shared.clone()
     }
 }
 
@@ -236,10 +208,10 @@ impl Watched for EngineCore {
     /// from a store.
     fn stop(&self) {
         let progress = self.lock();
-        self.signals.stop.store(true, Ordering::Relaxed);
+        self.ending.store(true, Ordering::Relaxed);
         drop(progress);
-        self.signals.work.notify_all();
-        self.signals.ready.notify_all();
+        self.work.notify_all();
+        self.ready.notify_all();
     }
 
     fn stats(&self) -> LoaderStats {
@@ -256,48 +228,52 @@ impl EngineCore {
 
     fn work(&self) {
         let mut progress = self.lock();
-        while !self.signals.stop.load(Ordering::Relaxed) {
-            match self.pick(&mut progress) {
-                Some(work) => {
-                    drop(progress);
-                    self.run(work);
-                    progress = self.lock();
-                }
-                None => progress = self.signals.work.wait(progress).unwrap_or_else(PoisonError::into_inner),
-            }
+        while !self.ending.load(Ordering::Relaxed) {
+            progress = match progress.schedule.next() {
+                Some(task) => self.run(task, progress),
+                None => self.work.wait(progress).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 
-    fn pick(&self, progress: &mut EngineProgress) -> Option<Work> {
-        Some(match progress.schedule.next()? {
-            Task::Plan(measured) => Work::Plan(progress.driver.take()?, measured),
-            Task::Read(read) => Work::Read(read),
+    /// Takes what there is for a task, and does it without the lock.
+    fn run<'a>(&'a self, task: Task, mut progress: MutexGuard<'a, EngineProgress>) -> MutexGuard<'a, EngineProgress> {
+        match task {
+            Task::Plan(measured) => {
+                let driver = progress.driver.take();
+                drop(progress);
+                if let Some(driver) = driver {
+                    self.plan(driver, &measured);
+                }
+            }
+            Task::Read(read) => {
+                drop(progress);
+                self.start_read(read);
+            }
             Task::Extract(extraction) => {
                 let whole = if extraction.stayed { progress.carousel.whole(extraction.extract.unit) } else { None };
                 let prefetch = progress.prefetch.remove(&extraction.number);
-                Work::Extract(extraction, whole, prefetch)
-            }
-            Task::Assemble(segment) => match progress.rest.remove(&segment) {
-                Some(making) => Work::Assemble(segment, making),
-                None => {
-                    let Ticket { range, parts } = progress.tickets.pop_front()?;
-                    Work::Assemble(segment, Making::new(range, progress.carousel.claim(&parts)))
-                }
-            },
-        })
-    }
-
-    fn run(&self, work: Work) {
-        match work {
-            Work::Plan(driver, measured) => self.plan(driver, measured),
-            Work::Read(read) => self.start_read(read),
-            Work::Extract(extraction, whole, prefetch) => {
+                drop(progress);
                 // This one was read ahead until now, so there is room for another, which need not wait for this.
-                self.start_reads();
+                loop {
+                    let read = self.lock().schedule.next_read();
+                    let Some(read) = read else { break };
+                    self.start_read(read);
+                }
                 self.extract(extraction, whole, prefetch);
             }
-            Work::Assemble(segment, making) => self.assemble(segment, making),
+            Task::Assemble(segment) => {
+                let planned = progress.rest.remove(&segment).or_else(|| {
+                    let (range, parts) = progress.tickets.pop_front()?;
+                    Some(Making::new(range, progress.carousel.claim(&parts)))
+                });
+                drop(progress);
+                if let Some(making) = planned {
+                    self.assemble(segment, making);
+                }
+            }
         }
+        self.lock()
     }
 }
 

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::driver::{Driver, Planned};
+use super::driver::Driver;
 use super::groups::{FetchCost, Reads, UnitSize};
-use super::plan::{Extract, Outlook, Plan, fixed};
+use super::plan::{Budget, Extract, Outlook, Plan, PlanAnswer, fixed};
 use super::recovery::out_of_range;
 use super::route::{Route, RouteFacts, route};
 use super::row_table::{RowFinder, RowTable};
 use super::schedule::excess;
 use super::units::Units;
-use super::walk::Epochs;
+use super::walk::{Epochs, left_of};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, Tail};
 use rowdex_order::{Global, Sequential};
@@ -52,18 +52,6 @@ pub struct Estimate {
     pub bookkeeping_bytes: u64,
     /// The least [memory](super::LoaderBuilder::memory) that a loader takes: twice what is known of row groups alone.
     pub least_memory: u64,
-}
-
-/// The memory with which a loader decodes less, from [`LoaderBuilder::advise`](super::LoaderBuilder::advise).
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub struct Advice {
-    /// So many bytes.
-    pub memory: u64,
-    /// Passes of every epoch after the first, then.
-    pub passes: f64,
-    /// Bytes read in every epoch after the first, then.
-    pub bytes_read: u64,
 }
 
 /// Simulating this many rows takes a tenth of a second or so; a larger run is simulated on a smaller scale.
@@ -119,7 +107,8 @@ pub(crate) fn estimate(
         samplers = samplers.iter().map(sampler).collect::<Result<Vec<_>>>()?.into();
         near = RowFinder::new(Arc::new(RowTable::new(sizes.iter().map(|size| size.rows))));
     }
-    let mut plan = Plan::new(&sizes, memory, batch_rows, orders.fingerprint()).of_rows(units.cutting(), scale);
+    let budget = Budget { memory: memory as f64, batch_rows, cutting: units.cutting() };
+    let mut plan = Plan::new(&sizes, budget, scale, orders.fingerprint());
     plan.set_aside(units.places_bytes() / scale);
     let run = Simulation { units, sizes: &sizes, scale, memory, threads };
     Ok(Estimate {
@@ -158,7 +147,7 @@ impl Simulation<'_> {
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-        let mut driver = Driver::new(plan, Box::new(walk), near, self.units.packing());
+        let mut driver = Driver::new(plan, Box::new(walk), near, self.units.packing.clone());
         let resolve = |near: &mut RowFinder, row| match near.locate(row) {
             Some(place) => Ok((row, place)),
             None => Err(out_of_range(row)),
@@ -169,8 +158,7 @@ impl Simulation<'_> {
         let mut met = HashSet::new();
         loop {
             match driver.advance(resolve) {
-                Planned::Walked => {}
-                Planned::Extract(extract) if extract.decode => {
+                PlanAnswer::Extract(extract) if extract.decode => {
                     let unit = extract.unit;
                     let fetch = self.read(extract, &mut met);
                     cost = cost.plus(fetch);
@@ -178,15 +166,18 @@ impl Simulation<'_> {
                         cost.requests += fetch.positions as f64;
                     }
                 }
-                Planned::Extract(_) => {}
-                Planned::Segment(range, _) => {
-                    if range.batches.end == range.all.count() {
+                PlanAnswer::Look | PlanAnswer::Extract(_) => {}
+                PlanAnswer::Segment(_) => {
+                    let range = driver.ranges.pop_front();
+                    if range.is_some_and(|range| range.batches.end == left_of(&range.plans).end) {
                         epochs.push(cost);
                     }
                 }
-                Planned::End(Some(error)) => return Err(error),
-                Planned::End(None) => break,
+                PlanAnswer::End => break,
             }
+        }
+        if let Some(error) = driver.error {
+            return Err(error);
         }
         let (first_decodes, first_bytes_read, first_requests) = an_epoch(&epochs, 0, 1);
         // The last epoch is left out, because nothing is read for one that would follow.
@@ -202,7 +193,7 @@ impl Simulation<'_> {
             decodes,
             first_bytes_read,
             bytes_read,
-            first_requests: first_requests + self.units.groups().opening_requests(),
+            first_requests: first_requests + self.units.groups.opening_requests(),
             requests,
             bookkeeping_bytes: driver.plan.most_listed().saturating_mul(self.scale),
             peak_bytes: self.peak(&driver.plan, &met).saturating_mul(self.scale),
@@ -234,7 +225,7 @@ impl Simulation<'_> {
             let full = |slot: &u32| u32::try_from(u64::from(*slot) * self.scale).unwrap_or(u32::MAX);
             let mut touched: Vec<u32> = slots.iter().map(|slot| self.units.row_group_of(unit, full(slot))).collect();
             touched.dedup();
-            return self.units.groups().fetch(&touched, Reads::All);
+            return self.units.groups.fetch(&touched, Reads::All);
         }
         let runs = if scattered { runs * self.scale } else { runs };
         self.units.fetch(unit, Reads::Some(rows * self.scale, runs))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 
-use super::carousel::DueRows;
+use super::carousel::{DueRows, too_few_rows};
 use super::groups::UnitSize;
 use super::route::{
     ChunkValues, DecodesAlone, HeldAs, Route, RouteFacts, breaks, chunk_rows, columns_at_once, is_sparse, route,
@@ -43,18 +43,10 @@ impl Extracted {
     }
 }
 
-/// The units of a loader, and how it serves their rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Serving<'a> {
-    pub(crate) units: &'a Units,
-    /// Rows of a batch.
-    pub(crate) batch_rows: u64,
-}
-
 impl RouteFacts {
     /// What is known when so many rows of a unit are due that is not in memory and does not stay.
     pub(crate) fn of(units: &Units, unit: u32, due: usize) -> Self {
-        let form = units.form();
+        let form = &units.form;
         let facts = units.unit(unit);
         Self {
             size: facts.size,
@@ -74,23 +66,17 @@ impl RouteFacts {
                 true if units.long_values(unit).are_read_alone => DecodesAlone::Read,
                 true => DecodesAlone::Decoded,
             },
-            packs: units.layout().is_some(),
+            packs: units.layout.is_some(),
         }
     }
 }
 
 /// Gets the rows at these slots, in the order given, of a unit that stayed in memory. If it goes on to stay, views may
 /// share its values.
-pub(crate) fn from_held(
-    serving: Serving<'_>,
-    unit: u32,
-    whole: Held,
-    slots: Vec<u32>,
-    stays: bool,
-) -> Result<Extracted> {
+pub(crate) fn from_held(units: &Units, unit: u32, whole: Held, slots: Vec<u32>, stays: bool) -> Result<Extracted> {
     let began = Instant::now();
-    let elsewhere = serving.units.elsewhere();
-    let facts = RouteFacts::of(serving.units, unit, slots.len());
+    let elsewhere = units.elsewhere();
+    let facts = RouteFacts::of(units, unit, slots.len());
     let size = UnitSize { rows: whole.num_rows() as u64, bytes: whole.bytes(), cost: whole.bytes() };
     // In which order packed rows are due does not matter.
     let (held, breaks) = match whole.in_rows() {
@@ -100,12 +86,12 @@ pub(crate) fn from_held(
     let route = route(&RouteFacts { size, held, stays, breaks, ..facts });
     let pieces = match (route, whole.in_rows(), whole.in_columns()) {
         (Route::Point, ..) => vec![whole.at(slots)?],
-        (Route::Repack, Some(packed), _) => Held::repacked(packed, &slots, &serving.units.form().decoded)?,
+        (Route::Repack, Some(packed), _) => Held::repacked(packed, &slots, &units.form.decoded)?,
         // Dictionaries count with the unit.
         (Route::Show, _, Some(batch)) => Held::shown(batch, &slots, &elsewhere.and_dictionaries_of(batch))?,
         (Route::Copy, _, Some(batch)) => Held::copied(batch, &slots, 1, &elsewhere.and_dictionaries_of(batch))?,
         (route, _, Some(batch)) => {
-            let picker = Picker::new(way(route, serving.units), &slots, batch.num_rows(), batch.num_rows());
+            let picker = Picker::new(way(route, units), &slots, batch.num_rows(), batch.num_rows());
             let mut picker = picker.beside(elsewhere);
             picker.take(batch)?;
             picker.finish(slots.len())?.rows
@@ -116,47 +102,41 @@ pub(crate) fn from_held(
     Ok(Extracted { stays: stays.then_some(whole), picking: began.elapsed(), ..Extracted::of_rows(rows) })
 }
 
-/// Reads a unit and gets the rows at these slots out of it, in the order given.
+/// Reads a unit and gets the rows at these slots out of it, in the order given, for batches of so many rows.
 pub(crate) fn from_file(
-    serving: Serving<'_>,
+    units: &Units,
+    batch_rows: u64,
     unit: u32,
     mut places: Vec<u32>,
     stays: bool,
     prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
-    let units = serving.units;
     let wanted = if stays { None } else { wanted(units, unit, &mut places) };
     let facts = RouteFacts::of(units, unit, places.len());
     let facts =
         RouteFacts { stays, breaks: breaks(&places), read: wanted.as_ref().map_or(facts.read, Vec::len), ..facts };
     let route = route(&facts);
-    let columns = columns_at_once(route, &facts).filter(|_| units.packs_columns_apart(unit));
-    let chunk = ChunkShape { rows: chunk_rows(route, &facts.of_columns(columns), serving.batch_rows), columns };
+    let apart = || units.layout.as_ref().is_some_and(|layout| layout.packs_columns_apart());
+    let columns = columns_at_once(route, &facts).filter(|_| apart() && units.unit(unit).reads_columns_apart);
+    let chunk = ChunkShape { rows: chunk_rows(route, &facts.of_columns(columns), batch_rows), columns };
     let read = some(wanted.as_deref());
     let extracted = match route {
-        Route::DecodeDue => return decode_due(serving, unit, &facts, chunk, wanted, places, prefetch),
+        Route::DecodeDue => return decode_due(units, unit, &facts, chunk, wanted, places, prefetch),
         Route::StayPacked | Route::StayInColumns => {
-            let layout = units.layout().filter(|_| route == Route::StayPacked);
-            let mut chunks = Collected { packs: layout.cloned(), ..Collected::in_chunks(chunk, facts.read) };
+            let packs = units.layout.clone().filter(|_| route == Route::StayPacked);
+            let mut chunks = Collected { packs, ..Collected::in_chunks(chunk, facts.read) };
             let decodes = units.read(unit, read, prefetch, &mut chunks)?;
             let largest = chunks.largest;
             let read_bytes = chunks.pages;
             let whole = chunks.into_held(units)?;
             let decoded_bytes = Some(whole.bytes());
             let staged_bytes = whole.bytes() + largest;
-            Extracted {
-                decoded_bytes,
-                staged_bytes,
-                read_bytes,
-                decodes,
-                ..from_held(serving, unit, whole, places, true)?
-            }
+            Extracted { decoded_bytes, staged_bytes, read_bytes, decodes, ..from_held(units, unit, whole, places, true)? }
         }
         route => {
             let began = Instant::now();
             let due = places.len();
-            let picker =
-                Picker::new(way(route, serving.units), &places, facts.read, chunk.rows).beside(units.elsewhere());
+            let picker = Picker::new(way(route, units), &places, facts.read, chunk.rows).beside(units.elsewhere());
             drop(places);
             let mut picking = Picking { picker, chunk, pages: 0, took: began.elapsed() };
             let decodes = units.read(unit, read, prefetch, &mut picking)?;
@@ -168,7 +148,7 @@ pub(crate) fn from_file(
 }
 
 fn way(route: Route, units: &Units) -> Way {
-    match (route, units.layout()) {
+    match (route, &units.layout) {
         (Route::KeepChunks, _) => Way::Lie,
         (Route::Place, Some(layout)) => Way::Place(Arc::clone(layout)),
         _ => Way::Pick,
@@ -216,7 +196,7 @@ pub(crate) fn wanted(units: &Units, unit: u32, slots: &mut [u32]) -> Option<Vec<
 
 /// Decodes due rows alone, in the order of `ranks` among those that are `wanted`, or that are slots if nothing is.
 fn decode_due(
-    serving: Serving<'_>,
+    units: &Units,
     unit: u32,
     facts: &RouteFacts,
     chunk: ChunkShape,
@@ -224,7 +204,6 @@ fn decode_due(
     mut ranks: Vec<u32>,
     prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
-    let units = serving.units;
     let wanted = wanted.unwrap_or_else(|| distinct(&mut ranks));
     let mut chunks = Collected::in_chunks(chunk, wanted.len());
     units.read(unit, Slots::Due(&wanted), prefetch, &mut chunks)?;
@@ -235,7 +214,7 @@ fn decode_due(
         places.extend((0..chunk.num_rows() as u32).map(|row| (number, row)));
     }
     if places.len() != wanted.len() {
-        return Err(Error::new(ErrorKind::Internal, "fewer rows than were due of a row group"));
+        return Err(too_few_rows());
     }
     let elsewhere = units.elsewhere();
     let mut footprint = ChunkBytes::beside(&elsewhere);
@@ -286,7 +265,7 @@ impl Collected {
 
     /// The unit in memory of just its size. Columns are copied in which a decoder left much room.
     fn into_held(self, units: &Units) -> Result<Held> {
-        let form = units.form();
+        let form = &units.form;
         let columns = match (self.packer, self.chunks.as_slice()) {
             (Some(packer), _) => return packer.whole(),
             (None, [only]) if form.chunks_are_own && bytes_of(only) <= bytes_of_part(only) / 16 * 17 => only.clone(),

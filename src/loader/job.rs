@@ -33,7 +33,7 @@ impl ReaderJob for LoaderBuilder {
         let job = Job {
             version: VERSION.to_owned(),
             datasets: self.datasets.iter().map(Dataset::saved).collect::<Result<_>>().map_err(own)?,
-            views: self.groups.form().shares_values,
+            views: self.groups.form.shares_values,
             sampler: SavedSampler::of(sampler).map_err(own)?,
             options: self.options.clone(),
             // All that the launcher has said: nobody needs to find the reader by its name.

@@ -82,7 +82,7 @@ use self::control::is_to_come;
 use self::deliver::{Deliver, Owned};
 use self::engine::{Engine, Settings};
 pub use self::epoch::Epoch;
-pub use self::estimate::{Advice, Estimate};
+pub use self::estimate::Estimate;
 pub use self::groups::Loadable;
 use self::groups::dataset::DatasetGroups;
 use self::options::Options;
@@ -113,7 +113,8 @@ pub use rowdex_rows::{NO_LABEL, PackLayout, Sequences, Sequencing, Then};
 /// served whole. [`resume`](Self::resume) clears the error, so a caller goes on from that state once the file is
 /// repaired, or from another state past the damage.
 ///
-/// In a forked child it starts again after the last batch that was served, with threads of its own.
+/// A forked child that goes on with a loader of its parent's gets the error `Closed`, unless the parent has not used it
+/// yet. [`resume`](Self::resume) from its own [`state`](Self::state) starts it there, with threads of its own.
 #[derive(Debug)]
 pub struct Loader {
     units: Arc<Units>,
@@ -126,17 +127,11 @@ pub struct Loader {
     waiting: VecDeque<Batch>,
     /// What comes after `waiting`.
     error: Option<Error>,
-    over: Option<Over>,
+    /// Why nothing more is served, until the loader is told to go on elsewhere: the run has no more epochs, or it
+    /// failed.
+    over: Option<Result<(), Error>>,
     place: NextBatch,
     state: State,
-}
-
-/// Why nothing more is served, until the loader is told to go on elsewhere.
-#[derive(Debug)]
-enum Over {
-    /// The run has no more epochs.
-    Ended,
-    Failed(Error),
 }
 
 /// The next batch, counted over the ranks and steps of its epoch from the epoch's first step on. Batch 0 of an epoch
@@ -161,12 +156,11 @@ impl NextBatch {
 impl Loader {
     /// Options for serving `sampler`'s batches of rows of `dataset`, which may be several as one.
     pub fn builder(dataset: &impl Loadable, sampler: DistributedSampler) -> LoaderBuilder {
-        let datasets = dataset.datasets().to_vec();
-        let served = dataset.served().clone();
+        let (datasets, served) = dataset.loaded();
         LoaderBuilder {
-            groups: Arc::new(DatasetGroups::new(&datasets, &served, false)),
-            datasets,
-            served,
+            groups: Arc::new(DatasetGroups::new(datasets, served, false)),
+            datasets: datasets.to_vec(),
+            served: served.clone(),
             samplers: vec![sampler],
             share: None,
             options: Options::default(),
@@ -198,7 +192,7 @@ impl Loader {
         let least = estimate::least_memory(&units);
         if options.memory < least {
             let memory = options.memory;
-            let count = units.groups().count();
+            let count = units.groups.count();
             let message = format!("a memory of {memory} bytes is too little for rows of {count} row groups");
             return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(format!(
                 "give the loader {least} bytes or more: half of it is what is known of row groups"
@@ -206,18 +200,15 @@ impl Loader {
         }
         let place = NextBatch { epoch: first.epoch(), batch: 0 };
         let faults = Arc::new(Faults::new(options.fault, &units)?);
-        let engine = None;
-        let waiting = VecDeque::new();
-        let error = None;
         Ok(Self {
             units,
             samplers: samplers.into(),
             options,
             faults,
-            engine,
+            engine: None,
             control: Control::default(),
-            waiting,
-            error,
+            waiting: VecDeque::new(),
+            error: None,
             over: None,
             place,
             state,
@@ -227,7 +218,7 @@ impl Loader {
     /// The schema of every batch: the dataset's, or with views in the place of strings if these were [asked
     /// for](LoaderBuilder::with_views).
     pub fn schema(&self) -> SchemaRef {
-        self.units.form().served.clone()
+        self.units.form.served.clone()
     }
 
     /// Where the run stands after the last step of which all batches were handed out. A loader, or a bare sampler, that
@@ -307,7 +298,8 @@ impl Loader {
         self.place = place;
         let Some(sampler) = self.samplers.first() else { return };
         self.state = State { epoch: place.epoch, ..sampler.state() };
-        if !self.engine.as_ref().and_then(Owned::own).is_some_and(|engine| engine.go_to(sampler, place)) {
+        let own = self.engine.as_ref().and_then(|owned| owned.own().ok());
+        if !own.is_some_and(|engine| engine.go_to(sampler, place)) {
             self.engine = None;
         }
     }
@@ -329,8 +321,7 @@ impl Loader {
     /// What was done since the loader was started, resumed or set to another epoch. If it [shares](Share) a reader:
     /// what that did for all ranks, as of the last batch.
     pub fn stats(&self) -> LoaderStats {
-        let own = self.engine.as_ref().and_then(Owned::own);
-        own.map_or_else(LoaderStats::default, |engine| engine.stats())
+        self.control.stats()
     }
 
     /// The row groups that were found unreadable so far; always none with [`Fault::Fail`].
@@ -344,23 +335,16 @@ impl Loader {
     }
 
     fn fetch(&mut self) -> Result<bool> {
-        if self.engine.as_ref().is_some_and(|owned| !owned.is_own()) {
-            self.waiting.clear();
-            (self.error, self.engine) = (None, None);
-            self.faults = Arc::new(Faults::new(self.options.fault, &self.units)?);
-        }
-        if !self.waiting.is_empty() {
-            return Ok(true);
-        }
-        if let Some(error) = self.error.take() {
-            return Err(error);
-        }
         if self.engine.is_none() {
             let engine = self.start()?;
-            self.control.watch(engine.watched())?;
+            self.control.watch(&engine.watched())?;
             self.engine = Some(Owned::new(engine));
         }
-        let Some(engine) = self.engine.as_ref().and_then(Owned::own) else { return Ok(false) };
+        let Some(engine) = &self.engine else { return Ok(false) };
+        let engine = engine.own()?;
+        if let Some(error) = self.error.take_if(|_| self.waiting.is_empty()) {
+            return Err(error);
+        }
         let until = self.options.max_wait.and_then(|most| Instant::now().checked_add(most));
         while self.waiting.is_empty() {
             let Some(assembled) = engine.next(until)? else { return Ok(false) };
@@ -450,17 +434,16 @@ impl Loader {
     /// Whether there is a next batch, which is then the first of those that wait; not so at the end of the run.
     fn ready(&mut self) -> Result<bool> {
         if self.control.is_closed() && self.failure().is_none() {
-            self.over = Some(Over::Failed(closed()));
+            self.over = Some(Err(closed()));
         }
-        match &self.over {
-            Some(Over::Failed(error)) => return Err(error.clone()),
-            Some(Over::Ended) => return Ok(false),
-            None => {}
+        if let Some(over) = &self.over {
+            return over.clone().map(|()| false);
         }
         match self.fetch() {
             Ok(true) => Ok(true),
             Ok(false) => {
-                (self.over, self.engine) = (Some(Over::Ended), None);
+                self.over = Some(Ok(()));
+                self.engine = None;
                 Ok(false)
             }
             Err(error) if is_to_come(&error) => {
@@ -471,7 +454,7 @@ impl Loader {
                 Err(error)
             }
             Err(error) => {
-                self.over = Some(Over::Failed(error.clone()));
+                self.over = Some(Err(error.clone()));
                 // Threads of a loader that was closed may take long to end, and are not waited for here.
                 if !self.control.is_closed() {
                     self.engine = None;
@@ -483,10 +466,7 @@ impl Loader {
 
     /// The error that ended it, if one did.
     pub(crate) fn failure(&self) -> Option<&Error> {
-        match &self.over {
-            Some(Over::Failed(error)) => Some(error),
-            _ => None,
-        }
+        self.over.as_ref()?.as_ref().err()
     }
 }
 

@@ -12,7 +12,9 @@ use super::share;
 pub(super) struct Options {
     pub(super) memory: u64,
     pub(super) threads: usize,
-    pub(super) given: Given,
+    /// Whether these were chosen.
+    pub(super) memory_is_given: bool,
+    pub(super) threads_are_given: bool,
     pub(super) read_ahead: Option<usize>,
     pub(super) read_concurrency: Option<usize>,
     pub(super) epochs: Option<u64>,
@@ -26,19 +28,13 @@ pub(super) struct Options {
     pub(super) group: Option<Arc<share::Group>>,
 }
 
-/// Which options were chosen.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct Given {
-    pub(super) memory: bool,
-    pub(super) threads: bool,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
             memory: 1 << 30,
             threads: 2,
-            given: Given::default(),
+            memory_is_given: false,
+            threads_are_given: false,
             read_ahead: None,
             read_concurrency: None,
             epochs: None,

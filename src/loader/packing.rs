@@ -24,7 +24,7 @@ pub(crate) struct ServedPacks {
     tokens: Option<Arc<Tokens>>,
     /// How many pieces there are for each row that has some; of a whole epoch, about.
     pieces_per_row: f64,
-    pieces_per_pack: f64,
+    pub(crate) pieces_per_pack: f64,
 }
 
 #[derive(Debug)]
@@ -86,11 +86,6 @@ impl ServedPacks {
     pub(crate) fn sizes(&self, sizes: &[UnitSize]) -> Vec<UnitSize> {
         let rows = |rows: u64| (rows as f64 * self.pieces_per_row).ceil() as u64;
         sizes.iter().map(|size| UnitSize { rows: rows(size.rows), ..*size }).collect()
-    }
-
-    /// About how many pieces a batch of so many packs has.
-    pub(crate) fn pieces_of(&self, packs: u64) -> u64 {
-        (packs as f64 * self.pieces_per_pack).ceil().max(1.0) as u64
     }
 
     pub(crate) fn tokens(&self) -> Option<&Tokens> {

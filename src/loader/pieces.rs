@@ -108,13 +108,6 @@ impl SlotList {
         Self { width: width(rows), ..Self::default() }
     }
 
-    /// These slots of a group with so many rows.
-    pub(crate) fn of(rows: u64, slots: &[u32]) -> Self {
-        let mut list = Self::new(rows);
-        slots.iter().for_each(|slot| list.push(*slot, 1));
-        list
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.rows
     }
@@ -239,15 +232,6 @@ impl SlotPart {
             Self::Run { .. } => 0,
             Self::Each(bytes) => bytes.capacity(),
         }
-    }
-}
-
-#[cfg(test)]
-impl From<Vec<u32>> for SlotList {
-    fn from(slots: Vec<u32>) -> Self {
-        let mut list = Self::new(u64::from(u32::MAX));
-        slots.into_iter().for_each(|slot| list.push(slot, 1));
-        list
     }
 }
 

@@ -29,11 +29,10 @@ use std::collections::VecDeque;
 
 use self::ahead::{Stair, UpcomingSegments};
 pub(crate) use self::told::{Extract, Measurement, Neighbours, Outlook, PieceRuns, PlanAnswer};
-pub(crate) use self::tuning::fixed;
-use self::tuning::{Budget, Estimates, LARGE, Listing, Totals, Tuned};
+pub(crate) use self::tuning::{Budget, fixed};
+use self::tuning::{Estimates, LARGE, Listing, Totals, Tuned};
 use super::groups::UnitSize;
 use super::pieces::PieceList;
-use rowdex_rows::Cutting;
 
 #[derive(Debug)]
 struct Tracked {
@@ -56,17 +55,6 @@ struct SegmentRows {
     rows: u32,
 }
 
-/// The bytes of rows held, as planned.
-#[derive(Debug, Default)]
-struct PlannedBytes {
-    /// On the carousel.
-    waiting: f64,
-    /// In units that stay.
-    staying: f64,
-    /// The most of both that ever was, with what is known of rows.
-    peak: f64,
-}
-
 /// The state machine.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -79,7 +67,13 @@ pub(crate) struct Plan {
     listing: Listing,
     tuned: Tuned,
     ahead: UpcomingSegments,
-    held: PlannedBytes,
+    /// Whether the order ends with the segments that were pushed.
+    pub(crate) ended: bool,
+    /// The bytes of rows that are planned to be held on the carousel, and in units that stay.
+    waiting: f64,
+    staying: f64,
+    /// The most of both that ever was, with what is known of rows.
+    peak: f64,
 }
 
 /// By this part of what they may take rows that are held exceed it, as units come due together: an extraction that has
@@ -95,10 +89,10 @@ pub(crate) const PICKED: u64 = 12;
 const CALL: f64 = (64 << 10) as f64;
 
 impl Plan {
-    /// A plan for row groups of these sizes, holding about `memory` bytes, for batches of `batch_rows`.
+    /// A plan for units of these sizes, each row of which stands for so many.
     ///
     /// `seed` decides which unit is decoded when at first; it does not change what is served.
-    pub(crate) fn new(sizes: &[UnitSize], memory: u64, batch_rows: u64, seed: u64) -> Self {
+    pub(crate) fn new(sizes: &[UnitSize], budget: Budget, scale: u64, seed: u64) -> Self {
         // A size of nothing would be an horizon without end.
         let known = |size: &UnitSize| UnitSize { bytes: size.bytes.max(size.rows), ..*size };
         let sizes: Vec<UnitSize> = sizes.iter().map(known).collect();
@@ -117,7 +111,7 @@ impl Plan {
             size: *size,
             phase: phase.clamp(1e-9, 1.0),
             weight: (weight(size) / mean.max(1e-9)).clamp(0.25, 4.0),
-            pending: PieceList::new(size.rows),
+            pending: PieceList::new(size.rows.saturating_mul(scale)),
             marks: VecDeque::new(),
             seen: false,
             stays: false,
@@ -126,12 +120,15 @@ impl Plan {
             units: units.collect(),
             rank,
             totals: Totals::of(&sizes),
-            budget: Budget { memory: memory as f64, batch_rows: batch_rows.max(1), cutting: Cutting::Packed },
+            budget,
             estimates: Estimates::default(),
-            listing: Listing::new(sizes.iter(), 1),
+            listing: Listing::new(&sizes, scale),
             tuned: Tuned::default(),
             ahead: UpcomingSegments::default(),
-            held: PlannedBytes::default(),
+            ended: false,
+            waiting: 0.0,
+            staying: 0.0,
+            peak: 0.0,
         };
         plan.tune();
         plan
@@ -140,17 +137,6 @@ impl Plan {
     /// Deals the memory out anew.
     fn tune(&mut self) {
         self.tuned = Tuned::new(&self.budget, &self.totals, &self.estimates, &self.listing);
-    }
-
-    /// The same of rows that are cut like this, each of which stands for so many.
-    pub(crate) fn of_rows(mut self, cutting: Cutting, scale: u64) -> Self {
-        self.budget.cutting = cutting;
-        for unit in &mut self.units {
-            unit.pending = PieceList::new(unit.size.rows.saturating_mul(scale));
-        }
-        self.listing = Listing::new(self.units.iter().map(|unit| &unit.size), scale);
-        self.tune();
-        self
     }
 
     /// How many rows the next segment should have: one batch at the very beginning, so that the first batch waits for
@@ -172,7 +158,7 @@ impl Plan {
             // As many as are reserved for, besides the one that the consumer has.
             segments_ready: if is_large { 1 } else { 2 },
             segment_bytes: self.segment_bytes(),
-            held: (self.held.waiting + self.held.staying) as u64,
+            held: (self.waiting + self.staying) as u64,
             listing: self.listing.counted(),
             largest: self.largest(),
         }
@@ -193,7 +179,7 @@ impl Plan {
 
     /// The most bytes of what is known of units, and of the rows that are looked ahead at, as far as they are counted.
     pub(crate) fn most_listed(&self) -> u64 {
-        self.listing.most_counted()
+        self.listing.count(self.listing.most)
     }
 
     /// Adds a segment.
@@ -220,21 +206,6 @@ impl Plan {
         }
         self.listing.note();
         self.ahead.push(rows, due);
-    }
-
-    /// Says that the order ends here.
-    pub(crate) fn end(&mut self) {
-        self.ahead.ended = true;
-    }
-
-    /// Whether it was said that the order has ended.
-    pub(crate) fn is_ended(&self) -> bool {
-        self.ahead.ended
-    }
-
-    /// Says that the order goes on after all.
-    pub(crate) fn reopen(&mut self) {
-        self.ahead.ended = false;
     }
 
     /// Takes note of what was measured.
@@ -280,15 +251,15 @@ impl Plan {
 
     /// The most bytes of rows held so far, as planned.
     pub(crate) fn peak(&self) -> u64 {
-        self.held.peak as u64
+        self.peak as u64
     }
 
     /// What to do next. Unless it `may_look` further, what is known so far must do for the extractions that the oldest
     /// segment needs.
     pub(crate) fn next(&mut self, may_look: bool) -> PlanAnswer {
         loop {
-            let Some(oldest) = self.ahead.oldest() else {
-                return if self.ahead.ended { PlanAnswer::End } else { PlanAnswer::Look };
+            let Some(oldest) = self.ahead.segments.front() else {
+                return if self.ended { PlanAnswer::End } else { PlanAnswer::Look };
             };
             if oldest.stair.is_none() {
                 self.arrive();
@@ -296,12 +267,12 @@ impl Plan {
             }
             let Some(&unit) = oldest.due.last() else {
                 let Some(oldest) = self.ahead.pass() else { return PlanAnswer::End };
-                self.held.waiting -= oldest.held;
+                self.waiting -= oldest.held;
                 self.listing.replace(oldest.parts.len() * size_of::<(u32, u32)>(), 0);
                 return PlanAnswer::Segment(oldest.parts);
             };
             let until = self.until(unit, oldest.start);
-            let is_known = self.ahead.walked() >= until || self.ahead.ended || self.listing.fills(self.tuned.lists);
+            let is_known = self.ahead.walked >= until || self.ended || self.listing.fills(self.tuned.lists);
             if may_look && !is_known {
                 return PlanAnswer::Look;
             }
@@ -312,8 +283,8 @@ impl Plan {
     /// Puts the units that the oldest segment needs in order, those with the nearest ends of horizon first, so that
     /// the first of them need not wait for a walk over the whole horizon.
     fn arrive(&mut self) {
-        let free = (self.tuned.carousel * (1.0 + 1.0 / SWING as f64) - self.held.waiting).max(0.0);
-        let Some(oldest) = self.ahead.oldest() else { return };
+        let free = (self.tuned.carousel * (1.0 + 1.0 / SWING as f64) - self.waiting).max(0.0);
+        let Some(oldest) = self.ahead.segments.front() else { return };
         let start = oldest.start;
         let mut due: Vec<(u64, u64, u32)> = oldest
             .due
@@ -323,7 +294,7 @@ impl Plan {
         due.sort_unstable_by(|a, b| b.cmp(a));
         let due: Vec<u32> = due.into_iter().map(|(_, _, unit)| unit).collect();
         let count = due.iter().filter(|&&unit| !self.stays(unit)).count() as f64;
-        if let Some(oldest) = self.ahead.oldest_mut() {
+        if let Some(oldest) = self.ahead.segments.front_mut() {
             oldest.due = due;
             oldest.stair = Some(Stair { bytes: free, units: count, step: 0.0 });
         }
@@ -350,7 +321,7 @@ impl Plan {
 
     fn extract(&mut self, unit: u32, until: u64) -> Extract {
         let keep = self.stays(unit);
-        let Some(oldest) = self.ahead.oldest_mut() else { return Extract { unit, ..Extract::default() } };
+        let Some(oldest) = self.ahead.segments.front_mut() else { return Extract { unit, ..Extract::default() } };
         oldest.due.pop();
         let limit = match &mut oldest.stair {
             Some(stair) if !keep => stair.climb(),
@@ -389,10 +360,10 @@ impl Plan {
         let decode = !state.stays;
         let of_rows = state.size.rows;
         let was = if state.stays { whole } else { 0.0 };
-        self.held.staying += if keep { whole } else { 0.0 } - was;
+        self.staying += if keep { whole } else { 0.0 } - was;
         (state.seen, state.stays) = (true, keep);
-        self.held.waiting += bytes;
-        self.held.peak = self.held.peak.max(self.held.waiting + self.held.staying + self.listing.counted() as f64);
+        self.waiting += bytes;
+        self.peak = self.peak.max(self.waiting + self.staying + self.listing.counted() as f64);
         let slot_bytes = (rows as f64 * self.listing.slot) as u64;
         if self.estimates.listed.measure(slot_bytes, freed.max(1) as u64, self.budget.memory) {
             self.tune();

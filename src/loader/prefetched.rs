@@ -13,12 +13,12 @@ use super::control::Control;
 use super::deliver::{Deliver, Owned};
 use super::engine::{Engine, Settings};
 use super::groups::dataset::DatasetGroups;
-use super::recovery::Faults;
 use super::units::Units;
-use super::walk::{BatchRange, Batches, Each, Walk};
+use super::walk::{BatchRange, Each, Walk};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_order::sampler::BatchPlan;
+use rowdex_order::Explicit;
+use rowdex_order::sampler::{BatchPlan, DistributedSampler, Shard};
 
 #[cfg(test)]
 mod tests;
@@ -76,7 +76,8 @@ pub struct PrefetchedStats {
 ///
 /// No thread exists before the first [`take`](Self::take) of prefetched rows; dropping it ends them. It needs `&mut
 /// self`, because what comes next depends on what was taken before: give each thread one of its own, with its own part
-/// of the order, or put it behind a lock. A forked child goes on where its parent was, with threads of its own.
+/// of the order, or put it behind a lock. In a forked child, rows that its parent has begun to read ahead for are an
+/// error `Closed`, until they are [cleared](Self::clear) and prefetched there.
 #[derive(Debug)]
 pub struct Prefetched {
     dataset: Dataset,
@@ -87,23 +88,15 @@ pub struct Prefetched {
     portion: Option<usize>,
     /// Those that were not taken.
     ids: PrefetchedIds,
+    engine: Option<Owned<Engine>>,
     /// To the walk of the engine.
     prefetch: Option<Sender<Arc<Vec<u64>>>>,
-    engine: Option<Owned<Engine>>,
     control: Control,
-    /// What was got from the engine of the first of them, and how many rows that is.
-    window: VecDeque<WindowRows>,
+    /// What was got from the engine of the first of them, if it could be had, with how many rows are left of each; and
+    /// of all of them.
+    window: VecDeque<(Option<RecordBatch>, usize)>,
     pulled: usize,
     stats: PrefetchedStats,
-}
-
-/// Rows at consecutive positions.
-#[derive(Debug)]
-struct WindowRows {
-    /// `None` if they could not be had.
-    batch: Option<RecordBatch>,
-    rows: usize,
-    taken: usize,
 }
 
 impl Prefetched {
@@ -119,8 +112,8 @@ impl Prefetched {
             threads,
             portion: None,
             ids: PrefetchedIds::default(),
-            prefetch: None,
             engine: None,
+            prefetch: None,
             control: Control::default(),
             window: VecDeque::new(),
             pulled: 0,
@@ -146,8 +139,9 @@ impl Prefetched {
         self.stats.prefetched += rows.len() as u64;
         let rows = Arc::new(rows);
         self.ids.push(Arc::clone(&rows));
-        self.leave_parent();
-        if let (Some(engine), Some(prefetch)) = (self.engine(), &self.prefetch) {
+        if let (Some(engine), Some(prefetch)) = (&self.engine, &self.prefetch)
+            && let Ok(engine) = engine.own()
+        {
             // Without a walk behind it, the engine is over, and says so itself.
             let _ = prefetch.send(rows);
             engine.go_on();
@@ -165,7 +159,8 @@ impl Prefetched {
 
     /// How many prefetched rows were not taken yet.
     pub fn waiting(&self) -> u64 {
-        self.ids.len() as u64
+        let all: usize = self.ids.pieces.iter().map(|piece| piece.len()).sum();
+        (all - self.ids.taken) as u64
     }
 
     /// The rows in the order asked, as one batch: what [`Dataset::take`] gives, whether they were prefetched or not.
@@ -180,14 +175,11 @@ impl Prefetched {
             self.stats.fell_back += rows.len() as u64;
             return self.dataset.take(rows);
         }
-        self.leave_parent();
         self.portion.get_or_insert(rows.len());
         self.pull(rows.len())?;
         self.ids.take(rows.len(), |_| {});
         self.pulled -= rows.len();
-        let taken = self.gather(rows);
-        self.window.retain(|held| held.taken < held.rows);
-        taken
+        self.gather(rows)
     }
 
     /// What other threads may do with it while one waits for rows.
@@ -197,103 +189,91 @@ impl Prefetched {
 
     /// What it did so far.
     pub fn stats(&self) -> PrefetchedStats {
-        PrefetchedStats { loader: self.engine().map(Deliver::stats).unwrap_or_default(), ..self.stats }
+        PrefetchedStats { loader: self.control.stats(), ..self.stats }
     }
 
     /// Gets so many rows from the engine.
     fn pull(&mut self, rows: usize) -> Result<()> {
         while self.pulled < rows {
             if self.engine.is_none() {
-                let engine = self.start()?;
-                self.control.watch(engine.watched())?;
-                self.engine = Some(Owned::new(engine));
+                self.start()?;
             }
-            let next = self.engine().map_or(Ok(None), |engine| engine.next(None))?;
+            let next = match &self.engine {
+                Some(engine) => engine.own()?.next(None)?,
+                None => None,
+            };
             let Some(Assembled { batches, rows, .. }) = next else {
                 return Err(Error::new(ErrorKind::Internal, "prefetched rows are missing"));
             };
             let mut left = rows as usize;
             self.pulled += left;
-            let held = batches.into_iter().map(|batch| (batch.row_ids.len(), Some(batch.records)));
-            self.window.extend(held.map(|(rows, batch)| {
+            for batch in batches {
+                let rows = batch.row_ids.len();
                 left = left.saturating_sub(rows);
-                WindowRows { batch, rows, taken: 0 }
-            }));
+                self.window.push_back((Some(batch.records), rows));
+            }
             if left > 0 {
                 // After an error, the rest of the segment.
-                self.window.push_back(WindowRows { batch: None, rows: left, taken: 0 });
+                self.window.push_back((None, left));
             }
         }
         Ok(())
     }
 
-    fn start(&mut self) -> Result<Engine> {
+    fn start(&mut self) -> Result<()> {
         let portion = self.portion.unwrap_or(1);
         let mut ids = self.ids.clone();
         ids.take(self.pulled, |_| {});
-        let (prefetch, walk) = PrefetchedWalk::new(ids, portion);
+        let (prefetch, pieces) = channel();
+        let walk = PrefetchedWalk { ids, pieces, portion };
+        let settings =
+            Settings { memory: self.memory, threads: self.threads, batch_rows: portion as u64, ..Settings::default() };
+        let engine = Engine::start(Arc::clone(&self.units), Arc::default(), Box::new(walk), &settings)?;
+        self.control.watch(&engine.watched())?;
+        self.engine = Some(Owned::new(engine));
         self.prefetch = Some(prefetch);
-        let settings = Settings {
-            memory: self.memory,
-            threads: self.threads,
-            read_ahead: None,
-            read_concurrency: None,
-            batch_rows: portion as u64,
-            seed: 0,
-        };
-        Engine::start(Arc::clone(&self.units), Arc::new(Faults::default()), Box::new(walk), &settings)
+        Ok(())
     }
 
     /// The next rows, of which those that could not be had come from the dataset.
-    fn gather(&mut self, rows: &[u64]) -> Result<RecordBatch> {
+    fn gather(&mut self, mut rows: &[u64]) -> Result<RecordBatch> {
         let mut parts: Vec<RecordBatch> = Vec::new();
-        let mut places = Vec::with_capacity(rows.len());
-        let mut rest = rows;
         let mut fault = None;
-        for held in &mut self.window {
-            let (ids, behind) = rest.split_at(rest.len().min(held.rows - held.taken));
-            let first = held.taken;
-            held.taken += ids.len();
-            rest = behind;
-            let part = parts.len() as u32;
-            match &held.batch {
-                Some(batch) if ids.len() == rows.len() && batch.num_rows() == rows.len() => {
-                    self.stats.followed += ids.len() as u64;
-                    return Ok(batch.clone());
-                }
+        while let Some((batch, left)) = self.window.front_mut()
+            && !rows.is_empty()
+        {
+            let (ids, behind) = rows.split_at(rows.len().min(*left));
+            rows = behind;
+            *left -= ids.len();
+            let part = match batch {
                 Some(batch) => {
                     self.stats.followed += ids.len() as u64;
-                    parts.push(batch.clone());
-                    places.extend((first..held.taken).map(|slot| (part, slot as u32)));
+                    let part = batch.slice(0, ids.len());
+                    *batch = batch.slice(ids.len(), *left);
+                    Ok(part)
                 }
                 None => {
                     self.stats.fell_back += ids.len() as u64;
-                    match self.dataset.take(ids) {
-                        Ok(batch) => parts.push(batch),
-                        Err(error) => fault = fault.or(Some(error)),
-                    }
-                    places.extend((0..ids.len() as u32).map(|slot| (part, slot)));
+                    self.dataset.take(ids)
+                }
+            };
+            if *left == 0 {
+                self.window.pop_front();
+                if parts.is_empty() && rows.is_empty() {
+                    return part;
                 }
             }
-            if rest.is_empty() {
-                break;
+            match part {
+                Ok(part) => parts.push(part),
+                Err(error) => fault = fault.or(Some(error)),
             }
         }
-        match fault {
-            Some(fault) => Err(fault),
-            None => self.dataset.gather_rows(&parts.iter().collect::<Vec<_>>(), &places),
+        if let Some(fault) = fault {
+            return Err(fault);
         }
-    }
-
-    fn engine(&self) -> Option<&Engine> {
-        self.engine.as_ref().and_then(Owned::own)
-    }
-
-    /// In a forked child the parent's engine is of no use; what was got from it is.
-    fn leave_parent(&mut self) {
-        if self.engine.as_ref().is_some_and(|owned| !owned.is_own()) {
-            self.engine = None;
-        }
+        let places =
+            (0..).zip(&parts).flat_map(|(number, part)| (0..part.num_rows() as u32).map(move |row| (number, row)));
+        self.dataset.gather_rows(&parts.iter().collect::<Vec<_>>(), &places.collect::<Vec<_>>())
     }
 }
 
@@ -301,20 +281,13 @@ impl Prefetched {
 #[derive(Debug, Clone, Default)]
 struct PrefetchedIds {
     pieces: VecDeque<Arc<Vec<u64>>>,
-    /// Taken of the first piece.
+    /// Taken of the first piece, which has more.
     taken: usize,
-    /// How many are left.
-    len: usize,
 }
 
 impl PrefetchedIds {
-    fn len(&self) -> usize {
-        self.len
-    }
-
     fn push(&mut self, piece: Arc<Vec<u64>>) {
-        self.len += piece.len();
-        self.pieces.push_back(piece);
+        self.pieces.extend((!piece.is_empty()).then_some(piece));
     }
 
     /// Takes so many off, which `each` is given piece by piece.
@@ -324,12 +297,10 @@ impl PrefetchedIds {
             if count < rest.len() {
                 each(&rest[..count]);
                 self.taken += count;
-                self.len -= count;
                 return;
             }
             each(rest);
             count -= rest.len();
-            self.len -= rest.len();
             self.taken = 0;
             self.pieces.pop_front();
         }
@@ -362,14 +333,6 @@ struct PrefetchedWalk {
     portion: usize,
 }
 
-impl PrefetchedWalk {
-    /// A walk over these in portions of so many rows, and where to send what comes behind them.
-    fn new(ids: PrefetchedIds, portion: usize) -> (Sender<Arc<Vec<u64>>>, Self) {
-        let (more, pieces) = channel();
-        (more, Self { ids, pieces, portion })
-    }
-}
-
 impl Walk for PrefetchedWalk {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let rows = usize::try_from(target).unwrap_or(usize::MAX).max(1);
@@ -383,8 +346,10 @@ impl Walk for PrefetchedWalk {
         }
         let batch = BatchPlan { rows, ..BatchPlan::default() };
         each(&batch)?;
-        let portions = Portions { rows: batch.rows, portion: self.portion };
-        Ok(Some(BatchRange { epoch: 0, batches: 0..portions.count(), all: Arc::new(portions), replaced: Vec::new() }))
+        let orders = Arc::new(Explicit::new(batch.rows, u64::MAX)?);
+        let plan = Arc::new(DistributedSampler::new(orders, Shard::new(0, 1)?, self.portion)?.plan(0)?);
+        let batches = 0..plan.steps();
+        Ok(Some(BatchRange { epoch: 0, plans: [(plan, 0)].into(), batches, replaced: Vec::new() }))
     }
 
     fn epoch(&self) -> u64 {
@@ -392,36 +357,10 @@ impl Walk for PrefetchedWalk {
     }
 
     fn has_more(&mut self) -> bool {
-        while self.ids.len() == 0 {
+        while self.ids.pieces.is_empty() {
             let Ok(next) = self.pieces.try_recv() else { return false };
             self.ids.push(next);
         }
         true
-    }
-}
-
-/// Row ids cut into batches.
-#[derive(Debug)]
-struct Portions {
-    rows: Vec<u64>,
-    portion: usize,
-}
-
-impl Batches for Portions {
-    fn count(&self) -> u64 {
-        self.rows.len().div_ceil(self.portion) as u64
-    }
-
-    fn steps(&self, _: u64) -> u64 {
-        self.count()
-    }
-
-    fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
-        let rows = self.rows.chunks(self.portion).nth(b as usize);
-        let rows = rows.ok_or_else(|| Error::new(ErrorKind::Internal, "a portion beyond the last"))?;
-        batch.step = b;
-        batch.rows.clear();
-        batch.rows.extend_from_slice(rows);
-        Ok(0)
     }
 }

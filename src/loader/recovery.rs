@@ -23,11 +23,10 @@ use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
 
 use super::carousel::DueRows;
-use super::extract::{Extracted, Serving, from_file, from_held, wanted};
-use super::pieces::SlotList;
+use super::extract::{Extracted, from_file, from_held, wanted};
 use super::row_table::RowFinder;
 use super::units::{Units, some};
-use crate::dataset::Prefetch;
+use crate::dataset::{Prefetch, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_order::{EpochOrder, Global, Order};
@@ -88,9 +87,9 @@ pub(crate) struct Faults {
 impl Faults {
     pub(crate) fn new(fault: Fault, units: &Units) -> Result<Self> {
         let Fault::Substitute { seed } = fault else { return Ok(Self::default()) };
-        let rows = units.sizes().iter().map(|size| size.rows).fold(0, u64::saturating_add);
+        let rows = units.sizes.iter().map(|size| size.rows).fold(0, u64::saturating_add);
         let circle = Global::new(rows, seed)?.epoch(u64::MAX)?;
-        let errors = (0..units.groups().count()).map(|_| Once::new()).collect();
+        let errors = (0..units.groups.count()).map(|_| Once::new()).collect();
         Ok(Self { circle: Some(circle), errors, rows_lost: AtomicU64::new(0) })
     }
 
@@ -141,7 +140,10 @@ impl Faults {
         let (unit, slot) = near.locate(row).ok_or_else(|| out_of_range(row))?;
         match &self.circle {
             Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error_at(unit, slot, units) {
-                Some(error) => self.next(row, circle.as_ref(), units).ok_or_else(|| nothing_left(error)),
+                Some(error) => self.next(row, circle.as_ref(), units).ok_or_else(|| {
+                    let message = "no row can be read, so none can stand in for another; the first error";
+                    Error::new(error.kind(), format!("{message}: {error}")).with_source(error.clone())
+                }),
                 None => Ok((row, (unit, slot))),
             },
             _ => Ok((row, (unit, slot))),
@@ -185,11 +187,6 @@ pub(crate) fn panicked(what: &str) -> Error {
     Error::new(ErrorKind::Internal, format!("{what} panicked")).with_hint("please report this")
 }
 
-fn nothing_left(error: &Error) -> Error {
-    Error::new(error.kind(), format!("no row can be read, so none can stand in for another; the first error: {error}"))
-        .with_source(error.clone())
-}
-
 pub(crate) fn out_of_range(row: u64) -> Error {
     Error::new(ErrorKind::OutOfRange, format!("the order has row id {row}"))
         .with_hint("make the order for as many rows as the dataset has")
@@ -197,51 +194,51 @@ pub(crate) fn out_of_range(row: u64) -> Error {
 
 /// Extracts rows of a unit, or what can be had of them if it cannot be read.
 pub(crate) struct Recovery<'a> {
-    serving: Serving<'a>,
-    faults: &'a Faults,
-    /// A unit that is in memory already.
-    whole: &'a dyn Fn(u32) -> Option<Held>,
+    pub(crate) units: &'a Units,
+    pub(crate) faults: &'a Faults,
+    /// Rows of a batch.
+    pub(crate) batch_rows: u64,
     /// Row groups that were decoded.
     pub(crate) decodes: u64,
 }
 
-impl<'a> Recovery<'a> {
-    pub(crate) fn new(serving: Serving<'a>, faults: &'a Faults, whole: &'a dyn Fn(u32) -> Option<Held>) -> Self {
-        Self { serving, faults, whole, decodes: 0 }
-    }
-
+impl Recovery<'_> {
     /// The rows at these slots, in the order given, of a unit that is `held` or is read, with what was read ahead.
     pub(crate) fn extract(
         &mut self,
         unit: u32,
-        due: &SlotList,
+        due: &dyn Fn() -> Vec<u32>,
         stays: bool,
         held: Option<Held>,
         prefetch: Option<Prefetch>,
     ) -> Result<Extracted> {
-        let serving = self.serving;
-        let slots = due.to_vec();
-        let lost = self.faults.lost_slots(unit, serving.units);
+        let units = self.units;
+        let slots = due();
+        let lost = self.faults.lost_slots(unit, units);
         // What is known to be lost is not tried again.
         if is_lost(&slots, &lost) {
             return self.replace(unit, &slots, stays);
         }
-        let first = serving.units.row_groups(unit).start;
         if let Some(whole) = held {
-            return caught(first, || from_held(serving, unit, whole, slots, stays));
+            return caught(units.row_groups(unit).start, || from_held(units, unit, whole, slots, stays));
         }
         // What cannot stay whole does not stay.
-        match caught(first, || from_file(serving, unit, slots, stays && lost.is_empty(), prefetch)) {
-            Ok(extracted) => {
-                self.decodes += extracted.decodes;
-                Ok(extracted)
-            }
+        match self.decode(unit, slots, stays && lost.is_empty(), prefetch) {
             Err(error) if self.faults.substitutes() => {
                 self.lose(unit, error)?;
-                self.replace(unit, &due.to_vec(), stays)
+                self.replace(unit, &due(), stays)
             }
-            Err(error) => self.salvage(unit, due.to_vec(), error),
+            Err(error) => self.salvage(unit, due(), error),
+            extracted => extracted,
         }
+    }
+
+    /// As [`from_file`], and counts what was decoded.
+    fn decode(&mut self, unit: u32, slots: Vec<u32>, stays: bool, prefetch: Option<Prefetch>) -> Result<Extracted> {
+        let first = self.units.row_groups(unit).start;
+        let extracted = caught(first, || from_file(self.units, self.batch_rows, unit, slots, stays, prefetch))?;
+        self.decodes += extracted.decodes;
+        Ok(extracted)
     }
 
     /// Notes which row groups of a unit cannot be read, because reading it came to this error. Returns whether there
@@ -250,14 +247,14 @@ impl<'a> Recovery<'a> {
         let broken = self.broken(unit, error);
         let found = !broken.is_empty();
         for (row_group, error) in broken {
-            self.faults.lose(row_group, error, self.serving.units)?;
+            self.faults.lose(row_group, error, self.units)?;
         }
         Ok(found)
     }
 
     /// The row groups of a unit that cannot be read, each with its error, because reading the unit came to this one.
     fn broken(&mut self, unit: u32, error: Error) -> Vec<(u32, Error)> {
-        let units = self.serving.units;
+        let units = self.units;
         let row_groups = units.row_groups(unit);
         if row_groups.len() == 1 {
             self.decodes += 1;
@@ -266,7 +263,8 @@ impl<'a> Recovery<'a> {
         let mut broken = Vec::new();
         for row_group in row_groups.filter(|row_group| !units.slots_of(*row_group).is_empty()) {
             self.decodes += 1;
-            if let Err(error) = caught(row_group, || units.read_alone(row_group)) {
+            let read = || units.groups.read(row_group, Slots::All, None, &mut WholeBatch::default());
+            if let Err(error) = caught(row_group, read) {
                 broken.push((row_group, error));
             }
         }
@@ -276,7 +274,7 @@ impl<'a> Recovery<'a> {
     /// The rows at these slots of a unit that cannot be read as a whole, up to the first that cannot be had, and then
     /// the error; or `error`, if each row group can be read.
     fn salvage(&mut self, unit: u32, mut slots: Vec<u32>, error: Error) -> Result<Extracted> {
-        let units = self.serving.units;
+        let units = self.units;
         let broken = self.broken(unit, error.clone());
         let why = |slot: &u32| broken.iter().find(|(row_group, _)| units.slots_of(*row_group).contains(slot));
         let found = slots.iter().enumerate().find_map(|(place, slot)| Some((place, &why(slot)?.1)));
@@ -289,10 +287,7 @@ impl<'a> Recovery<'a> {
         slots.truncate(sound);
         let mut rows = DueRows::default();
         if sound > 0 {
-            let first = units.row_groups(unit).start;
-            let extracted = caught(first, || from_file(self.serving, unit, slots, false, None))?;
-            self.decodes += extracted.decodes;
-            rows = extracted.rows;
+            rows = self.decode(unit, slots, false, None)?.rows;
         }
         Ok(Extracted::of_rows(match fault {
             Some(fault) => rows.before(fault, missing),
@@ -302,7 +297,7 @@ impl<'a> Recovery<'a> {
 
     /// Stand-ins for these slots of a unit, one for each.
     fn replace(&mut self, unit: u32, slots: &[u32], stays: bool) -> Result<Extracted> {
-        let units = self.serving.units;
+        let units = self.units;
         let first = units.first_row(unit);
         let mut near = units.finder();
         let (ids, batch) = loop {
@@ -319,7 +314,7 @@ impl<'a> Recovery<'a> {
 
     /// These rows, in the order given; none if one of them turns out to be lost, too.
     pub(super) fn fetch(&mut self, rows: &[ResolvedRow]) -> Result<Option<RecordBatch>> {
-        let units = self.serving.units;
+        let units = self.units;
         let mut due: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut places: Vec<BatchRow> = Vec::with_capacity(rows.len());
         for (_, (unit, slot)) in rows {
@@ -346,21 +341,18 @@ impl<'a> Recovery<'a> {
         }
         let numbers: BTreeMap<u32, u32> = due.into_keys().zip(0..).collect();
         places.iter_mut().for_each(|(unit, _)| *unit = numbers.get(unit).copied().unwrap_or_default());
-        rows::gather(&parts.iter().collect::<Vec<_>>(), &places, &units.form().decoded).map(Some)
+        rows::gather(&parts.iter().collect::<Vec<_>>(), &places, &units.form.decoded).map(Some)
     }
 
     /// Rows of a unit, none of which is lost.
     fn read(&mut self, unit: u32, slots: &[u32]) -> Result<RecordBatch> {
-        let units = self.serving.units;
-        if let Some(whole) = (self.whole)(unit) {
-            return whole.take(slots, &units.form().decoded);
-        }
+        let units = self.units;
         let mut slots = slots.to_vec();
         let wanted = wanted(units, unit, &mut slots);
         let mut batch = WholeBatch::default();
         let read = || units.read(unit, some(wanted.as_deref()), None, &mut batch);
         self.decodes += caught(units.row_groups(unit).start, read)?;
-        Held::columns(batch.into_batch()?, &units.elsewhere()).take(&slots, &units.form().decoded)
+        Held::columns(batch.into_batch()?, &units.elsewhere()).take(&slots, &units.form.decoded)
     }
 }
 

@@ -24,12 +24,8 @@ impl RowTable {
             end = end.saturating_add(rows);
             end
         });
-        Self::from_starts(std::iter::once(0).chain(ends).collect())
-    }
-
-    fn from_starts(starts: Vec<u64>) -> Self {
+        let starts: Vec<u64> = std::iter::once(0).chain(ends).collect();
         let count = starts.len().saturating_sub(1);
-        let end = starts.last().copied().unwrap_or_default();
         let runs = count.max(1).next_power_of_two() as u64;
         let shift = (end / runs).checked_ilog2().map_or(0, |log| log + 1);
         let mut guide = Vec::new();
@@ -117,7 +113,7 @@ mod tests {
         ) {
             let mut starts = vec![0];
             sizes.iter().for_each(|rows| starts.push(starts.last().unwrap() + rows));
-            let table = RowTable::from_starts(starts.clone());
+            let table = RowTable::new(sizes.iter().copied());
             for (group, pair) in starts.windows(2).enumerate() {
                 let [first, last] = [pair[0], pair[1].wrapping_sub(1)];
                 if pair[0] < pair[1] {

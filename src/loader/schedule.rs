@@ -35,6 +35,8 @@ pub(crate) struct Schedule {
     settings: Settings,
     memory: BytesInUse,
     planning: Planning,
+    /// Whether the run ends with what was planned; more may come after.
+    pub(crate) ended: bool,
     reads: ReadsAhead,
     extractions: Extractions,
     segments: Segments,
@@ -76,7 +78,6 @@ impl BytesInUse {
 #[derive(Debug, Default)]
 struct Planning {
     under_way: bool,
-    ended: bool,
     /// What was measured since the plan was last asked.
     measured: Vec<Measurement>,
     outlook: Outlook,
@@ -143,6 +144,7 @@ impl Schedule {
             settings,
             memory: BytesInUse::default(),
             planning,
+            ended: false,
             reads,
             extractions: Extractions::default(),
             segments: Segments::default(),
@@ -173,7 +175,7 @@ impl Schedule {
 
     /// Whether everything was planned and handed out.
     pub(crate) fn is_over(&self) -> bool {
-        self.planning.ended && self.segments.next_out == self.segments.next
+        self.ended && self.segments.next_out == self.segments.next
     }
 
     /// Bytes in memory now, and the most that ever were.
@@ -216,7 +218,7 @@ impl Schedule {
     }
 
     fn next_plan(&mut self) -> Option<Task> {
-        let Planning { under_way, ended, outlook, .. } = &self.planning;
+        let Planning { under_way, outlook, .. } = &self.planning;
         // Until a row group is decoded nobody knows what rows really take, so no more is planned than must be; or,
         // where that would cost the latency of a store once more, than fits if they take this many times as much, which
         // strings behind a dictionary hardly exceed.
@@ -227,7 +229,7 @@ impl Schedule {
         let ahead = 2 * self.settings.threads + 1 + self.reads.under_way.len();
         let far = |epochs: &VecDeque<u64>| epochs.back().zip(epochs.front()).map_or(0, |(last, first)| last - first);
         let due = !under_way
-            && !ended
+            && !self.ended
             && self.extractions.planned.len() < (if unmeasured { 1 } else { ahead })
             && self.segments.planned.len() < self.segments_planned()
             && far(&self.segments.epochs) < EPOCHS_AHEAD;
@@ -391,22 +393,12 @@ impl Schedule {
         self.segments.next += 1;
     }
 
-    /// The run ends here; more may come after.
-    pub(crate) fn end(&mut self) {
-        self.planning.ended = true;
-    }
-
     /// The plan took a step, whatever came of it.
     pub(crate) fn planned(&mut self, outlook: Outlook) {
         self.planning.under_way = false;
         self.planning.outlook = outlook;
         self.memory.listing = outlook.listing;
         self.memory.note_peak();
-    }
-
-    /// The run goes on after its end.
-    pub(crate) fn reopen(&mut self) {
-        self.planning.ended = false;
     }
 
     /// A read was started, of so many bytes; or there is none, and the extraction reads for itself.

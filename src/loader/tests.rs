@@ -12,7 +12,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use proptest::prelude::*;
 
-use super::extract::Serving;
+use self::plans::Cut;
 use super::groups::{FetchCost, Groups, Reads, RowForm, Unit, UnitSize};
 use super::recovery::Recovery;
 use super::*;
@@ -535,21 +535,6 @@ fn whoever_waits_for_a_limited_time_gets_the_same_batches() {
 }
 
 #[test]
-fn a_forked_child_gets_the_batches_before_an_error_that_its_parent_was_told_of() {
-    let mut fake = Fake::new(&[40; 4]);
-    fake.failing.insert(3);
-    let fake = Arc::new(fake);
-    let mut loader = loader(&fake, &orders(false, 160), 10, options(1 << 20, 0, 1));
-    while loader.error.is_none() {
-        assert!(loader.next().unwrap().is_ok());
-    }
-    let served = loader.place.batch;
-    assert!(!loader.waiting.is_empty() && served < 12);
-    loader.engine.as_mut().unwrap().process ^= 1;
-    assert_eq!(loader.by_ref().take_while(Result::is_ok).count() as u64, 12 - served);
-}
-
-#[test]
 fn steps_are_numbered_and_counted_from_the_beginning_of_an_epoch_that_was_resumed() {
     let fake = Arc::new(Fake::new(&[79; 10]));
     let orders = orders(true, 790);
@@ -927,30 +912,6 @@ fn what_is_held_keeps_to_the_memory_even_if_sizes_are_told_wrong() {
 }
 
 #[test]
-fn a_prediction_comes_true() {
-    for (part, global) in [(0.1, true), (0.25, true), (0.8, true), (1.2, true), (0.1, false)] {
-        let fake = Arc::new(Fake::new(&[2000; 64]));
-        let all = 128_000.0 * ROW_BYTES as f64 * 1.03;
-        let memory = (all * part) as u64;
-        let orders = orders(global, 128_000);
-        let samplers: Arc<[DistributedSampler]> = vec![sampler(&orders, 0, 1, 64, Tail::Wrap)].into();
-        let told = estimate::estimate(&each(&fake), &samplers, memory, 2).unwrap();
-        // None is left to read ahead, so nothing is decoded while it is counted.
-        let mut loader = loader(&fake, &orders, 64, options(memory, 2, 4));
-        let mut decodes = Vec::new();
-        for _ in 0..4 {
-            let before = loader.stats().decodes;
-            assert_eq!(loader.epoch().filter(Result::is_ok).count(), 2000);
-            decodes.push((loader.stats().decodes - before) as f64);
-        }
-        let steady = decodes[1..4].iter().sum::<f64>() / 3.0;
-        assert!((steady - told.decodes).abs() <= told.decodes * 0.1 + 4.0, "{part}: {told:?} {decodes:?}");
-        assert!((decodes[0] / 64.0 - told.first_passes).abs() <= told.first_passes * 0.1 + 0.2, "{told:?} {decodes:?}");
-        assert_eq!(fake.decodes.load(Ordering::Relaxed), loader.stats().decodes);
-    }
-}
-
-#[test]
 fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
     let fake = Arc::new(Fake::new(&[1 << 24; 64]));
     let orders = orders(true, fake.len());
@@ -967,13 +928,15 @@ fn a_prediction_of_many_rows_is_made_on_a_smaller_scale() {
 }
 
 #[test]
-fn a_forked_child_goes_on_after_the_last_batch() {
+fn a_forked_child_is_refused_until_it_goes_on_from_the_state() {
     let fake = Arc::new(Fake::new(&[50; 8]));
     let mut loader = loader(&fake, &orders(true, 400), 7, options(100 * ROW_BYTES, 2, 1));
     let mut rows: Vec<u64> = loader.by_ref().take(5).flat_map(|batch| batch.unwrap().row_ids).collect();
     // As it looks to a child: the threads belong to a process of another number.
     loader.engine.as_mut().unwrap().process ^= 1;
-    assert_eq!(loader.stats(), LoaderStats::default());
+    let error = loader.next().unwrap().unwrap_err();
+    assert_eq!((error.kind(), loader.next().is_none()), (ErrorKind::Closed, true));
+    loader.resume(&loader.state()).unwrap();
     rows.extend(loader.flat_map(|batch| batch.unwrap().row_ids));
     rows.sort_unstable();
     assert!(rows.into_iter().eq(0..400));
@@ -1094,28 +1057,6 @@ fn batches_are_what_the_dataset_takes_as_views_too() {
     }
 }
 
-/// 64 row groups of 50 rows, of which a rank may hold eight; blocks of two, four ranks.
-#[test]
-fn ranks_that_take_pieces_of_blocks_decode_each_row_group_about_once_between_them() {
-    const EPOCHS: u64 = 5;
-    let blocks: Arc<dyn Order> = Arc::new(Blocks::new(&[50; 64], 2, 7).unwrap());
-    let decodes = |orders: &Arc<dyn Order>| -> u64 {
-        let rank = |rank| {
-            let fake = Arc::new(Fake::new(&[50; 64]));
-            let samplers = vec![sampler(orders, rank, 4, 10, Tail::Wrap)];
-            let loader = Loader::new(each(&fake), samplers, options(8 * 50 * ROW_BYTES, 0, EPOCHS)).unwrap();
-            assert_eq!(loader.filter(Result::is_ok).count() as u64, EPOCHS * 80);
-            fake.decodes.load(Ordering::Relaxed)
-        };
-        (0..4).map(rank).sum()
-    };
-    let pieces: Arc<dyn Order> = Arc::new(Contiguous::new(Arc::clone(&blocks), 4).unwrap());
-    let (contiguous, strided) = (decodes(&pieces), decodes(&blocks));
-    // A few more while horizons are still being spread.
-    assert!(contiguous <= EPOCHS * 64 + 16, "{contiguous}");
-    assert!(strided > 3 * EPOCHS * 64, "{strided}");
-}
-
 /// Waits until nothing more is asked for, and returns the row groups that are on their way: at least one of those that
 /// are left.
 fn asked(store: &Store, left: usize) -> Vec<u32> {
@@ -1179,9 +1120,7 @@ fn rows_that_are_lost_after_they_were_chosen_as_substitutes_are_chosen_anew() {
     let faults = Faults::new(Fault::Substitute { seed: 0 }, &units).unwrap();
     let chosen: Vec<_> = (20..30).map(|row| (row, units.locate(row).unwrap())).collect();
     faults.lose(2, Error::new(ErrorKind::InvalidParquet, "damaged"), &units).unwrap();
-    let whole = |_| None;
-    let serving = Serving { units: &units, batch_rows: 1 };
-    let mut recovery = Recovery::new(serving, &faults, &whole);
+    let mut recovery = Recovery { units: &units, faults: &faults, batch_rows: 1, decodes: 0 };
     assert!(recovery.fetch(&chosen).unwrap().is_none());
     assert_eq!(recovery.decodes, 0);
     let others: Vec<_> = (0..10).rev().map(|row| (row, units.locate(row).unwrap())).collect();

@@ -18,7 +18,7 @@ use super::row_table::{RowFinder, RowTable};
 use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::DistributedSampler;
-use rowdex_parquet::{RowSink, WholeBatch};
+use rowdex_parquet::RowSink;
 use rowdex_rows::{self as rows, Cutting, Dictionaries, Elsewhere, Layout, Sharing};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
@@ -31,23 +31,26 @@ const UNIT_ROWS: u64 = 1 << 20;
 /// The units of a loader.
 #[derive(Debug)]
 pub(crate) struct Units {
-    groups: Arc<dyn Groups>,
-    form: RowForm,
+    /// The row groups that they are made of.
+    pub(super) groups: Arc<dyn Groups>,
+    /// In which form their rows come.
+    pub(super) form: RowForm,
     /// Whether tokens come in lists of offsets, whatever lists they are in the files: a part of a list of a fixed size
     /// is none of that size.
     lists: bool,
     /// Those that several units have, if columns have some.
-    dictionaries: Option<Dictionaries>,
+    pub(super) dictionaries: Option<Dictionaries>,
     /// The first row group of each unit, and the number of all row groups.
     starts: Vec<u32>,
     /// The slots of each row group in its unit.
     slots: Vec<Range<u32>>,
-    sizes: Vec<UnitSize>,
+    /// How large each unit is.
+    pub(super) sizes: Vec<UnitSize>,
     table: Arc<RowTable>,
     /// How rows are packed, if their columns can be. Pieces of rows are cut in columns.
-    layout: Option<Arc<Layout>>,
+    pub(super) layout: Option<Arc<Layout>>,
     /// If pieces of rows are served.
-    packing: Option<Arc<ServedPacks>>,
+    pub(super) packing: Option<Arc<ServedPacks>>,
 }
 
 impl Units {
@@ -114,45 +117,15 @@ impl Units {
         self.dictionaries.as_ref().map_or_else(Elsewhere::default, Dictionaries::elsewhere)
     }
 
-    /// Bytes of that.
-    pub(crate) fn dictionary_bytes(&self) -> u64 {
-        self.dictionaries.as_ref().map_or(0, Dictionaries::bytes)
-    }
-
     /// The same, of which pieces are served.
     pub(crate) fn with_packing(self, packing: Option<ServedPacks>) -> Self {
         let layout = self.layout.filter(|_| packing.is_none());
         Self { packing: packing.map(Arc::new), layout, ..self }
     }
 
-    /// What is known of packs, if pieces are served.
-    pub(crate) fn packing(&self) -> Option<&Arc<ServedPacks>> {
-        self.packing.as_ref()
-    }
-
     /// How many units there are.
     pub(crate) fn count(&self) -> u32 {
         self.sizes.len() as u32
-    }
-
-    /// The row groups that they are made of.
-    pub(crate) fn groups(&self) -> &dyn Groups {
-        &*self.groups
-    }
-
-    /// In which form their rows come.
-    pub(crate) fn form(&self) -> &RowForm {
-        &self.form
-    }
-
-    /// How rows are packed, if their columns can be.
-    pub(crate) fn layout(&self) -> Option<&Arc<Layout>> {
-        self.layout.as_ref()
-    }
-
-    /// Whether columns of a unit can be read and packed before others.
-    pub(crate) fn packs_columns_apart(&self, unit: u32) -> bool {
-        self.layout().is_some_and(|layout| layout.packs_columns_apart()) && self.unit(unit).reads_columns_apart
     }
 
     /// How rows that wait are cut into pieces, as most of them are.
@@ -163,7 +136,7 @@ impl Units {
             cost: 0,
         });
         let has_long_values = has_long_values(all, self.form.decoded.fields().len());
-        match self.layout().is_some() && !has_long_values {
+        match self.layout.is_some() && !has_long_values {
             true => Cutting::Packed,
             false => Cutting::of(&self.form.decoded, has_long_values),
         }
@@ -188,12 +161,7 @@ impl Units {
         self.table.first_row(unit)
     }
 
-    /// How large each unit is.
-    pub(crate) fn sizes(&self) -> &[UnitSize] {
-        &self.sizes
-    }
-
-    /// The same, counted in what may be due: rows, or pieces of them.
+    /// How large each unit is, counted in what may be due: rows, or pieces of them.
     pub(crate) fn due_sizes(&self) -> Vec<UnitSize> {
         match &self.packing {
             Some(packing) => packing.sizes(&self.sizes),
@@ -203,8 +171,8 @@ impl Units {
 
     /// About how many rows, or pieces of rows, a batch of a sampler has.
     pub(crate) fn rows_of_batch(&self, sampler: &DistributedSampler) -> u64 {
-        let of = |packing: &Arc<ServedPacks>| packing.pieces_of(sampler.batch_size());
-        self.packing.as_ref().map_or_else(|| sampler.batch_size(), of).min(sampler.orders().len()).max(1)
+        let pieces = self.packing.as_ref().map_or(1.0, |packing| packing.pieces_per_pack);
+        ((sampler.batch_size() as f64 * pieces).ceil() as u64).min(sampler.orders().len()).max(1)
     }
 
     /// The row groups of a unit.
@@ -292,14 +260,6 @@ impl Units {
             _ => self.groups.read_run(parts, prefetch, sink)?,
         }
         Ok(decoded)
-    }
-
-    /// All rows of one row group.
-    pub(crate) fn read_alone(&self, row_group: u32) -> Result<RecordBatch> {
-        let mut whole = WholeBatch::default();
-        let lists = self.lists.then_some(&self.form.decoded);
-        self.groups.read(row_group, Slots::All, None, &mut UnitSink { lists, sharing: None, sink: &mut whole })?;
-        whole.into_batch()
     }
 
     /// How many row groups of a unit have rows.

@@ -9,18 +9,6 @@ use super::recovery::panicked;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 
-/// Batches whose rows are known.
-pub(crate) trait Batches: Debug + Send + Sync {
-    /// Their numbers are below this.
-    fn count(&self) -> u64;
-
-    /// How many steps the epoch of batch `b` has for whom it is for: a worker may have more of them than another one.
-    fn steps(&self, b: u64) -> u64;
-
-    /// Writes batch `b` over `batch` and returns the rank that it is for.
-    fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32>;
-}
-
 /// Runs what asks an order for rows, and makes a panic an error: the batches before it are served then.
 pub(crate) fn filled<T>(fill: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(fill)).unwrap_or_else(|_| Err(panicked("the order")))
@@ -46,53 +34,37 @@ pub(crate) trait Walk: Debug + Send {
     }
 }
 
-/// One epoch of all the ranks that a loader serves.
-#[derive(Debug)]
-struct EpochBatches {
-    ranks: Vec<EpochPlan>,
-}
+/// Plans whose batches take turns, each with the step that it begins with.
+type PlansInTurn = Arc<[(Arc<EpochPlan>, u64)]>;
 
-impl EpochBatches {
-    fn new(samplers: &[DistributedSampler], epoch: u64) -> Result<Self> {
-        let ranks = samplers.iter().map(|sampler| sampler.plan(epoch)).collect::<Result<Vec<_>>>()?;
-        Ok(Self { ranks })
-    }
-
-    /// The first batch that is left of the epoch.
-    fn first(&self) -> u64 {
-        self.ranks.first().map_or(0, EpochPlan::first_step).saturating_mul(self.ranks.len() as u64)
-    }
-}
-
-/// Batch `b` is that of rank `b mod ranks` at step `b / ranks`, counted from the beginning of the epoch.
-impl Batches for EpochBatches {
-    fn count(&self) -> u64 {
-        self.steps(0).saturating_mul(self.ranks.len() as u64)
-    }
-
-    fn steps(&self, _: u64) -> u64 {
-        self.ranks.first().map_or(0, EpochPlan::steps)
-    }
-
-    fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
-        let count = self.ranks.len().max(1) as u64;
-        let Some(rank) = self.ranks.get((b % count) as usize) else {
-            return Err(Error::new(ErrorKind::Internal, "a loader without ranks"));
-        };
-        rank.fill(b / count, batch)?;
-        Ok(rank.shard().rank())
-    }
-}
-
-/// Some of `all` batches, one after another.
+/// Batches that follow each other.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchRange {
     /// The number of the epoch that they are from.
     pub(crate) epoch: u64,
-    pub(crate) all: Arc<dyn Batches>,
+    /// Batch `b` is that of plan `b mod plans`, `b / plans` steps after its first.
+    pub(crate) plans: PlansInTurn,
     pub(crate) batches: Range<u64>,
     /// Rows served instead of those that the order has, by their place among the rows of the range.
     pub(crate) replaced: Vec<(usize, u64)>,
+}
+
+impl BatchRange {
+    /// Writes batch `b` over `batch`, and returns the plan that it is of.
+    pub(crate) fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<&EpochPlan> {
+        let count = self.plans.len().max(1) as u64;
+        let plan = self.plans.get((b % count) as usize);
+        let (plan, first) = plan.ok_or_else(|| Error::new(ErrorKind::Internal, "batches without a plan"))?;
+        plan.fill(first + b / count, batch)?;
+        Ok(plan)
+    }
+}
+
+/// The batches that are left of an epoch of these ranks, and those behind it.
+pub(crate) fn left_of(plans: &[(Arc<EpochPlan>, u64)]) -> Range<u64> {
+    let ranks = plans.len() as u64;
+    let all = |steps: u64| steps.saturating_mul(ranks);
+    plans.first().map_or(0..0, |(plan, _)| all(plan.first_step())..all(plan.steps()))
 }
 
 /// Walks over the epochs of a run.
@@ -105,7 +77,7 @@ pub(crate) struct Epochs {
     /// Epochs to serve, the current one included; `None` is without end.
     left: Option<u64>,
     empty: Empty,
-    plans: Option<Arc<EpochBatches>>,
+    plans: Option<PlansInTurn>,
     batch: BatchPlan,
 }
 
@@ -132,20 +104,25 @@ impl Epochs {
     }
 
     /// The plans of the epoch that the next batch is from.
-    fn plans(&mut self) -> Result<Option<Arc<EpochBatches>>> {
+    fn plans(&mut self) -> Result<Option<PlansInTurn>> {
         loop {
             if self.left == Some(0) {
                 return Ok(None);
             }
             let plans = match &self.plans {
                 Some(plans) => Arc::clone(plans),
-                None => Arc::clone(self.plans.insert(Arc::new(EpochBatches::new(&self.samplers, self.epoch)?))),
+                None => {
+                    let plan =
+                        |sampler: &DistributedSampler| -> Result<_> { Ok((Arc::new(sampler.plan(self.epoch)?), 0)) };
+                    Arc::clone(self.plans.insert(self.samplers.iter().map(plan).collect::<Result<_>>()?))
+                }
             };
-            self.next = self.next.max(plans.first());
-            if self.next < plans.count() {
+            let Range { start, end } = left_of(&plans);
+            self.next = self.next.max(start);
+            if self.next < end {
                 return Ok(Some(plans));
             }
-            let is_last = self.samplers.first().is_none_or(|sampler| self.empty.is_last(plans.count(), sampler));
+            let is_last = self.samplers.first().is_none_or(|sampler| self.empty.is_last(end, sampler));
             let Some(epoch) = self.epoch.checked_add(1).filter(|_| !is_last) else {
                 self.left = Some(0);
                 return Ok(None);
@@ -159,24 +136,26 @@ impl Epochs {
 impl Walk for Epochs {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let Some(plans) = self.plans()? else { return Ok(None) };
-        let first = self.next;
+        let end = left_of(&plans).end;
+        let mut range = BatchRange { epoch: self.epoch, plans, batches: self.next..self.next, replaced: Vec::new() };
         let mut rows = 0;
         let mut goes_on = true;
-        while goes_on && self.next < plans.count() && (self.next == first || rows < target) {
-            let filled = filled(|| plans.fill(self.next, &mut self.batch));
-            goes_on = match filled.and_then(|_| each(&self.batch)) {
+        while goes_on && self.next < end && (range.batches.is_empty() || rows < target) {
+            let filled = filled(|| range.fill(self.next, &mut self.batch).map(drop));
+            goes_on = match filled.and_then(|()| each(&self.batch)) {
                 Ok(goes_on) => goes_on,
-                Err(error) if self.next == first => return Err(error),
+                Err(error) if range.batches.is_empty() => return Err(error),
                 Err(_) => break,
             };
             rows += self.batch.rows.len() as u64;
             self.next += 1;
+            range.batches.end = self.next;
         }
-        Ok(Some(BatchRange { epoch: self.epoch, batches: first..self.next, all: plans, replaced: Vec::new() }))
+        Ok(Some(range))
     }
 
     fn epoch(&self) -> u64 {
-        let over = self.plans.as_ref().is_some_and(|plans| self.next >= plans.count());
+        let over = self.plans.as_ref().is_some_and(|plans| self.next >= left_of(plans).end);
         self.epoch.saturating_add(over.into())
     }
 }

@@ -47,6 +47,13 @@ enum { DEMO_ROWS = 200000, DEMO_FILES = 8, DEMO_ROW_GROUPS = 32 };
     rowdex_free(error);                                                       \
   } while (0)
 
+/* Another loader, which goes on where a forked child has inherited this one. */
+static inline rowdex_loader *opened_again(const rowdex_loader *inherited) {
+  rowdex_loader *loader = NULL;
+  OK(rowdex_loader_reopen(inherited, &loader, &error));
+  return loader;
+}
+
 /* A text in one of some buffers that are used in turn: descriptions, which take a moment only. */
 static inline const char *text(const char *format, ...) {
   static char texts[8][16384];

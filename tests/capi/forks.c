@@ -1,4 +1,4 @@
-/* A forked child goes on with what it inherited, whatever threads its parent had. */
+/* A forked child goes on with what it inherited, or opens it again, whatever threads its parent had. */
 #define _POSIX_C_SOURCE 200809L
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,9 +67,17 @@ int main(int argc, char **argv) {
     if (child == 0) {
       alarm(600); /* so that a child that hangs is seen */
       take_a_few(dataset);
+      if (used) {
+        rowdex_batch *batch = NULL;
+        rowdex_loader *inherited = loader;
+        loader = opened_again(inherited);
+        FAILS(rowdex_loader_next(inherited, &batch, &error), ROWDEX_STATUS_CLOSED, "forked");
+        OK(rowdex_prefetched_clear(prefetched, &error));
+        OK(rowdex_prefetched_prefetch(prefetched, order, PREFETCHED, &error));
+      }
       if (!used) pull(loader);
       CHECK(pull(loader) == ids[1]);
-      take_the_rest(prefetched, used ? 1 : 0);
+      for (uint64_t portion = 0; portion < PREFETCHED / PORTION; portion++) take_portion(prefetched, portion);
       rowdex_free(prefetched);
       rowdex_free(loader);
       rowdex_free(sampler);

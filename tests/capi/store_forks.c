@@ -165,6 +165,7 @@ static void share_a_tier(const char *folder, const char *root) {
     if (children[child] == 0) {
       alarm(PATIENCE);
       take_a_few(dataset);
+      loader = opened_again(loader);
       read_on(loader);
       take_a_few(dataset);
       char *known = describe(dataset);
@@ -223,6 +224,7 @@ int main(int argc, char **argv) {
       if (child == 0) {
         alarm(PATIENCE);
         take_a_few(dataset);
+        loader = opened_again(loader);
         if (!used) pull(loader);
         CHECK(pull(loader) == ids[1]);
         rowdex_free(loader);

@@ -5,28 +5,20 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{EngineCore, Ticket};
+use super::EngineCore;
 use crate::dataset::Prefetch;
 use crate::loader::assemble::Making;
 use crate::loader::carousel::DueRows;
 use crate::loader::cutting;
-use crate::loader::driver::{Driver, Planned};
-use crate::loader::extract::{self, Serving};
-use crate::loader::plan::Measurement;
+use crate::loader::driver::Driver;
+use crate::loader::extract;
+use crate::loader::plan::{Measurement, PlanAnswer};
 use crate::loader::recovery::{Recovery, caught, panicked};
 use crate::loader::schedule::{Extraction, ExtractionOutcome, Read};
 use crate::loader::units::some;
-use rowdex_rows::Held;
+use rowdex_rows::{Dictionaries, Held};
 
 impl EngineCore {
-    pub(super) fn start_reads(&self) {
-        loop {
-            let read = self.lock().schedule.next_read();
-            let Some(read) = read else { return };
-            self.start_read(read);
-        }
-    }
-
     pub(super) fn start_read(&self, mut read: Read) {
         let slots = read.slots.as_mut().map(|slots| extract::distinct(slots));
         let start = || self.units.prefetch(read.unit, some(slots.as_deref()));
@@ -37,7 +29,7 @@ impl EngineCore {
             prefetch.when_arrived(move || {
                 if let Some(shared) = me.upgrade() {
                     shared.lock().schedule.arrived(number);
-                    shared.signals.work.notify_all();
+                    shared.work.notify_all();
                 }
             });
         }
@@ -50,37 +42,42 @@ impl EngineCore {
             }
             progress.prefetch.insert(read.number, prefetch);
         }
-        self.signals.work.notify_all();
+        self.work.notify_all();
     }
 
-    pub(super) fn plan(&self, mut driver: Box<Driver>, measured: Vec<Measurement>) {
+    pub(super) fn plan(&self, mut driver: Box<Driver>, measured: &[Measurement]) {
         let began = Instant::now();
         let planned = catch_unwind(AssertUnwindSafe(|| {
-            measured.into_iter().for_each(|measured| driver.plan.note(measured));
+            measured.iter().for_each(|measured| driver.plan.note(*measured));
             driver.advance(|near, row| self.faults.resolve(row, near, &self.units))
         }));
-        let planned = planned.unwrap_or_else(|_| Planned::End(Some(panicked("the order"))));
+        let planned = planned.unwrap_or_else(|_| {
+            driver.error = Some(panicked("the order"));
+            PlanAnswer::End
+        });
         let outlook = driver.plan.outlook();
         let mut progress = self.lock();
         progress.stats.planning += began.elapsed();
         match planned {
-            Planned::Walked => {}
-            Planned::Extract(extract) => progress.schedule.add_extraction(extract),
-            Planned::Segment(range, parts) => {
-                progress.schedule.add_segment(range.epoch);
-                progress.tickets.push_back(Ticket { range, parts });
+            PlanAnswer::Look => {}
+            PlanAnswer::Extract(extract) => progress.schedule.add_extraction(extract),
+            PlanAnswer::Segment(parts) => {
+                if let Some(range) = driver.ranges.pop_front() {
+                    progress.schedule.add_segment(range.epoch);
+                    progress.tickets.push_back((range, parts));
+                }
             }
             // What comes later is prefetched under this lock, so it is seen here or there.
-            Planned::End(None) if driver.has_more() => {}
-            Planned::End(error) => {
-                progress.error = error;
-                self.signals.ready.notify_all();
-                progress.schedule.end();
+            PlanAnswer::End if driver.has_more() => {}
+            PlanAnswer::End => {
+                progress.error = driver.error.take();
+                self.ready.notify_all();
+                progress.schedule.ended = true;
             }
         }
         progress.schedule.planned(outlook);
         progress.driver = Some(driver);
-        self.signals.work.notify_all();
+        self.work.notify_all();
     }
 
     pub(super) fn extract(&self, mut extraction: Extraction, held: Option<Held>, prefetch: Option<Prefetch>) {
@@ -91,21 +88,20 @@ impl EngineCore {
         let ahead = prefetch.as_ref().map_or(0, Prefetch::bytes);
         let began = Instant::now();
         let (extracted, decodes) = {
-            let serving = Serving { units: &self.units, batch_rows: self.batch_rows };
-            let whole = |unit| self.lock().carousel.whole(unit);
-            let mut recovery = Recovery::new(serving, &self.faults, &whole);
+            let mut recovery =
+                Recovery { units: &self.units, faults: &self.faults, batch_rows: self.batch_rows, decodes: 0 };
             // Whatever panics, a thread that ends here would be waited for for ever.
             let extracted = caught(self.units.row_groups(unit).start, || {
-                cutting::extract(&mut recovery, &self.units, unit, &due, keep, held, prefetch)
+                cutting::extract(&mut recovery, unit, &due, keep, held, prefetch)
             });
             (extracted, recovery.decodes)
         };
         let took = began.elapsed();
-        let link = self.units.groups().link();
+        let link = self.units.groups.link();
         let mut progress = self.lock();
         progress.stats.decodes += decodes;
         progress.stats.extractions += 1;
-        let shared = self.units.dictionary_bytes();
+        let shared = self.units.dictionaries.as_ref().map_or(0, Dictionaries::bytes);
         let mut done = ExtractionOutcome { decodes, read: ahead, shared, ..ExtractionOutcome::default() };
         let (rows, stays) = match extracted {
             Ok(brought) => {
@@ -126,7 +122,7 @@ impl EngineCore {
             progress.carousel.stay(unit, stays);
         }
         progress.carousel.insert(unit, extraction.number, rows);
-        self.signals.work.notify_all();
+        self.work.notify_all();
     }
 
     pub(super) fn assemble(&self, segment: u64, mut making: Making) {
@@ -138,9 +134,9 @@ impl EngineCore {
         if let Some(bytes) = assembled.bytes.checked_div(assembled.batches.len() as u64) {
             self.made.store(bytes, Ordering::Relaxed);
         }
-        let (freed, rest) = match making.is_done() {
+        let (freed, rest) = match making.range.batches.is_empty() {
             true => {
-                let bytes = making.bytes();
+                let bytes = making.claimed.bytes;
                 drop(making);
                 (bytes, None)
             }
@@ -153,7 +149,7 @@ impl EngineCore {
         progress.schedule.assembled(segment, assembled.batches.len(), assembled.bytes, freed, rest.is_none());
         progress.rest.extend(rest.map(|rest| (segment, rest)));
         progress.out.insert(segment, assembled);
-        self.signals.work.notify_all();
-        self.signals.ready.notify_all();
+        self.work.notify_all();
+        self.ready.notify_all();
     }
 }

@@ -20,7 +20,7 @@ use rowdex_projection::{Projection, view_of};
 pub(crate) struct DatasetGroups {
     parts: Vec<LoadedDataset>,
     count: u32,
-    form: RowForm,
+    pub(crate) form: RowForm,
 }
 
 /// One of the datasets, as it is decoded.
@@ -77,6 +77,20 @@ impl DatasetGroups {
             is_remote: parts.iter().any(|part| part.dataset.is_remote()),
         };
         Self { parts, count: first_group, form }
+    }
+
+    /// The same, for a loader that serves all rows as they lie, if there is something to gain: values that others keep
+    /// as views are decoded to where batches show them.
+    pub(crate) fn in_order(&self) -> Option<Self> {
+        let [part] = &self.parts[..] else { return None };
+        let projection = part.dataset.projection_in_order();
+        // Entries of the disk cache are of the other types.
+        let gains = projection.internal() != part.projection.internal();
+        if self.form.shares_values || !self.form.chunks_are_own || !gains {
+            return None;
+        }
+        let decoded = std::iter::once((part.dataset.clone(), projection.clone()));
+        Some(Self::decoding(decoded, &self.form.served, false))
     }
 
     /// The dataset that a row group is of, and the row group's number there.
@@ -202,18 +216,6 @@ impl Groups for DatasetGroups {
 
     fn form(&self) -> RowForm {
         self.form.clone()
-    }
-
-    fn in_order(&self) -> Option<Arc<dyn Groups>> {
-        let [part] = &self.parts[..] else { return None };
-        let projection = part.dataset.projection_in_order();
-        // Entries of the disk cache are of the other types.
-        let gains = projection.internal() != part.projection.internal();
-        if self.form.shares_values || !self.form.chunks_are_own || !gains {
-            return None;
-        }
-        let decoded = std::iter::once((part.dataset.clone(), projection.clone()));
-        Some(Arc::new(Self::decoding(decoded, &self.form.served, false)))
     }
 
     fn fetch(&self, row_groups: &[u32], reads: Reads) -> FetchCost {

@@ -1,7 +1,5 @@
 //! What the loader needs of a dataset: sizes, places and decoded rows, row group by row group.
 
-use std::sync::Arc;
-
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
@@ -131,12 +129,6 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
         compact(finish(batch, served)?).map_err(uncopied)
     }
 
-    /// The same, for a loader that serves all rows as they lie, if there is something to gain: values that others keep
-    /// as views are decoded to where batches show them.
-    fn in_order(&self) -> Option<Arc<dyn Groups>> {
-        None
-    }
-
     /// About what is read to decode rows of a row group, or all rows of several that are read together.
     fn fetch(&self, row_groups: &[u32], reads: Reads) -> FetchCost;
 
@@ -172,38 +164,21 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
 }
 
 /// What a [`Loader`](super::Loader) can serve: a [`Dataset`], or several as a [`MixedDataset`].
-pub trait Loadable: sealed::Datasets {}
+pub trait Loadable {
+    /// The datasets, and the columns that they serve.
+    #[doc(hidden)]
+    fn loaded(&self) -> (&[Dataset], &SchemaRef);
+}
 
-impl Loadable for Dataset {}
-impl Loadable for MixedDataset {}
-
-pub(super) mod sealed {
-    use super::{Dataset, MixedDataset, SchemaRef};
-
-    pub trait Datasets {
-        fn datasets(&self) -> &[Dataset];
-
-        fn served(&self) -> &SchemaRef;
+impl Loadable for Dataset {
+    fn loaded(&self) -> (&[Dataset], &SchemaRef) {
+        (std::slice::from_ref(self), self.schema())
     }
+}
 
-    impl Datasets for Dataset {
-        fn datasets(&self) -> &[Dataset] {
-            std::slice::from_ref(self)
-        }
-
-        fn served(&self) -> &SchemaRef {
-            self.schema()
-        }
-    }
-
-    impl Datasets for MixedDataset {
-        fn datasets(&self) -> &[Dataset] {
-            self.datasets()
-        }
-
-        fn served(&self) -> &SchemaRef {
-            self.schema()
-        }
+impl Loadable for MixedDataset {
+    fn loaded(&self) -> (&[Dataset], &SchemaRef) {
+        (self.datasets(), self.schema())
     }
 }
 

@@ -35,13 +35,11 @@ impl Stair {
 
 #[derive(Debug, Default)]
 pub(super) struct UpcomingSegments {
-    segments: VecDeque<UpcomingSegment>,
+    pub(super) segments: VecDeque<UpcomingSegment>,
     /// The number of the oldest of them.
     first: u64,
     /// The rows of all segments so far.
-    walked: u64,
-    /// Whether the order has no more rows.
-    pub(super) ended: bool,
+    pub(super) walked: u64,
 }
 
 impl UpcomingSegments {
@@ -50,23 +48,10 @@ impl UpcomingSegments {
         self.first + self.segments.len() as u64
     }
 
-    /// How many rows were looked at so far.
-    pub(super) fn walked(&self) -> u64 {
-        self.walked
-    }
-
     pub(super) fn push(&mut self, rows: u64, due: Vec<u32>) {
         let start = self.walked;
         self.segments.push_back(UpcomingSegment { start, rows, due, stair: None, parts: Vec::new(), held: 0.0 });
         self.walked += rows;
-    }
-
-    pub(super) fn oldest(&self) -> Option<&UpcomingSegment> {
-        self.segments.front()
-    }
-
-    pub(super) fn oldest_mut(&mut self) -> Option<&mut UpcomingSegment> {
-        self.segments.front_mut()
     }
 
     /// Takes the oldest away.

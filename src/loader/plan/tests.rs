@@ -1,10 +1,15 @@
 use super::tuning::FREE;
 use super::*;
 use rowdex_order::{Global, Order, Sequential};
+use rowdex_rows::Cutting;
+
+fn plan(sizes: &[UnitSize], memory: u64, batch_rows: u64, cutting: Cutting) -> Plan {
+    Plan::new(sizes, Budget { memory: memory as f64, batch_rows, cutting }, 1, 1)
+}
 
 /// Decodes of each epoch, of a run over units of these sizes.
 fn decodes(sizes: &[UnitSize], memory: u64, orders: &dyn Order, batch: u64, epochs: u64) -> (Vec<f64>, u64) {
-    let run = run(Plan::new(sizes, memory, batch, 1), sizes, orders, batch, epochs);
+    let run = run(plan(sizes, memory, batch, Cutting::Packed), sizes, orders, batch, epochs);
     (run.decodes, run.peak)
 }
 
@@ -31,7 +36,7 @@ fn run(mut plan: Plan, sizes: &[UnitSize], orders: &dyn Order, batch: u64, epoch
     let mut order = orders.epoch(0).unwrap();
     loop {
         match plan.next(true) {
-            PlanAnswer::Look if epoch == epochs => plan.end(),
+            PlanAnswer::Look if epoch == epochs => plan.ended = true,
             PlanAnswer::Look => {
                 let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
                 let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
@@ -93,7 +98,7 @@ fn long_rows_of_small_units_are_kept_as_long_as_those_of_large_ones() {
     let orders = Global::new(16_000, 1).unwrap();
     for (part, ideal) in [(0.2, 2.5), (0.4, 1.25)] {
         let memory = (bytes(&sizes) * part) as u64;
-        let plan = Plan::new(&sizes, memory, 8, 1).of_rows(Cutting::Long(1280), 1);
+        let plan = plan(&sizes, memory, 8, Cutting::Long(1280));
         let Outcome { decodes, peak, .. } = run(plan, &sizes, &orders, 8, 4);
         assert!((ideal * 0.99..ideal * 1.15 + 0.1).contains(&decodes[2]), "{part}: {decodes:?}");
         assert!(peak as f64 <= memory as f64 * 1.1, "{part}: {peak} of {memory}");
@@ -105,10 +110,7 @@ fn rows_of_units_that_stay_are_asked_for_many_at_a_time() {
     const ROW: u64 = 2_670;
     let sizes = vec![UnitSize { rows: 1_000, bytes: 1_000 * ROW, cost: 1_000 * ROW }; 100];
     let memory = bytes(&sizes) as u64 / 10 * 11;
-    let run = |cutting| {
-        let plan = Plan::new(&sizes, memory, 256, 1).of_rows(cutting, 1);
-        run(plan, &sizes, &Global::new(100_000, 1).unwrap(), 256, 3)
-    };
+    let run = |cutting| run(plan(&sizes, memory, 256, cutting), &sizes, &Global::new(100_000, 1).unwrap(), 256, 3);
     let (pointed_at, copied) = (run(Cutting::Long(1792)), run(Cutting::Short(1792)));
     assert_eq!((&pointed_at.decodes, &copied.decodes), (&vec![1.0, 0.0, 0.0], &vec![1.0, 0.0, 0.0]));
     assert!(pointed_at.extractions < 300_000 / 100, "{}", pointed_at.extractions);
@@ -166,7 +168,7 @@ fn groups_of_all_sizes_keep_to_the_memory() {
 fn groups_that_cost_more_are_decoded_less_often() {
     let mut sizes = even(64, 2000);
     sizes[..8].iter_mut().for_each(|size| size.cost *= 9);
-    let mut plan = Plan::new(&sizes, bytes(&sizes) as u64 / 10, 16, 1);
+    let mut plan = plan(&sizes, bytes(&sizes) as u64 / 10, 16, Cutting::Packed);
     plan.units.iter_mut().for_each(|unit| unit.seen = true);
     let dear = plan.until(0, 0) as f64 / plan.until(63, 0) as f64;
     assert!((2.5..3.1).contains(&dear), "{dear}");
@@ -174,7 +176,7 @@ fn groups_that_cost_more_are_decoded_less_often() {
 
 #[test]
 fn the_first_batch_asks_for_no_group_but_its_own() {
-    let mut plan = Plan::new(&even(64, 2000), 1 << 20, 4, 1);
+    let mut plan = plan(&even(64, 2000), 1 << 20, 4, Cutting::Packed);
     let mut asked = 0;
     loop {
         match plan.next(true) {

@@ -6,7 +6,8 @@ use crate::loader::route::is_sparse;
 /// What to do next.
 #[derive(Debug)]
 pub(crate) enum PlanAnswer {
-    /// Walk the order further: [`Plan::push`](super::Plan::push) a segment, or [`Plan::end`](super::Plan::end).
+    /// Walk the order further: [`Plan::push`](super::Plan::push) a segment, or say that it
+    /// [`ended`](super::Plan::ended).
     Look,
     /// Get rows of a unit.
     Extract(Extract),

@@ -69,12 +69,12 @@ pub(super) struct Tuned {
     pub(super) lists: f64,
 }
 
-/// What a plan may hold, in batches of which size, and how rows that are kept are cut.
+/// About how many bytes a plan may hold, in batches of how many rows, and how rows that are kept are cut.
 #[derive(Debug)]
-pub(super) struct Budget {
-    pub(super) memory: f64,
-    pub(super) batch_rows: u64,
-    pub(super) cutting: Cutting,
+pub(crate) struct Budget {
+    pub(crate) memory: f64,
+    pub(crate) batch_rows: u64,
+    pub(crate) cutting: Cutting,
 }
 
 /// How far estimates are off: of rows that are kept, of units as they are decoded, and of the lists of slots, where
@@ -193,12 +193,13 @@ pub(super) struct Listing {
     /// Bytes of what is known of all units, however few rows are looked at.
     pub(super) fixed: f64,
     bytes: usize,
-    most: usize,
+    /// The most that this ever was.
+    pub(super) most: usize,
 }
 
 impl Listing {
     /// The lists of units of these sizes, each row of which stands for so many.
-    pub(super) fn new<'a>(sizes: impl ExactSizeIterator<Item = &'a UnitSize>, scale: u64) -> Self {
+    pub(super) fn new(sizes: &[UnitSize], scale: u64) -> Self {
         let units = sizes.len() as u64;
         let mut slots = 0.0;
         let mut rows = 0;
@@ -227,12 +228,8 @@ impl Listing {
         self.count(self.bytes)
     }
 
-    /// The most that this ever was.
-    pub(super) fn most_counted(&self) -> u64 {
-        self.count(self.most)
-    }
-
-    fn count(&self, bytes: usize) -> u64 {
+    /// How many of so many bytes are counted.
+    pub(super) fn count(&self, bytes: usize) -> u64 {
         (self.fixed + (bytes as f64 - self.spare()).max(0.0)) as u64
     }
 

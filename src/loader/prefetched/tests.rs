@@ -112,28 +112,6 @@ fn who_follows_is_served_from_the_carousel_alone_in_portions_of_any_size() {
 }
 
 #[test]
-fn following_decodes_each_group_once_per_horizon() {
-    let (dir, _) = files();
-    let index = Index::open(dir.path().join("data.rdx")).unwrap();
-    let dataset = Dataset::builder(index).with_cache_bytes(0).open().unwrap();
-    let told: Vec<u64> = (0..4).flat_map(|seed| order(1000, seed)).collect();
-    // Half of what they really take; the footers know nothing of values that repeat.
-    let memory = dataset.take(&told[..1000]).unwrap().get_array_memory_size() / 2;
-    let before = dataset.counters().decodes;
-    let mut rows = dataset.prefetch(told.clone(), memory as u64).unwrap();
-    for ids in told.chunks(50) {
-        rows.take(ids).unwrap();
-    }
-    let decodes = dataset.counters().decodes - before;
-    let groups = u64::from(dataset.index().num_row_groups());
-    assert_eq!(rows.stats().loader.decodes, decodes);
-    // A call for 50 rows needs all groups, and there were eighty of them.
-    assert!(decodes <= 80 / 6 * groups, "{decodes} decodes of {groups} groups");
-    dataset.take(&told[..50]).unwrap();
-    assert_eq!(dataset.counters().decodes - before - decodes, groups);
-}
-
-#[test]
 fn nothing_is_prefetched_if_a_row_is_not_there() {
     let (_dir, dataset) = files();
     let mut rows = dataset.prefetch(vec![1, 2], 0).unwrap();
@@ -166,7 +144,7 @@ fn no_thread_exists_before_prefetched_rows_are_taken_nor_after_the_drop() {
 }
 
 #[test]
-fn a_forked_child_goes_on_where_its_parent_was() {
+fn a_forked_child_is_refused_until_it_prefetches_for_itself() {
     let (_dir, dataset) = files();
     let told = order(1000, 0);
     let mut rows = Prefetched::new(&dataset, dataset.decoded_bytes() / 4, 2);
@@ -175,6 +153,9 @@ fn a_forked_child_goes_on_where_its_parent_was() {
     // As it looks to a child: the threads belong to a process of another number.
     rows.engine.as_mut().unwrap().process ^= 1;
     rows.prefetch(&told[700..]).unwrap();
+    assert_eq!(rows.take(&told[130..]).unwrap_err().kind(), ErrorKind::Closed);
+    rows.clear();
+    rows.prefetch(&told[130..]).unwrap();
     for ids in told[130..].chunks(60) {
         assert_eq!(rows.take(ids).unwrap(), dataset.take(ids).unwrap());
     }
@@ -227,48 +208,4 @@ fn a_read_that_fails_now_and_then_is_an_error_now_and_then() {
         assert!(errors > 0 && stats.followed > 500, "{errors} errors, {stats:?}");
         assert!(stats.loader.held_bytes <= dataset.decoded_bytes(), "{stats:?}");
     }
-}
-
-#[test]
-fn ids_are_taken_across_pieces() {
-    let mut ids = PrefetchedIds::default();
-    for piece in [vec![5, 6, 7], vec![], vec![8], vec![9, 5]] {
-        ids.push(Arc::new(piece));
-    }
-    let taken = |ids: &mut PrefetchedIds, count| {
-        let mut rows = Vec::new();
-        ids.take(count, |piece| rows.extend_from_slice(piece));
-        rows
-    };
-    assert!(ids.begin_with(&[5, 6, 7, 8, 9, 5]) && ids.begin_with(&[]) && !ids.begin_with(&[5, 6, 7, 8, 9, 5, 1]));
-    assert_eq!(taken(&mut ids, 2), [5, 6]);
-    assert!(ids.begin_with(&[7, 8, 9]) && !ids.begin_with(&[7, 8, 8]) && !ids.begin_with(&[5]));
-    assert_eq!(taken(&mut ids, 3), [7, 8, 9]);
-    assert_eq!((ids.len(), taken(&mut ids, 9)), (1, vec![5]));
-    ids.push(Arc::new(vec![1]));
-    assert!(ids.begin_with(&[1]));
-}
-
-#[test]
-fn a_walk_goes_on_when_more_is_prefetched() {
-    let mut ids = PrefetchedIds::default();
-    ids.push(Arc::new((0..10).collect()));
-    ids.take(1, |_| {});
-    let (more, mut walk) = PrefetchedWalk::new(ids, 4);
-    let mut seen = Vec::new();
-    let mut range = |walk: &mut PrefetchedWalk, target| {
-        walk.next_range(target, &mut |batch| {
-            seen.extend_from_slice(&batch.rows);
-            Ok(true)
-        })
-    };
-    assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..2);
-    assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
-    assert!(range(&mut walk, 5).unwrap().is_none() && !walk.has_more());
-    more.send(Arc::new(Vec::new())).unwrap();
-    assert!(!walk.has_more());
-    more.send(Arc::new(vec![20, 21])).unwrap();
-    assert!(walk.has_more());
-    assert_eq!(range(&mut walk, 5).unwrap().unwrap().batches, 0..1);
-    assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21]);
 }

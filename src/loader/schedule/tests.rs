@@ -6,13 +6,14 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::loader::driver::{Driver, Planned};
+use crate::loader::driver::Driver;
 use crate::loader::groups::UnitSize;
-use crate::loader::plan::Plan;
+use crate::loader::plan::{Budget, Plan, PlanAnswer};
 use crate::loader::row_table::{RowFinder, RowTable};
 use crate::loader::walk::Epochs;
 use rowdex_order::sampler::{DistributedSampler, Shard};
 use rowdex_order::{Global, Order, Sequential};
+use rowdex_rows::Cutting;
 
 const ROW: u64 = 100;
 
@@ -188,20 +189,20 @@ impl World {
         let step = driver.advance(|near, row| Ok((row, near.locate(row).unwrap())));
         let outlook = driver.plan.outlook();
         match step {
-            Planned::Walked => {}
-            Planned::Extract(extract) => {
+            PlanAnswer::Look => {}
+            PlanAnswer::Extract(extract) => {
                 self.slots.insert(self.extractions.len() as u64, extract.due.bytes() as u64);
                 self.extractions.push(extract.unit);
                 self.schedule.add_extraction(extract);
             }
-            Planned::Segment(span, parts) => {
+            PlanAnswer::Segment(parts) => {
                 self.segments.insert(self.planned, parts);
                 self.planned += 1;
-                self.schedule.add_segment(span.epoch);
+                self.schedule.add_segment(driver.ranges.pop_front().unwrap().epoch);
             }
-            Planned::End(error) => {
-                assert!(error.is_none());
-                self.schedule.end();
+            PlanAnswer::End => {
+                assert!(driver.error.is_none());
+                self.schedule.ended = true;
             }
         }
         self.schedule.planned(outlook);
@@ -307,7 +308,8 @@ impl Made<'_> {
         let orders: Arc<dyn Order> =
             if global { Arc::new(Global::new(rows, 7).unwrap()) } else { Arc::new(Sequential::new(rows).unwrap()) };
         let sampler = DistributedSampler::new(orders, Shard::new(0, 1).unwrap(), batch).unwrap();
-        let mut plan = Plan::new(&units, memory - lookahead.reserve(), (batch as u64).min(rows.max(1)), 7);
+        let (held, batch_rows) = ((memory - lookahead.reserve()) as f64, (batch as u64).min(rows.max(1)));
+        let mut plan = Plan::new(&units, Budget { memory: held, batch_rows, cutting: Cutting::Packed }, 1, 7);
         plan.set_aside((0..sizes.len()).map(|unit| places(sizes, unit)).sum());
         let near = RowFinder::new(Arc::new(RowTable::new(sizes.iter().copied())));
         let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), near, None);
@@ -383,62 +385,52 @@ proptest! {
     }
 }
 
-#[test]
-fn threads_assemble_at_once_where_the_memory_has_room_for_what_they_make() {
-    let sizes = [100; 20];
-    // The batch's part of the memory, and how many are assembled at once by so many threads.
-    for (part, threads, most) in [(2, 4, 1), (40, 1, 1), (40, 2, 2), (40, 4, 4)] {
-        for random in 0..4 {
-            let batch = 100;
-            let memory = batch as u64 * ROW * part;
-            let made = Made {
-                sizes: &sizes,
-                memory,
-                batch,
-                global: true,
-                threads,
-                batches_waiting: None,
-                store: None,
-                random,
-            };
-            let mut world = made.world();
-            loop {
-                // Assembling takes longer than all else.
-                world.begin();
-                let quick = world.under_way.iter().position(|task| !matches!(task, Task::Assemble(_)));
-                if let Some(task) = quick.map(|task| world.under_way.swap_remove(task)) {
-                    world.finish(task);
-                } else if world.step() {
-                    break;
-                }
+impl World {
+    /// Runs to the end, where these tasks take longer than all else; says what is under way before any of them is done.
+    fn run_slowly(&mut self, is_slow: impl Fn(&Task) -> bool, mut watch: impl FnMut(&Self)) {
+        loop {
+            self.begin();
+            if let Some(quick) = self.under_way.iter().position(|task| !is_slow(task)) {
+                let task = self.under_way.swap_remove(quick);
+                self.finish(task);
+                continue;
             }
-            assert_eq!(
-                (world.served, world.most_assembling),
-                (RUN * 2000, most),
-                "{part} batches fit, {threads} threads"
-            );
+            watch(self);
+            if self.step() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_decoding(task: &Task) -> bool {
+    decodes(task).is_some()
+}
+
+/// In batches of ten rows.
+fn made(sizes: &[u64], part: f64, global: bool, threads: usize) -> Made<'_> {
+    let memory = (sizes.iter().sum::<u64>() as f64 * ROW as f64 * part) as u64;
+    Made { sizes, memory, batch: 10, global, threads, batches_waiting: None, store: None, random: 1 }
+}
+
+#[test]
+fn threads_assemble_at_once_where_the_memory_has_room_for_it() {
+    // How many batches of a hundred rows fit the memory, and how many are assembled at once by so many threads.
+    for (fit, threads, most) in [(2.0, 4, 1), (40.0, 1, 1), (40.0, 2, 2), (40.0, 4, 4)] {
+        for random in 0..4 {
+            let made = Made { batch: 100, random, ..made(&[100; 20], fit / 20.0, true, threads) };
+            let mut world = made.world();
+            world.run_slowly(|task| matches!(task, Task::Assemble(_)), |_| {});
+            assert_eq!((world.served, world.most_assembling), (RUN * 2000, most), "{fit} fit, {threads} threads");
         }
     }
 }
 
 #[test]
-fn in_the_files_order_each_thread_decodes_a_row_group_even_if_all_of_them_stay() {
-    let sizes = [100; 20];
+fn in_the_files_order_each_thread_decodes_even_if_all_stay() {
     for (part, threads) in [(0.5, 2), (1.0, 2), (3.0, 2), (3.0, 3)] {
-        let memory = (sizes.len() as f64 * 100.0 * ROW as f64 * part) as u64;
-        let (batches_waiting, store) = (None, None);
-        let made = Made { sizes: &sizes, memory, batch: 10, global: false, threads, batches_waiting, store, random: 1 };
-        let mut world = made.world();
-        loop {
-            // Decoding takes longer than all else.
-            world.begin();
-            let quick = world.under_way.iter().position(|task| decodes(task).is_none());
-            if let Some(task) = quick.map(|task| world.under_way.swap_remove(task)) {
-                world.finish(task);
-            } else if world.step() {
-                break;
-            }
-        }
+        let mut world = made(&[100; 20], part, false, threads).world();
+        world.run_slowly(is_decoding, |_| {});
         assert_eq!((world.served, world.most_decoding), (RUN * 2000, threads), "with memory for {part} of the rows");
     }
 }
@@ -446,33 +438,16 @@ fn in_the_files_order_each_thread_decodes_a_row_group_even_if_all_of_them_stay()
 #[test]
 fn threads_decode_at_once_where_little_is_read_of_a_row_group() {
     // Of 25 MB each; what is read of them is counted beyond 8 MiB for each thread.
-    let (sizes, threads) = ([250_000, 10].repeat(6), 2);
-    let memory = sizes.iter().sum::<u64>() * ROW / 3;
+    let sizes = [250_000, 10].repeat(6);
     let at_once = |read: f64| {
-        let (batches_waiting, store) = (None, None);
-        let made =
-            Made { sizes: &sizes, memory, batch: 1000, global: true, threads, batches_waiting, store, random: 1 };
-        let mut world = World { read, ..made.world() };
-        let (mut alone, mut together) = (0, 0);
-        loop {
-            // Decoding takes longer than all else.
-            world.begin();
-            let quick = world.under_way.iter().position(|task| decodes(task).is_none());
-            if let Some(task) = quick.map(|task| world.under_way.swap_remove(task)) {
-                world.finish(task);
-                continue;
-            }
-            // So does waiting for the consumer, who takes what there is first.
-            match world.under_way.iter().filter_map(decodes).filter(|unit| sizes[*unit as usize] > 10).count() {
-                _ if !world.ready.is_empty() => {}
-                0 => {}
-                1 => alone += 1,
-                _ => together += 1,
-            }
-            if world.step() {
-                return together * 100 / (alone + together);
-            }
-        }
+        let mut world = World { read, ..Made { batch: 1000, ..made(&sizes, 1.0 / 3.0, true, 2) }.world() };
+        let mut decoding = [0; 3];
+        world.run_slowly(is_decoding, |world| {
+            // Waiting for the consumer, who takes what there is first, takes as long.
+            let large = |unit: &u32| sizes[*unit as usize] > 10 && world.ready.is_empty();
+            decoding[world.under_way.iter().filter_map(decodes).filter(large).count()] += 1;
+        });
+        decoding[2] * 100 / (decoding[1] + decoding[2])
     };
     assert!(at_once(0.3) > 40, "{} of 100", at_once(0.3));
     assert!(at_once(1.5) < 20, "{} of 100", at_once(1.5));

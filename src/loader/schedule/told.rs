@@ -4,7 +4,7 @@ use crate::loader::lookahead::ReadTiming;
 use crate::loader::plan::{Extract, Measurement};
 
 /// What an engine is made for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) memory: u64,
     pub(crate) threads: usize,

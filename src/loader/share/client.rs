@@ -185,7 +185,7 @@ impl Client {
     /// The batches of a memory file.
     fn unpack(&self, parcel: &Parcel, file: &std::fs::File, at: &mut At) -> Result<Assembled> {
         let rows = usize::try_from(parcel.rows).unwrap_or(usize::MAX);
-        let (whole, about) = read(file, parcel.stream, parcel.length, &self.seat.units.form().served, rows)?;
+        let (whole, about) = read(file, parcel.stream, parcel.length, &self.seat.units.form.served, rows)?;
         let whole = Arc::new(whole);
         let (lost, about): (Vec<LostGroup>, Vec<About>) = postcard::from_bytes(&about).map_err(|_| garbled())?;
         for LostGroup { row_group, error } in lost {
@@ -224,7 +224,7 @@ impl Client {
 
     /// Packs of so many pieces as the reader sent them, with what this process knows of them.
     fn packs(&self, sent: Option<PacksSent>, count: usize) -> Result<Option<Packs>> {
-        match (sent, self.seat.units.packing()) {
+        match (sent, &self.seat.units.packing) {
             (Some(PacksSent { pieces, ends, unended, behind }), Some(packing)) => {
                 let is_sound = pieces.len() == count
                     && ends.is_sorted()
@@ -296,12 +296,7 @@ impl Deliver for Client {
         true
     }
 
-    fn watched(&self) -> Weak<dyn Watched> {
-        let watched: Weak<Shared> = Arc::downgrade(&self.shared);
-        watched
-    }
-
-    fn stats(&self) -> LoaderStats {
-        Watched::stats(&*self.shared)
+    fn watched(&self) -> Arc<dyn Watched> {
+        self.shared.clone()
     }
 }

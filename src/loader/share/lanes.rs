@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::loader::walk::{BatchRange, Batches, Each, Empty, Walk, filled};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use crate::loader::walk::{BatchRange, Each, Empty, Walk, filled};
+use rowdex_base::error::Result;
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 
 /// What one rank serves, or several whose batches are the same.
@@ -163,30 +163,6 @@ impl Lanes {
     }
 }
 
-/// The batches of a range, which may be of several lanes.
-#[derive(Debug)]
-struct Several {
-    batches: Vec<(Arc<EpochPlan>, u64)>,
-}
-
-impl Batches for Several {
-    fn count(&self) -> u64 {
-        self.batches.len() as u64
-    }
-
-    fn steps(&self, b: u64) -> u64 {
-        self.batches.get(b as usize).map_or(0, |(plan, _)| plan.steps())
-    }
-
-    fn fill(&self, b: u64, batch: &mut BatchPlan) -> Result<u32> {
-        let Some((plan, step)) = self.batches.get(b as usize) else {
-            return Err(Error::new(ErrorKind::Internal, "a batch that is not in its range"));
-        };
-        plan.fill(*step, batch)?;
-        Ok(plan.shard().rank())
-    }
-}
-
 impl Walk for Lanes {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
         let (mut batches, mut rows, mut of, mut goes_on) = (Vec::new(), 0, None, true);
@@ -219,8 +195,7 @@ impl Walk for Lanes {
         }
         let Some(epoch) = of.filter(|_| !batches.is_empty()) else { return Ok(None) };
         let count = batches.len() as u64;
-        let all = Arc::new(Several { batches });
-        Ok(Some(BatchRange { epoch, all, batches: 0..count, replaced: Vec::new() }))
+        Ok(Some(BatchRange { epoch, plans: batches.into(), batches: 0..count, replaced: Vec::new() }))
     }
 
     fn epoch(&self) -> u64 {
@@ -236,6 +211,7 @@ impl Walk for Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rowdex_base::error::{Error, ErrorKind};
     use rowdex_order::Global;
     use rowdex_order::sampler::Shard;
 
@@ -249,9 +225,9 @@ mod tests {
     fn walk(mut lanes: Lanes) -> Vec<(u32, u64, u64)> {
         let mut found = Vec::new();
         while let Some(range) = lanes.next_range(30, &mut |_| Ok(true)).unwrap() {
-            for b in range.batches {
+            for b in range.batches.clone() {
                 let mut batch = BatchPlan::default();
-                let rank = range.all.fill(b, &mut batch).unwrap();
+                let rank = range.fill(b, &mut batch).unwrap().shard().rank();
                 assert_eq!(batch.epoch, range.epoch);
                 found.push((rank, batch.epoch, batch.step));
             }

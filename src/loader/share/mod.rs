@@ -150,11 +150,10 @@ impl Share {
         let address = self.address(is_alone)?;
         let number =
             |number: Option<usize>| number.map_or_else(|| "the default".to_owned(), |number| number.to_string());
-        let given = options.given;
         let said = true;
         let facts = [
             ("dataset", format!("{dataset:016x}"), said),
-            ("columns", told_columns(&units.form().served), said),
+            ("columns", told_columns(&units.form.served), said),
             ("tokens", told_tokens(options), said),
             ("order", format!("{} {:016x}", sampler.given().name(), sampler.given().fingerprint()), said),
             ("batch size", sampler.batch_size().to_string(), said),
@@ -165,8 +164,8 @@ impl Share {
             ("cost of packs", cost_of_packs(sampler), said),
             ("on_error", format!("{:?}", options.fault), said),
             ("number of ranks on this machine", ranks.to_string(), said),
-            ("memory", options.memory.to_string(), given.memory),
-            ("threads", options.threads.to_string(), given.threads),
+            ("memory", options.memory.to_string(), options.memory_is_given),
+            ("threads", options.threads.to_string(), options.threads_are_given),
             ("read_ahead", number(options.read_ahead), options.read_ahead.is_some()),
             ("read_concurrency", number(options.read_concurrency), options.read_concurrency.is_some()),
             ("drift", drift.to_string(), self.drift.is_some()),

@@ -22,7 +22,7 @@ fn words_that_repeat_are_kept_as_views_unless_all_rows_are_served_in_order() {
     let kept = |global: bool, rank: u32, world: u32, views: bool| {
         let sampler = sampler(&orders(global, ROWS), rank, world, 10, Tail::Wrap);
         let builder = Loader::builder(&dataset, sampler).memory(dataset.decoded_bytes()).with_views(views);
-        builder.units().unwrap().form().decoded.field(1).data_type().clone()
+        builder.units().unwrap().form.decoded.field(1).data_type().clone()
     };
     assert_eq!(kept(false, 0, 1, false), DataType::Utf8);
     assert_eq!(kept(true, 0, 1, false), DataType::Utf8View);

@@ -242,35 +242,6 @@ fn passes_of_packs_are_those_that_are_predicted() {
     }
 }
 
-/// As many rows as are said, of which each has so many tokens as its last digit.
-#[derive(Debug)]
-struct LastDigits(u64);
-
-impl Lengths for LastDigits {
-    fn len(&self) -> u64 {
-        self.0
-    }
-
-    fn length(&self, row: u64) -> Result<u64> {
-        Ok(row % 10)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.0
-    }
-}
-
-#[test]
-fn a_prediction_of_many_rows_by_their_lengths_is_made_on_a_smaller_scale_too() {
-    let fake = Arc::new(Fake::new(&[1 << 24; 64]));
-    let buckets = Packed::new(orders(true, fake.len()), Arc::new(LastDigits(fake.len())), Pack::buckets(1 << 14));
-    let sampler = of_packs(&Arc::new(buckets.unwrap()), 0, 1, 256, Tail::Wrap);
-    let told = estimate::estimate(&each(&fake), &vec![sampler].into(), fake.len() * ROW_BYTES / 10, 2).unwrap();
-    // What it is for rows.
-    assert!((5.0 * 47.0 / 44.0..5.9).contains(&told.passes), "{told:?}");
-    assert_eq!(told.first_batch_decodes, 64);
-}
-
 #[test]
 fn lengths_that_changed_since_they_were_noted_are_an_error_where_the_row_is_due() {
     let mut lengths: Vec<u64> = (0..90).map(|row| row % 23 + 1).collect();
@@ -457,30 +428,6 @@ fn tokens_in_structs_and_in_large_lists_are_cut_as_others_are() {
     assert_eq!(tokens, all.collect());
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn ranks_that_share_a_reader_get_the_packs_that_they_would_have_read_themselves() {
-    use super::share::{all, in_time, share};
-
-    in_time(|| {
-        let lengths: Vec<u64> = (0..300).map(|row| row * 7 % 50 + u64::from(row % 40 == 3) * 200).collect();
-        let texts = texts(&lengths, 25);
-        for (serves, threads) in [(false, 0), (true, 2)] {
-            let packed = texts.global(Pack { overflow: Overflow::Split, block: 100, ..Pack::of(64) });
-            let samplers: Vec<_> = (0..3).map(|rank| of_packs(&packed, rank, 3, 2, Tail::Even)).collect();
-            let share = share(3);
-            let options =
-                |sampler: &DistributedSampler| texts.builder(sampler).memory(20_000).threads(threads).epochs(2);
-            let server = serves.then(|| options(&samplers[1]).share(share.clone()).serve().unwrap());
-            let loaders = samplers.iter().map(|sampler| options(sampler).share(share.clone()).build().unwrap());
-            let steps: u64 = (0..2).map(|epoch| samplers[0].plan(epoch).unwrap().steps()).sum();
-            let served = all(loaders.collect(), |rank, loader| texts.run(loader, &samplers[rank..=rank]));
-            assert_eq!(served, [steps; 3]);
-            drop(server);
-        }
-    });
-}
-
 #[test]
 fn ranks_that_share_a_reader_go_on_with_buckets_that_other_ranks_cut() {
     use super::share::{all, in_time, share};
@@ -504,30 +451,4 @@ fn ranks_that_share_a_reader_go_on_with_buckets_that_other_ranks_cut() {
             drop(server);
         }
     });
-}
-
-#[test]
-fn lists_of_a_fixed_size_are_cut_as_others_are_and_come_as_lists_of_offsets() {
-    let lists = (0..40_u64).map(|row| Some((0..48).map(move |at| Some(token(row, at)))));
-    let fixed = arrow::array::FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(lists, 48);
-    let columns: [(&str, ArrayRef); 2] =
-        [("tokens", Arc::new(fixed)), ("id", Arc::new(UInt64Array::from_iter_values(0..40)))];
-    let (_dir, dataset) = one_file(columns, 7, WriterProperties::builder());
-    let packed = Packed::new(orders(true, 40), Arc::new(vec![48; 40]), Pack::of(32)).unwrap();
-    let sampler = of_packs(&Arc::new(packed), 0, 1, 2, Tail::Even);
-    let loader = Loader::builder(&dataset, sampler).tokens("tokens").epochs(1).build().unwrap();
-    assert!(matches!(loader.schema().field(0).data_type(), DataType::LargeList(_)));
-    let mut tokens = Vec::new();
-    for batch in loader {
-        let batch = batch.unwrap();
-        assert_eq!(batch.records.column(1).as_primitive::<UInt64Type>().values(), &batch.row_ids[..]);
-        for (place, piece) in batch.packs.as_ref().unwrap().pieces.iter().enumerate() {
-            let list = batch.records.column(0).as_list::<i64>().value(place);
-            let expected = (piece.offset..piece.offset + piece.length).map(|at| token(piece.row, at));
-            assert!(list.as_primitive::<Int32Type>().values().iter().copied().eq(expected));
-            tokens.extend_from_slice(list.as_primitive::<Int32Type>().values());
-        }
-    }
-    tokens.sort_unstable();
-    assert!(tokens.into_iter().eq((0..40).flat_map(|row| (0..48).map(move |at| token(row, at)))));
 }

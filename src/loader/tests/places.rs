@@ -67,9 +67,10 @@ fn places_are_planned_for_unless_all_row_groups_stay() {
     let units = units_of_dataset(&dataset, false, None);
     let places = units.places_bytes();
     assert_eq!(places, ROWS * PLACE);
-    let sizes = units.sizes();
+    let sizes = &units.sizes;
     let all: u64 = sizes.iter().map(|size| size.bytes).sum();
-    let plan = |memory: u64| plan::Plan::new(sizes, memory, 8, 1);
+    let budget = |memory: u64| plan::Budget { memory: memory as f64, batch_rows: 8, cutting: units.cutting() };
+    let plan = |memory: u64| plan::Plan::new(sizes, budget(memory), 1, 1);
     for (memory, less) in [(all / 4, places), (all * 3, 0)] {
         let (mut with, without) = (plan(memory), plan(memory - less));
         with.set_aside(places);

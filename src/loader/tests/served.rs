@@ -3,7 +3,6 @@
 
 use super::share::{all, in_time, joining, nothing_is_left, serve, share};
 use super::*;
-use crate::loader::options::Given;
 use crate::loader::share::{Server, Share};
 use rowdex_order::sampler::ReplicationLayout;
 
@@ -129,16 +128,15 @@ fn a_server_refuses_what_differs() {
         refused(own(), Options { fault, ..plain(1) }, "on_error is Substitute");
         refused_by(&share.clone().ranks(1), own(), plain(1), "number of ranks on this machine is 1");
         // Its own, where they were chosen.
-        let given = |memory, threads| Given { memory, threads };
-        let memory = Options { memory: 7, given: given(true, false), ..plain(1) };
+        let memory = Options { memory: 7, memory_is_given: true, ..plain(1) };
         refused(own(), memory, "its memory is 7, and not 1048576");
-        let threads = Options { threads: 5, given: given(false, true), ..plain(1) };
+        let threads = Options { threads: 5, threads_are_given: true, ..plain(1) };
         refused(own(), threads, "its threads is 5, and not 3");
         refused(own(), Options { read_ahead: Some(9), ..plain(1) }, "read_ahead is 9");
         let reads = Options { read_concurrency: Some(9), ..plain(1) };
         refused(own(), reads, "read_concurrency is 9");
         refused_by(&share.clone().drift(9), own(), plain(1), "drift is 9");
-        let same = Options { memory: 1 << 20, threads: 3, given: given(true, true), ..plain(1) };
+        let same = Options { memory: 1 << 20, threads: 3, memory_is_given: true, threads_are_given: true, ..plain(1) };
         assert!(joining(&fake, &own(), &same, &share).next().unwrap().is_ok());
     });
 }

@@ -99,19 +99,19 @@ impl Inner {
         if roster.stop || roster.is_to_start {
             return Ok(());
         }
-        roster.engine = Some(engine.watched());
+        roster.engine = Some(Arc::downgrade(&engine.watched()));
         drop(roster);
         let done = self.deliver(&engine, &round, pool);
         let mut roster = self.lock();
         roster.engine = None;
-        roster.before = sum(&roster.before, &engine.stats());
+        roster.before = sum(&roster.before, &engine.watched().stats());
         done
     }
 
     fn deliver(&self, engine: &Engine, round: &Round, pool: &mut Pool) -> Result<()> {
         loop {
             let goes_on = match engine.next(None) {
-                Ok(Some(assembled)) => self.hand_out(assembled, round, &engine.stats(), pool)?,
+                Ok(Some(assembled)) => self.hand_out(assembled, round, &engine.watched().stats(), pool)?,
                 Ok(None) => {
                     let all: Vec<u64> = round.members.iter().flatten().copied().collect();
                     self.end(&all);
