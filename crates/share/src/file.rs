@@ -16,12 +16,10 @@ use arrow::ipc::MetadataVersion;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::{IpcWriteOptions, StreamEncoder};
 use bytes::Bytes;
-use rustix::io::Errno;
 
-use super::memory::{make, seal, write};
+use super::memory::sealed;
 use super::pool::Pool;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_io::fs;
 use rowdex_io::fs::mmap::map_sealed;
 use rowdex_rows::{compact, record_batch};
 
@@ -51,18 +49,9 @@ pub fn put(rows: &RecordBatch, more: &[u8], pool: &mut Pool, spare: u64) -> Resu
     let length = stream + more.len() as u64;
     let file = match pool.put(&slices, length, spare) {
         Some(file) => file,
-        None => write_once(&slices)?,
+        None => sealed("rowdex-batch", &slices)?.into(),
     };
     Ok(Placed { file, stream, length })
-}
-
-/// A file that never changes again.
-fn write_once(pieces: &[&[u8]]) -> Result<OwnedFd> {
-    let made = make("rowdex-batch");
-    let file = made.map_err(|error| fs::error("cannot make a memory file for a batch", error))?;
-    write(&file, pieces).map_err(|error| full(error, "write a batch to a memory file"))?;
-    seal(&file).map_err(|error| fs::error("cannot seal a memory file", error.into()))?;
-    Ok(file)
 }
 
 /// The rows of a file from another process, without a copy, and what is behind them. They are the first `length` bytes
@@ -98,16 +87,6 @@ fn unwritten(error: ArrowError) -> Error {
     Error::new(ErrorKind::Internal, format!("cannot lay out a batch for another process: {error}")).with_source(error)
 }
 
-fn full(error: Errno, what: &str) -> Error {
-    let out_of_memory = matches!(error, Errno::NOMEM | Errno::NOSPC | Errno::FBIG);
-    let error = fs::error(format!("cannot {what}"), error.into());
-    if out_of_memory {
-        error.with_hint("the process or its container may have no more memory: give the loader less")
-    } else {
-        error
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -115,6 +94,7 @@ mod tests {
     use arrow::array::{ArrayRef, DictionaryArray, Int64Array, ListArray, StringArray, StringViewArray};
     use arrow::datatypes::{Int32Type, Schema};
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    use rustix::io::Errno;
 
     use super::*;
 

@@ -6,8 +6,6 @@ mod file;
 mod job;
 mod memory;
 mod pool;
-#[cfg(test)]
-mod pool_model;
 mod socket;
 
 pub use file::{put, read};

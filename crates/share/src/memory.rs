@@ -1,55 +1,45 @@
 //! Memory files: made, written and sealed.
 
 use std::fs::File;
-use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 
 use rowdex_base::error::Result;
 use rowdex_io::fs;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::io::{Errno, pwritev, retry_on_intr};
+use rustix::io::Errno;
 
-/// Pieces that the system takes in one write.
-const MOST_PIECES: usize = 1024;
-
-pub(super) fn make(name: &str) -> std::io::Result<OwnedFd> {
-    fs::with_room(|| Ok(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
+pub(super) fn make(name: &str) -> io::Result<File> {
+    fs::with_room(|| Ok(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into()))
 }
 
-/// A file of these bytes, which never changes again.
+/// A file of these pieces, one behind the other, which never changes again.
 ///
 /// # Errors
 /// `Io` if the system has no more memory or descriptors.
-pub fn sealed(name: &str, bytes: &[u8]) -> Result<File> {
-    let failed = |error| fs::error("cannot make a memory file", error);
-    let file = make(name).map_err(failed)?;
-    write(&file, &[bytes]).and_then(|()| seal(&file)).map_err(|error| failed(error.into()))?;
-    Ok(File::from(file))
+pub fn sealed(name: &str, pieces: &[&[u8]]) -> Result<File> {
+    let made = make(name).and_then(|file| {
+        write(&file, pieces)?;
+        seal(&file)?;
+        Ok(file)
+    });
+    made.map_err(|error| {
+        let is_full = matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull);
+        let error = fs::error("cannot make a memory file", error);
+        let hint = "the process or its container may have no more memory: give the loader less";
+        if is_full { error.with_hint(hint) } else { error }
+    })
 }
 
-/// Writes the pieces one behind the other to a file that is empty.
-pub(super) fn write(file: &OwnedFd, pieces: &[&[u8]]) -> rustix::io::Result<()> {
-    let (mut at, mut skip, mut length) = (0, 0, 0_u64);
-    while let Some(rest) = pieces.get(at..).filter(|rest| !rest.is_empty()) {
-        let mut slices: Vec<IoSlice<'_>> = rest.iter().take(MOST_PIECES).map(|piece| IoSlice::new(piece)).collect();
-        if let (Some(first), Some(piece)) = (slices.first_mut(), rest.first()) {
-            *first = IoSlice::new(piece.get(skip..).unwrap_or_default());
-        }
-        let mut written = retry_on_intr(|| pwritev(file, &slices, length))?;
-        if written == 0 {
-            return Err(Errno::NOSPC);
-        }
-        length += written as u64;
-        while let Some(left) = pieces.get(at).map(|piece| piece.len() - skip).filter(|left| *left <= written) {
-            (at, skip, written) = (at + 1, 0, written - left);
-        }
-        skip += written;
-    }
-    Ok(())
+/// Writes pieces to a file that is empty, small ones together.
+pub(super) fn write(file: &File, pieces: &[&[u8]]) -> io::Result<()> {
+    let mut file = BufWriter::new(file);
+    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
+    file.flush()
 }
 
 /// Seals a file for good, to which there never was a map.
-pub(super) fn seal(file: &OwnedFd) -> rustix::io::Result<()> {
+pub(super) fn seal(file: &impl AsFd) -> rustix::io::Result<()> {
     let length = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     match fcntl_add_seals(file, length | SealFlags::WRITE) {
         // The kernel itself has a reference to one of the pages, for whatever reason, and cannot tell that from one to
@@ -75,7 +65,7 @@ mod tests {
         assert_eq!(fcntl_add_seals(&file, for_good), Err(Errno::BUSY));
         seal(&file).unwrap();
         assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(Errno::PERM));
-        assert_eq!(map_sealed(&File::from(file), 8192).unwrap(), [7; 8192][..]);
+        assert_eq!(map_sealed(&file, 8192).unwrap(), [7; 8192][..]);
         let mut piped = Vec::new();
         std::io::Read::read_to_end(&mut read, &mut piped).unwrap();
         assert_eq!(piped, [7; 8192]);

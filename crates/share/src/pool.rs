@@ -104,13 +104,13 @@ impl Pool {
         // Faster than through a map that has no pages yet.
         write(&file, pieces).ok()?;
         let length = (length + length / SLACK).next_multiple_of(STEP);
-        mmap::Rewritable::new(file, usize::try_from(length).ok()?).ok()
+        mmap::Rewritable::new(file.into(), usize::try_from(length).ok()?).ok()
     }
 }
 
 /// Whether a map alone keeps a file from coming back.
 fn counts() -> Option<bool> {
-    let file = mmap::Rewritable::new(make("rowdex-batch-again").ok()?, 1 << 12).ok()?;
+    let file = mmap::Rewritable::new(make("rowdex-batch-again").ok()?.into(), 1 << 12).ok()?;
     let lent = File::from(file.lend().ok()?);
     let map = mmap::map_sealed(&lent, 1).ok()?;
     drop(lent);
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_being_written_cannot_be_mapped() {
-        let file = mmap::Rewritable::new(make("x").unwrap(), 1 << 12).unwrap();
+        let file = mmap::Rewritable::new(make("x").unwrap().into(), 1 << 12).unwrap();
         let lent = file.lend().unwrap();
         let other = File::open(path(&lent)).unwrap();
         drop(lent);

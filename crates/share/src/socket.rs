@@ -60,7 +60,7 @@ impl Signal {
 
     /// Whether it was set.
     pub fn is_set(&self) -> bool {
-        wait(&[(self.0.as_fd(), PollFlags::IN)], Some(Duration::ZERO)).is_ok_and(|ready| ready.contains(&true))
+        is_ready(&self.0)
     }
 }
 
@@ -80,53 +80,8 @@ fn wait(files: &[(BorrowedFd<'_>, PollFlags)], most: Option<Duration>) -> rustix
     }
 }
 
-/// A process at the other end of a connection.
-#[derive(Debug)]
-struct Peer {
-    id: i32,
-    process: Process,
-}
-
-#[derive(Debug)]
-enum Process {
-    /// Ready when it has ended.
-    Watched(OwnedFd),
-    Ended,
-    /// The system cannot tell: the end of its socket must do.
-    Unknown,
-}
-
-impl Peer {
-    /// The process that has connected, or listens. It is in the PID namespace of this one, because processes meet at
-    /// addresses of their namespace: the kernel says 0 of one that cannot be seen from here, which is no process.
-    fn of(socket: &OwnedFd) -> Result<Self> {
-        let peer = socket_peercred(socket).map_err(|error| failed("cannot tell who is at the other end", error))?;
-        let id = peer.pid.as_raw_nonzero().get();
-        if peer.uid != getuid() {
-            let message = format!(
-                "a process of another user (process {id}, user {}) is at the address where loaders of this job meet",
-                peer.uid.as_raw()
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("give the job a name of its own"));
-        }
-        let process = match fs::with_room(|| Ok(pidfd_open(peer.pid, PidfdFlags::empty())?)) {
-            Ok(process) => Process::Watched(process),
-            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Process::Ended,
-            Err(_) => Process::Unknown,
-        };
-        Ok(Self { id, process })
-    }
-
-    fn has_ended(&self) -> bool {
-        match &self.process {
-            Process::Watched(process) => {
-                let ready = wait(&[(process.as_fd(), PollFlags::IN)], Some(Duration::ZERO));
-                ready.is_ok_and(|ready| ready.contains(&true))
-            }
-            Process::Ended => true,
-            Process::Unknown => false,
-        }
-    }
+fn is_ready(file: &OwnedFd) -> bool {
+    wait(&[(file.as_fd(), PollFlags::IN)], Some(Duration::ZERO)).is_ok_and(|ready| ready.contains(&true))
 }
 
 fn failed(what: &'static str, error: Errno) -> Error {
@@ -137,7 +92,10 @@ fn failed(what: &'static str, error: Errno) -> Error {
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
-    peer: Peer,
+    /// The process at the other end, and what is ready when it has ended. Where the system cannot tell that, the end of
+    /// the socket must do.
+    peer: i32,
+    peer_end: Option<OwnedFd>,
 }
 
 /// Inherited copies of the socket end with it. In a forked child nothing of its parent's is dropped.
@@ -169,6 +127,28 @@ pub enum Received {
 }
 
 impl Connection {
+    /// With the process that has connected, or listens; `None` if that has ended. It is in the PID namespace of this
+    /// one, because processes meet at addresses of their namespace: the kernel says 0 of one that cannot be seen from
+    /// here, which is no process.
+    fn of(socket: OwnedFd) -> Result<Option<Self>> {
+        let other = socket_peercred(&socket).map_err(|error| failed("cannot tell who is at the other end", error))?;
+        let peer = other.pid.as_raw_nonzero().get();
+        if other.uid != getuid() {
+            let message = format!(
+                "a process of another user (process {peer}, user {}) is at the address where loaders of this job meet",
+                other.uid.as_raw()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("give the job a name of its own"));
+        }
+        let peer_end = match fs::with_room(|| Ok(pidfd_open(other.pid, PidfdFlags::empty())?)) {
+            Ok(end) if is_ready(&end) => return Ok(None),
+            Ok(end) => Some(end),
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return Ok(None),
+            Err(_) => None,
+        };
+        Ok(Some(Self { socket, peer, peer_end }))
+    }
+
     /// Ends it for both sides, and for whoever has inherited a copy.
     pub fn end(&self) {
         let _ = shutdown(&self.socket, Shutdown::Both);
@@ -176,7 +156,7 @@ impl Connection {
 
     /// The process at the other end.
     pub fn peer(&self) -> i32 {
-        self.peer.id
+        self.peer
     }
 
     /// Sends a message, with a file if one is given. Waits while the other end has too many to read, until the signal
@@ -196,7 +176,7 @@ impl Connection {
                 Err(Errno::AGAIN | Errno::TOOMANYREFS) => {
                     // More files on their way than the process may have open; they become fewer as others read.
                     let waited = self.wait(PollFlags::OUT, stop, Some(Duration::from_millis(10)))?;
-                    if matches!(waited, Waited::Stopped | Waited::Ended) {
+                    if matches!(waited, Some(Received::Stopped | Received::Gone)) {
                         return Ok(false);
                     }
                     stop::check()?;
@@ -210,7 +190,8 @@ impl Connection {
     /// Waits for a message and writes it over `buffer`, which is large enough for all.
     pub fn receive(&self, buffer: &mut Vec<u8>, stop: &Signal, most: Option<Duration>) -> Result<Received> {
         buffer.resize(MOST_MESSAGE, 0);
-        let (mut reset, mut ended) = (false, false);
+        let mut reset = false;
+        let mut ended = false;
         loop {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -237,39 +218,28 @@ impl Connection {
                 Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Received::Gone),
                 Err(Errno::AGAIN) if ended => return Ok(Received::Gone),
                 Err(Errno::AGAIN) => match self.wait(PollFlags::IN, stop, most)? {
-                    Waited::Ready => {}
+                    None => {}
                     // It may have sent something before.
-                    Waited::Ended => ended = true,
-                    Waited::Stopped => return Ok(Received::Stopped),
-                    Waited::TimedOut => return Ok(Received::TimedOut),
+                    Some(Received::Gone) => ended = true,
+                    Some(nothing) => return Ok(nothing),
                 },
                 Err(error) => return Err(failed("cannot receive from another process of this machine", error)),
             }
         }
     }
 
-    fn wait(&self, ready: PollFlags, stop: &Signal, most: Option<Duration>) -> Result<Waited> {
+    /// Waits until it may be sent to, or read from; else says what came before that.
+    fn wait(&self, ready: PollFlags, stop: &Signal, most: Option<Duration>) -> Result<Option<Received>> {
         let mut files = vec![(self.socket.as_fd(), ready), (stop.0.as_fd(), PollFlags::IN)];
-        match &self.peer.process {
-            Process::Watched(process) => files.push((process.as_fd(), PollFlags::IN)),
-            Process::Ended => return Ok(Waited::Ended),
-            Process::Unknown => {}
-        }
+        files.extend(self.peer_end.as_ref().map(|end| (end.as_fd(), PollFlags::IN)));
         let found = wait(&files, most).map_err(|error| failed("cannot wait for another process", error))?;
         Ok(match found[..] {
-            [_, true, ..] => Waited::Stopped,
-            [true, ..] => Waited::Ready,
-            [_, _, true] => Waited::Ended,
-            _ => Waited::TimedOut,
+            [_, true, ..] => Some(Received::Stopped),
+            [true, ..] => None,
+            [_, _, true] => Some(Received::Gone),
+            _ => Some(Received::TimedOut),
         })
     }
-}
-
-enum Waited {
-    Ready,
-    Stopped,
-    Ended,
-    TimedOut,
 }
 
 /// The end that others connect to.
@@ -314,10 +284,11 @@ impl Listener {
             let accepted = fs::with_room(|| Ok(accept_with(&self.socket, flags)?));
             match accepted {
                 // Others have no business here, and get no answer.
-                Ok(socket) => match Peer::of(&socket) {
-                    Ok(peer) => return Ok(Some(Connection { socket, peer })),
-                    Err(_) => drop(socket),
-                },
+                Ok(socket) => {
+                    if let Ok(Some(connection)) = Connection::of(socket) {
+                        return Ok(Some(connection));
+                    }
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(fs::error("cannot accept another rank of this machine", error)),
             }
@@ -326,12 +297,8 @@ impl Listener {
 
     /// A connection of this process to itself.
     pub fn connect(&self) -> Result<Connection> {
-        match self::connect_to(&self.address)? {
-            Found::Listener(connection) => Ok(connection),
-            Found::Crowd | Found::Nobody => {
-                Err(Error::new(ErrorKind::Internal, "a socket that listens cannot be connected to"))
-            }
-        }
+        let own = connect_to(&self.address)?.ok().map(Connection::of).transpose()?.flatten();
+        own.ok_or_else(|| Error::new(ErrorKind::Internal, "a socket that listens cannot be connected to"))
     }
 }
 
@@ -352,7 +319,9 @@ pub enum Met {
 /// # Errors
 /// `Closed` if the call is to stop.
 pub fn meet(address: &str, signal: &Signal) -> Result<Option<Met>> {
-    let (began, mut tried, mut attempt) = (Instant::now(), Instant::now(), 0_u32);
+    let began = Instant::now();
+    let mut tried = began;
+    let mut attempt = 0_u32;
     // Processes of different PID namespaces never meet: they could not watch each other, and what the system says of a
     // process that cannot be seen from here is no process. Where the system does not tell, all are of one.
     let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
@@ -371,22 +340,22 @@ pub fn meet(address: &str, signal: &Signal) -> Result<Option<Met>> {
             Err(error) => return Err(failed("cannot make an address for the loaders of this machine", error)),
         }
         match connect_to(&name)? {
-            Found::Listener(connection) if connection.peer.has_ended() => {
-                (attempt, tried) = (attempt + 1, Instant::now());
-            }
-            Found::Listener(connection) => return Ok(Some(Met::Joined(connection))),
-            _ if began.elapsed() > MEETING => {
+            Ok(socket) => match Connection::of(socket)? {
+                Some(connection) => return Ok(Some(Met::Joined(connection))),
+                None => (attempt, tried) = (attempt + 1, Instant::now()),
+            },
+            Err(_) if began.elapsed() > MEETING => {
                 let message = "nobody answers at the address where the loaders of this job meet";
                 return Err(Error::new(ErrorKind::Io, message).with_hint("give the job another name"));
             }
-            // Elsewhere nobody would be met: whoever listens here is only slow.
-            Found::Crowd => {
+            // It has no room. Elsewhere nobody would be met: whoever listens here is only slow.
+            Err(Errno::AGAIN) => {
                 tried = Instant::now();
                 std::thread::sleep(Duration::from_millis(2));
             }
-            Found::Nobody if tried.elapsed() > TAKING => (attempt, tried) = (attempt + 1, Instant::now()),
+            Err(_) if tried.elapsed() > TAKING => (attempt, tried) = (attempt + 1, Instant::now()),
             // Whoever has the address does not listen yet, or any more.
-            Found::Nobody => std::thread::sleep(Duration::from_millis(2)),
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
     }
     Ok(None)
@@ -398,20 +367,13 @@ fn socket() -> Result<OwnedFd> {
     made.map_err(|error| fs::error("cannot make a socket", error))
 }
 
-/// What is at an address.
-enum Found {
-    Listener(Connection),
-    /// Somebody listens, and has too many connections to accept.
-    Crowd,
-    Nobody,
-}
-
-fn connect_to(address: &SocketAddrUnix) -> Result<Found> {
+/// A socket of whoever listens at an address; `AGAIN` if that has too many connections to accept, `CONNREFUSED` if there
+/// is nobody.
+fn connect_to(address: &SocketAddrUnix) -> Result<std::result::Result<OwnedFd, Errno>> {
     let socket = socket()?;
     match retry_on_intr(|| connect(&socket, address)) {
-        Ok(()) => Peer::of(&socket).map(|peer| Found::Listener(Connection { socket, peer })),
-        Err(Errno::AGAIN) => Ok(Found::Crowd),
-        Err(Errno::CONNREFUSED) => Ok(Found::Nobody),
+        Ok(()) => Ok(Ok(socket)),
+        Err(busy @ (Errno::AGAIN | Errno::CONNREFUSED)) => Ok(Err(busy)),
         Err(error) => Err(failed("cannot connect to the reader of this machine", error)),
     }
 }
@@ -463,8 +425,8 @@ mod tests {
         let Some(Met::First(listener)) = meet(&address("crowd"), &stop).unwrap() else { panic!("somebody is there") };
         listen(&listener.socket, 1).unwrap();
         let mut waiting = Vec::new();
-        while let Found::Listener(connection) = connect_to(&listener.address).unwrap() {
-            waiting.push(connection);
+        while let Ok(socket) = connect_to(&listener.address).unwrap() {
+            waiting.push(socket);
         }
         std::thread::scope(|scope| {
             let met = scope.spawn(|| meet(&address("crowd"), &stop).unwrap());

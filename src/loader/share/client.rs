@@ -4,11 +4,12 @@
 //! who closes the loader. A reader that is gone is looked for again, and started if there is none: this rank says where
 //! it goes on, which is after the last batch that came.
 
+use std::fs::File;
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::message::{About, Answer, Hello, PacksSent, Parcel, Request, Standpoint, VERSION, garbled};
+use super::message::{About, Hello, PacksSent, Parcel, Request, Standpoint, VERSION, bytes, garbled, parse};
 use super::{Seat, start};
 use crate::loader::assemble::Assembled;
 use crate::loader::batch::BatchSlice;
@@ -28,13 +29,13 @@ const MOST_ENDED: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Client {
     seat: Seat,
-    shared: Arc<Shared>,
+    shared: Arc<RankView>,
     at: Mutex<At>,
 }
 
 /// What other threads may see.
 #[derive(Debug)]
-struct Shared {
+struct RankView {
     stop: Signal,
     stats: Mutex<LoaderStats>,
     /// It ends with the loader, though that may be kept: the others would wait for this rank.
@@ -54,10 +55,7 @@ struct At {
     buffer: Vec<u8>,
 }
 
-/// The first so many bytes of the buffer, and a file that came with them.
-type Message = (usize, Option<std::fs::File>);
-
-impl Watched for Shared {
+impl Watched for RankView {
     fn stop(&self) {
         self.stop.set();
         if let Some(connection) = self.connection().upgrade() {
@@ -70,7 +68,7 @@ impl Watched for Shared {
     }
 }
 
-impl Shared {
+impl RankView {
     fn connection(&self) -> MutexGuard<'_, Weak<Connection>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,13 +82,13 @@ impl Drop for Client {
 
 impl Client {
     pub(super) fn new(seat: Seat) -> Result<Self> {
-        let shared = Shared { stop: Signal::new()?, stats: Mutex::default(), connection: Mutex::default() };
+        let shared = RankView { stop: Signal::new()?, stats: Mutex::default(), connection: Mutex::default() };
         let at = At {
             connection: None,
             started: None,
             ended: 0,
             sampler: seat.sampler.clone(),
-            place: begin_of(&seat.sampler, seat.place),
+            place: seat.place,
             buffer: Vec::new(),
         };
         Ok(Self { seat, shared: Arc::new(shared), at: Mutex::new(at) })
@@ -103,20 +101,18 @@ impl Client {
     /// The message that says where this rank goes on.
     fn hello(&self, at: &At) -> Vec<u8> {
         let part = at.sampler.part_of();
-        let (worker, workers) = part.map_or((0, 0), |part| (part.worker, part.workers));
         let of = part.map_or(&at.sampler, |part| &part.rank);
         let hello = Hello {
             version: VERSION.to_owned(),
             rank: of.shard().rank(),
-            worker,
-            workers,
+            worker: part.map(|part| (part.worker, part.workers)),
             state: Standpoint::of(of),
             own: Standpoint::of(&at.sampler),
             place: at.place,
             end: self.seat.options.epochs,
             facts: self.seat.group.facts.iter().filter(|fact| fact.said).cloned().collect(),
         };
-        Request::Hello(Box::new(hello)).to_bytes()
+        bytes(&Request::Hello(Box::new(hello)))
     }
 
     /// Connects to the reader, which is started if there is none, and says where this rank goes on. Whether it may, the
@@ -124,20 +120,16 @@ impl Client {
     fn join(&self, at: &mut At) -> Result<Arc<Connection>> {
         let signal = &self.shared.stop;
         let hello = self.hello(at);
-        let connection = match meet(&self.seat.group.address, signal)?.ok_or_else(closed)? {
-            Met::Joined(connection) => {
-                // If the reader is about to end, that shows when its answer is waited for.
-                connection.send(&hello, None, signal)?;
-                connection
-            }
-            Met::First(listener) => {
-                let connection = listener.connect()?;
-                connection.send(&hello, None, signal)?;
-                start::reap(at.started.take());
-                at.started = start::reader(&self.seat, listener)?;
-                connection
-            }
+        let (connection, listener) = match meet(&self.seat.group.address, signal)?.ok_or_else(closed)? {
+            Met::Joined(connection) => (connection, None),
+            Met::First(listener) => (listener.connect()?, Some(listener)),
         };
+        // If the reader is about to end, that shows when its answer is waited for.
+        connection.send(&hello, None, signal)?;
+        if let Some(listener) = listener {
+            start::reap(at.started.take());
+            at.started = start::reader(&self.seat, listener)?;
+        }
         let connection = Arc::new(connection);
         *self.shared.connection() = Arc::downgrade(&connection);
         at.connection = Some(Arc::clone(&connection));
@@ -148,19 +140,45 @@ impl Client {
         Ok(connection)
     }
 
-    /// What the reader says next; nothing if it is gone.
-    fn receive(&self, at: &mut At, connection: &Connection, until: Option<Instant>) -> Result<Option<Message>> {
+    /// What the reader says next, and a file that comes with it; nothing if it is gone.
+    fn receive(
+        &self,
+        at: &mut At,
+        connection: &Connection,
+        until: Option<Instant>,
+    ) -> Result<Option<(Result<Parcel>, Option<File>)>> {
         let signal = &self.shared.stop;
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             match connection.receive(&mut at.buffer, signal, left.into_iter().chain(stop::tick()).min())? {
-                Received::Message(length, file) => return Ok(Some((length, file))),
+                Received::Message(length, file) => {
+                    return Ok(Some((parse(at.buffer.get(..length).unwrap_or_default())?, file)));
+                }
                 Received::Gone if !signal.is_set() => return Ok(None),
                 Received::Gone | Received::Stopped => return Err(closed()),
                 Received::TimedOut if left.is_some_and(|left| left.is_zero()) => return Err(timed_out()),
                 Received::TimedOut => stop::check()?,
             }
         }
+    }
+
+    /// Whether there is a batch to come, which is at the place then: the one behind the last step of an epoch is the
+    /// first of the next epoch that has any.
+    fn goes_on(&self, At { sampler, place, .. }: &mut At) -> bool {
+        let mut empty = Empty::default();
+        while self.seat.options.epochs.is_none_or(|end| place.epoch < end) {
+            // What keeps an epoch from being served, the reader says.
+            let Some(steps) = sampler.known_steps_of(place.epoch) else { return true };
+            place.batch = place.batch.max(sampler.first_step(place.epoch));
+            if place.batch < steps {
+                return true;
+            }
+            if empty.is_last(steps, sampler) {
+                return false;
+            }
+            *place = NextBatch { epoch: place.epoch.saturating_add(1), batch: 0 };
+        }
+        false
     }
 
     /// Lets go of a reader that is gone, to look for another one; an error if that has led to nothing.
@@ -175,39 +193,33 @@ impl Client {
             std::thread::sleep(Duration::from_millis(1 << at.ended));
             return Ok(());
         }
-        let (process, ended) = (connection.peer(), std::mem::take(&mut at.ended));
-        let message =
-            format!("{ended} readers of this machine have ended before a batch came (the last was {process})");
+        let ended = std::mem::take(&mut at.ended);
+        let last = connection.peer();
+        let message = format!("{ended} readers of this machine have ended before a batch came (the last was {last})");
         Err(Error::new(ErrorKind::Io, message)
             .with_hint("see how these processes ended (out of memory?), and go on from the last state"))
     }
 
     /// The batches of a memory file.
-    fn unpack(&self, parcel: &Parcel, file: &std::fs::File, at: &mut At) -> Result<Assembled> {
+    fn unpack(&self, parcel: &Parcel, file: &File, at: &mut At) -> Result<Assembled> {
         let rows = usize::try_from(parcel.rows).unwrap_or(usize::MAX);
         let (whole, about) = read(file, parcel.stream, parcel.length, &self.seat.units.form.served, rows)?;
         let whole = Arc::new(whole);
-        let (lost, about): (Vec<LostGroup>, Vec<About>) = postcard::from_bytes(&about).map_err(|_| garbled())?;
+        let (lost, about): (Vec<LostGroup>, Vec<About>) = parse(&about)?;
         for LostGroup { row_group, error } in lost {
             // Its error if rows are not to be replaced.
             self.seat.faults.lose(row_group, error, &self.seat.units)?;
         }
-        let (mut batches, mut first) = (Vec::new(), 0);
+        let mut batches = Vec::new();
+        let mut first = 0;
         let rank = at.sampler.shard().rank();
         for About { epoch, step, steps, row_ids, substituted, pads, packs } in about {
             let count = row_ids.len();
             if count > rows - first || pads > count || substituted.iter().any(|row| row.place >= count) {
                 return Err(garbled());
             }
-            let mut due = (at.place.epoch, at.place.batch.max(at.sampler.first_step(at.place.epoch)));
-            for _ in 0..Empty::MOST {
-                if due.0 >= epoch || at.sampler.steps_of(due.0) > due.1 {
-                    break;
-                }
-                due = (due.0 + 1, at.sampler.first_step(due.0 + 1));
-            }
-            if (epoch, step) != due {
-                let message = format!("the reader sent step {step} of epoch {epoch}, and not {} of {}", due.1, due.0);
+            if (epoch, step) != (at.place.epoch, at.place.batch) {
+                let message = format!("the reader sent step {step} of epoch {epoch}, and not {:?}", at.place);
                 return Err(Error::new(ErrorKind::Internal, message));
             }
             let records = if count == rows { (*whole).clone() } else { whole.slice(first, count) };
@@ -241,26 +253,26 @@ impl Client {
     }
 }
 
-/// A place as the reader counts. The one behind the last step of an epoch is the first of the next one.
-fn begin_of(sampler: &DistributedSampler, place: NextBatch) -> NextBatch {
-    // Only a place within an epoch is worth asking for its steps: packs are planned for the answer.
-    let steps = if place.batch > 0 { sampler.steps_of(place.epoch) } else { 0 };
-    // After an epoch without a step there are only such.
-    match place.epoch.checked_add(1).filter(|_| steps > 0 && place.batch >= steps) {
-        Some(epoch) => NextBatch { epoch, batch: 0 },
-        None => place,
+/// Ends the connection: nobody is to wait for this rank, nor for room among what it has not taken.
+fn leave(at: &mut At) {
+    if let Some(connection) = at.connection.take() {
+        connection.end();
     }
 }
 
 impl Deliver for Client {
     fn next(&self, until: Option<Instant>) -> Result<Option<Assembled>> {
         let at = &mut *self.lock();
+        if !self.goes_on(at) {
+            leave(at);
+            return Ok(None);
+        }
         loop {
             let connection = match &at.connection {
                 Some(connection) => Arc::clone(connection),
                 None => self.join(at)?,
             };
-            let Some((length, file)) = self.receive(at, &connection, until)? else {
+            let Some((answer, file)) = self.receive(at, &connection, until)? else {
                 Self::lose(at, &connection)?;
                 stop::check()?;
                 if until.is_some_and(|until| until <= Instant::now()) {
@@ -268,31 +280,31 @@ impl Deliver for Client {
                 }
                 continue;
             };
-            match Answer::parse(at.buffer.get(..length).unwrap_or_default())? {
-                Answer::Batches(parcel) => {
+            match answer {
+                Ok(parcel) => {
                     let file = file.ok_or_else(garbled)?;
                     let taken = Request::Taken { batches: parcel.batches, bytes: parcel.length };
                     // If the reader is gone, this is what it has sent before.
-                    connection.send(&taken.to_bytes(), None, &self.shared.stop)?;
+                    connection.send(&bytes(&taken), None, &self.shared.stop)?;
                     at.ended = 0;
-                    return self.unpack(&parcel, &file, at).map(Some);
+                    let batches = self.unpack(&parcel, &file, at)?;
+                    if self.seat.options.epochs.is_some_and(|end| at.place.epoch >= end) {
+                        leave(at);
+                    }
+                    return Ok(Some(batches));
                 }
-                Answer::Failed(error) => {
+                Err(error) => {
                     at.connection = None;
                     return Err(error);
                 }
-                Answer::End => return Ok(None),
             }
         }
     }
 
     fn go_to(&self, sampler: &DistributedSampler, place: NextBatch) -> bool {
         let at = &mut *self.lock();
-        (at.sampler, at.place) = (sampler.clone(), begin_of(sampler, place));
-        // Nobody is to wait for this rank, nor for room among what it has not taken.
-        if let Some(connection) = at.connection.take() {
-            connection.end();
-        }
+        (at.sampler, at.place) = (sampler.clone(), place);
+        leave(at);
         true
     }
 

@@ -1,7 +1,8 @@
 //! The batches of several ranks as one walk, each from a place of its own.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::loader::walk::{BatchRange, Each, Empty, Walk, filled};
 use rowdex_base::error::Result;
@@ -36,52 +37,29 @@ impl Lane {
     }
 }
 
-/// What the walk came to, in the order in which the engine hands it out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
-    /// A batch of this lane.
-    Batch(usize),
-    /// This lane has no more.
-    End(usize),
+/// What whoever hands batches out knows of the walk, and tells it.
+#[derive(Debug)]
+pub(super) struct LaneMarks {
+    next: Receiver<usize>,
+    left: Arc<[AtomicBool]>,
 }
 
-#[derive(Debug, Default)]
-struct Log {
-    marks: VecDeque<Mark>,
-    /// The lane of the batch that could not be planned.
-    failed: Option<usize>,
-    left: Vec<bool>,
-}
-
-/// What the walk and whoever hands its batches out know of each other.
-#[derive(Debug, Clone)]
-pub(super) struct Marks(Arc<Mutex<Log>>);
-
-impl Marks {
-    fn lock(&self) -> MutexGuard<'_, Log> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The mark that comes next.
-    pub(super) fn pop(&self) -> Option<Mark> {
-        self.lock().marks.pop_front()
-    }
-
-    /// The lane of the batch at which the walk failed.
-    pub(super) fn failed(&self) -> Option<usize> {
-        self.lock().failed
+impl LaneMarks {
+    /// The lane of the batch that the engine hands out next, or of the error in its place.
+    pub(super) fn pop(&self) -> Option<usize> {
+        self.next.try_recv().ok()
     }
 
     /// Nobody wants the batches of this lane any more.
     pub(super) fn leave(&self, lane: usize) {
-        if let Some(left) = self.lock().left.get_mut(lane) {
-            *left = true;
+        if let Some(left) = self.left.get(lane) {
+            left.store(true, Ordering::Relaxed);
         }
     }
 }
 
 #[derive(Debug)]
-struct Progress {
+struct LaneProgress {
     lane: Lane,
     plan: Option<Arc<EpochPlan>>,
     empty: Empty,
@@ -91,8 +69,9 @@ struct Progress {
 /// Walks over the batches of all lanes: always on with that which is farthest behind, a few steps at a time.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    lanes: Vec<Progress>,
-    marks: Marks,
+    lanes: Vec<LaneProgress>,
+    marks: Sender<usize>,
+    left: Arc<[AtomicBool]>,
     /// How many steps of a lane come together, so that they may lie together in memory.
     stretch: u64,
     current: usize,
@@ -100,23 +79,27 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub(super) fn new(lanes: Vec<Lane>, stretch: u64) -> Self {
-        let marks = Marks(Arc::new(Mutex::new(Log { left: vec![false; lanes.len()], ..Log::default() })));
-        let lanes =
-            lanes.into_iter().map(|lane| Progress { lane, plan: None, empty: Empty::default(), over: false }).collect();
-        Self { lanes, marks, stretch: stretch.max(1), current: 0, batch: BatchPlan::default() }
+    pub(super) fn new(lanes: Vec<Lane>, stretch: u64) -> (Self, LaneMarks) {
+        let (marks, next) = channel();
+        let left: Arc<[AtomicBool]> = lanes.iter().map(|_| AtomicBool::new(false)).collect();
+        let lanes = lanes
+            .into_iter()
+            .map(|lane| LaneProgress { lane, plan: None, empty: Empty::default(), over: false })
+            .collect();
+        let seen = LaneMarks { next, left: Arc::clone(&left) };
+        (Self { lanes, marks, left, stretch: stretch.max(1), current: 0, batch: BatchPlan::default() }, seen)
     }
 
-    pub(super) fn marks(&self) -> Marks {
-        self.marks.clone()
+    fn note(&self, lane: usize) {
+        // Nobody hears of it once the reader has ended.
+        let _ = self.marks.send(lane);
     }
 
     /// The lane whose turn it is, at a step that it has.
     fn due(&mut self) -> Result<Option<(usize, Arc<EpochPlan>)>> {
         loop {
-            let left = self.marks.lock().left.clone();
-            for (progress, left) in self.lanes.iter_mut().zip(left) {
-                progress.over |= left;
+            for (progress, left) in self.lanes.iter_mut().zip(&*self.left) {
+                progress.over |= left.load(Ordering::Relaxed);
             }
             let goes_on = self.lanes.get(self.current).is_some_and(|progress| {
                 !progress.over && progress.plan.is_some() && !progress.lane.next.is_multiple_of(self.stretch)
@@ -129,52 +112,52 @@ impl Lanes {
             }
             let number = self.current;
             let Some(progress) = self.lanes.get_mut(number) else { return Ok(None) };
-            let Progress { lane, plan, empty, over } = progress;
-            if lane.end.is_some_and(|end| lane.epoch >= end) {
-                *over = true;
-                self.marks.lock().marks.push_back(Mark::End(number));
-                continue;
-            }
-            let plan = match plan {
-                Some(plan) => plan,
-                None => {
-                    let made = lane.sampler.plan(lane.epoch).inspect_err(|_| self.marks.lock().failed = Some(number));
-                    let made = plan.insert(Arc::new(made?));
-                    if lane.next < made.first_step() {
-                        // Another lane may be farther behind.
-                        lane.next = made.first_step();
-                        continue;
+            let LaneProgress { lane, plan, empty, over } = progress;
+            if lane.end.is_none_or(|end| lane.epoch < end) {
+                let plan = match plan {
+                    Some(plan) => plan,
+                    None => {
+                        let made = plan.insert(Arc::new(lane.sampler.plan(lane.epoch)?));
+                        if lane.next < made.first_step() {
+                            // Another lane may be farther behind.
+                            lane.next = made.first_step();
+                            continue;
+                        }
+                        made
                     }
-                    made
+                };
+                if lane.next < plan.steps() {
+                    return Ok(Some((number, Arc::clone(plan))));
                 }
-            };
-            if lane.next < plan.steps() {
-                return Ok(Some((number, Arc::clone(plan))));
-            }
-            let is_last = empty.is_last(plan.steps(), &lane.sampler);
-            match lane.epoch.checked_add(1).filter(|_| !is_last) {
-                Some(epoch) => (lane.epoch, lane.next, progress.plan) = (epoch, 0, None),
-                None => {
-                    *over = true;
-                    self.marks.lock().marks.push_back(Mark::End(number));
+                let is_last = empty.is_last(plan.steps(), &lane.sampler);
+                if let Some(epoch) = lane.epoch.checked_add(1).filter(|_| !is_last) {
+                    (lane.epoch, lane.next, progress.plan) = (epoch, 0, None);
+                    continue;
                 }
             }
+            *over = true;
         }
     }
 }
 
 impl Walk for Lanes {
     fn next_range(&mut self, target: u64, each: &mut Each<'_>) -> Result<Option<BatchRange>> {
-        let (mut batches, mut rows, mut of, mut goes_on) = (Vec::new(), 0, None, true);
+        let mut batches = Vec::new();
+        let mut rows = 0;
+        let mut of = None;
+        let mut goes_on = true;
         while goes_on && (batches.is_empty() || rows < target) {
             let (lane, plan) = match self.due() {
                 Ok(Some(due)) => due,
-                Err(error) if batches.is_empty() => return Err(error),
+                Err(error) if batches.is_empty() => {
+                    self.note(self.current);
+                    return Err(error);
+                }
                 // It comes again with the next call.
                 Ok(None) | Err(_) => break,
             };
             let Some(progress) = self.lanes.get_mut(lane) else { break };
-            let (epoch, step) = (progress.lane.epoch, progress.lane.next);
+            let Lane { epoch, next: step, .. } = progress.lane;
             // A range is of one epoch.
             if *of.get_or_insert(epoch) != epoch {
                 break;
@@ -183,7 +166,7 @@ impl Walk for Lanes {
             goes_on = match filled.and_then(|()| each(&self.batch)) {
                 Ok(goes_on) => goes_on,
                 Err(error) if batches.is_empty() => {
-                    self.marks.lock().failed = Some(lane);
+                    self.note(lane);
                     return Err(error);
                 }
                 Err(_) => break,
@@ -191,7 +174,7 @@ impl Walk for Lanes {
             rows += self.batch.rows.len() as u64;
             progress.lane.next += 1;
             batches.push((plan, step));
-            self.marks.lock().marks.push_back(Mark::Batch(lane));
+            self.note(lane);
         }
         let Some(epoch) = of.filter(|_| !batches.is_empty()) else { return Ok(None) };
         let count = batches.len() as u64;
@@ -199,7 +182,7 @@ impl Walk for Lanes {
     }
 
     fn epoch(&self) -> u64 {
-        let next = |progress: &Progress| {
+        let next = |progress: &LaneProgress| {
             let done = progress.plan.as_ref().is_some_and(|plan| progress.lane.next >= plan.steps());
             progress.lane.epoch.saturating_add(done.into())
         };
@@ -221,15 +204,16 @@ mod tests {
         Lane { sampler, epoch, next, end: Some(2) }
     }
 
-    /// For each batch its rank, epoch and step, in the order of the walk.
-    fn walk(mut lanes: Lanes) -> Vec<(u32, u64, u64)> {
+    /// For each batch its lane, epoch and step, in the order of the walk.
+    fn walk(lanes: &mut Lanes, marks: &LaneMarks) -> Vec<(usize, u64, u64)> {
         let mut found = Vec::new();
         while let Some(range) = lanes.next_range(30, &mut |_| Ok(true)).unwrap() {
             for b in range.batches.clone() {
                 let mut batch = BatchPlan::default();
-                let rank = range.fill(b, &mut batch).unwrap().shard().rank();
+                range.fill(b, &mut batch).unwrap();
+                let lane = marks.pop().unwrap();
                 assert_eq!(batch.epoch, range.epoch);
-                found.push((rank, batch.epoch, batch.step));
+                found.push((lane, batch.epoch, batch.step));
             }
         }
         found
@@ -237,24 +221,26 @@ mod tests {
 
     #[test]
     fn lanes_go_side_by_side_a_few_steps_at_a_time() {
-        let found = walk(Lanes::new(vec![lane(0, 1, 0), lane(2, 1, 0)], 2));
-        let expected = [(0, 0), (0, 1), (2, 0), (2, 1), (0, 2), (0, 3), (2, 2), (2, 3), (0, 4), (2, 4)];
-        assert_eq!(found, expected.map(|(rank, step)| (rank, 1, step)));
+        let (mut lanes, marks) = Lanes::new(vec![lane(0, 1, 0), lane(2, 1, 0)], 2);
+        let found = walk(&mut lanes, &marks);
+        let expected = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4)];
+        assert_eq!(found, expected.map(|(lane, step)| (lane, 1, step)));
     }
 
     #[test]
     fn a_lane_that_is_behind_catches_up_first() {
-        let found = walk(Lanes::new(vec![lane(0, 1, 2), lane(1, 0, 3), lane(3, 1, 0)], 1));
+        let (mut lanes, marks) = Lanes::new(vec![lane(0, 1, 2), lane(1, 0, 3), lane(3, 1, 0)], 1);
+        let found = walk(&mut lanes, &marks);
         let expected = [
             (1, 0, 3),
             (1, 0, 4),
             (1, 1, 0),
-            (3, 1, 0),
+            (2, 1, 0),
             (1, 1, 1),
-            (3, 1, 1),
+            (2, 1, 1),
             (0, 1, 2),
             (1, 1, 2),
-            (3, 1, 2),
+            (2, 1, 2),
             (0, 1, 3),
         ];
         assert_eq!(found[..10], expected);
@@ -263,31 +249,26 @@ mod tests {
 
     #[test]
     fn a_lane_that_was_left_is_walked_no_more() {
-        let mut lanes = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
-        let marks = lanes.marks();
+        let (mut lanes, marks) = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
         lanes.next_range(20, &mut |_| Ok(true)).unwrap();
-        let mut seen = Vec::new();
-        while let Some(mark) = marks.pop() {
-            seen.push(mark);
-        }
-        assert_eq!(seen, [0, 1, 0, 1].map(Mark::Batch));
+        let seen = || std::iter::from_fn(|| marks.pop());
+        assert!(seen().eq([0, 1, 0, 1]));
         marks.leave(0);
-        assert!(walk(lanes).iter().all(|(rank, ..)| *rank == 1));
-        assert!(std::iter::from_fn(|| marks.pop()).all(|mark| matches!(mark, Mark::Batch(1) | Mark::End(1))));
+        assert!(walk(&mut lanes, &marks).iter().all(|(lane, ..)| *lane == 1));
     }
 
     #[test]
     fn a_batch_that_cannot_be_planned_is_of_a_lane() {
-        let mut lanes = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
-        let marks = lanes.marks();
+        let (mut lanes, marks) = Lanes::new(vec![lane(0, 0, 0), lane(1, 0, 0)], 1);
         let mut calls = 0;
         let mut refuse = |_: &BatchPlan| {
             calls += 1;
             if calls == 4 { Err(Error::new(ErrorKind::OutOfRange, "no such row")) } else { Ok(true) }
         };
         assert_eq!(lanes.next_range(1000, &mut refuse).unwrap().unwrap().batches, 0..3);
-        assert_eq!(marks.failed(), None);
         let error = lanes.next_range(1000, &mut |_| Err(Error::new(ErrorKind::OutOfRange, "no such row"))).unwrap_err();
-        assert_eq!((error.kind(), marks.failed()), (ErrorKind::OutOfRange, Some(1)));
+        assert_eq!(error.kind(), ErrorKind::OutOfRange);
+        let seen = std::iter::from_fn(|| marks.pop());
+        assert!(seen.eq([0, 1, 0, 1]), "the last of them is the error");
     }
 }

@@ -29,10 +29,8 @@ pub(super) struct Hello {
     // First, so that any version reads it.
     pub(super) version: String,
     pub(super) rank: u32,
-    /// Which of the rank's workers it is, if it is one.
-    pub(super) worker: u64,
-    /// How many workers the rank has; 0 if it has none.
-    pub(super) workers: u64,
+    /// Which of the rank's workers it is, of how many, if it is one.
+    pub(super) worker: Option<(u64, u64)>,
     /// Where the rank's sampler stands, and its own.
     pub(super) state: Standpoint,
     pub(super) own: Standpoint,
@@ -51,63 +49,28 @@ pub(super) struct Standpoint {
     epoch: u64,
     consumed: u64,
     /// Where this world took the epoch over, and for steps of how many rows its buckets are cut.
-    start: u64,
-    step: Option<u64>,
+    run: Option<(u64, Option<u64>)>,
 }
 
 impl Standpoint {
     pub(super) fn of(sampler: &DistributedSampler) -> Self {
         let State { fingerprint, epoch, consumed, run } = sampler.state();
-        Self { fingerprint, epoch, consumed, start: run.map_or(0, |run| run.start), step: run.and_then(|run| run.step) }
+        Self { fingerprint, epoch, consumed, run: run.map(|run| (run.start, run.step)) }
     }
 
     /// Brings a sampler to where the other one stands.
     pub(super) fn bring(self, sampler: &mut DistributedSampler) -> Result<()> {
-        let Self { fingerprint, epoch, consumed, start, step } = self;
+        let Self { fingerprint, epoch, consumed, run } = self;
         let mut state = State { fingerprint, epoch, consumed, ..sampler.state() };
-        if let Some(run) = &mut state.run {
-            run.start = start;
-            run.step = step;
+        if let (Some(own), Some(run)) = (&mut state.run, run) {
+            (own.start, own.step) = run;
         }
         sampler.resume(&state)
     }
 }
 
-impl Request {
-    pub(super) fn parse(message: &[u8]) -> Result<Self> {
-        if let Ok(((0_u32, version), _)) = postcard::take_from_bytes::<(u32, &str)>(message) {
-            check_version(version)?;
-        }
-        postcard::from_bytes(message).map_err(|_| garbled())
-    }
-
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        bytes(self)
-    }
-}
-
-/// Refuses what a rank of another version says.
-pub(in crate::loader) fn check_version(version: &str) -> Result<()> {
-    if version == VERSION {
-        return Ok(());
-    }
-    let message = format!("this process has rowdex {version}, and the reader of this machine has rowdex {VERSION}");
-    Err(Error::new(ErrorKind::InvalidArgument, message)
-        .with_hint("install the same version for all ranks, and give that program to the share"))
-}
-
-/// What the reader says to a rank.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
-    /// Nothing comes after it.
-    Failed(Error),
-    /// A file with batches comes along.
-    Batches(Parcel),
-    /// The run is over.
-    End,
-}
-
-/// What a memory file has.
+/// What the reader says to a rank where it does not tell an error, after which nothing comes: what a memory file has
+/// that comes along.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Parcel {
     /// Bytes of the Arrow stream, and of all.
@@ -118,22 +81,38 @@ pub(super) struct Parcel {
     pub(super) stats: LoaderStats,
 }
 
-impl Answer {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let message = bytes(self);
-        match self {
-            Self::Failed(error) if message.len() > MOST_MESSAGE => {
-                let text = error.to_string();
-                let text = text.get(..text.floor_char_boundary(MOST_TEXT)).unwrap_or_default();
-                bytes(&Self::Failed(Error::new(error.kind(), text.to_owned())))
-            }
-            _ => message,
-        }
+/// An error in the place of a [`Parcel`], of which the text alone is told if all of it does not fit a message.
+pub(in crate::loader) fn failure(error: &Error) -> Vec<u8> {
+    let whole = bytes(&Err::<Parcel, _>(error));
+    if whole.len() <= MOST_MESSAGE {
+        return whole;
     }
+    let mut text = error.to_string();
+    text.truncate(text.floor_char_boundary(MOST_TEXT));
+    bytes(&Err::<Parcel, _>(Error::new(error.kind(), text)))
+}
 
-    pub(super) fn parse(message: &[u8]) -> Result<Self> {
-        postcard::from_bytes(message).map_err(|_| garbled())
+/// What another process of this machine has said.
+pub(super) fn parse<'a, T: Deserialize<'a>>(message: &'a [u8]) -> Result<T> {
+    postcard::from_bytes(message).map_err(|_| garbled())
+}
+
+/// What a rank has said, of whichever version it is.
+pub(super) fn parse_request(message: &[u8]) -> Result<Request> {
+    if let Ok(((0_u32, version), _)) = postcard::take_from_bytes::<(u32, &str)>(message) {
+        check_version(version)?;
     }
+    parse(message)
+}
+
+/// Refuses what a rank of another version says.
+pub(in crate::loader) fn check_version(version: &str) -> Result<()> {
+    if version == VERSION {
+        return Ok(());
+    }
+    let message = format!("this process has rowdex {version}, and the reader of this machine has rowdex {VERSION}");
+    Err(Error::new(ErrorKind::InvalidArgument, message)
+        .with_hint("install the same version for all ranks, and give that program to the share"))
 }
 
 pub(in crate::loader) fn bytes(value: &impl Serialize) -> Vec<u8> {
@@ -193,10 +172,9 @@ mod tests {
         Hello {
             version: version.to_owned(),
             rank: 3,
-            worker: 9,
-            workers: 11,
-            state: Standpoint { fingerprint: 1, epoch: 2, consumed: 3, start: 2, step: None },
-            own: Standpoint { fingerprint: 4, epoch: 5, consumed: 6, start: 5, step: Some(7) },
+            worker: Some((9, 11)),
+            state: Standpoint { fingerprint: 1, epoch: 2, consumed: 3, run: None },
+            own: Standpoint { fingerprint: 4, epoch: 5, consumed: 6, run: Some((5, Some(7))) },
             place: NextBatch { epoch: 4, batch: 5 },
             end: Some(7),
             facts: vec![Fact { name: "memory".to_owned(), value: "7".to_owned(), said: true }],
@@ -205,10 +183,10 @@ mod tests {
 
     #[test]
     fn another_version_is_refused_by_name() {
-        let sent = |version| Request::Hello(Box::new(hello(version))).to_bytes();
-        let error = Request::parse(&sent("9.8.7")).unwrap_err();
+        let sent = |version| bytes(&Request::Hello(Box::new(hello(version))));
+        let error = parse_request(&sent("9.8.7")).unwrap_err();
         assert!(error.to_string().contains("rowdex 9.8.7") && error.to_string().contains(VERSION), "{error}");
-        let Request::Hello(read) = Request::parse(&sent(VERSION)).unwrap() else { panic!() };
+        let Request::Hello(read) = parse_request(&sent(VERSION)).unwrap() else { panic!() };
         assert_eq!(*read, hello(VERSION));
     }
 
@@ -220,10 +198,7 @@ mod tests {
             .with_row_group(3)
             .with_column("text")
             .with_hint("write it again");
-        let arrived = |error: &Error| match Answer::parse(&Answer::Failed(error.clone()).to_bytes()).unwrap() {
-            Answer::Failed(error) => error,
-            other => panic!("{other:?}"),
-        };
+        let arrived = |error: &Error| parse::<Result<Parcel>>(&failure(error)).unwrap().unwrap_err();
         let read = arrived(&error);
         assert_eq!((read.kind(), read.to_string()), (error.kind(), error.to_string()));
         assert_eq!((read.file(), read.row_group(), read.column()), (error.file(), error.row_group(), error.column()));
@@ -235,8 +210,8 @@ mod tests {
     #[test]
     fn what_is_no_message_is_an_error() {
         for message in [&[][..], &[9], &[255, 1, 2], &[0, 1]] {
-            assert!(Answer::parse(message).is_err() || message == [0, 1]);
-            assert!(Request::parse(message).is_err(), "{message:?}");
+            assert!(parse::<Result<Parcel>>(message).is_err());
+            assert!(parse_request(message).is_err(), "{message:?}");
         }
     }
 }

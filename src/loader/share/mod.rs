@@ -10,10 +10,8 @@ mod client;
 mod lanes;
 #[cfg(target_os = "linux")]
 pub(super) mod message;
-#[cfg(target_os = "linux")]
-mod reader;
 #[cfg_attr(not(target_os = "linux"), path = "no_server.rs")]
-mod server;
+mod reader;
 #[cfg(target_os = "linux")]
 mod start;
 
@@ -26,7 +24,7 @@ use arrow::datatypes::Schema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use self::server::Server;
+pub use self::reader::Server;
 use super::deliver::Deliver;
 use super::recovery::Faults;
 use super::units::Units;
@@ -156,12 +154,7 @@ impl Share {
             ("columns", told_columns(&units.form.served), said),
             ("tokens", told_tokens(options), said),
             ("order", format!("{} {:016x}", sampler.given().name(), sampler.given().fingerprint()), said),
-            ("batch size", sampler.batch_size().to_string(), said),
-            ("drop_last_batch", sampler.drops_last_batch().to_string(), said),
-            ("world size", shard.world_size().to_string(), said),
-            ("tail", format!("{:?}", shard.tail()), said),
-            ("replicas", format!("{} {:?}", shard.replicas(), shard.layout()), said),
-            ("cost of packs", cost_of_packs(sampler), said),
+            ("sampling", told_sampling(sampler), said),
             ("on_error", format!("{:?}", options.fault), said),
             ("number of ranks on this machine", ranks.to_string(), said),
             ("memory", options.memory.to_string(), options.memory_is_given),
@@ -250,10 +243,13 @@ fn told_tokens(options: &Options) -> String {
     std::iter::once(&tokens).chain(&options.with_columns).map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// By which cost packs are dealt to ranks, if they are: what a rank gets depends on it, and no fingerprint tells it.
-fn cost_of_packs(sampler: &DistributedSampler) -> String {
-    let cost = sampler.state().run.and_then(|run| run.cost);
-    cost.map_or_else(|| "none".to_owned(), |cost| cost.to_string())
+/// The batches of all ranks, and what becomes of rows that are left over, wherever a rank stands.
+fn told_sampling(sampler: &DistributedSampler) -> String {
+    let run = sampler.state().run.map(|mut run| {
+        (run.start, run.step) = (0, None);
+        run.to_string()
+    });
+    run.unwrap_or_default()
 }
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -296,24 +292,11 @@ pub(super) struct Group {
 
 #[cfg(target_os = "linux")]
 impl Group {
-    /// Whether a thread of this process reads: in tests of this library, which has no command there.
-    fn reads_here(&self) -> bool {
-        cfg!(test) && self.program.is_empty()
-    }
-
     /// How many loaders are to be expected, of a rank's sampler or of one of its workers': a worker without a step asks
     /// for none.
     fn consumers(&self, sampler: &DistributedSampler) -> usize {
         let workers = sampler.part_of().map_or(1, |part| part.workers.min(part.rank.steps_left()).max(1));
         usize::try_from(workers.saturating_mul(self.ranks.into())).unwrap_or(usize::MAX)
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-impl Group {
-    /// Makes as if another process had used it.
-    pub(super) fn belong_to(&self, process: u64) {
-        self.process.store(process, Ordering::Relaxed);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
 use super::*;
-use crate::loader::share::Share;
+use crate::loader::share::{Share, message};
 use rowdex_order::sampler::ReplicationLayout;
 use rowdex_share::{Connection, Listener, Met, Received, Signal, meet};
 
@@ -645,24 +645,6 @@ fn a_rank_that_waits_for_a_limited_time_asks_again_and_loses_nothing() {
     });
 }
 
-#[test]
-fn a_forked_child_of_a_rank_is_told_to_make_a_loader_of_its_own() {
-    in_time(|| {
-        let fake = Arc::new(Fake::new(&[40; 4]));
-        let (options, share) = (options(1 << 20, 1, 1), share(1));
-        let mut loader = joining(&fake, &sampler(&orders(true, 160), 0, 2, 4, Tail::Wrap), &options, &share);
-        loader.next().unwrap().unwrap();
-        // As in a child: what its parent has is not its own.
-        let engine = loader.engine.take();
-        loader.waiting.clear();
-        loader.options.group.as_ref().unwrap().belong_to(1);
-        let error = loader.try_next().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Closed);
-        assert!(error.to_string().contains("forked"), "{error}");
-        drop(engine);
-    });
-}
-
 /// An order that panics on threads of a reader with this name, whatever it is asked there, from when it is told to.
 #[derive(Debug)]
 struct Frail {
@@ -749,9 +731,8 @@ fn answered() -> (Share, Listener) {
     (Share::machine().job(job).name("test").ranks(1), listener)
 }
 
-/// The first bytes of messages: the numbers of requests and answers.
+/// The first byte of the first message.
 const HELLO: u8 = 0;
-const END: u8 = 2;
 
 /// What sort of message came; nothing if none did.
 fn heard(connection: &Connection, most: Option<Duration>) -> Option<u8> {
@@ -761,10 +742,6 @@ fn heard(connection: &Connection, most: Option<Duration>) -> Option<u8> {
         Received::TimedOut => None,
         other => panic!("{other:?}"),
     }
-}
-
-fn say(connection: &Connection, what: u8) {
-    assert!(connection.send(&[what], None, &Signal::new().unwrap()).unwrap());
 }
 
 #[test]
@@ -817,10 +794,11 @@ fn a_rank_waits_no_longer_for_a_reader_than_for_a_batch_and_says_once_where_it_i
         let connection = listener.accept(&Signal::new().unwrap(), None).unwrap().unwrap();
         let said = std::iter::from_fn(|| heard(&connection, Some(Duration::ZERO)));
         assert_eq!(said.collect::<Vec<_>>(), [HELLO]);
-        say(&connection, END);
-        let end = std::iter::repeat_with(|| loader.try_next())
-            .find(|next| !matches!(next, Err(error) if error.kind() == ErrorKind::TimedOut));
-        assert!(end.unwrap().unwrap().is_none(), "it is still the place that it named first");
+        let told = Error::new(ErrorKind::Stale, "told");
+        assert!(connection.send(&message::failure(&told), None, &Signal::new().unwrap()).unwrap());
+        let mut errors = std::iter::repeat_with(|| loader.try_next().unwrap_err().kind());
+        let error = errors.find(|kind| *kind != ErrorKind::TimedOut);
+        assert_eq!(error, Some(ErrorKind::Stale), "it is still the place that it named first");
     });
 }
 

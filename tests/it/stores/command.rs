@@ -66,47 +66,6 @@ fn every_command_takes_those_of(store: &Store) {
 }
 
 #[test]
-fn rows_of_a_store_are_shuffled_to_the_files_of_a_local_run_and_no_secret_is_written() {
-    for store in Store::each() {
-        write_data(&store.bucket.join("data"));
-        let folder = TempDir::new().unwrap();
-        write_data(&folder.path().join("data"));
-        let mut said = Vec::new();
-        let mut succeeds = |arguments: &str| {
-            let arguments: Vec<&str> = arguments.split(' ').collect();
-            let output = run(folder.path(), &store, &[], &arguments);
-            said.extend([output.stdout, output.stderr].concat());
-            assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said));
-        };
-        succeeds("build data -o local.rdx");
-        succeeds(&format!("build {url}/data/ -o {url}/train.rdx", url = store.url));
-        let options = "--seed 5 --files 3 --memory 256KiB";
-        succeeds(&format!("rewrite local.rdx -o local {options}"));
-        succeeds(&format!("rewrite {}/train.rdx -o whole {options} --verify", store.url));
-        succeeds(&format!("rewrite {}/train.rdx -o steps --spill . {options} --step spill", store.url));
-        let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
-        for number in 0..3 {
-            assert!(
-                read(&format!("whole/part-0000{number}.parquet")) == read(&format!("local/part-0000{number}.parquet"))
-            );
-        }
-        let secrets: Vec<String> =
-            store.environment().into_iter().filter(|(name, _)| name.contains("KEY")).map(|(_, value)| value).collect();
-        let mut files = 0;
-        for entry in walkdir::WalkDir::new(folder.path()).into_iter().map(Result::unwrap) {
-            if entry.file_type().is_file() {
-                files += 1;
-                said.extend(std::fs::read(entry.path()).unwrap());
-            }
-        }
-        assert!(files > 10, "parts, plans and indexes among them");
-        for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-            assert!(!said.windows(secret.len()).any(|bytes| bytes == secret.as_bytes()));
-        }
-    }
-}
-
-#[test]
 fn ctrl_c_ends_the_command_while_a_store_does_not_answer() {
     let folder = TempDir::new().unwrap();
     let (sender, asked) = mpsc::channel();

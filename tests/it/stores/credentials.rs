@@ -1,7 +1,6 @@
 //! Without credentials, and with the service that gives them out of order: said at once, and what to do.
 
-use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use rowdex::source::StoreOptions;
 use tempfile::TempDir;
 
 use super::http::{Abilities, Http};
-use super::proxy::read_head;
 
 /// The command that is to index `url`, without any setting of a store.
 fn command(url: &str, home: &TempDir) -> Command {
@@ -83,28 +81,4 @@ fn an_azure_account_that_is_not_named_is_asked_for() {
     let mut command = command("az://container/", &home);
     let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
     assert!(said.contains("not understood") && said.contains("AZURE_STORAGE_ACCOUNT_NAME"), "{said}");
-}
-
-#[test]
-fn a_service_for_credentials_that_fails_is_asked_again() {
-    let folder = TempDir::new().unwrap();
-    let service = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = service.local_addr().unwrap();
-    let asked = std::thread::spawn(move || {
-        // The first attempt and two more; whatever connects afterwards ends it.
-        (0..4).map_while(|_| serve_once(&service)).count()
-    });
-    let options = managed(&format!("http://{address}/token")).with_retries(2);
-    let builder = IndexBuilder::new(["az://a/b/"]).with_store_options(options);
-    let error = builder.build(folder.path().join("i.rdx")).unwrap_err();
-    assert!(error.to_string().contains("the service that gives them answers with HTTP status 503"), "{error}");
-    drop(TcpStream::connect(address));
-    assert_eq!(asked.join().unwrap(), 3);
-}
-
-/// Answers one request with 503; `None` if there is none.
-fn serve_once(service: &TcpListener) -> Option<()> {
-    let mut client = service.accept().unwrap().0;
-    read_head(&mut client).ok()?;
-    write!(client, "HTTP/1.1 503 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").ok()
 }

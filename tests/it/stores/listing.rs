@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rowdex::source::{ObjectSource, Source, StoreOptions};
 use rowdex::{ErrorKind, Index, IndexBuilder};
@@ -86,32 +85,6 @@ fn indexed(server: &Answers, input: &str) -> rowdex::Result<Vec<String>> {
 }
 
 #[test]
-fn a_listing_goes_on_from_the_page_that_failed() {
-    let names: Vec<String> = (0..40).map(|number| format!("data/{number:02}.parquet")).collect();
-    let bucket = Bucket::of(&[], &names.iter().map(String::as_str).collect::<Vec<_>>());
-    let asked = AtomicUsize::new(0);
-    let server = Answers::start(false, move |head| match asked.fetch_add(1, Ordering::Relaxed) % 3 {
-        2 => answer("503 Slow", "", b""),
-        _ => bucket.answer(head),
-    });
-    let options: StoreOptions = S3::options(server.address).with_retries(1);
-    let listed = ObjectSource::new(&format!("s3://{BUCKET}/data"), &options).unwrap().list().unwrap();
-    assert_eq!(listed.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), names);
-    assert_eq!(server.heard().len(), 29, "20 pages, and 9 again");
-}
-
-#[test]
-fn a_listing_that_goes_round_is_refused() {
-    let bucket = Bucket::of(&[], &["data/0.parquet", "data/1.parquet", "data/2.parquet"]);
-    let server = Answers::start(false, move |_| answer("200 All", "", bucket.page("").as_bytes()));
-    let error = ObjectSource::new(&format!("s3://{BUCKET}/data"), &S3::options(server.address)).unwrap().list();
-    let error = error.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.message().contains("comes back to a page"), "{error}");
-    assert!(server.heard().len() <= 4);
-}
-
-#[test]
 fn an_object_of_the_very_name_wins_over_the_pattern() {
     let bucket = Bucket::of(&["a[b].parquet", "a{.parquet", "ab.parquet", "x[1]/c.parquet", "x1/c.parquet"], &[]);
     let server = Answers::start(false, move |head| bucket.answer(head));
@@ -143,17 +116,6 @@ fn a_key_that_is_no_path_is_named() {
     let error = indexed(&server, "data/").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("`data//2.parquet`") && error.hint().unwrap().contains("rename"), "{error}");
-}
-
-#[test]
-fn a_request_that_the_server_has_waited_too_long_for_is_repeated() {
-    let bucket = Bucket::of(&["1.parquet"], &[]);
-    let asked = AtomicUsize::new(0);
-    let server = Answers::start(false, move |head| match asked.fetch_add(1, Ordering::Relaxed) {
-        0 => answer("408 Late", "", b""),
-        _ => bucket.answer(head),
-    });
-    assert_eq!(indexed(&server, "").unwrap(), ["1.parquet"]);
 }
 
 #[test]

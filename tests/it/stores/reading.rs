@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use super::http::{Abilities, Http};
 use super::proxy::{Proxy, Weather};
-use super::server::{Azurite, BUCKET, Nginx, S3, Store};
+use super::server::{Azurite, BUCKET, Nginx, Store};
 use super::{FILES, ROWS, rows, write, write_data};
 
 /// What the dataset must serve, in its order.
@@ -283,29 +283,6 @@ fn an_index_in_a_store_opens_with_one_request_and_its_files_with_none() {
         let dataset = Dataset::builder(index).with_store_options(options).open().unwrap();
         assert_eq!((dataset.len(), proxy.requests()), (ROWS, 1));
     }
-}
-
-#[test]
-fn two_thousand_files_open_with_one_request() {
-    const COUNT: u64 = 2000;
-    let Some(s3) = S3::start() else { return };
-    let folder = s3.bucket().join("many");
-    write(&folder.join("0000.parquet"), &rows(0, 3));
-    for number in 1..COUNT {
-        std::fs::copy(folder.join("0000.parquet"), folder.join(format!("{number:04}.parquet"))).unwrap();
-    }
-    IndexBuilder::new([&folder]).build(folder.join("train.rdx")).unwrap();
-
-    let proxy = Proxy::start(s3.address, Weather::default()).unwrap();
-    let options = S3::options(proxy.address);
-    let index = Index::open_with(format!("s3://{BUCKET}/many/train.rdx"), &options).unwrap();
-    let dataset = Dataset::builder(index).with_store_options(options).open().unwrap();
-    assert_eq!((dataset.len(), u64::from(dataset.index().num_files())), (3 * COUNT, COUNT));
-    assert_eq!((proxy.requests(), dataset.counters().requests), (1, 0));
-    assert_eq!(dataset.get(3 * COUNT - 1).unwrap(), rows(2, 1));
-    // It was indexed on a disk, so the first look at the file tells its tag.
-    assert_eq!(proxy.requests(), 1 + dataset.counters().requests);
-    assert!(proxy.requests() <= 5);
 }
 
 #[test]

@@ -31,13 +31,8 @@ pub(crate) struct OpenFiles {
     source: u64,
 }
 
-#[derive(PartialEq, Eq, Hash)]
-struct FileKey {
-    source: u64,
-    path: Box<str>,
-}
-
-type FileHandles = LruCache<FileKey, Arc<File>>;
+/// By source and path.
+type FileHandles = LruCache<(u64, Box<str>), Arc<File>>;
 
 static POOL: Once<PerProcess<Mutex<FileHandles>>> = Once::new();
 
@@ -74,22 +69,22 @@ impl OpenFiles {
         drop(closed);
     }
 
-    fn key(&self, path: &str) -> FileKey {
-        FileKey { source: self.source, path: path.into() }
+    fn key(&self, path: &str) -> (u64, Box<str>) {
+        (self.source, path.into())
     }
 
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
-        pool().map_or(0, |files| files.iter().filter(|(key, _)| key.source == self.source).count())
+        pool().map_or(0, |files| files.iter().filter(|((source, _), _)| *source == self.source).count())
     }
 }
 
 impl Drop for OpenFiles {
     fn drop(&mut self) {
         let Some(mut files) = pool() else { return };
-        let own = files.iter().map(|(key, _)| key).filter(|key| key.source == self.source);
-        let own: Vec<Box<str>> = own.map(|key| key.path.clone()).collect();
-        let closed: Vec<_> = own.into_iter().map(|path| files.pop(&FileKey { source: self.source, path })).collect();
+        let own = files.iter().map(|(key, _)| key).filter(|(source, _)| *source == self.source);
+        let own: Vec<_> = own.cloned().collect();
+        let closed: Vec<_> = own.iter().map(|key| files.pop(key)).collect();
         drop(files);
         drop(closed);
     }

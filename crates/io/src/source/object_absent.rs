@@ -10,6 +10,9 @@ use super::place::Url;
 use super::{FileStat, Source, StoreOptions, UploadOptions};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
+/// What would write to a store.
+pub use ObjectSource as ObjectWriter;
+
 /// Nothing: this library was built without the feature `object-store`.
 #[derive(Debug)]
 pub enum ObjectSource {}
@@ -54,6 +57,11 @@ impl ObjectSource {
     pub fn remove(&self, _path: &str) -> Result<()> {
         match *self {}
     }
+
+    #[doc(hidden)]
+    pub fn commit(self) -> Result<u64> {
+        match self {}
+    }
 }
 
 impl Source for ObjectSource {
@@ -66,18 +74,7 @@ impl Source for ObjectSource {
     }
 }
 
-/// Nothing, as there is no store to write to.
-#[derive(Debug)]
-pub enum ObjectWriter {}
-
-impl ObjectWriter {
-    #[doc(hidden)]
-    pub fn commit(self) -> Result<u64> {
-        match self {}
-    }
-}
-
-impl Write for ObjectWriter {
+impl Write for ObjectSource {
     fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
         match *self {}
     }

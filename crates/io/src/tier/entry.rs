@@ -44,20 +44,18 @@ pub(super) fn open(path: &Path, key: &TierKey) -> Result<Option<Bytes>> {
         // It is not there, or not for us to read, and then not for us to judge.
         Err(_) => return Ok(None),
     };
-    let header = bytes.first_chunk::<HEADER>().ok_or_else(|| damaged("is too short"))?;
+    let identity = key.identity.as_bytes();
+    let start = payload_at(identity.len());
+    let (Some(header), Some(payload)) = (bytes.first_chunk::<HEADER>(), bytes.len().checked_sub(start)) else {
+        return Err(damaged("is too short"));
+    };
     let mut hash = Xxh3Default::new();
     hash.update(&bytes[HEADER..]);
-    if *header != header_of(u64_at(header, 16), u32_at(header, 12), hash) {
-        return Err(damaged("is none, of another version, or has other bytes than were written"));
+    let is_whole = *header == header_of(payload as u64, identity.len() as u32, hash);
+    if !is_whole || bytes[HEADER..HEADER + identity.len()] != *identity {
+        return Err(damaged("is none, of another version, of something else, or has other bytes than were written"));
     }
-    let payload = payload_at(key.identity.len());
-    if u32_at(header, 12) as usize != key.identity.len()
-        || (payload as u64).checked_add(u64_at(header, 16)) != Some(bytes.len() as u64)
-        || bytes[HEADER..HEADER + key.identity.len()] != *key.identity.as_bytes()
-    {
-        return Err(damaged("is of something else"));
-    }
-    Ok(Some(bytes.slice(payload..)))
+    Ok(Some(bytes.slice(start..)))
 }
 
 /// An entry that is being written, under a private name; deleted unless it is committed.
@@ -127,14 +125,6 @@ fn header_of(payload: u64, identity: u32, mut hash: Xxh3Default) -> [u8; HEADER]
 
 fn payload_at(identity: usize) -> usize {
     (HEADER + identity).next_multiple_of(ALIGNMENT)
-}
-
-fn u32_at(header: &[u8; HEADER], at: usize) -> u32 {
-    header[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
-}
-
-fn u64_at(header: &[u8; HEADER], at: usize) -> u64 {
-    header[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 fn damaged(what: &'static str) -> Error {

@@ -98,6 +98,7 @@ impl TierKey {
 }
 
 /// The result of a look-up of an entry that may be written.
+#[derive(Debug)]
 pub enum Claim<'a, V> {
     /// The entry.
     Found(Arc<V>),
@@ -107,32 +108,17 @@ pub enum Claim<'a, V> {
     Without,
 }
 
-impl<V> fmt::Debug for Claim<'_, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Found(_) => "Found",
-            Self::Make(_) => "Make",
-            Self::Without => "Without",
-        })
-    }
-}
-
 /// The tier as one process sees it. `V` is what an entry's bytes are turned into, once for each time that it is opened.
 pub struct Tier<V> {
     options: DiskCache,
     /// From the mapped bytes of an entry to its value, and how much memory besides the map that takes.
     parse: fn(Bytes) -> Result<(V, u64)>,
-    open: Mutex<MappedEntries<V>>,
+    /// Entries that are mapped, the one used last first, and the memory that each takes.
+    open: Mutex<LruCache<u128, (Arc<V>, u64)>>,
     room: Mutex<FolderRoom>,
     /// Why nothing more is written.
     fault: Once<Error>,
     counters: Mutex<DiskCacheCounters>,
-}
-
-/// Entries that are mapped, the one used last first.
-struct MappedEntries<V> {
-    held: LruCache<u128, (Arc<V>, u64)>,
-    bytes: u64,
 }
 
 /// Memory that mapped entries may take besides their maps. Opening one again costs reading it once for its checksum.
@@ -145,7 +131,7 @@ impl<V> Tier<V> {
     /// A tier whose entries `parse` turns into values.
     pub fn new(options: DiskCache, parse: fn(Bytes) -> Result<(V, u64)>) -> Self {
         Self {
-            open: Mutex::new(MappedEntries { held: LruCache::unbounded(), bytes: 0 }),
+            open: Mutex::new(LruCache::unbounded()),
             room: Mutex::new(FolderRoom::new(options.bytes)),
             fault: Once::new(),
             counters: Mutex::default(),
@@ -251,13 +237,13 @@ impl<V> Tier<V> {
     /// The entry if it is there, counted as neither.
     pub fn look(&self, key: &TierKey) -> Option<Arc<V>> {
         let path = self.path(key);
-        let held = lock(&self.open).held.get(&key.hash).map(|(value, _)| Arc::clone(value));
+        let held = lock(&self.open).get(&key.hash).map(|(value, _)| Arc::clone(value));
         if let Some(value) = held {
             if !is_gone(touch(&path)) {
                 return Some(value);
             }
             // Deleted by another process: as long as it is mapped here, its bytes stay on the disk.
-            self.let_go(key.hash);
+            lock(&self.open).pop(&key.hash);
         }
         let parsed = entry::open(&path, key).and_then(|payload| payload.map(self.parse).transpose());
         match parsed {
@@ -294,22 +280,13 @@ impl<V> Tier<V> {
 
     fn hold(&self, hash: u128, value: Arc<V>, memory: u64) {
         let mut open = lock(&self.open);
-        if let Some((_, before)) = open.held.put(hash, (value, memory)) {
-            open.bytes -= before;
-        }
-        open.bytes += memory;
-        while open.bytes > OPEN_BYTES
-            && open.held.len() > 1
-            && let Some((_, (_, memory))) = open.held.pop_lru()
+        open.put(hash, (value, memory));
+        let mut bytes: u64 = open.iter().map(|(_, (_, memory))| memory).sum();
+        while bytes > OPEN_BYTES
+            && open.len() > 1
+            && let Some((_, (_, memory))) = open.pop_lru()
         {
-            open.bytes -= memory;
-        }
-    }
-
-    fn let_go(&self, hash: u128) {
-        let mut open = lock(&self.open);
-        if let Some((_, memory)) = open.held.pop(&hash) {
-            open.bytes -= memory;
+            bytes -= memory;
         }
     }
 
@@ -321,11 +298,9 @@ impl<V> Tier<V> {
         counters.bytes_evicted += cleared.bytes;
         drop(counters);
         if let Some(present) = cleared.present {
-            let open = lock(&self.open);
-            let gone: Vec<u128> =
-                open.held.iter().map(|(hash, _)| *hash).filter(|hash| !present.contains(hash)).collect();
-            drop(open);
-            gone.into_iter().for_each(|hash| self.let_go(hash));
+            let mut open = lock(&self.open);
+            let gone: Vec<u128> = open.iter().map(|(hash, _)| *hash).filter(|hash| !present.contains(hash)).collect();
+            gone.iter().for_each(|hash| drop(open.pop(hash)));
         }
         cleared.enough
     }

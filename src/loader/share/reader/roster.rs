@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Inner;
@@ -18,7 +17,6 @@ const STRAGGLERS: Duration = Duration::from_millis(200);
 /// Who is there, and what was decided for them.
 #[derive(Debug)]
 pub(super) struct Roster {
-    pub(super) stop: bool,
     pub(super) members: BTreeMap<u64, Member>,
     pub(super) joined: u64,
     /// Connections, whether they are of ranks that have joined or not.
@@ -26,9 +24,8 @@ pub(super) struct Roster {
     /// When the last one ended.
     pub(super) left: Instant,
     pub(super) engine: Option<Weak<dyn Watched>>,
-    /// What the engines before this one did.
-    pub(super) before: LoaderStats,
-    pub(super) listeners: Vec<JoinHandle<()>>,
+    /// What the last engine did.
+    pub(super) stats: LoaderStats,
     /// What was lost for those who are there: whoever comes after them may find it repaired.
     pub(super) faults: Arc<Faults>,
     /// An engine was started. Nobody is waited for any more who was not there.
@@ -42,15 +39,14 @@ pub(super) struct Roster {
 impl Roster {
     /// What the ranks are to get, and which ranks get the same.
     fn lanes(&self) -> (Vec<Lane>, Vec<Vec<u64>>) {
-        let (mut lanes, mut members): (Vec<Lane>, Vec<Vec<u64>>) = (Vec::new(), Vec::new());
+        let mut lanes: Vec<Lane> = Vec::new();
+        let mut members: Vec<Vec<u64>> = Vec::new();
         for (id, member) in &self.members {
             // Batches on their way will be taken; those that were planned for it come anew.
             let lane = &member.lane;
-            let same = |other: &Lane| {
-                (other.sampler.shard().index(), other.sampler.state(), other.epoch, other.next, other.end)
-                    == (lane.sampler.shard().index(), lane.sampler.state(), lane.epoch, lane.next, lane.end)
-            };
-            match lanes.iter().position(same).and_then(|at| members.get_mut(at)) {
+            let what =
+                |lane: &Lane| (lane.sampler.shard().index(), lane.sampler.state(), lane.epoch, lane.next, lane.end);
+            match lanes.iter().position(|other| what(other) == what(lane)).and_then(|at| members.get_mut(at)) {
                 Some(members) => members.push(*id),
                 None => {
                     lanes.push(lane.clone());
@@ -72,7 +68,7 @@ impl Roster {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) rank: u32,
-    pub(super) worker: u64,
+    pub(super) worker: Option<(u64, u64)>,
     pub(super) connection: Arc<Connection>,
     pub(super) lane: Lane,
     /// Batches that were sent and not taken, and their bytes.
@@ -88,15 +84,10 @@ impl Member {
     /// The step of its rank that it takes next, counted over epochs of so many steps: a measure of how far ranks are
     /// apart, if it is the same number for all of them.
     pub(super) fn taken(&self, steps: u64) -> u64 {
-        let (epoch, step) = self.sent();
+        let (epoch, step) = self.lane.place();
         let workers = self.lane.sampler.part_of().map_or(1, |part| part.workers);
         let sent = epoch.saturating_mul(steps).saturating_add(step);
         sent.saturating_sub(self.batches.saturating_mul(workers))
-    }
-
-    /// The epoch and the step of its rank that it is sent next.
-    pub(super) fn sent(&self) -> (u64, u64) {
-        self.lane.place()
     }
 }
 
@@ -105,7 +96,7 @@ impl Inner {
     pub(super) fn wait_for_ranks(&self) -> Option<(Vec<Lane>, Vec<Vec<u64>>)> {
         let mut roster = self.lock();
         loop {
-            if roster.stop {
+            if self.stop.is_set() {
                 return None;
             }
             if !roster.is_to_start || roster.members.is_empty() {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 
 use super::connect::connect;
-use super::requests::Shared;
+use super::requests::Requests;
 use crate::fs::with_room;
 use crate::source::place::Url;
 use crate::source::{Done, Pending, StoreOptions};
@@ -18,12 +19,12 @@ use rowdex_base::stop;
 const THREADS: usize = 2;
 
 /// The client of one store in one process, and its threads, which end with it.
-pub(super) struct Client {
+pub(super) struct StoreClient {
     runtime: Option<Runtime>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Requests>,
 }
 
-impl Client {
+impl StoreClient {
     pub(super) fn new(url: &Url, options: &StoreOptions) -> Result<Self> {
         let named = |error: Error| error.with_file(url.to_string());
         let shared = Arc::new(connect(url, options).map_err(named)?);
@@ -38,7 +39,7 @@ impl Client {
     ///
     /// The result comes through a channel and not through the runtime, so that waiting for it is no different inside
     /// another runtime.
-    pub(super) fn start<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Result<Pending<T>>
+    pub(super) fn start<T, F>(&self, work: impl FnOnce(Arc<Requests>) -> F) -> Result<Pending<T>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -49,34 +50,28 @@ impl Client {
         let work = work(Arc::clone(&self.shared));
         let done = Done::default();
         let at_end = AtEnd(done.clone());
-        let task = runtime.spawn(async move {
+        // The task ends with it.
+        let mut task = JoinSet::new();
+        let work = async move {
             let _at_end = at_end;
             // Nobody waits any more if this fails.
             let _ = sender.send(work.await);
-        });
-        let abort = AbortOnDrop(task.abort_handle());
+        };
+        task.spawn_on(work, runtime.handle());
         Ok(Pending::new(done, move || {
             let outcome = stop::receive(&receiver);
-            drop(abort);
+            drop(task);
             outcome?.unwrap_or_else(|| Err(given_up("a request to the store was given up")))
         }))
     }
 }
 
-impl Drop for Client {
+impl Drop for StoreClient {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // Waits for nothing, so it may be called from within another runtime.
             runtime.shutdown_background();
         }
-    }
-}
-
-struct AbortOnDrop(tokio::task::AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

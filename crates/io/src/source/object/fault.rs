@@ -15,22 +15,10 @@ use rowdex_base::remedy::{Hint, Remedy};
 
 /// Why a request failed.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct StoreFault {
     pub(super) error: Error,
-    pub(super) sort: Sort,
-}
-
-/// What a fault is to whoever asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
-    /// There is nothing to do about it.
-    Final,
-    /// The body is not what the answer said.
-    Body,
     /// The range asked for is not there, or not served as one.
-    Range,
-    /// The store cannot do what was asked.
-    Unsupported,
+    pub(super) is_of_range: bool,
 }
 
 /// An error of this crate on its way through the store's client, which neither repeats nor changes it.
@@ -38,26 +26,26 @@ pub(super) fn as_it_is(error: Error) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, error)
 }
 
-impl Fault {
+impl StoreFault {
     /// What a user is told.
     pub(super) fn into_error(self) -> Error {
         self.error
     }
 
-    pub(super) fn new(sort: Sort, kind: ErrorKind, message: impl Into<String>, hint: impl Into<Hint>) -> Self {
-        Self { error: Error::new(kind, message.into()).with_hint(hint), sort }
+    pub(super) fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<Hint>) -> Self {
+        Self { error: Error::new(kind, message.into()).with_hint(hint), is_of_range: false }
     }
 
     /// From an error of the client, on the way to `url`.
     pub(super) fn of(error: &object_store::Error, url: &Url) -> Self {
         use object_store::Error as Store;
         if let Some(own) = causes(error).find_map(|cause| cause.downcast_ref::<Error>()) {
-            return Self { error: own.clone(), sort: Sort::Final };
+            return Self { error: own.clone(), is_of_range: false };
         }
         let text = causes(error).map(ToString::to_string).collect::<Vec<_>>().join(" | ");
         let status = status(&text);
         let code = code(&text);
-        let told = |sort, kind, message: &str, hint: &'static str| {
+        let lasting = |kind, message: &str, hint: &'static str| {
             let message = match (&code, status) {
                 (Some(code), _) => format!("{message} ({code})"),
                 (None, Some(status)) => format!("{message} (HTTP status {status})"),
@@ -65,13 +53,13 @@ impl Fault {
             };
             let error = Error::new(kind, message);
             // Without a hint here, whoever asked knows what to do.
-            Self { error: if hint.is_empty() { error } else { error.with_hint(hint) }, sort }
+            let error = if hint.is_empty() { error } else { error.with_hint(hint) };
+            Self { error, is_of_range: status == Some(416) }
         };
-        let lasting = |kind, message: &str, hint: &'static str| told(Sort::Final, kind, message, hint);
         match (error, status) {
             // The client takes a request that is not allowed for one of a file that is not there.
             (_, Some(405 | 501)) | (Store::NotImplemented { .. }, _) => {
-                told(Sort::Unsupported, ErrorKind::Io, "the server does not do this", "")
+                lasting(ErrorKind::Io, "the server does not do this", "")
             }
             _ if matches!(code.as_deref(), Some("NoSuchBucket" | "ContainerNotFound")) => {
                 let message = format!("there is no bucket or container `{}`", url.authority);
@@ -93,10 +81,9 @@ impl Fault {
                 lasting(ErrorKind::InvalidArgument, &message, hint)
             }
             (_, Some(416)) => {
-                let message = "the file is shorter than what was asked for";
-                told(Sort::Range, ErrorKind::Io, message, "build the index again")
+                lasting(ErrorKind::Io, "the file is shorter than what was asked for", "build the index again")
             }
-            (_, Some(300..400)) => lasting(ErrorKind::Io, "the store redirects to another place", address(url.scheme)),
+            (_, Some(300..400)) => lasting(ErrorKind::Io, "the store redirects to another place", advice(url.scheme).1),
             (_, Some(400)) => lasting(ErrorKind::Io, "the store refuses the request", credentials(url.scheme)),
             (_, Some(_)) => {
                 lasting(ErrorKind::Io, "the store fails", "try again later, or with fewer requests at once")
@@ -107,10 +94,10 @@ impl Fault {
 
     /// From an error of the client that says nothing of an answer.
     fn without_status(error: &object_store::Error, text: &str, url: &Url) -> Self {
-        let lasting = |message: &str, hint: &str| Self::new(Sort::Final, ErrorKind::Io, message, hint.to_owned());
+        let lasting = |message: &str, hint: &str| Self::new(ErrorKind::Io, message, hint.to_owned());
         let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
         if has(&["redirect without LOCATION"]) {
-            return lasting("the store redirects to another place", address(url.scheme));
+            return lasting("the store redirects to another place", advice(url.scheme).1);
         }
         if has(&["scheme is not allowed"]) {
             let hint = "set AWS_ALLOW_HTTP=true (AZURE_ALLOW_HTTP, GOOGLE_ALLOW_HTTP)";
@@ -118,7 +105,7 @@ impl Fault {
         }
         if has(&["non-partial response", "Content-Range header", "ange request not supported"]) {
             let message = "the server does not serve parts of a file";
-            return Self::new(Sort::Range, ErrorKind::Io, message, "use a server that supports range requests");
+            return Self { is_of_range: true, ..lasting(message, "use a server that supports range requests") };
         }
         if has(&["Content-Length Header missing"]) {
             let hint =
@@ -145,10 +132,10 @@ impl Fault {
     /// What keeps a client from being made. Nothing of the error is shown: it may quote the value that it is about.
     pub(super) fn of_configuration(error: &object_store::Error, url: &Url) -> Self {
         match causes(error).find_map(|cause| cause.downcast_ref::<Error>()) {
-            Some(own) => Self { error: own.clone(), sort: Sort::Final },
+            Some(own) => Self { error: own.clone(), is_of_range: false },
             None => {
                 let message = "the store's configuration is not understood, or a file that it names cannot be read";
-                Self::new(Sort::Final, ErrorKind::Io, message, credentials(url.scheme))
+                Self::new(ErrorKind::Io, message, credentials(url.scheme))
             }
         }
     }
@@ -161,52 +148,47 @@ impl Fault {
             None => "no service of this machine gives any".to_owned(),
         };
         let message = format!("there are no credentials for the store: none are set that do, and {answer}");
-        Self::new(Sort::Final, ErrorKind::Io, message, credentials(url.scheme))
+        Self::new(ErrorKind::Io, message, credentials(url.scheme))
     }
 
     /// The object is not the expected one.
     pub(super) fn changed() -> Self {
         let message = "the file in the store is not the one that was indexed, or changed while it was read";
         let hint = Hint::new("build the index again, or update it ({})", vec![Remedy::Update]);
-        Self::new(Sort::Final, ErrorKind::Stale, message, hint)
+        Self::new(ErrorKind::Stale, message, hint)
     }
 }
 
 /// How to get access.
 fn credentials(scheme: Scheme) -> &'static str {
-    match scheme {
-        Scheme::S3 => {
-            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION, and what they may read \
-             or write; for a public bucket set AWS_SKIP_SIGNATURE=true"
-        }
-        Scheme::Gcs => {
-            "check GOOGLE_APPLICATION_CREDENTIALS, and what it may read or write; for a public bucket set \
-             GOOGLE_SKIP_SIGNATURE=true"
-        }
-        Scheme::Azure => {
-            "check AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY, and what they \
-             may read or write; for a public container set AZURE_SKIP_SIGNATURE=true"
-        }
-        Scheme::Hf => "check HF_TOKEN, and what it may read",
-        Scheme::Http | Scheme::Https => "the server must serve the files without a password",
-    }
+    advice(scheme).0
 }
 
-/// What to set where the store is not at the address that was asked. What is signed for one is sent to no other.
-fn address(scheme: Scheme) -> &'static str {
+/// How to get access, and what to set where the store is not at the address that was asked. What is signed for one is
+/// sent to no other.
+fn advice(scheme: Scheme) -> (&'static str, &'static str) {
     match scheme {
-        Scheme::S3 => {
+        Scheme::S3 => (
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION, and what they may read \
+             or write; for a public bucket set AWS_SKIP_SIGNATURE=true",
             "set AWS_REGION to the region of the bucket, and AWS_ENDPOINT_URL to the address that serves it; what is \
-             signed for one address is sent to no other"
-        }
-        Scheme::Gcs => {
-            "set GOOGLE_BASE_URL to the address that serves the bucket; the token for one address is sent to no other"
-        }
-        Scheme::Azure => {
+             signed for one address is sent to no other",
+        ),
+        Scheme::Gcs => (
+            "check GOOGLE_APPLICATION_CREDENTIALS, and what it may read or write; for a public bucket set \
+             GOOGLE_SKIP_SIGNATURE=true",
+            "set GOOGLE_BASE_URL to the address that serves the bucket; the token for one address is sent to no other",
+        ),
+        Scheme::Azure => (
+            "check AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY, and what they \
+             may read or write; for a public container set AZURE_SKIP_SIGNATURE=true",
             "set AZURE_STORAGE_ENDPOINT to the address that serves the container; what is signed for one address is \
-             sent to no other"
+             sent to no other",
+        ),
+        Scheme::Hf => ("check HF_TOKEN, and what it may read", "name the URL that the server redirects to"),
+        Scheme::Http | Scheme::Https => {
+            ("the server must serve the files without a password", "name the URL that the server redirects to")
         }
-        Scheme::Hf | Scheme::Http | Scheme::Https => "name the URL that the server redirects to",
     }
 }
 

@@ -9,19 +9,23 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, LINK, RANGE};
 use reqwest::{Method, StatusCode, Url};
 
-use super::fault::{Fault, as_it_is};
-use super::transport::{AnswersFiles, Sender, redirected, request, truth, url_of};
+use super::fault::{StoreFault, as_it_is};
+use super::transport::{Sender, redirected, request, truth, url_of};
 use crate::source::hub_place::{Repository, is_commit};
 use crate::source::percent::percent_encoded;
 use crate::source::{FileStat, StoreOptions, place};
@@ -31,6 +35,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 const PAUSES: [u64; 4] = [1, 2, 4, 8];
 
 /// One dataset of the hub.
+#[derive(Clone)]
 pub(super) struct Hub {
     sender: Sender,
     place: place::Url,
@@ -41,7 +46,7 @@ pub(super) struct Hub {
     token: Option<HeaderValue>,
     offline: bool,
     /// Where each file is, by its URL at the hub.
-    places: Mutex<HashMap<Url, Slot>>,
+    places: Arc<Mutex<HashMap<Url, Slot>>>,
 }
 
 type Slot = Arc<tokio::sync::Mutex<Option<HubTarget>>>;
@@ -97,8 +102,7 @@ impl Hub {
         let mut token = token.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
         token.iter_mut().for_each(|token| token.set_sensitive(true));
         let offline = text("HF_HUB_OFFLINE").as_deref().and_then(truth) == Some(true);
-        let places = Mutex::default();
-        Ok(Self { sender, place: place.clone(), repository, endpoint, token, offline, places })
+        Ok(Self { sender, place: place.clone(), repository, endpoint, token, offline, places: Arc::default() })
     }
 
     /// The URL that all files of the dataset are below.
@@ -152,7 +156,7 @@ impl Hub {
                 continue;
             }
             let fault = |error| object_store::Error::Generic { store: "hub", source: Box::new(error) };
-            let (status, headers, body) = answer.map_err(|error| Fault::of(&fault(error), &self.place).error)?;
+            let (status, headers, body) = answer.map_err(|error| StoreFault::of(&fault(error), &self.place).error)?;
             if !status.is_success() {
                 return Err(misread(&format!("it answers with HTTP status {}", status.as_u16())));
             }
@@ -316,9 +320,22 @@ fn quoted(tag: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("\"{bare}\"")).ok().filter(|_| !bare.is_empty())
 }
 
-impl AnswersFiles for Hub {
-    fn file<'a>(&'a self, asked: &'a HttpRequest) -> BoxFuture<'a, Result<HttpResponse, HttpError>> {
-        self.answer(asked).boxed()
+impl HttpConnector for Hub {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+impl HttpService for Hub {
+    fn call<'a, 'b>(
+        &'a self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        async move { self.answer(&request).await }.boxed()
     }
 }
 

@@ -4,8 +4,7 @@
 //! of a request is what arrived of *all* requests between its start and its end, so that it counts what the link
 //! delivers and not what one connection got of it.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::source::Link;
 
@@ -18,11 +17,6 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 /// What requests took lately.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    seen: Mutex<Seen>,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
     /// Seconds to the head of an answer; `None` before the first.
     latency: Option<f64>,
     /// Bytes a second.
@@ -30,43 +24,19 @@ struct Seen {
     next: usize,
 }
 
-/// When a request was sent, and how many bytes had arrived by then.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
-    at: Instant,
-    arrived: u64,
-}
-
-impl Sent {
-    pub(super) fn now(arrived: u64) -> Self {
-        Self { at: Instant::now(), arrived }
-    }
-
-    pub(super) fn elapsed(&self) -> Duration {
-        self.at.elapsed()
-    }
-}
-
 impl Meter {
-    /// Notes a request of which the answer began after `latency`, and ended now that `arrived` bytes have come in all.
-    pub(super) fn note(&self, sent: Sent, latency: Duration, arrived: u64) {
-        self.add(latency, arrived.saturating_sub(sent.arrived), sent.elapsed());
-    }
-
-    fn add(&self, latency: Duration, bytes: u64, took: Duration) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Notes a request of which the answer began after `latency`, and while which so many bytes came in all.
+    pub(super) fn note(&mut self, latency: Duration, bytes: u64, took: Duration) {
         let sample = latency.as_secs_f64();
-        let smoothed = seen.latency.map_or(sample, |latency| latency + (sample - latency) * SMOOTHING);
-        seen.latency = Some(smoothed);
-        let next = seen.next % RATES;
-        seen.rates[next] = bytes as f64 / took.as_secs_f64().max(1e-6);
-        seen.next = next + 1;
+        let smoothed = self.latency.map_or(sample, |latency| latency + (sample - latency) * SMOOTHING);
+        self.latency = Some(smoothed);
+        self.rates[self.next % RATES] = bytes as f64 / took.as_secs_f64().max(1e-6);
+        self.next += 1;
     }
 
     pub(super) fn link(&self) -> Option<Link> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let latency = Duration::from_secs_f64(seen.latency?);
-        Some(Link { latency, bytes_per_second: seen.rates.iter().copied().fold(0.0, f64::max) })
+        let latency = Duration::from_secs_f64(self.latency?);
+        Some(Link { latency, bytes_per_second: self.rates.iter().copied().fold(0.0, f64::max) })
     }
 }
 
@@ -76,14 +46,14 @@ mod tests {
 
     #[test]
     fn the_latency_is_smoothed_and_the_rate_is_the_best_of_late() {
-        let meter = Meter::default();
+        let mut meter = Meter::default();
         assert_eq!(meter.link(), None);
-        meter.add(Duration::from_millis(32), 3_000_000, Duration::from_secs(1));
-        meter.add(Duration::from_millis(64), 1_000_000, Duration::from_secs(1));
+        meter.note(Duration::from_millis(32), 3_000_000, Duration::from_secs(1));
+        meter.note(Duration::from_millis(64), 1_000_000, Duration::from_secs(1));
         let link = meter.link().unwrap();
         assert_eq!((link.latency, link.bytes_per_second), (Duration::from_millis(36), 3e6));
         for _ in 0..RATES {
-            meter.add(Duration::from_millis(64), 2_000_000, Duration::from_secs(1));
+            meter.note(Duration::from_millis(64), 2_000_000, Duration::from_secs(1));
         }
         let link = meter.link().unwrap();
         assert_eq!(link.bytes_per_second, 2e6);

@@ -27,8 +27,8 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use object_store::path::Path;
 
-use self::client::Client;
-use self::requests::{LARGE, Shared, count_parts};
+use self::client::StoreClient;
+use self::requests::{LARGE, Requests, count_parts};
 pub use self::writer::ObjectWriter;
 use super::place::{Place, Url};
 use super::{FileStat, Link, Pending, Source, StoreOptions, Traffic, UploadOptions, VANISHED, coalesce, cut};
@@ -46,7 +46,7 @@ const FREE_GAP: u64 = 16 << 10;
 pub struct ObjectSource {
     root: Url,
     options: StoreOptions,
-    client: PerProcess<Once<Client>>,
+    client: PerProcess<Once<StoreClient>>,
 }
 
 impl ObjectSource {
@@ -74,19 +74,19 @@ impl ObjectSource {
         Ok(Self { root, options: options.clone(), client: PerProcess::new(Once::new()) })
     }
 
-    fn client(&self) -> Result<&Client> {
+    fn client(&self) -> Result<&StoreClient> {
         let slot = self.client.get(Once::new);
         let slot = slot.ok_or_else(|| Error::new(ErrorKind::Internal, "the store is being closed"))?;
         if let Some(client) = slot.get() {
             return Ok(client);
         }
         // A fault is not kept: the next call may find what was missing.
-        let client = Client::new(&self.root, &self.options)?;
+        let client = StoreClient::new(&self.root, &self.options)?;
         Ok(slot.get_or_init(|| client))
     }
 
     /// The client, if there has been any use for it.
-    fn used(&self) -> Option<&Client> {
+    fn used(&self) -> Option<&StoreClient> {
         self.client.get(Once::new)?.get()
     }
 
@@ -111,7 +111,7 @@ impl ObjectSource {
     }
 
     /// Starts work on the object at a path, whose errors are not told of which file they are.
-    fn start<T, F>(&self, path: &str, work: impl FnOnce(Arc<Shared>, Path) -> F) -> Result<Pending<T>>
+    fn start<T, F>(&self, path: &str, work: impl FnOnce(Arc<Requests>, Path) -> F) -> Result<Pending<T>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -124,7 +124,7 @@ impl ObjectSource {
     }
 
     /// Does work on the object at a path; errors name it.
-    fn run<T, F>(&self, path: &str, work: impl FnOnce(Arc<Shared>, Path) -> F) -> Result<T>
+    fn run<T, F>(&self, path: &str, work: impl FnOnce(Arc<Requests>, Path) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -264,7 +264,7 @@ impl Source for ObjectSource {
     }
 
     fn link(&self) -> Option<Link> {
-        self.used()?.shared.meter.link()
+        self.used()?.shared.meter().link()
     }
 
     fn requests(&self, ranges: &[Range<u64>]) -> u64 {

@@ -2,21 +2,21 @@
 
 use std::future::Future;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, try_join_all};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, WriteMultipart};
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, WriteMultipart};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::fault::{Fault, Sort};
+use super::fault::StoreFault;
 use super::hub::Hub;
-use super::meter::{Meter, Sent};
+use super::meter::Meter;
 use crate::source::place::{Scheme, Url};
 use crate::source::{FileStat, short_read};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -35,19 +35,19 @@ const CREDENTIALS: Duration = Duration::from_secs(5);
 pub(super) type Credentials = Box<dyn Fn() -> BoxFuture<'static, object_store::Result<()>> + Send + Sync>;
 
 /// What requests need.
-pub(super) struct Shared {
+pub(super) struct Requests {
     pub(super) store: Arc<dyn ObjectStore>,
     /// `None` if requests go without any.
     pub(super) credentials: Option<Credentials>,
     pub(super) had_credentials: AtomicBool,
     /// What the hub alone is asked; `None` for any other store.
-    pub(super) hub: Option<Arc<Hub>>,
+    pub(super) hub: Option<Hub>,
     pub(super) url: Url,
     pub(super) permits: Semaphore,
     pub(super) deadline: Duration,
     pub(super) requests: Arc<AtomicU64>,
     pub(super) bytes: AtomicU64,
-    pub(super) meter: Meter,
+    pub(super) meter: Mutex<Meter>,
 }
 
 /// How many requests a read is made of: one connection is slower than the link.
@@ -55,13 +55,17 @@ pub(super) fn count_parts(read: &Range<u64>) -> u64 {
     (read.end - read.start).div_ceil(PART).max(1)
 }
 
-impl Shared {
-    pub(super) fn fault(&self, error: &object_store::Error) -> Fault {
-        Fault::of(error, &self.url)
+impl Requests {
+    pub(super) fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn fault(&self, error: &object_store::Error) -> StoreFault {
+        StoreFault::of(error, &self.url)
     }
 
     /// A request with its repetitions, which ends at the deadline. Its time is counted from its turn.
-    async fn ask<T>(&self, request: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    async fn ask<T>(&self, request: impl Future<Output = Result<T, StoreFault>>) -> Result<T, StoreFault> {
         let _permit = self.permits.acquire().await;
         let in_time = async {
             self.wait_for_credentials().await?;
@@ -70,12 +74,12 @@ impl Shared {
         timeout(self.deadline, in_time).await.unwrap_or_else(|_| {
             let seconds = self.deadline.as_secs_f64();
             let message = format!("gave up after {seconds} s: the store fails, or does not answer in time");
-            Err(Fault::new(Sort::Final, ErrorKind::Io, message, "check the network and the store, or try again later"))
+            Err(StoreFault::new(ErrorKind::Io, message, "check the network and the store, or try again later"))
         })
     }
 
     /// Credentials are asked for before the first request, so that an error says which of two servers it was.
-    async fn wait_for_credentials(&self) -> Result<(), Fault> {
+    async fn wait_for_credentials(&self) -> Result<(), StoreFault> {
         let Some(credentials) = self.credentials.as_ref().filter(|_| !self.had_credentials.load(Ordering::Relaxed))
         else {
             return Ok(());
@@ -85,17 +89,17 @@ impl Shared {
                 self.had_credentials.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            failed => Err(Fault::of_credentials(failed.ok().and_then(Result::err).as_ref(), &self.url)),
+            failed => Err(StoreFault::of_credentials(failed.ok().and_then(Result::err).as_ref(), &self.url)),
         }
     }
 
-    async fn get(&self, path: &Path, options: GetOptions) -> Result<GetResult, Fault> {
+    async fn get(&self, path: &Path, options: GetOptions) -> Result<GetResult, StoreFault> {
         self.store.get_opts(path, options).await.map_err(|error| self.fault(&error))
     }
 
     pub(super) async fn stat(&self, path: &Path) -> Result<FileStat> {
         let answer = self.ask(self.get(path, GetOptions { head: true, ..GetOptions::default() }));
-        answer.await.map(|answer| stat_of(&answer.meta)).map_err(Fault::into_error)
+        answer.await.map(|answer| stat_of(&answer.meta)).map_err(StoreFault::into_error)
     }
 
     /// A range of an object, which must be the expected one, in parts that share one allocation; and what the store
@@ -110,46 +114,38 @@ impl Shared {
             let part = start..(start + each).min(range.end);
             let behind = rest.split_off((part.end - part.start) as usize);
             let mut body = std::mem::replace(&mut rest, behind);
-            async move { self.part(path, part, expected, &mut body).await.map(|stat| (stat, body)) }
+            async move { self.ask(self.part(path, part, expected, &mut body)).await.map(|stat| (stat, body)) }
         });
-        let whole = try_join_all(parts).await?.into_iter().reduce(|(stat, mut whole), (_, next)| {
-            whole.unsplit(next);
-            (stat, whole)
-        });
+        let whole = try_join_all(parts).await.map_err(StoreFault::into_error)?.into_iter().reduce(
+            |(stat, mut whole), (_, next)| {
+                whole.unsplit(next);
+                (stat, whole)
+            },
+        );
         let (stat, whole) = whole.unwrap_or_else(|| (expected.clone(), BytesMut::new()));
         Ok((stat, whole.freeze()))
     }
 
-    /// The client goes on with a body that breaks off, but only where the store has tags, and not after a short one.
-    async fn part(&self, path: &Path, range: Range<u64>, expected: &FileStat, body: &mut BytesMut) -> Result<FileStat> {
-        for _ in 0..2 {
-            match self.ask(self.try_part(path, range.clone(), expected, body)).await {
-                Err(Fault { sort: Sort::Body, .. }) => {}
-                done => return done.map_err(Fault::into_error),
-            }
-        }
-        self.ask(self.try_part(path, range, expected, body)).await.map_err(Fault::into_error)
-    }
-
-    async fn try_part(
+    async fn part(
         &self,
         path: &Path,
         range: Range<u64>,
         expected: &FileStat,
         body: &mut BytesMut,
-    ) -> Result<FileStat, Fault> {
+    ) -> Result<FileStat, StoreFault> {
         let if_match = expected.etag.as_deref().and_then(strong);
         let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), if_match, ..GetOptions::default() };
-        let sent = Sent::now(self.bytes.load(Ordering::Relaxed));
+        let sent = Instant::now();
+        let before = self.bytes.load(Ordering::Relaxed);
         let answer = self.get(path, options).await?;
         let latency = sent.elapsed();
         // Not every server knows conditions, so the answer must say of which content it is, too.
         let stat = stat_of(&answer.meta);
         if !expected.may_be(&stat) {
-            return Err(Fault::changed());
+            return Err(StoreFault::changed());
         }
         self.body(answer, range.end - range.start, body).await?;
-        self.meter.note(sent, latency, self.bytes.load(Ordering::Relaxed));
+        self.meter().note(latency, self.bytes.load(Ordering::Relaxed) - before, sent.elapsed());
         Ok(stat)
     }
 
@@ -162,8 +158,8 @@ impl Shared {
                 let options = GetOptions { range: Some(GetRange::Suffix(length)), ..GetOptions::default() };
                 match self.ask(self.try_get(path, options, length)).await {
                     // It is empty, which has no end, or the server knows no suffixes.
-                    Err(Fault { sort: Sort::Range, .. }) => self.stat(path).await?,
-                    end => return end.map_err(Fault::into_error),
+                    Err(StoreFault { is_of_range: true, .. }) => self.stat(path).await?,
+                    end => return end.map_err(StoreFault::into_error),
                 }
             }
         };
@@ -172,11 +168,11 @@ impl Shared {
 
     pub(super) async fn get_whole(&self, path: &Path) -> Result<Bytes> {
         let whole = self.ask(self.try_get(path, GetOptions::default(), u64::MAX)).await;
-        whole.map(|(_, bytes)| bytes).map_err(Fault::into_error)
+        whole.map(|(_, bytes)| bytes).map_err(StoreFault::into_error)
     }
 
     /// Asks for up to `length` bytes.
-    async fn try_get(&self, path: &Path, options: GetOptions, length: u64) -> Result<(FileStat, Bytes), Fault> {
+    async fn try_get(&self, path: &Path, options: GetOptions, length: u64) -> Result<(FileStat, Bytes), StoreFault> {
         let answer = self.get(path, options).await?;
         let stat = stat_of(&answer.meta);
         let mut body = BytesMut::new();
@@ -185,10 +181,10 @@ impl Shared {
     }
 
     /// Receives the whole body, which must be of this length.
-    async fn body(&self, answer: GetResult, length: u64, body: &mut BytesMut) -> Result<(), Fault> {
+    async fn body(&self, answer: GetResult, length: u64, body: &mut BytesMut) -> Result<(), StoreFault> {
         let wrong = || {
             let message = "the store delivers another length than it was asked for";
-            Fault::new(Sort::Body, ErrorKind::Io, message, "try again later")
+            StoreFault::new(ErrorKind::Io, message, "try again later")
         };
         let length = usize::try_from(length).map_err(|_| wrong())?;
         body.clear();
@@ -196,7 +192,7 @@ impl Shared {
         body.reserve(length.min(LARGE));
         let mut stream = answer.into_stream();
         while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| Fault { sort: Sort::Body, ..self.fault(&error) })?;
+            let chunk = chunk.map_err(|error| self.fault(&error))?;
             self.bytes.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             if chunk.len() > length - body.len() {
                 return Err(wrong());
@@ -213,47 +209,20 @@ impl Shared {
         }
         let mut listed = Vec::new();
         let mut objects = self.store.list(Some(folder).filter(|folder| !folder.as_ref().is_empty()));
-        // A listing that goes round comes back to the object that was the last one at some power of two.
-        let mut passed = None;
         loop {
             let next = async { objects.next().await.transpose().map_err(|error| self.fault(&error)) };
-            let Some(object) = self.ask(next).await.map_err(Fault::into_error)? else { return Ok(listed) };
-            if passed.as_ref() == Some(&object.location) {
-                let message = format!("the listing comes back to a page that it had, after {} files", listed.len());
-                let hint = "name the files, or ask whoever runs the store";
-                return Err(Error::new(ErrorKind::Io, message).with_hint(hint));
-            }
+            let Some(object) = self.ask(next).await.map_err(StoreFault::into_error)? else { return Ok(listed) };
             listed.push((object.location.to_string(), stat_of(&object)));
-            if listed.len().is_power_of_two() {
-                passed = Some(object.location);
-            }
         }
     }
 
     pub(super) async fn put(&self, path: &Path, bytes: Bytes, overwrite: bool) -> Result<()> {
-        // Some stores cannot create conditionally; this is right but for a race.
+        // Some stores cannot create conditionally, none in parts; this is right but for a race.
         if !overwrite && self.is_there(path).await?.is_some() {
             return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already"));
         }
-        let mode = if overwrite { PutMode::Overwrite } else { PutMode::Create };
-        let fault = match self.try_put(path, &bytes, mode).await {
-            Err(Fault { sort: Sort::Unsupported, .. }) => self.try_put(path, &bytes, PutMode::Overwrite).await.err(),
-            put => put.err(),
-        };
-        match fault {
-            None => Ok(()),
-            // An earlier attempt may have put it without an answer.
-            Some(fault) if fault.error.kind() == ErrorKind::AlreadyExists => match self.get_whole(path).await {
-                Ok(found) if found == bytes => Ok(()),
-                _ => Err(fault.error),
-            },
-            Some(fault) => Err(fault.error),
-        }
-    }
-
-    async fn try_put(&self, path: &Path, bytes: &Bytes, mode: PutMode) -> Result<(), Fault> {
-        let put = self.store.put_opts(path, bytes.clone().into(), mode.into());
-        self.ask(async { put.await.map(drop).map_err(|error| self.fault(&error)) }).await
+        let put = async { self.store.put(path, bytes.into()).await.map(drop).map_err(|error| self.fault(&error)) };
+        self.ask(put).await.map_err(StoreFault::into_error)
     }
 
     /// The stat of an object, if there is one.
@@ -274,7 +243,7 @@ impl Shared {
 
     pub(super) async fn begin_upload(&self, path: &Path, part_bytes: usize) -> Result<WriteMultipart> {
         let begin = async { self.store.put_multipart(path).await.map_err(|error| self.fault(&error)) };
-        let upload = self.ask(begin).await.map_err(Fault::into_error)?;
+        let upload = self.ask(begin).await.map_err(StoreFault::into_error)?;
         Ok(WriteMultipart::new_with_chunk_size(upload, part_bytes))
     }
 }

@@ -6,7 +6,6 @@
 //! followed, and the request that goes there has the range and the condition alone. No request says where it comes from
 //! (`Referer`): the URL of an earlier one may be signed.
 
-use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,13 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
 use reqwest::header::{HeaderMap, HeaderName, IF_MATCH, LOCATION, RANGE, RETRY_AFTER};
-use reqwest::{ClientBuilder, Method, NoProxy, Proxy, StatusCode, Url, redirect, tls};
+use reqwest::{ClientBuilder, Method, StatusCode, Url, redirect};
 
 use super::fault::as_it_is;
 use rowdex_base::error::{Error, ErrorKind};
@@ -28,37 +26,28 @@ use rowdex_base::error::{Error, ErrorKind};
 /// What a request that follows a redirect takes along.
 const KEPT: [HeaderName; 2] = [RANGE, IF_MATCH];
 
+/// How long a connection may take to come about.
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// A server that sends nothing for so long is taken for dead.
+const SILENCE: Duration = Duration::from_secs(20);
+
 /// Redirects that are followed, one after the other.
 const MOST: usize = 10;
 
 /// Makes the clients of a store, and those that ask for its credentials.
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
-    pub(super) protocol: Protocol,
+    /// Requests hold no secret, so redirects are followed.
+    pub(super) is_open: bool,
     /// Requests so far.
     pub(super) requests: Arc<AtomicU64>,
     /// How long a request may take.
     pub(super) deadline: Duration,
 }
 
-/// What a store's client may do with its requests.
-#[derive(Debug, Clone)]
-pub(super) enum Protocol {
-    /// They hold secrets.
-    Signed,
-    /// They hold none, and redirects are followed.
-    Open,
-    /// They are the hub's business.
-    Hub(Arc<dyn AnswersFiles>),
-}
-
-/// Whoever answers requests for files by its own ones.
-pub(super) trait AnswersFiles: Debug + Send + Sync {
-    fn file<'a>(&'a self, asked: &'a HttpRequest) -> BoxFuture<'a, Result<HttpResponse, HttpError>>;
-}
-
 /// Sends requests, each as it is, and counts them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Sender {
     client: reqwest::Client,
     transport: Transport,
@@ -80,16 +69,12 @@ impl HttpService for Sender {
         Self: 'b,
     {
         async move {
-            let reads = [Method::GET, Method::HEAD].contains(request.method());
-            match &self.transport.protocol {
-                Protocol::Hub(hub) => hub.file(&request).await,
-                Protocol::Open if reads => {
-                    let take = |name: HeaderName| Some((name.clone(), request.headers().get(name)?.clone()));
-                    let url = url_of(&request.uri().to_string())?;
-                    self.follow(request.method(), url, &KEPT.into_iter().filter_map(take).collect()).await
-                }
-                _ => self.send(request).await,
+            if !self.transport.is_open || ![Method::GET, Method::HEAD].contains(request.method()) {
+                return self.send(request).await;
             }
+            let take = |name: HeaderName| Some((name.clone(), request.headers().get(name)?.clone()));
+            let url = url_of(&request.uri().to_string())?;
+            self.follow(request.method(), url, &KEPT.into_iter().filter_map(take).collect()).await
         }
         .boxed()
     }
@@ -97,7 +82,7 @@ impl HttpService for Sender {
 
 impl Transport {
     pub(super) fn sender(&self, options: &ClientOptions) -> object_store::Result<Sender> {
-        Ok(Sender { client: client(options)?, transport: self.clone() })
+        Ok(Sender { client: client(options, self.deadline)?, transport: self.clone() })
     }
 }
 
@@ -188,10 +173,9 @@ fn wait_of(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// The client that the environment and the options of a store describe. It follows no redirect by itself.
-fn client(options: &ClientOptions) -> object_store::Result<reqwest::Client> {
+fn client(options: &ClientOptions, deadline: Duration) -> object_store::Result<reqwest::Client> {
     use ClientConfigKey as Key;
-    let text = |key| options.get_config_value(&key);
-    let is = |key| text(key).as_deref().and_then(truth).unwrap_or(false);
+    let is = |key| options.get_config_value(&key).as_deref().and_then(truth).unwrap_or(false);
     let mut builder = ClientBuilder::new()
         .redirect(redirect::Policy::none())
         .referer(false)
@@ -200,38 +184,21 @@ fn client(options: &ClientOptions) -> object_store::Result<reqwest::Client> {
         .no_brotli()
         .no_zstd()
         .no_deflate()
-        .user_agent(text(Key::UserAgent).unwrap_or_else(|| concat!("rowdex/", env!("CARGO_PKG_VERSION")).to_owned()))
+        .user_agent(concat!("rowdex/", env!("CARGO_PKG_VERSION")))
         .https_only(!is(Key::AllowHttp))
-        .danger_accept_invalid_certs(is(Key::AllowInvalidCertificates));
+        .danger_accept_invalid_certs(is(Key::AllowInvalidCertificates))
+        .timeout(deadline)
+        .connect_timeout(CONNECTING)
+        .read_timeout(SILENCE.min(deadline));
     if let Some(headers) = options.get_default_headers() {
         builder = builder.default_headers(headers.clone());
-    }
-    let times: [(_, fn(_, _) -> _); 4] = [
-        (Key::Timeout, ClientBuilder::timeout),
-        (Key::ConnectTimeout, ClientBuilder::connect_timeout),
-        (Key::ReadTimeout, ClientBuilder::read_timeout),
-        (Key::PoolIdleTimeout, ClientBuilder::pool_idle_timeout::<Duration>),
-    ];
-    for (key, set) in times {
-        if let Some(time) = text(key).and_then(|text| humantime::parse_duration(&text).ok()) {
-            builder = set(builder, time);
-        }
     }
     if is(Key::Http1Only) {
         builder = builder.http1_only();
     }
-    let failed = |error: reqwest::Error| object_store::Error::Generic {
-        store: "HTTP client",
-        source: Box::new(error.without_url()),
-    };
-    if let Some(url) = text(Key::ProxyUrl) {
-        let excluded = text(Key::ProxyExcludes).and_then(|names| NoProxy::from_string(&names));
-        let certificate = text(Key::ProxyCaCertificate).map(|text| tls::Certificate::from_pem(text.as_bytes()));
-        builder = builder
-            .tls_certs_merge(certificate.transpose().map_err(failed)?)
-            .proxy(Proxy::all(url).map_err(failed)?.no_proxy(excluded));
-    }
-    builder.build().map_err(failed)
+    builder
+        .build()
+        .map_err(|error| object_store::Error::Generic { store: "HTTP client", source: Box::new(error.without_url()) })
 }
 
 /// Yes or no, as the options of a store are written.
