@@ -39,22 +39,21 @@ int main(int argc, char **argv) {
   rowdex_index *index = NULL;
   check(rowdex_index_open(argv[1], NULL, &index, &error), error);
   const char *columns[] = {"id"};
-  rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 1};
+  rowdex_dataset_options open = {.columns = columns, .num_columns = 1};
   rowdex_dataset *dataset = NULL;
   check(rowdex_dataset_open(index, &open, &dataset, &error), error);
 
   /* All rows shuffled among all rows, with the same seed on every rank; this rank's share of them. */
   const rowdex_index *indexes[] = {index};
-  rowdex_operands rows = {.struct_size = sizeof rows, .indexes = indexes, .num_indexes = 1};
+  rowdex_operands rows = {.indexes = indexes, .num_indexes = 1};
   rowdex_order *orders = NULL;
   check(rowdex_order_new("{\"order\": \"global\", \"seed\": 42}", &rows, &orders, &error), error);
-  rowdex_sampler_options share = {
-      .struct_size = sizeof share, .rank = 1, .world_size = WORLD_SIZE, .batch_size = BATCH_SIZE};
+  rowdex_sampler_options share = {.rank = 1, .world_size = WORLD_SIZE, .batch_size = BATCH_SIZE};
   rowdex_sampler *sampler = NULL;
   check(rowdex_sampler_new(orders, &share, &sampler, &error), error);
 
   /* Batches, within 64 MiB. */
-  rowdex_loader_options how = {.struct_size = sizeof how, .memory = 64 << 20, .epochs = EPOCHS};
+  rowdex_loader_options how = {.memory = 64 << 20, .epochs = EPOCHS};
   rowdex_loader *loader = NULL;
   check(rowdex_loader_new(dataset, sampler, &how, &loader, &error), error);
   /* Nothing depends on each other: what made the loader can go. */
@@ -69,13 +68,15 @@ int main(int argc, char **argv) {
     rowdex_batch *batch = NULL;
     check(rowdex_loader_next(loader, &batch, &error), error);
     if (batch == NULL) break; /* the end of the last epoch */
-    rowdex_batch_info info = {.struct_size = sizeof info};
+    rowdex_batch_info info = {0};
     check(rowdex_batch_get_info(batch, &info, &error), error);
 
-    int64_t ids[BATCH_SIZE];
-    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = info.num_rows * sizeof *ids};
-    check(rowdex_batch_copy_into(batch, &column, 1, &error), error);
-    double mean = train(ids, info.num_rows);
+    /* A struct of columns; of one of 64-bit integers the values are in its second buffer. */
+    struct ArrowArray columns_of;
+    check(rowdex_batch_export(batch, &columns_of, NULL, &error), error);
+    const struct ArrowArray *id = columns_of.children[0];
+    double mean = train((const int64_t *)id->buffers[1] + id->offset, info.num_rows);
+    columns_of.release(&columns_of);
     if (info.step % 50 == 0) {
       printf("epoch %" PRIu64 " step %2" PRIu64 " of %" PRIu64 ": %" PRIu64 " rows, mean id %.1f\n",
              info.epoch, info.step,

@@ -28,20 +28,17 @@
  * length 0 may be NULL. Other pointers cannot be checked: they must be valid, texts must end with a NUL, and outputs
  * must not overlap.
  *
- * Options. Structs of options begin with struct_size, which the caller sets to the sizeof of the struct, and all other
- * fields may be 0, which is their default: rowdex_dataset_options options = {.struct_size = sizeof options}. In their
- * place NULL stands for all defaults. ROWDEX_NONE asks for none of something where 0 asks for the default. Structs of
- * results that may grow begin with struct_size, too.
+ * Options. All fields of a struct of options may be 0, which is their default: rowdex_dataset_options options = {0}. In
+ * their place NULL stands for all defaults. ROWDEX_NONE asks for none of something where 0 asks for the default.
  *
  * Descriptions. What is built, selected or written anew is described by a JSON text. What may be left out has its
  * default, and so has what is null. A field that is not known, or that has a value of another kind, is an error that
  * names it. Paths are texts, in whatever encoding the file system has. Reports are JSON texts, too: later versions may
  * add fields.
  *
- * Versions. Fields and functions are added, never changed or taken away, as long as ROWDEX_ABI_VERSION stays. A program
- * that was compiled with an older header, whose structs are smaller, goes on working. One with a newer header is
- * refused (ROWDEX_STATUS_INVALID_ARGUMENT) if it sets an option that the library does not know. Status numbers are
- * never reused.
+ * Versions. As long as ROWDEX_ABI_VERSION stays, functions and fields of descriptions are added, and nothing is changed
+ * or taken away: a program that was compiled with an older header goes on working. Compare rowdex_abi_version() with
+ * it where the library may be another one. Status numbers are never reused.
  *
  * Threads. All functions of an index, a dataset, orders, a sampler and a batch may be called by many threads at once.
  * rowdex_loader and rowdex_prefetched serve one thread at a time: a call that meets another one in there returns an
@@ -121,9 +118,6 @@ struct ArrowArrayStream {
 
 // In an option, where 0 stands for the default: really none at all.
 #define ROWDEX_NONE UINT64_MAX
-
-// In a launch: what the launcher does not say.
-#define ROWDEX_UNKNOWN UINT32_MAX
 
 // Room enough for any state with its NUL. Into less room a state is written if it fits; else the error says how much
 // it needs.
@@ -232,8 +226,6 @@ typedef struct rowdex_location {
 // A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
 // write to it.
 typedef struct rowdex_disk_cache {
-  // sizeof(rowdex_disk_cache)
-  size_t struct_size;
   // The folder, which is made when something is first kept.
   const char *folder;
   // The most bytes of files to keep in it.
@@ -242,8 +234,6 @@ typedef struct rowdex_disk_cache {
 
 // How a dataset is opened. All zeros are the defaults.
 typedef struct rowdex_dataset_options {
-  // sizeof(rowdex_dataset_options)
-  size_t struct_size;
   // The columns to serve, in this order; a path with dots names a nested field. NULL: all.
   const char *const *columns;
   // How many.
@@ -276,8 +266,6 @@ typedef struct rowdex_numbers {
 // What a description refers to, because it is large or open: by its number in these arrays, from 0. All of it may go
 // when the call is over.
 typedef struct rowdex_operands {
-  // sizeof(rowdex_operands)
-  size_t struct_size;
   const struct rowdex_index *const *indexes;
   size_t num_indexes;
   const struct rowdex_numbers *numbers;
@@ -301,26 +289,8 @@ typedef struct rowdex_operands {
 // whose threads may be waiting for it.
 typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
 
-// The rank that a launcher gave this process.
-typedef struct rowdex_launch {
-  // sizeof(rowdex_launch), set by the caller.
-  size_t struct_size;
-  // The rank of this process, below world_size.
-  uint32_t rank;
-  // How many ranks there are.
-  uint32_t world_size;
-  // Which of the ranks on this machine it is; ROWDEX_UNKNOWN if the launcher does not say.
-  uint32_t local_rank;
-  // How many ranks there are on this machine; ROWDEX_UNKNOWN if the launcher does not say.
-  uint32_t local_world_size;
-  // Whose variables these are: "torchrun", "Open MPI", "PMI" or "Slurm". The text is valid for ever.
-  const char *launcher;
-} rowdex_launch;
-
 // Who gets which rows when. Rank, world size and batch size have no defaults.
 typedef struct rowdex_sampler_options {
-  // sizeof(rowdex_sampler_options)
-  size_t struct_size;
   // This rank, counted from 0.
   uint32_t rank;
   // How many ranks there are.
@@ -342,28 +312,25 @@ typedef struct rowdex_sampler_options {
   // Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
   // dropped or repeated, which would be the same ones otherwise, "always" or "never".
   const char *rotation;
-  // Batches of packs, as JSON: {"lengths": "tokens", "capacity": 8192}. NULL: of rows. What is left out has its
-  // default, but for these two.
+  // Batches of packs, such as "tokens:8192,overflow=truncate,extra=2". NULL: of rows.
   //
-  // lengths: their name, by which they are noted in the index that the orders are of. capacity: tokens of a pack; of
-  // "buckets" the most of a row, and it may be left out. algorithm: how pieces are put into packs: "bfd" (the
-  // default), best-fit decreasing; "concat", row after row; or, for batches of whole rows of like lengths with at
-  // most capacity tokens, "budget", or "padded", which counts the padding to the longest row. "buckets" are batches
-  // of as many rows with like lengths: each row is a pack, and every row comes. overflow: rows that are longer than
-  // a pack can hold: "split" (the default) into pieces, "truncate", "drop" or "error". Batches within a budget, and
-  // "buckets", are of whole rows: there "error" is the default, and "split" is refused. extra: tokens that each
-  // piece takes beside its own. multiple: what a piece takes is rounded up to a multiple of this. max_pieces: the
-  // most of a pack. cost: [linear, quadratic] deals the packs of a step by what they cost: linear times the tokens,
-  // and quadratic times the sum of the squares of the lengths of the pieces. block: how many positions of the order
-  // are packed together, 131072 by default; of "buckets", sorted together, 16384. empty: rows without tokens: "skip"
-  // (the default) or "keep" as pieces without tokens. "buckets" keep them.
+  // First the name of the lengths, by which they are noted in the index that the orders are of, a colon, and the
+  // tokens of a pack, or "buckets"; then options with commas between them. algorithm: how pieces are put into packs:
+  // bfd (the default), best-fit decreasing; concat, row after row; or, for batches of whole rows of like lengths
+  // with at most so many tokens, budget, or padded, which counts the padding to the longest row. Buckets are batches
+  // of as many rows with like lengths: each row is a pack, and every row comes; their option capacity is the most
+  // tokens of a row. overflow: rows that are longer than a pack can hold: split (the default) into pieces, truncate,
+  // drop or error. Batches within a budget, and buckets, are of whole rows: there error is the default, and split is
+  // refused. extra: tokens that each piece takes beside its own. multiple: what a piece takes is rounded up to a
+  // multiple of this. max_pieces: the most of a pack. cost: 24576-1 deals the packs of a step by what they cost: the
+  // first number times the tokens, and the second one times the sum of the squares of the lengths of the pieces.
+  // block: how many positions of the order are packed together, 131072 by default; of buckets, sorted together,
+  // 16384. empty: rows without tokens: skip (the default) or keep as pieces without tokens. Buckets keep them.
   const char *pack;
 } rowdex_sampler_options;
 
 // Where the pieces of a step are written: for each row id one, pack after pack.
 typedef struct rowdex_pieces {
-  // sizeof(rowdex_pieces)
-  size_t struct_size;
   // The token of its row that each piece begins with: room for as many as row ids.
   uint64_t *offsets;
   // How many tokens each piece has: room for as many.
@@ -386,8 +353,6 @@ typedef struct rowdex_substituted {
 
 // What is known of a batch.
 typedef struct rowdex_batch_info {
-  // sizeof(rowdex_batch_info), set by the caller.
-  size_t struct_size;
   // The epoch that it is from.
   uint64_t epoch;
   // Which step of the epoch, from 0. After resuming within an epoch, steps go on where it was.
@@ -410,27 +375,8 @@ typedef struct rowdex_batch_info {
   uint64_t num_packs;
 } rowdex_batch_info;
 
-// Where the values of one column go.
-//
-// Numbers, dates, times, decimals and fixed-size binary are written as Arrow lays them out, booleans as one byte each,
-// and lists of a fixed size of these one after another. Where `validity` is given, it gets 1 for each row that has a
-// value and 0 for each that is null, whose value is written as zeros. Without it a null is an error, and so is one
-// inside a list, anyway.
-typedef struct rowdex_column_buffer {
-  // The place of the column in the schema.
-  size_t column;
-  // Where the values go, in the order of the rows. It need not be aligned.
-  void *values;
-  // How many bytes these are: exactly the number of rows times the width of the type.
-  size_t values_bytes;
-  // Where the validity goes, one byte for each row; may be NULL.
-  uint8_t *validity;
-} rowdex_column_buffer;
-
 // How the tokens of packs come. All zeros are the defaults.
 typedef struct rowdex_sequence_options {
-  // sizeof(rowdex_sequence_options)
-  size_t struct_size;
   // "flat" (NULL): packs one after the other, as long as each is. "rows": each has as many places as its capacity,
   // of which those behind its pieces are filled up.
   const char *layout;
@@ -446,8 +392,6 @@ typedef struct rowdex_sequence_options {
 
 // How a loader works. All zeros are the defaults.
 typedef struct rowdex_loader_options {
-  // sizeof(rowdex_loader_options)
-  size_t struct_size;
   // Bytes of decoded rows to hold at most. 0: 1 GiB.
   uint64_t memory;
   // Threads that the loader has while it serves. 0: 2. ROWDEX_NONE: none, all work is done by the thread that asks
@@ -473,24 +417,16 @@ typedef struct rowdex_loader_options {
   // How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as
   // measured. ROWDEX_NONE: none is read ahead.
   uint64_t read_concurrency;
-  // "machine" shares one reader with the loaders of the other ranks on this machine: memory and threads are then the
-  // machine's, and must be the same on all ranks, as all else. With samplers of rowdex_sampler_worker that are all
-  // workers of all ranks. NULL: each loader reads for itself.
+  // As JSON, such as {"ranks": 8}: shares one reader with the loaders of the other ranks on this machine: memory and
+  // threads are then the machine's, and must be the same on all ranks, as all else. With samplers of
+  // rowdex_sampler_worker that are all workers of all ranks. NULL: each loader reads for itself.
+  //
+  // All may be left out: name: which of the loaders of a rank this is, the same on all ranks; by default the first,
+  // second, … of this process that shares. job: the name of the job, and ranks: how many are on this machine; by
+  // default as the launcher says. drift: how many steps a rank may be ahead of another one, about; 32, fewer of
+  // large batches. program: the program that reads, and arguments that come before its own, as a list: the command
+  // of this version; by default `rowdex`, where the system finds programs.
   const char *share;
-  // With share: which of the loaders of a rank this is, the same on all ranks. NULL: the first, second, … of this
-  // process that shares.
-  const char *share_name;
-  // With share: the name of the job. NULL: as the launcher says.
-  const char *share_job;
-  // With share: how many ranks are on this machine. 0: as the launcher says.
-  uint64_t share_ranks;
-  // With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
-  uint64_t share_drift;
-  // With share: the program that reads, and arguments that come before its own: the command of this version. NULL:
-  // `rowdex`, where the system finds programs.
-  const char *const *share_program;
-  // How many share_program has.
-  size_t num_share_program;
   // How many milliseconds rowdex_loader_next, rowdex_loader_peek and rowdex_loader_advance wait for a batch before
   // they return ROWDEX_STATUS_TIMED_OUT: call again, nothing is lost. For callers whose signal handlers run between
   // calls. 0: without end, as streams always do.
@@ -507,8 +443,6 @@ typedef struct rowdex_loader_options {
 
 // Where a loader stands.
 typedef struct rowdex_loader_info {
-  // sizeof(rowdex_loader_info), set by the caller.
-  size_t struct_size;
   // The epoch that the next batch is of.
   uint64_t epoch;
   // The step that it is of.
@@ -521,8 +455,6 @@ typedef struct rowdex_loader_info {
 
 // How prefetched rows are served. All zeros are the defaults.
 typedef struct rowdex_prefetched_options {
-  // sizeof(rowdex_prefetched_options)
-  size_t struct_size;
   // Bytes of decoded rows to hold at most. 0: 1 GiB.
   uint64_t memory;
   // Threads that read ahead, started by the first call that takes prefetched rows. 0: 2. ROWDEX_NONE: none, taking
@@ -597,8 +529,8 @@ rowdex_status rowdex_schema(const void *handle, struct ArrowSchema *schema, stru
 // tells where the stream is. A run without an end makes a stream without an end.
 rowdex_status rowdex_stream(const void *handle, struct ArrowArrayStream *stream, struct rowdex_error **error);
 
-// Rows of a dataset or of prefetched rows in the order asked, as a batch that the caller frees: export it, or copy its
-// columns into buffers. It says that it is step 0 of 1 on rank 0.
+// Rows of a dataset or of prefetched rows in the order asked, as a batch that the caller frees: export it. It says
+// that it is step 0 of 1 on rank 0.
 //
 // Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes
 // microseconds when its row group is cached, and otherwise reads the pages that hold the row, or the row group. All
@@ -761,6 +693,11 @@ rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
 // the dataset is once in the other one and nothing else is; null where that was not compared, because the order leaves
 // rows out, or repeats some), in_order, and difference: null, or what is not so, as rowdex_describe tells of errors:
 // with an order, with the file and row group of rows that differ.
+//
+// {"launch": {}} tells which rank this process is, as torchrun, Open MPI, PMI or Slurm put it into its environment:
+// rank (below world_size), world_size, local_rank and local_world_size (of this machine; null if the launcher does not
+// say), and launcher. It is an error if no launcher is found, if a variable is missing or no number, or if launchers
+// disagree; it names the variables. The environment must not be changed by another thread meanwhile.
 rowdex_status rowdex_run(const char *description,
                          const struct rowdex_operands *operands,
                          rowdex_progress progress,
@@ -860,12 +797,6 @@ rowdex_status rowdex_order_new(const char *description,
                                struct rowdex_order **orders,
                                struct rowdex_error **error);
 
-// What torchrun, Open MPI, PMI or Slurm put into the environment of this process.
-//
-// It is an error if no launcher is found, if a variable is missing or no number, or if launchers disagree; it names
-// the variables. The environment must not be changed by another thread meanwhile.
-rowdex_status rowdex_launch_from_env(struct rowdex_launch *launch, struct rowdex_error **error);
-
 // The sampler of one rank, at the beginning of epoch 0.
 rowdex_status rowdex_sampler_new(const struct rowdex_order *orders,
                                  const struct rowdex_sampler_options *options,
@@ -950,12 +881,6 @@ rowdex_status rowdex_batch_export(const struct rowdex_batch *batch,
                                   struct ArrowSchema *schema,
                                   struct rowdex_error **error);
 
-// Writes columns of fixed width of a batch to the caller's buffers.
-rowdex_status rowdex_batch_copy_into(const struct rowdex_batch *batch,
-                                     const struct rowdex_column_buffer *columns,
-                                     size_t num_columns,
-                                     struct rowdex_error **error);
-
 // The tokens of a batch of packs as the arrays that a model takes: an Arrow struct array that the caller releases, and
 // its type (may be NULL if it is not wanted). The struct has one row, and its children are lists, each of which is one
 // of the arrays.
@@ -983,6 +908,26 @@ rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
                                 const struct rowdex_loader_options *options,
                                 struct rowdex_loader **loader,
                                 struct rowdex_error **error);
+
+// What a loader with these arguments will do, from the index alone. The report is JSON that the caller frees. It takes
+// a fraction of a second, with packs as long as planning an epoch and packing some of its blocks.
+//
+// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
+// row is held at the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row
+// group on average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded
+// before the first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows.
+// units: what row groups are read, decoded and held in: one for each, or for several small ones of a file.
+// least_memory: the least that a loader takes. packs: null where rows are served, or what an epoch of packs comes to
+// on all ranks together: steps, packs (those that come twice and opened ones included), opened (so that steps are
+// equal), pieces (each counted once), pieces_a_pack, fill (the part of all places that has tokens), tokens,
+// tokens_truncated, tokens_dropped, tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated,
+// rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
+// on average over steps_looked_at), seconds_to_plan.
+rowdex_status rowdex_loader_estimate(const struct rowdex_dataset *dataset,
+                                     const struct rowdex_sampler *sampler,
+                                     const struct rowdex_loader_options *options,
+                                     char **report,
+                                     struct rowdex_error **error);
 
 // Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked
 // child: it goes on with the batch after the last one that was handed out.
@@ -1020,26 +965,6 @@ rowdex_status rowdex_loader_advance(struct rowdex_loader *loader,
                                     uint64_t epoch,
                                     uint64_t step,
                                     struct rowdex_error **error);
-
-// What a loader with these arguments will do, from the index alone. The report is JSON that the caller frees. It takes
-// a fraction of a second, with packs as long as planning an epoch and packing some of its blocks.
-//
-// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
-// row is held at the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row
-// group on average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded
-// before the first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows.
-// units: what row groups are read, decoded and held in: one for each, or for several small ones of a file.
-// least_memory: the least that a loader takes. packs: null where rows are served, or what an epoch of packs comes to
-// on all ranks together: steps, packs (those that come twice and opened ones included), opened (so that steps are
-// equal), pieces (each counted once), pieces_a_pack, fill (the part of all places that has tokens), tokens,
-// tokens_truncated, tokens_dropped, tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated,
-// rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
-// on average over steps_looked_at), seconds_to_plan.
-rowdex_status rowdex_loader_estimate(const struct rowdex_dataset *dataset,
-                                     const struct rowdex_sampler *sampler,
-                                     const struct rowdex_loader_options *options,
-                                     char **report,
-                                     struct rowdex_error **error);
 
 // Where a loader stands.
 rowdex_status rowdex_loader_get_info(const struct rowdex_loader *loader,

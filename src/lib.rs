@@ -227,9 +227,7 @@ extern crate self as rowdex;
 
 /// What goes wrong, where, and what to do.
 pub mod error {
-    #[doc(hidden)]
-    pub use rowdex_base::error::Hint;
-    pub use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+    pub use rowdex_base::error::{Error, ErrorKind, Result};
 }
 
 /// Where a row is: the index file, and looking rows up in it.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import sys
 from typing import NamedTuple
 
-from . import native
 from .errors import ArgumentError
-from .native.library import call, library
+from .native.library import Operands
 
 
 class Launch(NamedTuple):
@@ -42,12 +40,7 @@ class Launch(NamedTuple):
             ArgumentError: which is a ``ValueError``, if no launcher is found, if a variable is missing or no number, or
                 if launchers disagree. It names the variables.
         """
-        found = native.Launch()
-        call(library.launch_from_env, ctypes.byref(found))
-        local_rank, local_world_size = (
-            None if value == native.UNKNOWN else int(value) for value in (found.local_rank, found.local_world_size)
-        )
-        return Launch(int(found.rank), int(found.world_size), local_rank, local_world_size, found.launcher.decode())
+        return Launch(**Operands().run(launch={}))
 
     @staticmethod
     def from_ray() -> Launch:

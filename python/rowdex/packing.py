@@ -72,8 +72,8 @@ class Pack:
             raise ValueError(f"layout={self.layout!r}: use 'flat' or 'rows'")
         _check_added(self)
 
-    def _described(self) -> dict[str, Any]:
-        return _fields(self) | {"algorithm": self.algorithm, "max_pieces": self.max_pieces}
+    def _text(self) -> str:
+        return _text(self, self.capacity, algorithm=self.algorithm, max_pieces=self.max_pieces)
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Budget:
     def __post_init__(self) -> None:
         _check(self)
 
-    def _described(self) -> dict[str, Any]:
-        return _fields(self) | {"algorithm": "padded" if self.padded else "budget", "max_pieces": self.max_rows}
+    def _text(self) -> str:
+        return _text(self, self.capacity, algorithm="padded" if self.padded else "budget", max_pieces=self.max_rows)
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ class Buckets:
             raise ValueError(f"overflow={self.overflow!r}: use 'truncate' or 'error': each row is served once")
         _check_added(self)
 
-    def _described(self) -> dict[str, Any]:
-        return _fields(self) | {"algorithm": "buckets", "block": self.within}
+    def _text(self) -> str:
+        return _text(self, "buckets", capacity=self.capacity, block=self.within)
 
 
 Packing = Union[Pack, Budget, Buckets]
@@ -207,7 +207,11 @@ def _check_cost(cost: Any) -> None:
             raise ValueError(f"cost={cost!r}: use two whole numbers from 0 on")
 
 
-def _fields(packing: Any) -> dict[str, Any]:
-    """What a description has of all of them."""
-    names = ("lengths", "capacity", "overflow", "extra", "multiple", "block", "empty", "cost")
-    return {name: getattr(packing, name) for name in names if hasattr(packing, name)}
+def _text(packing: Any, size: int | str, **more: Any) -> str:
+    """A packing as the library and the command take it."""
+    names = ("overflow", "extra", "multiple", "block", "empty", "cost")
+    options = {name: getattr(packing, name) for name in names if hasattr(packing, name)} | more
+    if options.get("cost") is not None:
+        options["cost"] = "{}-{}".format(*(whole(number, "cost") for number in options["cost"]))
+    said = [f"{name}={value}" for name, value in options.items() if value is not None]
+    return ",".join([f"{packing.lengths}:{size}", *said])

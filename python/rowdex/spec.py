@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from . import native
 from .dataset import Dataset
-from .native.library import Handle, call, described, library, no_nul, seed_number, text_bytes, told_of, whole
+from .native.library import Handle, call, library, no_nul, seed_number, text_bytes, told_of, whole
 from .order import Context, Order, open_order
 from .packing import Packing
 
@@ -120,7 +120,7 @@ class SamplerSpec(NamedTuple):
             drop_last_batch=self.drop_last_batch,
             partition=text_bytes(self.partition, "partition"),
             rotation={None: b"needed", True: b"always", False: b"never"}[self.rotation],
-            pack=None if self.pack is None else described(**self.pack._described()),
+            pack=None if self.pack is None else text_bytes(self.pack._text(), "pack"),
         )
         return Handle(library.sampler_new, orders, ctypes.byref(options))
 

@@ -371,7 +371,7 @@ def test_hints_name_the_arguments_of_python_and_not_options_of_the_command(
         with pytest.raises(rowdex.Error) as raised:
             again()
         assert "`--" not in str(raised.value) and "`--" not in str(raised.value.hint)
-    with pytest.raises(rowdex.errors.AlreadyExistsError, match="overwrite=True.*update=True"):
+    with pytest.raises(rowdex.errors.AlreadyExistsError, match="`overwrite`.*`update`"):
         rowdex.build(folder, index)
 
 

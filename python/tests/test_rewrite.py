@@ -233,7 +233,7 @@ def test_ctrl_c_ends_it_at_once_and_it_goes_on_in_the_same_process(large: pathli
 def test_what_is_in_the_way_is_refused_and_nothing_is_lost(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=1)
     before = data_files(tmp_path / "out")
-    with pytest.raises(rowdex.errors.AlreadyExistsError, match="overwrite=True"):
+    with pytest.raises(rowdex.errors.AlreadyExistsError, match="`overwrite`"):
         rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=1)
     with pytest.raises(ValueError, match="choose one of them"):
         rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=1, resume=True, overwrite=True)

@@ -20,7 +20,7 @@ mod writing;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::output::{self, Output};
 use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, shown};
@@ -225,10 +225,7 @@ impl IndexBuilder {
         let exists = |error: Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
                 .with_file(shown(output.as_ref()))
-                .with_remedies(
-                    "overwrite it ({}), update it ({}) or choose another path",
-                    &[Remedy::Overwrite, Remedy::Update],
-                ),
+                .with_hint("set `overwrite` or `update`, or choose another path"),
             _ => error,
         };
         let overwrite = self.overwrite || self.update;

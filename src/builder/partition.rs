@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How Hive spells null in a folder name.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -38,10 +38,7 @@ impl Partitions {
                     format!("its folders give the columns [{keys}], those of {first} give [{}]", names.join(", ")),
                 )
                 .with_file(path)
-                .with_remedies(
-                    "give all files the same key=value folders, or leave partitions out ({})",
-                    &[Remedy::NoPartitions],
-                ));
+                .with_hint("give all files the same key=value folders, or leave partitions out"));
             }
             for (integer, (_, value)) in integers.iter_mut().zip(own) {
                 // Other readers take a sign before it for a text: a time zone, a number of a telephone.

@@ -11,7 +11,7 @@ use super::schema::Merged;
 use super::unchanged::unchanged;
 use super::writing::Build;
 use super::{BuildReport, IndexBuilder};
-use rowdex_base::error::{Error, Remedy, Result};
+use rowdex_base::error::{Error, Result};
 use rowdex_index::output::{self, Output};
 use rowdex_index::writer::{FooterCompressor, IndexWriter};
 use rowdex_index::{Index, root};
@@ -108,7 +108,7 @@ impl IndexBuilder {
             let message = format!("the index serves this column, so an update cannot rename it to {new:?}");
             return Err(Error::invalid(message)
                 .with_column(name)
-                .with_remedies("build it anew ({})", &[Remedy::Overwrite]));
+                .with_hint("build it anew with `overwrite`"));
         }
         Renames::new(before.iter().chain(more()).cloned())
     }

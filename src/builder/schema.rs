@@ -10,7 +10,7 @@ use arrow::datatypes::{
 };
 
 use super::partition::Partitions;
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::Index;
 use rowdex_parquet::widens;
 use rowdex_projection::places_of;
@@ -78,7 +78,7 @@ impl Difference {
         let error = error.with_column(self.path);
         match mode {
             SchemaMode::Strict => {
-                error.with_remedies("make the files alike, or merge their columns ({})", &[Remedy::UnionSchema])
+                error.with_hint("make the files alike, or merge their columns with the schema `union`")
             }
             SchemaMode::Union => error.with_hint("no type holds the values of both: make the files alike"),
         }
@@ -105,7 +105,7 @@ impl Merged {
         }
         if old.partition_columns() != partitions.names() {
             return Err(Error::new(ErrorKind::Schema, "the index has other partition columns than the files now give")
-                .with_remedies("build it anew ({})", &[Remedy::Overwrite]));
+                .with_hint("build it anew with `overwrite`"));
         }
         let own = old.schema().fields().iter().filter(|field| !partitions.names().contains(field.name())).cloned();
         let schema = Schema::new_with_metadata(own.collect::<Fields>(), old.schema().metadata().clone());
@@ -131,7 +131,7 @@ impl Merged {
             return Err(Error::new(ErrorKind::Schema, "the column is in the file and in the name of its folder")
                 .with_file(path)
                 .with_column(name)
-                .with_remedies("leave partitions out ({})", &[Remedy::NoPartitions]));
+                .with_hint("leave partitions out"));
         }
         if let Some(repeated) = repeated(schema.fields()) {
             return Err(named_twice(repeated, renamed).with_file(path));

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::arrow::export_schema;
 use super::batch::rowdex_batch;
-use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, out_param};
-use super::kind::{self, asked, kind, owned_text};
+use super::error::{self, call, give, rowdex_error, rowdex_status};
+use super::handle;
+use super::kind::{self, asked, kind};
 
 /// Ends the life of any handle, and of a text that a function made for its caller, once. Nothing is done for NULL.
 ///
@@ -74,15 +74,10 @@ pub unsafe extern "C" fn rowdex_describe(
     report: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let out = out_param(report, "report")?;
-        let told = match handle.is_null() {
-            true => json!({ "version": env!("CARGO_PKG_VERSION") }),
-            // SAFETY: the conventions of the header.
-            false => unsafe { asked(handle) }?.told()?,
-        };
-        out.write(owned_text(&told.to_string()));
-        Ok(())
+    error::report(error, report, || match handle.is_null() {
+        true => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
+        // SAFETY: the conventions of the header.
+        false => unsafe { asked(handle) }?.told(),
     })
 }
 
@@ -94,12 +89,8 @@ pub unsafe extern "C" fn rowdex_schema(
     schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let out = out_param(schema, "schema")?;
-        // SAFETY: the conventions of the header.
-        out.write(export_schema(&*unsafe { asked(handle) }?.columns()?)?);
-        Ok(())
-    })
+    // SAFETY: the conventions of the header.
+    give(error, schema, "schema", || export_schema(&*unsafe { asked(handle) }?.columns()?))
 }
 
 /// The rows of a batch, or the batches of a loader to come, as an Arrow stream that the caller releases: rows only,
@@ -113,19 +104,17 @@ pub unsafe extern "C" fn rowdex_stream(
     stream: Option<&mut MaybeUninit<FFI_ArrowArrayStream>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let out = out_param(stream, "stream")?;
+    give(error, stream, "stream", || {
         // SAFETY: the conventions of the header.
         let rows = unsafe { asked(handle) }?.rows()?;
         // The stream's own callback could not report it.
         export_schema(&rows.schema())?;
-        out.write(FFI_ArrowArrayStream::new(rows));
-        Ok(())
+        Ok(FFI_ArrowArrayStream::new(rows))
     })
 }
 
-/// Rows of a dataset or of prefetched rows in the order asked, as a batch that the caller frees: export it, or copy its
-/// columns into buffers. It says that it is step 0 of 1 on rank 0.
+/// Rows of a dataset or of prefetched rows in the order asked, as a batch that the caller frees: export it. It says
+/// that it is step 0 of 1 on rank 0.
 ///
 /// Row ids may repeat. Each row group is decoded at most once in a call, several in parallel. A single row takes
 /// microseconds when its row group is cached, and otherwise reads the pages that hold the row, or the row group. All
@@ -142,14 +131,12 @@ pub unsafe extern "C" fn rowdex_take(
     batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    give(error, batch, "batch", || {
         // SAFETY: the conventions of the header.
         let asked = unsafe { asked(handle) }?;
-        let out = out_param(batch, "batch")?;
         // SAFETY: as above.
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
-        out.write(kind::handle(rowdex_batch::of_rows(asked.take(rows)?, rows)));
-        Ok(())
+        Ok(kind::handle(rowdex_batch::of_rows(asked.take(rows)?, rows)))
     })
 }
 

@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use arrow::array::{Array, RecordBatch, StructArray};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 
-use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, out_param, require};
+use super::error::{give, rowdex_error, rowdex_status};
+use super::handle::{self, require};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Writes another struct for the same Arrow schema, which the caller releases, too.
@@ -22,7 +22,7 @@ pub extern "C" fn rowdex_schema_copy(
     copy: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    give(error, copy, "copy", || {
         let schema = require(schema, "schema")?;
         if is_released(schema) {
             return Err(handle::invalid("the schema was released, or moved elsewhere"));
@@ -30,8 +30,7 @@ pub extern "C" fn rowdex_schema_copy(
         let schema = Schema::try_from(schema).map_err(|error| {
             Error::new(ErrorKind::Schema, format!("not the schema of columns: {error}")).with_source(error)
         })?;
-        out_param(copy, "copy")?.write(export_schema(&schema)?);
-        Ok(())
+        export_schema(&schema)
     })
 }
 
@@ -66,7 +65,7 @@ fn release<T>(given: Option<T>) {
 
 /// The schema as a struct type, with a child for each column.
 pub(super) fn export_schema(schema: &Schema) -> Result<FFI_ArrowSchema> {
-    schema.fields().iter().try_for_each(|field| check_names(field))?;
+    check_names(schema)?;
     FFI_ArrowSchema::try_from(schema).map_err(|error| {
         let message = format!("the schema cannot be expressed in the Arrow C data interface: {error}");
         Error::new(ErrorKind::Schema, message).with_source(error)
@@ -134,33 +133,17 @@ pub(super) unsafe fn stream_of(stream: *mut FFI_ArrowArrayStream) -> Result<Give
     })
 }
 
-/// C strings cannot hold every name that Parquet can.
-fn check_names(field: &Field) -> Result<()> {
-    check_name("column name", field.name(), field)?;
-    check_type(field.data_type(), field)
-}
-
-fn check_type(data_type: &DataType, of: &Field) -> Result<()> {
-    match data_type {
-        DataType::Struct(fields) => fields.iter().try_for_each(|field| check_names(field)),
-        DataType::List(field)
-        | DataType::LargeList(field)
-        | DataType::ListView(field)
-        | DataType::LargeListView(field)
-        | DataType::FixedSizeList(field, _)
-        | DataType::Map(field, _) => check_names(field),
-        DataType::Timestamp(_, Some(zone)) => check_name("time zone", zone, of),
-        DataType::Dictionary(_, values) => check_type(values, of),
-        _ => Ok(()),
+/// C strings cannot hold every name, and every time zone, that Parquet can.
+fn check_names(schema: &Schema) -> Result<()> {
+    for field in schema.flattened_fields() {
+        let values = if let DataType::Dictionary(_, values) = field.data_type() { values } else { field.data_type() };
+        let zone = if let DataType::Timestamp(_, Some(zone)) = values { zone } else { "" };
+        if field.name().contains('\0') || zone.contains('\0') {
+            let message = "a name or a time zone with a NUL cannot be expressed in the Arrow C data interface";
+            return Err(Error::new(ErrorKind::Schema, message)
+                .with_column(field.name().replace('\0', "\u{fffd}"))
+                .with_hint("choose other columns"));
+        }
     }
-}
-
-fn check_name(kind: &str, name: &str, of: &Field) -> Result<()> {
-    if !name.contains('\0') {
-        return Ok(());
-    }
-    let message = format!("a {kind} with a NUL cannot be expressed in the Arrow C data interface");
-    Err(Error::new(ErrorKind::Schema, message)
-        .with_column(of.name().replace('\0', "\u{fffd}"))
-        .with_hint("choose other columns"))
+    Ok(())
 }

@@ -6,10 +6,9 @@ use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 
 use super::arrow::export_batch;
-use super::buffers::{copy_into, rowdex_column_buffer};
-use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, out_param, require};
-use super::kind::Asked;
+use super::error::{call, give, rowdex_error, rowdex_status};
+use super::handle::{out_param, require};
+use super::kind::AnyHandle;
 use crate::loader::Batch;
 use rowdex_base::error::Result;
 
@@ -56,7 +55,7 @@ impl rowdex_batch {
     }
 }
 
-impl Asked for rowdex_batch {
+impl AnyHandle for rowdex_batch {
     fn rows(&self) -> Result<Box<dyn RecordBatchReader + Send>> {
         let records = self.batch.records.clone();
         let schema = records.schema();
@@ -68,8 +67,6 @@ impl Asked for rowdex_batch {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_batch_info {
-    /// sizeof(rowdex_batch_info), set by the caller.
-    pub struct_size: usize,
     /// The epoch that it is from.
     pub epoch: u64,
     /// Which step of the epoch, from 0. After resuming within an epoch, steps go on where it was.
@@ -92,22 +89,16 @@ pub struct rowdex_batch_info {
     pub num_packs: u64,
 }
 
-// SAFETY: repr(C); integers and pointers of 8 bytes only.
-unsafe impl Versioned for rowdex_batch_info {}
-
 /// What is known of a batch.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_batch_get_info(
+pub extern "C" fn rowdex_batch_get_info(
     batch: Option<&rowdex_batch>,
-    info: *mut rowdex_batch_info,
+    info: Option<&mut MaybeUninit<rowdex_batch_info>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    give(error, info, "info", || {
         let rowdex_batch { batch, substituted } = require(batch, "batch")?;
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        out.write(rowdex_batch_info {
-            struct_size: 0,
+        Ok(rowdex_batch_info {
             epoch: batch.epoch,
             step: batch.step,
             steps: batch.steps,
@@ -118,8 +109,7 @@ pub unsafe extern "C" fn rowdex_batch_get_info(
             substituted: substituted.as_ptr(),
             num_substituted: substituted.len() as u64,
             num_packs: batch.packs.as_ref().map_or(0, |packs| packs.ends.len() as u64),
-        });
-        Ok(())
+        })
     })
 }
 
@@ -137,22 +127,5 @@ pub extern "C" fn rowdex_batch_export(
     call(error, || {
         let batch = &require(batch, "batch")?.batch;
         export_batch(batch.records.clone(), out_param(array, "array")?, schema)
-    })
-}
-
-/// Writes columns of fixed width of a batch to the caller's buffers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_batch_copy_into(
-    batch: Option<&rowdex_batch>,
-    columns: *const rowdex_column_buffer,
-    num_columns: usize,
-    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
-) -> rowdex_status {
-    call(error, || {
-        let batch = &require(batch, "batch")?.batch;
-        // SAFETY: the conventions of the header.
-        let columns = unsafe { handle::slice(columns, num_columns, "columns") }?;
-        // SAFETY: as above.
-        unsafe { copy_into(&batch.records, columns) }
     })
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, LargeBinaryArray, LargeStringArray, RecordBatch,
-    UInt32Array, UInt64Array,
+    StructArray, UInt32Array, UInt64Array,
 };
 use arrow::error::ArrowError;
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 
-use super::arrow::{export_array, export_batch};
+use super::arrow::export_array;
 use super::error::{call, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
 use super::operands::{GivenOperands, rowdex_operands};
@@ -44,7 +44,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_column(
     description: *const c_char,
-    operands: *const rowdex_operands,
+    operands: Option<&rowdex_operands>,
     array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
     schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
@@ -54,27 +54,24 @@ pub unsafe extern "C" fn rowdex_column(
         let given = unsafe { GivenOperands::of(operands) }?;
         let out = out_param(array, "array")?;
         // SAFETY: as above.
-        match unsafe { handle::described(description, "") }? {
+        let made: ArrayRef = match unsafe { handle::described(description, "") }? {
             ColumnDescription::Labels(asked) => {
                 let Labels { codes, classes, .. } = column(&asked, &given)?.labels()?;
                 let classes = LargeStringArray::from_iter_values(classes.iter().map(ToString::to_string));
                 let labels = DictionaryArray::try_new(UInt32Array::from(codes), Arc::new(classes)).map_err(defect)?;
-                export_array(&labels, out, schema)
+                Arc::new(labels)
             }
             ColumnDescription::Counts(asked) => {
                 let counts = column(&asked, &given)?.counts()?;
                 let (classes, rows): (Vec<_>, Vec<_>) = counts.into_iter().unzip();
                 let rows: ArrayRef = Arc::new(UInt64Array::from(rows));
                 let columns = [("value", values(&classes)), ("rows", rows)];
-                export_batch(RecordBatch::try_from_iter(columns).map_err(defect)?, out, schema)
+                Arc::new(StructArray::from(RecordBatch::try_from_iter(columns).map_err(defect)?))
             }
-            ColumnDescription::Weights(asked) => {
-                export_array(&Float64Array::from(weights(&asked, given)?), out, schema)
-            }
-            ColumnDescription::Lengths(asked) => {
-                export_array(&UInt64Array::from(lengths(&asked, &given)?), out, schema)
-            }
-        }
+            ColumnDescription::Weights(asked) => Arc::new(Float64Array::from(weights(&asked, given)?)),
+            ColumnDescription::Lengths(asked) => Arc::new(UInt64Array::from(lengths(&asked, &given)?)),
+        };
+        export_array(&made, out, schema)
     })
 }
 
@@ -114,37 +111,32 @@ fn weights(asked: &AskedColumn, mut given: GivenOperands<'_>) -> Result<Vec<f64>
 
 /// The values of classes, which are of one kind, but for the one of rows without a value.
 fn values(classes: &[Option<Class>]) -> ArrayRef {
-    let of = |pick: fn(&Class) -> bool| classes.iter().flatten().any(pick);
-    if of(|class| matches!(class, Class::Text(_))) {
-        let text = |class: &Option<Class>| match class {
-            Some(Class::Text(text)) => Some(text.clone()),
-            _ => None,
-        };
-        Arc::new(classes.iter().map(text).collect::<LargeStringArray>())
-    } else if of(|class| matches!(class, Class::Bytes(_))) {
-        let bytes = |class: &Option<Class>| match class {
-            Some(Class::Bytes(bytes)) => Some(bytes.clone()),
-            _ => None,
-        };
-        Arc::new(classes.iter().map(bytes).collect::<LargeBinaryArray>())
-    } else if of(|class| matches!(class, Class::Bool(_))) {
-        let truth = |class: &Option<Class>| match class {
-            Some(Class::Bool(truth)) => Some(*truth),
-            _ => None,
-        };
-        Arc::new(classes.iter().map(truth).collect::<BooleanArray>())
-    } else {
-        let number = |class: &Option<Class>| match class {
-            Some(Class::Int(number)) => Some(*number),
-            _ => None,
-        };
-        let numbers = || classes.iter().map(number);
-        // No column has both numbers below 0 and numbers that only fit without a sign.
-        if numbers().flatten().all(|number| i64::try_from(number).is_ok()) {
-            Arc::new(numbers().map(|number| i64::try_from(number?).ok()).collect::<Int64Array>())
-        } else {
-            Arc::new(numbers().map(|number| u64::try_from(number?).ok()).collect::<UInt64Array>())
+    fn picked<'a, T>(
+        classes: &'a [Option<Class>],
+        pick: fn(&'a Class) -> Option<T>,
+    ) -> impl Iterator<Item = Option<T>> {
+        classes.iter().map(move |class| class.as_ref().and_then(pick))
+    }
+    let int = |class: &Class| if let Class::Int(number) = class { Some(*number) } else { None };
+    match classes.iter().flatten().next() {
+        Some(Class::Text(_)) => {
+            let texts = picked(classes, |class| if let Class::Text(text) = class { Some(text) } else { None });
+            Arc::new(texts.collect::<LargeStringArray>())
         }
+        Some(Class::Bytes(_)) => {
+            let values = picked(classes, |class| if let Class::Bytes(bytes) = class { Some(bytes) } else { None });
+            Arc::new(values.collect::<LargeBinaryArray>())
+        }
+        Some(Class::Bool(_)) => {
+            let truths = picked(classes, |class| if let Class::Bool(truth) = class { Some(*truth) } else { None });
+            Arc::new(truths.collect::<BooleanArray>())
+        }
+        // No column has both numbers below 0 and numbers that only fit without a sign.
+        _ if picked(classes, int).flatten().all(|number| i64::try_from(number).is_ok()) => {
+            let numbers = picked(classes, int).map(|number| i64::try_from(number?).ok());
+            Arc::new(numbers.collect::<Int64Array>())
+        }
+        _ => Arc::new(picked(classes, int).map(|number| u64::try_from(number?).ok()).collect::<UInt64Array>()),
     }
 }
 

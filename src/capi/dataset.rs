@@ -7,14 +7,12 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use serde_json::{Value, json};
 
-use super::error::{self, call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, out_param, require};
+use super::error::{self, give, rowdex_error, rowdex_status};
+use super::handle::{self, GivenOptions, chosen, require};
 use super::index::rowdex_index;
-use super::kind::{self, Asked};
-use super::option::{Count, bytes, count};
-use super::store::store_options;
-use super::tier::{disk_cache, rowdex_disk_cache};
-use crate::dataset::{Dataset, DatasetBuilder, MapDataset, MixedDataset};
+use super::kind::{self, AnyHandle};
+use crate::dataset::{Dataset, DatasetBuilder, DiskCache, MapDataset, MixedDataset, Staleness};
+use crate::describe::OptionalSetting;
 use ::rowdex_index::Index;
 use rowdex_base::error::Result;
 
@@ -48,36 +46,17 @@ impl rowdex_dataset {
     }
 }
 
-impl Asked for rowdex_dataset {
+impl AnyHandle for rowdex_dataset {
     fn told(&self) -> Result<Value> {
         let dataset = match &self.0 {
             Rows::One(dataset) => dataset,
             Rows::Mixed(mixed) => return Ok(json!({ "rows": mixed.len() })),
         };
-        let did = dataset.counters();
-        let tier = dataset.disk_cache_counters();
-        Ok(json!({
-            "rows": dataset.len(),
-            "hits": did.hits,
-            "misses": did.misses,
-            "decodes": did.decodes,
-            "bytes_decoded": did.bytes_decoded,
-            "bytes_read": did.bytes_read,
-            "evictions": did.evictions,
-            "held_bytes": did.held_bytes,
-            "requests": did.requests,
-            "bytes_fetched": did.bytes_fetched,
-            "tier": {
-                "hits": tier.hits,
-                "misses": tier.misses,
-                "writes": tier.writes,
-                "bytes_written": tier.bytes_written,
-                "evictions": tier.evictions,
-                "bytes_evicted": tier.bytes_evicted,
-                "discards": tier.discards,
-                "fault": dataset.tier_fault().as_ref().map(error::told),
-            },
-        }))
+        let mut told = error::json(&dataset.counters())?;
+        told["rows"] = dataset.len().into();
+        told["tier"] = error::json(&dataset.disk_cache_counters())?;
+        told["tier"]["fault"] = dataset.tier_fault().as_ref().map(error::told).into();
+        Ok(told)
     }
 
     fn columns(&self) -> Result<SchemaRef> {
@@ -96,8 +75,6 @@ impl Asked for rowdex_dataset {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_dataset_options {
-    /// sizeof(rowdex_dataset_options)
-    pub struct_size: usize,
     /// The columns to serve, in this order; a path with dots names a nested field. NULL: all.
     pub columns: *const *const c_char,
     /// How many.
@@ -119,64 +96,62 @@ pub struct rowdex_dataset_options {
     pub disk_cache: *const rowdex_disk_cache,
 }
 
-// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
-unsafe impl Versioned for rowdex_dataset_options {}
+// SAFETY: pointers and integers.
+unsafe impl GivenOptions for rowdex_dataset_options {}
+
+/// A folder on a local disk that keeps row groups for all processes of a machine. Only its owner should be able to
+/// write to it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rowdex_disk_cache {
+    /// The folder, which is made when something is first kept.
+    pub folder: *const c_char,
+    /// The most bytes of files to keep in it.
+    pub bytes: u64,
+}
 
 /// Opens the dataset of an index, which may be freed afterwards. Reads no data file and starts no thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_open(
     index: Option<&rowdex_index>,
-    options: *const rowdex_dataset_options,
+    options: Option<&rowdex_dataset_options>,
     dataset: Option<&mut MaybeUninit<*mut rowdex_dataset>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    give(error, dataset, "dataset", || {
         let index = require(index, "index")?.0.clone();
-        let out = out_param(dataset, "dataset")?;
         // SAFETY: the conventions of the header.
-        let options = unsafe { handle::options(options, "options") }?;
-        // SAFETY: as above.
-        let dataset = unsafe { builder(index, &options) }?.open()?;
-        out.write(kind::handle(rowdex_dataset(Rows::One(dataset))));
-        Ok(())
+        let dataset = unsafe { builder(index, &GivenOptions::of(options)) }?.open()?;
+        Ok(kind::handle(rowdex_dataset(Rows::One(dataset))))
     })
 }
 
 /// # Safety
 /// The pointers in `options` are as the header says.
 unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<DatasetBuilder> {
-    let mut builder = Dataset::builder(index);
-    if !options.columns.is_null() || options.num_columns > 0 {
-        // SAFETY: the caller's promise.
-        builder =
-            builder.with_columns(unsafe { handle::texts(options.columns, options.num_columns, "options.columns") }?);
-    }
+    // SAFETY: the caller's promise.
+    let columns = unsafe { handle::texts(options.columns, options.num_columns, "options.columns") }?;
     // SAFETY: as above.
-    if let Some(root) = unsafe { handle::optional_path(options.root) } {
-        builder = builder.with_root(root);
-    }
+    let level = unsafe { handle::optional_text(options.check, "options.check") }?;
     // SAFETY: as above.
-    if let Some(level) = unsafe { handle::optional_text(options.check, "options.check") }? {
-        builder = builder.with_check(level.parse()?);
-    }
-    if !options.store.is_null() {
-        // SAFETY: as above.
-        builder = builder.with_store_options(unsafe { store_options(options.store) }?);
-    }
+    let (root, store) = unsafe { (handle::optional_path(options.root), handle::store_options(options.store)?) };
+    let are_chosen = !options.columns.is_null() || options.num_columns > 0;
+    let builder = Dataset::builder(index)
+        .given(are_chosen.then_some(columns), DatasetBuilder::with_columns)
+        .given(root, DatasetBuilder::with_root)
+        .given(level.map(str::parse::<Staleness>).transpose()?, DatasetBuilder::with_check)
+        .given((!options.store.is_null()).then_some(store), DatasetBuilder::with_store_options)
+        .given(chosen(options.cache_bytes), DatasetBuilder::with_cache_bytes)
+        .given(chosen(options.max_decoded_bytes), DatasetBuilder::with_max_decoded_bytes)
+        .given(chosen(options.threads).map(|threads| threads as usize), DatasetBuilder::with_threads);
     // SAFETY: as above.
-    if let Some(tier) = unsafe { disk_cache(options.disk_cache, "options.disk_cache") }? {
-        builder = builder.with_disk_cache(tier);
+    let Some(cache) = (unsafe { options.disk_cache.as_ref() }) else { return Ok(builder) };
+    // SAFETY: as above.
+    let folder = unsafe { handle::path(cache.folder, "options.disk_cache.folder") }?;
+    if cache.bytes == 0 {
+        return Err(handle::invalid("a disk cache of 0 bytes keeps nothing").with_hint("set its bytes, or give none"));
     }
-    if let Some(bytes) = bytes(options.cache_bytes) {
-        builder = builder.with_cache_bytes(bytes);
-    }
-    if let Some(bytes) = bytes(options.max_decoded_bytes) {
-        builder = builder.with_max_decoded_bytes(bytes);
-    }
-    if let Count::Exactly(threads) = count(options.threads, "options.threads")? {
-        builder = builder.with_threads(threads);
-    }
-    Ok(builder)
+    Ok(builder.with_disk_cache(DiskCache::new(folder, cache.bytes)))
 }
 
 /// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be
@@ -191,8 +166,7 @@ pub unsafe extern "C" fn rowdex_dataset_mixed(
     mixed: Option<&mut MaybeUninit<*mut rowdex_dataset>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let out = out_param(mixed, "mixed")?;
+    give(error, mixed, "mixed", || {
         // SAFETY: the conventions of the header.
         let datasets = unsafe { handle::slice(datasets, num_datasets, "datasets") }?;
         let datasets = datasets.iter().map(|dataset| {
@@ -201,8 +175,7 @@ pub unsafe extern "C" fn rowdex_dataset_mixed(
             dataset.one().cloned()
         });
         let mixed = MixedDataset::new(datasets.collect::<Result<Vec<_>>>()?)?;
-        out.write(kind::handle(rowdex_dataset(Rows::Mixed(mixed))));
-        Ok(())
+        Ok(kind::handle(rowdex_dataset(Rows::Mixed(mixed))))
     })
 }
 
@@ -219,12 +192,8 @@ pub extern "C" fn rowdex_dataset_decoded_bytes(
     bytes: Option<&mut MaybeUninit<u64>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let bytes = out_param(bytes, "bytes")?;
-        bytes.write(match &require(dataset, "dataset")?.0 {
-            Rows::One(dataset) => dataset.decoded_bytes(),
-            Rows::Mixed(mixed) => mixed.datasets().iter().map(Dataset::decoded_bytes).fold(0, u64::saturating_add),
-        });
-        Ok(())
+    give(error, bytes, "bytes", || match &require(dataset, "dataset")?.0 {
+        Rows::One(dataset) => Ok(dataset.decoded_bytes()),
+        Rows::Mixed(mixed) => Ok(mixed.datasets().iter().map(Dataset::decoded_bytes).fold(0, u64::saturating_add)),
     })
 }

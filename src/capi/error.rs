@@ -6,11 +6,13 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::fork;
-use super::kind::{self, Asked};
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use super::handle::out_param;
+use super::kind::{self, AnyHandle};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How a call went. Numbers are never used again for something else, and new ones may be added.
 #[repr(i32)]
@@ -86,11 +88,11 @@ pub struct rowdex_error {
 
 impl rowdex_error {
     pub(super) fn new(error: &Error) -> Self {
-        Self { message: kind::c_string(&error.in_words(field)), told: told(error) }
+        Self { message: kind::c_string(&error.to_string()), told: told(error) }
     }
 }
 
-impl Asked for rowdex_error {
+impl AnyHandle for rowdex_error {
     fn told(&self) -> Result<Value> {
         Ok(self.told.clone())
     }
@@ -100,36 +102,12 @@ impl Asked for rowdex_error {
 pub(super) fn told(error: &Error) -> Value {
     json!({
         "status": rowdex_status::from(error.kind()) as i32,
-        "message": error.in_words(field),
+        "message": error.to_string(),
         "file": error.file(),
         "row_group": error.row_group(),
         "column": error.column(),
-        "hint": error.advice().map(|hint| hint.in_words(field)),
-        "hint_form": form(error),
+        "hint": error.hint(),
     })
-}
-
-/// The field of a struct of options that has a remedy, as a hint names it.
-fn field(remedy: Remedy) -> &'static str {
-    match remedy {
-        Remedy::Overwrite => "`overwrite`",
-        Remedy::Update => "`update`",
-        Remedy::NoFooters => "`footers`",
-        Remedy::NoPartitions => "`partitions`",
-        Remedy::UnionSchema => "`schema`",
-        Remedy::Root => "`root`",
-        Remedy::Sample => "`sample`",
-        Remedy::Lengths => "`lengths`",
-        // The header has no field for a remedy that is newer than it.
-        _ => "",
-    }
-}
-
-/// A hint that names fields, with each of them in braces.
-fn form(error: &Error) -> Option<String> {
-    let hint = error.advice().filter(|hint| !hint.remedies().is_empty())?;
-    let names = hint.remedies().iter().map(|remedy| format!("{{{}}}", field(*remedy).trim_matches('`')));
-    Some(names.fold(hint.form().to_owned(), |form, name| form.replacen("{}", &name, 1)))
 }
 
 /// All of an error in one line: place, what went wrong, and what to do. NULL for NULL.
@@ -154,6 +132,41 @@ pub(super) fn call(error: ErrorOut<'_>, work: impl FnOnce() -> Result<()>) -> ro
             cause.kind().into()
         }
     }
+}
+
+/// As [`call`], of one that has one result, which goes to `out`.
+pub(super) fn give<T>(
+    error: ErrorOut<'_>,
+    out: Option<&mut MaybeUninit<T>>,
+    name: &str,
+    work: impl FnOnce() -> Result<T>,
+) -> rowdex_status {
+    call(error, || {
+        let out = out_param(out, name)?;
+        out.write(work()?);
+        Ok(())
+    })
+}
+
+/// As [`call`], of one that reports as JSON, which the caller owns, unless nobody wants it.
+pub(super) fn report(
+    error: ErrorOut<'_>,
+    out: Option<&mut MaybeUninit<*mut c_char>>,
+    work: impl FnOnce() -> Result<Value>,
+) -> rowdex_status {
+    call(error, || {
+        let report = work()?;
+        if let Some(out) = out {
+            out.write(kind::owned_text(&report.to_string()));
+        }
+        Ok(())
+    })
+}
+
+/// A report as JSON.
+pub(super) fn json(report: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(report)
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("a report is no JSON: {error}")))
 }
 
 /// Turns a panic into an error.

@@ -1,4 +1,4 @@
-//! What the caller hands over: handles, strings, arrays, and structs of another version.
+//! What the caller hands over: handles, strings, arrays and options.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::mem::MaybeUninit;
@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use arc_swap::ArcSwap;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::kind::owned_text;
-use crate::describe;
+use super::version::ROWDEX_NONE;
+use crate::describe::{self, StoreDescription};
+use ::rowdex_io::source::StoreOptions;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// A handle or another thing that must be there.
@@ -46,14 +46,37 @@ pub(super) unsafe fn described<T: DeserializeOwned>(json: *const c_char, what: &
     describe::read(what, unsafe { CStr::from_ptr(json) }.to_bytes())
 }
 
-/// Writes a report as JSON, which the caller owns, unless nobody wants it.
-pub(super) fn write_report(out: Option<&mut MaybeUninit<*mut c_char>>, report: &impl Serialize) -> Result<()> {
-    if let Some(out) = out {
-        let text = serde_json::to_string(report);
-        let text = text.map_err(|error| Error::new(ErrorKind::Internal, format!("a report is no JSON: {error}")))?;
-        out.write(owned_text(&text));
+/// A struct of options, of whose fields 0 is the default.
+///
+/// # Safety
+/// The type is valid when all of its bytes are 0.
+pub(super) unsafe trait GivenOptions: Copy {
+    /// The caller's, or the defaults where it gives NULL.
+    fn of(given: Option<&Self>) -> Self {
+        // SAFETY: what is promised of the type.
+        given.copied().unwrap_or_else(|| unsafe { MaybeUninit::zeroed().assume_init() })
     }
-    Ok(())
+}
+
+/// A number of which 0 stands for the default, and [`ROWDEX_NONE`] for 0.
+pub(super) fn chosen(option: u64) -> Option<u64> {
+    match option {
+        0 => None,
+        ROWDEX_NONE => Some(0),
+        more => Some(more),
+    }
+}
+
+/// How the object store is talked to that a text describes; the defaults for NULL.
+///
+/// # Safety
+/// As [`optional_text`].
+pub(super) unsafe fn store_options(json: *const c_char) -> Result<StoreOptions> {
+    if json.is_null() {
+        return Ok(StoreOptions::default());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { described::<StoreDescription>(json, "store") }?.options()
 }
 
 /// The caller's array, which may be NULL if it is empty.
@@ -154,18 +177,6 @@ pub(super) unsafe fn texts<'a>(strings: *const *const c_char, len: usize, name: 
     strings.iter().map(|string| unsafe { text(*string, &name) }).collect()
 }
 
-/// Refuses the first field that is given and that nothing uses: silence would let the caller believe in it. Each has
-/// its name, whether it is given, and whether it is used.
-pub(super) fn refuse_unused<const N: usize>(fields: [(&str, bool, bool); N], what: &str) -> Result<()> {
-    match fields.into_iter().find(|(_, given, used)| *given && !used) {
-        None => Ok(()),
-        Some((name, ..)) => {
-            Err(invalid(format!("`{name}` says nothing of {what}"))
-                .with_hint("leave it 0 or NULL, or give what it is for"))
-        }
-    }
-}
-
 /// A number that others may change meanwhile, or `None` where the caller gives NULL.
 ///
 /// # Safety
@@ -187,100 +198,6 @@ pub(super) fn write_text(text: &str, buffer: &mut [MaybeUninit<u8>]) -> Result<(
             Ok(())
         }
         None => Err(invalid(format!("a buffer of {} bytes for a text of {needed}, its NUL included", buffer.len()))),
-    }
-}
-
-/// A struct that later versions may append fields to.
-///
-/// # Safety
-/// The type is `repr(C)`, begins with a `usize`, which is the size of the struct that the caller was compiled with, has
-/// no padding, and is valid when all of its bytes are 0.
-pub(super) unsafe trait Versioned: Copy {}
-
-/// More than any struct here will ever have: a larger size was never written.
-const LARGEST_STRUCT: usize = 4096;
-
-/// The size that the caller gives a struct.
-///
-/// # Safety
-/// `given` is valid for reading a `usize`.
-unsafe fn struct_size<T: Versioned>(given: *const T, name: &str) -> Result<usize> {
-    if !given.is_aligned() {
-        return Err(invalid(format!("`{name}` is not aligned to {} bytes", align_of::<T>())));
-    }
-    // SAFETY: the caller's promise, and `Versioned` says what comes first.
-    let size = unsafe { given.cast::<usize>().read() };
-    // No struct ends within a word. A size that does would let through half of a pointer.
-    if !(size_of::<usize>()..=LARGEST_STRUCT).contains(&size) || !size.is_multiple_of(size_of::<usize>()) {
-        return Err(invalid(format!("`{name}.struct_size` is {size}")).with_hint("set it to the sizeof of the struct"));
-    }
-    Ok(size)
-}
-
-/// The caller's options; the defaults, which are all 0, where it gives NULL or was compiled before they existed.
-///
-/// # Safety
-/// `given` is NULL or points to as many bytes as its `struct_size` says.
-pub(super) unsafe fn options<T: Versioned>(given: *const T, name: &str) -> Result<T> {
-    let mut options = MaybeUninit::<T>::zeroed();
-    if !given.is_null() {
-        // SAFETY: the caller's promise.
-        let size = unsafe { struct_size(given, name) }?;
-        // SAFETY: so many bytes are readable by the caller's promise, and `options` has room for those that are copied.
-        unsafe { given.cast::<u8>().copy_to_nonoverlapping(options.as_mut_ptr().cast(), size.min(size_of::<T>())) };
-        if let Some(more) = size.checked_sub(size_of::<T>()) {
-            // SAFETY: the caller's promise.
-            let tail = unsafe { std::slice::from_raw_parts(given.cast::<u8>().add(size_of::<T>()), more) };
-            if tail.iter().any(|byte| *byte != 0) {
-                let message = format!("`{name}` has an option that this version of the library does not know");
-                return Err(invalid(message).with_hint("link the library that the header came with"));
-            }
-        }
-    }
-    // SAFETY: zeroed, which is valid, but for fields that were written by a caller who knows them.
-    Ok(unsafe { options.assume_init() })
-}
-
-/// Where a struct goes, of which the caller may know only a part.
-#[derive(Debug)]
-pub(super) struct StructOut<T> {
-    place: *mut T,
-    size: usize,
-}
-
-/// # Safety
-/// `out` is NULL or points to as many bytes as its `struct_size` says, which nobody else uses until the struct is
-/// written.
-pub(super) unsafe fn struct_out<T: Versioned>(out: *mut T, name: &str) -> Result<StructOut<T>> {
-    if out.is_null() {
-        return Err(null(name));
-    }
-    // SAFETY: the caller's promise.
-    let size = unsafe { struct_size(out, name) }?;
-    Ok(StructOut { place: out, size })
-}
-
-/// As [`struct_out`], or `None` where the caller gives NULL.
-///
-/// # Safety
-/// As [`struct_out`].
-pub(super) unsafe fn optional_struct_out<T: Versioned>(out: *mut T, name: &str) -> Result<Option<StructOut<T>>> {
-    // SAFETY: the caller's promise.
-    (!out.is_null()).then(|| unsafe { struct_out(out, name) }).transpose()
-}
-
-impl<T: Versioned> StructOut<T> {
-    /// Writes what the caller knows of `value`, apart from its size; what the caller alone knows becomes 0.
-    pub(super) fn write(self, value: T) {
-        const SIZE: usize = size_of::<usize>();
-        let known = self.size.min(size_of::<T>());
-        let place = self.place.cast::<u8>();
-        // SAFETY: whoever made `self` promised `size` bytes; `known` is no more than that and than `value` has, and no
-        // less than SIZE.
-        unsafe {
-            (&raw const value).cast::<u8>().add(SIZE).copy_to_nonoverlapping(place.add(SIZE), known - SIZE);
-            place.add(known).write_bytes(0, self.size - known);
-        }
     }
 }
 

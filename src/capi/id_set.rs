@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::dataset::rowdex_dataset;
-use super::error::{call, rowdex_error, rowdex_status};
+use super::error::{call, give, rowdex_error, rowdex_status};
 use super::handle::{self, out_param, require};
-use super::kind::{self, Asked};
+use super::kind::{self, AnyHandle};
 use super::operands::{GivenOperands, rowdex_id_set, rowdex_operands};
 use crate::describe::{ChosenRows, SetDescription};
 use crate::select::ListOfRows;
@@ -37,7 +37,7 @@ use rowdex_base::error::Result;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_id_set_new(
     description: *const c_char,
-    operands: *const rowdex_operands,
+    operands: Option<&rowdex_operands>,
     set: Option<&mut MaybeUninit<*mut rowdex_id_set>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn rowdex_id_set_new(
     })
 }
 
-impl Asked for rowdex_id_set {
+impl AnyHandle for rowdex_id_set {
     fn told(&self) -> Result<Value> {
         let Self { rows, repeated, unserved } = self;
         Ok(json!({ "len": rows.len(), "rows": rows.rows(), "repeated": repeated, "unserved": unserved }))
@@ -79,18 +79,16 @@ pub unsafe extern "C" fn rowdex_id_set_fill(
     filled: Option<&mut MaybeUninit<usize>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    give(error, filled, "filled", || {
         let set = &require(set, "set")?.rows;
         // SAFETY: the conventions of the header.
         let ids = unsafe { handle::buffer(ids, len, "ids") }?;
-        let filled = out_param(filled, "filled")?;
         let mut count = 0;
         for (slot, place) in ids.iter_mut().zip(first..set.len()) {
             let Some(row) = set.select(place) else { break };
             slot.write(row);
             count += 1;
         }
-        filled.write(count);
-        Ok(())
+        Ok(count)
     })
 }

@@ -21,7 +21,7 @@ pub(super) fn c_string(text: &str) -> CString {
 }
 
 /// What a handle may be asked. What it is not made for is refused.
-pub(super) trait Asked {
+pub(super) trait AnyHandle {
     /// What is known of it.
     fn told(&self) -> Result<Value> {
         Err(refused("nothing is told of such a handle"))
@@ -51,7 +51,7 @@ pub(super) trait Asked {
 /// What a handle is, which lies right before it.
 pub(super) struct Kind {
     pub(super) end: unsafe fn(*mut c_void),
-    asked: unsafe fn(*const c_void) -> *const dyn Asked,
+    asked: unsafe fn(*const c_void) -> *const dyn AnyHandle,
 }
 
 /// A handle in memory.
@@ -61,12 +61,12 @@ struct HandleBox<T> {
     value: T,
 }
 
-impl<T: Asked + 'static> HandleBox<T> {
+impl<T: AnyHandle + 'static> HandleBox<T> {
     const KIND: Kind = Kind { end: end::<T>, asked: |handle| handle.cast::<T>() };
 }
 
 /// A new handle, which the caller owns.
-pub(super) fn handle<T: Asked + 'static>(value: T) -> *mut T {
+pub(super) fn handle<T: AnyHandle + 'static>(value: T) -> *mut T {
     const { assert!(offset_of!(HandleBox<T>, value) == size_of::<&Kind>()) };
     let owned = Box::into_raw(Box::new(HandleBox { kind: &HandleBox::<T>::KIND, value }));
     // SAFETY: it was just made.
@@ -82,9 +82,9 @@ unsafe fn end<T>(value: *mut c_void) {
 
 struct Text;
 
-impl Asked for Text {}
+impl AnyHandle for Text {}
 
-const TEXT: Kind = Kind { end: end_text, asked: |_| ptr::from_ref::<dyn Asked>(&Text) };
+const TEXT: Kind = Kind { end: end_text, asked: |_| ptr::from_ref::<dyn AnyHandle>(&Text) };
 
 /// A text and its NUL, which the caller owns as it owns a handle.
 pub(super) fn owned_text(text: &str) -> *mut c_char {
@@ -125,7 +125,7 @@ pub(super) unsafe fn kind(handle: *const c_void) -> Result<&'static Kind> {
 
 /// # Safety
 /// As [`kind`].
-pub(super) unsafe fn asked<'a>(handle: *const c_void) -> Result<&'a dyn Asked> {
+pub(super) unsafe fn asked<'a>(handle: *const c_void) -> Result<&'a dyn AnyHandle> {
     // SAFETY: the caller's promise, and of its kind is what is asked.
     Ok(unsafe { &*(kind(handle)?.asked)(handle) })
 }

@@ -14,7 +14,6 @@
 mod any;
 mod arrow;
 mod batch;
-mod buffers;
 mod columns;
 #[cfg(rowdex_command)]
 mod command;
@@ -25,10 +24,8 @@ mod handle;
 mod id_set;
 mod index;
 mod kind;
-mod launch;
 mod loader;
 mod operands;
-mod option;
 mod orders;
 mod packs;
 mod prefetched;
@@ -37,9 +34,6 @@ mod run;
 mod sampler;
 mod sequences;
 mod stop;
-mod store;
 #[cfg(test)]
 mod tests;
-mod tier;
 mod version;
-mod worker;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::arrow::{GivenStream, stream_of};
 use super::dataset::rowdex_dataset;
-use super::handle::{self, Versioned, require};
+use super::handle::{self, GivenOptions, require};
 use super::index::rowdex_index;
-use super::kind::Asked;
+use super::kind::AnyHandle;
 use crate::describe::Operands;
 use ::rowdex_index::Index;
 use ::rowdex_order::{IdSet, JoinedLengths, Lengths, Order};
@@ -54,7 +54,7 @@ impl rowdex_order {
     }
 }
 
-impl Asked for rowdex_order {
+impl AnyHandle for rowdex_order {
     fn told(&self) -> Result<Value> {
         Ok(json!({ "rows": self.orders.len(), "fingerprint": self.orders.fingerprint() }))
     }
@@ -75,8 +75,6 @@ pub struct rowdex_numbers {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_operands {
-    /// sizeof(rowdex_operands)
-    pub struct_size: usize,
     pub indexes: *const *const rowdex_index,
     pub num_indexes: usize,
     pub numbers: *const rowdex_numbers,
@@ -92,8 +90,8 @@ pub struct rowdex_operands {
     pub stream: *mut FFI_ArrowArrayStream,
 }
 
-// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
-unsafe impl Versioned for rowdex_operands {}
+// SAFETY: pointers and integers.
+unsafe impl GivenOptions for rowdex_operands {}
 
 /// What a caller gave.
 pub(super) struct GivenOperands<'a> {
@@ -109,11 +107,10 @@ pub(super) struct GivenOperands<'a> {
 impl<'a> GivenOperands<'a> {
     /// # Safety
     /// The pointer, which may be NULL, and all that it points to are as the header says for as long as this is used.
-    pub(super) unsafe fn of(operands: *const rowdex_operands) -> Result<Self> {
-        // SAFETY: the caller's promise.
-        let operands = unsafe { handle::options(operands, "operands") }?;
+    pub(super) unsafe fn of(operands: Option<&rowdex_operands>) -> Result<Self> {
+        let operands = GivenOptions::of(operands);
         // Before anything else that may fail, so that it is released then.
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let stream = (!operands.stream.is_null()).then(|| unsafe { stream_of(operands.stream) }).transpose()?;
         // SAFETY: as above.
         let indexes = unsafe { handle::slice(operands.indexes, operands.num_indexes, "operands.indexes") }?;

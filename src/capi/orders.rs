@@ -36,7 +36,7 @@ use crate::describe::{Operands, OrderDescription};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_order_new(
     description: *const c_char,
-    operands: *const rowdex_operands,
+    operands: Option<&rowdex_operands>,
     orders: Option<&mut MaybeUninit<*mut rowdex_order>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {

@@ -3,10 +3,9 @@
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::handle::{self, Versioned};
-use ::rowdex_order::PackCounts;
+use super::handle;
 use ::rowdex_order::sampler::{BatchPlan, DistributedSampler, PackForecast};
 use rowdex_base::error::Result;
 
@@ -14,8 +13,6 @@ use rowdex_base::error::Result;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_pieces {
-    /// sizeof(rowdex_pieces)
-    pub struct_size: usize,
     /// The token of its row that each piece begins with: room for as many as row ids.
     pub offsets: *mut u64,
     /// How many tokens each piece has: room for as many.
@@ -28,99 +25,56 @@ pub struct rowdex_pieces {
     pub num_packs: *mut usize,
 }
 
-// SAFETY: repr(C), begins with its size, has only fields of 8 bytes for which 0 is valid.
-unsafe impl Versioned for rowdex_pieces {}
-
-/// What an epoch of packs comes to on all ranks together.
-#[derive(Serialize)]
-pub(super) struct ForecastReport {
-    steps: u64,
-    packs: u64,
-    opened: u64,
-    pieces: u64,
-    pieces_a_pack: f64,
-    fill: f64,
-    tokens: u64,
-    tokens_truncated: u64,
-    tokens_dropped: u64,
-    tokens_left_out: u64,
-    tokens_repeated: u64,
-    rows_split: u64,
-    rows_truncated: u64,
-    rows_dropped: u64,
-    rows_empty: u64,
-    cost_imbalance: f64,
-    steps_looked_at: u64,
-    seconds_to_plan: f64,
-}
-
-impl ForecastReport {
-    /// That of the current epoch of a sampler, if it serves packs.
-    pub(super) fn of(sampler: &DistributedSampler) -> Result<Option<Self>> {
-        if sampler.packed().is_none() {
-            return Ok(None);
-        }
-        let started = Instant::now();
-        let epoch = sampler.epoch();
-        sampler.plan(epoch)?;
-        let seconds_to_plan = started.elapsed().as_secs_f64();
-        let told = sampler.forecast(epoch, PackForecast::STEPS)?;
-        let PackCounts {
-            pieces,
-            rows_split,
-            rows_dropped,
-            tokens_dropped,
-            rows_truncated,
-            tokens_truncated,
-            rows_empty,
-            ..
-        } = told.counts;
-        Ok(Some(Self {
-            steps: told.steps,
-            packs: told.packs,
-            opened: told.opened,
-            pieces,
-            pieces_a_pack: told.pieces_a_pack(),
-            fill: told.fill,
-            tokens: told.tokens(),
-            tokens_truncated,
-            tokens_dropped,
-            tokens_left_out: told.tokens_left_out,
-            tokens_repeated: told.tokens_repeated,
-            rows_split,
-            rows_truncated,
-            rows_dropped,
-            rows_empty,
-            cost_imbalance: told.imbalance,
-            steps_looked_at: told.steps_looked_at,
-            seconds_to_plan,
-        }))
+/// What the current epoch of a sampler comes to on all ranks together, if it serves packs; null otherwise.
+pub(super) fn forecast(sampler: &DistributedSampler) -> Result<Value> {
+    if sampler.packed().is_none() {
+        return Ok(Value::Null);
     }
+    let started = Instant::now();
+    let epoch = sampler.epoch();
+    sampler.plan(epoch)?;
+    let seconds_to_plan = started.elapsed().as_secs_f64();
+    let told = sampler.forecast(epoch, PackForecast::STEPS)?;
+    Ok(json!({
+        "steps": told.steps,
+        "packs": told.packs,
+        "opened": told.opened,
+        "pieces": told.counts.pieces,
+        "pieces_a_pack": told.pieces_a_pack(),
+        "fill": told.fill,
+        "tokens": told.tokens(),
+        "tokens_truncated": told.counts.tokens_truncated,
+        "tokens_dropped": told.counts.tokens_dropped,
+        "tokens_left_out": told.tokens_left_out,
+        "tokens_repeated": told.tokens_repeated,
+        "rows_split": told.counts.rows_split,
+        "rows_truncated": told.counts.rows_truncated,
+        "rows_dropped": told.counts.rows_dropped,
+        "rows_empty": told.counts.rows_empty,
+        "cost_imbalance": told.imbalance,
+        "steps_looked_at": told.steps_looked_at,
+        "seconds_to_plan": seconds_to_plan,
+    }))
 }
 
 impl rowdex_pieces {
-    /// Writes the pieces of a batch, unless that is not asked for.
+    /// Writes the pieces of a batch.
     ///
     /// # Safety
     /// What is pointed to is valid, as the header says, with room for `capacity` pieces.
-    pub(super) unsafe fn write(pieces: *const Self, batch: &BatchPlan, capacity: usize, kind: &str) -> Result<()> {
-        if pieces.is_null() {
-            return Ok(());
-        }
+    pub(super) unsafe fn write(&self, batch: &BatchPlan, capacity: usize, kind: &str) -> Result<()> {
         if kind == "rows" {
             let message = format!("the pieces of a batch of {kind}");
             return Err(handle::invalid(message).with_hint("only a sampler with `pack` has pieces"));
         }
         // SAFETY: the caller's promise.
-        let to = unsafe { handle::options(pieces, "pieces") }?;
+        let offsets = unsafe { handle::buffer(self.offsets, capacity, "pieces.offsets") }?;
         // SAFETY: as above.
-        let offsets = unsafe { handle::buffer(to.offsets, capacity, "pieces.offsets") }?;
+        let lengths = unsafe { handle::buffer(self.lengths, capacity, "pieces.lengths") }?;
         // SAFETY: as above.
-        let lengths = unsafe { handle::buffer(to.lengths, capacity, "pieces.lengths") }?;
+        let packs = unsafe { handle::buffer(self.packs, self.packs_capacity, "pieces.packs") }?;
         // SAFETY: as above.
-        let packs = unsafe { handle::buffer(to.packs, to.packs_capacity, "pieces.packs") }?;
-        // SAFETY: as above.
-        let num_packs = unsafe { handle::buffer(to.num_packs, 1, "pieces.num_packs") }?;
+        let num_packs = unsafe { handle::buffer(self.num_packs, 1, "pieces.num_packs") }?;
         if packs.len() < batch.packs.len() {
             let message = format!("room for {} packs, and the batch has {}", packs.len(), batch.packs.len());
             return Err(handle::invalid(message).with_hint("make room for as many as the batch size"));

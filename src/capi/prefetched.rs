@@ -6,10 +6,9 @@ use arrow::array::RecordBatch;
 use serde_json::{Value, json};
 
 use super::dataset::rowdex_dataset;
-use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Exclusive, Versioned, out_param, require};
-use super::kind::{self, Asked};
-use super::option::{Count, bytes, count};
+use super::error::{call, give, rowdex_error, rowdex_status};
+use super::handle::{self, Exclusive, GivenOptions, chosen, require};
+use super::kind::{self, AnyHandle};
 use crate::loader::{Control, Prefetched};
 use rowdex_base::error::Result;
 
@@ -18,7 +17,7 @@ use rowdex_base::error::Result;
 #[derive(Debug)]
 pub struct rowdex_prefetched(Exclusive<Prefetched>, Control);
 
-impl Asked for rowdex_prefetched {
+impl AnyHandle for rowdex_prefetched {
     fn told(&self) -> Result<Value> {
         let prefetched = self.0.lock("prefetched rows")?;
         let told = prefetched.stats();
@@ -46,8 +45,6 @@ impl Asked for rowdex_prefetched {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_prefetched_options {
-    /// sizeof(rowdex_prefetched_options)
-    pub struct_size: usize,
     /// Bytes of decoded rows to hold at most. 0: 1 GiB.
     pub memory: u64,
     /// Threads that read ahead, started by the first call that takes prefetched rows. 0: 2. ROWDEX_NONE: none, taking
@@ -55,8 +52,8 @@ pub struct rowdex_prefetched_options {
     pub threads: u64,
 }
 
-// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
-unsafe impl Versioned for rowdex_prefetched_options {}
+// SAFETY: integers.
+unsafe impl GivenOptions for rowdex_prefetched_options {}
 
 /// Reads ahead for row ids that will be asked for in this order: one epoch of a sampler, or as much as is known. They
 /// are copied; there may be none yet.
@@ -68,26 +65,20 @@ pub unsafe extern "C" fn rowdex_dataset_prefetch(
     dataset: Option<&rowdex_dataset>,
     rows: *const u64,
     num_rows: usize,
-    options: *const rowdex_prefetched_options,
+    options: Option<&rowdex_prefetched_options>,
     prefetched: Option<&mut MaybeUninit<*mut rowdex_prefetched>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    give(error, prefetched, "prefetched", || {
         let dataset = require(dataset, "dataset")?.one()?;
-        let out = out_param(prefetched, "prefetched")?;
         // SAFETY: the conventions of the header.
         let rows = unsafe { handle::slice(rows, num_rows, "rows") }?;
-        // SAFETY: as above.
-        let options = unsafe { handle::options(options, "options") }?;
-        let threads = match count(options.threads, "options.threads")? {
-            Count::Exactly(threads) => threads,
-            _ => 2,
-        };
-        let mut prefetched = Prefetched::new(dataset, bytes(options.memory).unwrap_or(1 << 30), threads);
+        let options = GivenOptions::of(options);
+        let memory = chosen(options.memory).unwrap_or(1 << 30);
+        let mut prefetched = Prefetched::new(dataset, memory, chosen(options.threads).unwrap_or(2) as usize);
         prefetched.prefetch(rows)?;
         let control = prefetched.control();
-        out.write(kind::handle(rowdex_prefetched(Exclusive::new(prefetched), control)));
-        Ok(())
+        Ok(kind::handle(rowdex_prefetched(Exclusive::new(prefetched), control)))
     })
 }
 

@@ -2,14 +2,11 @@
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::dataset::rowdex_dataset;
-use super::error::{self, call, rowdex_error, rowdex_status};
+use super::error::{self, rowdex_error, rowdex_status};
 use super::handle::{self, require};
 use super::operands::{GivenOperands, rowdex_operands};
 use super::progress::{Progress, rowdex_progress};
@@ -18,10 +15,11 @@ use crate::describe::{
     BuildDescription, DigestDescription, JobDescription, LengthsDescription, Operands, RewriteDescription,
     SelectDescription, VerifyDescription,
 };
+use crate::dataset::{RowProgress, VerifyProgress};
 use crate::digest::SameRows;
-use crate::rewrite::{Phase, RewriteProgress};
 use crate::select::{ListOfRows, Select};
 use ::rowdex_index::Index;
+use ::rowdex_order::sampler::Launch;
 use rowdex_base::error::Result;
 
 /// Does what is described, and reports what came of it: both are JSON. `report` may be NULL; the caller frees it.
@@ -102,16 +100,21 @@ use rowdex_base::error::Result;
 /// the dataset is once in the other one and nothing else is; null where that was not compared, because the order leaves
 /// rows out, or repeats some), in_order, and difference: null, or what is not so, as rowdex_describe tells of errors:
 /// with an order, with the file and row group of rows that differ.
+///
+/// {"launch": {}} tells which rank this process is, as torchrun, Open MPI, PMI or Slurm put it into its environment:
+/// rank (below world_size), world_size, local_rank and local_world_size (of this machine; null if the launcher does not
+/// say), and launcher. It is an error if no launcher is found, if a variable is missing or no number, or if launchers
+/// disagree; it names the variables. The environment must not be changed by another thread meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_run(
     description: *const c_char,
-    operands: *const rowdex_operands,
+    operands: Option<&rowdex_operands>,
     progress: rowdex_progress,
     progress_userdata: *mut c_void,
     report: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    error::report(error, report, || {
         // First, so that a stream is released whatever else is wrong.
         // SAFETY: the conventions of the header.
         let given = unsafe { GivenOperands::of(operands) }?;
@@ -119,20 +122,32 @@ pub unsafe extern "C" fn rowdex_run(
         let described: JobDescription = unsafe { handle::described(description, "") }?;
         let progress = Progress::new(progress, progress_userdata);
         match described {
-            JobDescription::Build(build) => handle::write_report(report, &built(&build, progress)?),
-            JobDescription::Lengths(lengths) => handle::write_report(report, &noted(&lengths, given, progress)?),
-            JobDescription::Select(select) => handle::write_report(report, &selected(&select, &given, progress)?),
-            JobDescription::Rewrite(rewrite) => handle::write_report(report, &rewritten(&rewrite, &given, progress)?),
-            JobDescription::Verify(verify) => handle::write_report(report, &verified(&verify, &given, progress)?),
-            JobDescription::Digest(digest) => handle::write_report(report, &digested(&digest, &given, progress)?),
+            JobDescription::Build(build) => built(&build, progress),
+            JobDescription::Lengths(lengths) => noted(&lengths, given, progress),
+            JobDescription::Select(select) => selected(&select, &given, progress),
+            JobDescription::Rewrite(rewrite) => rewritten(&rewrite, &given, progress),
+            JobDescription::Verify(verify) => verified(&verify, &given, progress),
+            JobDescription::Digest(digest) => digested(&digest, &given, progress),
+            JobDescription::Launch {} => launched(),
         }
     })
 }
 
-fn built(described: &BuildDescription, progress: Progress) -> Result<impl Serialize> {
+fn launched() -> Result<Value> {
+    let Launch { launcher, rank, world_size, local_rank, local_world_size, .. } = Launch::from_env()?;
+    Ok(json!({
+        "rank": rank,
+        "world_size": world_size,
+        "local_rank": local_rank,
+        "local_world_size": local_world_size,
+        "launcher": launcher.name(),
+    }))
+}
+
+fn built(described: &BuildDescription, progress: Progress) -> Result<Value> {
     let builder =
         described.builder()?.with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
-    builder.build(described.output())
+    error::json(&builder.build(described.output())?)
 }
 
 fn noted(described: &LengthsDescription, given: GivenOperands<'_>, progress: Progress) -> Result<Value> {
@@ -144,18 +159,13 @@ fn noted(described: &LengthsDescription, given: GivenOperands<'_>, progress: Pro
     Ok(json!({}))
 }
 
-fn selected(described: &SelectDescription, given: &GivenOperands<'_>, progress: Progress) -> Result<impl Serialize> {
-    watched(described.select(given)?, progress).write(described.output())
+fn selected(described: &SelectDescription, given: &GivenOperands<'_>, progress: Progress) -> Result<Value> {
+    error::json(&watched(described.select(given)?, progress).write(described.output())?)
 }
 
 #[cfg(feature = "filter")]
 fn watched(select: Select, progress: Progress) -> Select {
-    let progress = Mutex::new(progress);
-    select.with_progress(move |at| {
-        if let Ok(progress) = progress.lock() {
-            progress.tell(at.rows_done, at.rows, 0);
-        }
-    })
+    select.with_progress(move |at| progress.tell(at.rows_done, at.rows, 0))
 }
 
 #[cfg(not(feature = "filter"))]
@@ -163,43 +173,14 @@ fn watched(select: Select, _: Progress) -> Select {
     select
 }
 
-fn rewritten(described: &RewriteDescription, given: &GivenOperands<'_>, progress: Progress) -> Result<impl Serialize> {
+fn rewritten(described: &RewriteDescription, given: &GivenOperands<'_>, progress: Progress) -> Result<Value> {
     let dataset = require(given.dataset, "operands.dataset")?.one()?;
     let order = require(given.order, "operands.order")?.orders();
     let task = described.task()?;
-    let second = if task.is_none() { order.epoch_len(0)? } else { 0 };
-    let told = Mutex::new(RewriteTeller { progress, second, first: 0, done: 0 });
     let rewrite = described
         .rewrite(dataset, order)?
-        .with_progress(move |at| told.lock().unwrap_or_else(PoisonError::into_inner).tell(&at));
-    task.map_or_else(|| rewrite.run(), |task| rewrite.run_task(task))
-}
-
-/// Tells progress over both passes, and never back: threads are done with some rows at once.
-struct RewriteTeller {
-    progress: Progress,
-    /// Rows of the second pass, if this call does both.
-    second: u64,
-    /// Rows of the first pass.
-    first: u64,
-    done: u64,
-}
-
-impl RewriteTeller {
-    fn tell(&mut self, at: &RewriteProgress) {
-        let all = match at.phase {
-            Phase::Read => {
-                self.first = at.rows;
-                self.done = self.done.max(at.rows_done);
-                at.rows + self.second
-            }
-            Phase::Write => {
-                self.done = self.done.max(self.first + at.rows_done);
-                self.first + at.rows
-            }
-        };
-        self.progress.tell(self.done, all, at.bytes_spilled + at.bytes_written);
-    }
+        .with_progress(move |at| progress.tell(at.rows_done, at.rows, at.bytes_spilled + at.bytes_written));
+    error::json(&task.map_or_else(|| rewrite.run(), |task| rewrite.run_task(task))?)
 }
 
 fn verified(described: &VerifyDescription, given: &GivenOperands<'_>, progress: Progress) -> Result<Value> {
@@ -215,14 +196,7 @@ fn verified(described: &VerifyDescription, given: &GivenOperands<'_>, progress: 
 
 fn digested(described: &DigestDescription, given: &GivenOperands<'_>, progress: Progress) -> Result<Value> {
     let dataset = require(given.dataset, "operands.dataset")?.one()?;
-    let progress = Mutex::new(progress);
-    let most = AtomicU64::new(0);
-    // By one thread at a time, and never back.
-    let tell = |at: RowProgress| {
-        most.fetch_max(at.rows_done, Ordering::Relaxed);
-        let told = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        told.tell(most.load(Ordering::Relaxed), at.rows, 0);
-    };
+    let tell = |at: RowProgress| progress.tell(at.rows_done, at.rows, 0);
     let hex = |sum: u128| format!("{sum:032x}");
     let Some(other) = given.other.map(rowdex_dataset::one).transpose()? else {
         if given.order.is_some() {

@@ -5,12 +5,11 @@ use std::mem::MaybeUninit;
 
 use serde_json::{Value, json};
 
-use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Snapshot, Versioned, out_param, require};
-use super::kind::{self, Asked};
+use super::error::{call, give, rowdex_error, rowdex_status};
+use super::handle::{self, GivenOptions, Snapshot, out_param, require};
+use super::kind::{self, AnyHandle};
 use super::operands::rowdex_order;
 use super::packs::rowdex_pieces;
-use crate::describe::PackDescription;
 use ::rowdex_order::Partition;
 use ::rowdex_order::sampler::{
     DistributedSampler, EpochPlan, PackSpec, ReplicationLayout, SamplerOptions, Shard, State, Tail,
@@ -32,8 +31,6 @@ pub const ROWDEX_STATE_CAPACITY: usize = 512;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_sampler_options {
-    /// sizeof(rowdex_sampler_options)
-    pub struct_size: usize,
     /// This rank, counted from 0.
     pub rank: u32,
     /// How many ranks there are.
@@ -55,69 +52,58 @@ pub struct rowdex_sampler_options {
     /// Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
     /// dropped or repeated, which would be the same ones otherwise, "always" or "never".
     pub rotation: *const c_char,
-    /// Batches of packs, as JSON: {"lengths": "tokens", "capacity": 8192}. NULL: of rows. What is left out has its
-    /// default, but for these two.
+    /// Batches of packs, such as "tokens:8192,overflow=truncate,extra=2". NULL: of rows.
     ///
-    /// lengths: their name, by which they are noted in the index that the orders are of. capacity: tokens of a pack; of
-    /// "buckets" the most of a row, and it may be left out. algorithm: how pieces are put into packs: "bfd" (the
-    /// default), best-fit decreasing; "concat", row after row; or, for batches of whole rows of like lengths with at
-    /// most capacity tokens, "budget", or "padded", which counts the padding to the longest row. "buckets" are batches
-    /// of as many rows with like lengths: each row is a pack, and every row comes. overflow: rows that are longer than
-    /// a pack can hold: "split" (the default) into pieces, "truncate", "drop" or "error". Batches within a budget, and
-    /// "buckets", are of whole rows: there "error" is the default, and "split" is refused. extra: tokens that each
-    /// piece takes beside its own. multiple: what a piece takes is rounded up to a multiple of this. max_pieces: the
-    /// most of a pack. cost: [linear, quadratic] deals the packs of a step by what they cost: linear times the tokens,
-    /// and quadratic times the sum of the squares of the lengths of the pieces. block: how many positions of the order
-    /// are packed together, 131072 by default; of "buckets", sorted together, 16384. empty: rows without tokens: "skip"
-    /// (the default) or "keep" as pieces without tokens. "buckets" keep them.
+    /// First the name of the lengths, by which they are noted in the index that the orders are of, a colon, and the
+    /// tokens of a pack, or "buckets"; then options with commas between them. algorithm: how pieces are put into packs:
+    /// bfd (the default), best-fit decreasing; concat, row after row; or, for batches of whole rows of like lengths
+    /// with at most so many tokens, budget, or padded, which counts the padding to the longest row. Buckets are batches
+    /// of as many rows with like lengths: each row is a pack, and every row comes; their option capacity is the most
+    /// tokens of a row. overflow: rows that are longer than a pack can hold: split (the default) into pieces, truncate,
+    /// drop or error. Batches within a budget, and buckets, are of whole rows: there error is the default, and split is
+    /// refused. extra: tokens that each piece takes beside its own. multiple: what a piece takes is rounded up to a
+    /// multiple of this. max_pieces: the most of a pack. cost: 24576-1 deals the packs of a step by what they cost: the
+    /// first number times the tokens, and the second one times the sum of the squares of the lengths of the pieces.
+    /// block: how many positions of the order are packed together, 131072 by default; of buckets, sorted together,
+    /// 16384. empty: rows without tokens: skip (the default) or keep as pieces without tokens. Buckets keep them.
     pub pack: *const c_char,
 }
 
-// SAFETY: repr(C), begins with its size, has only fields for which 0 is valid, and the u32 come in pairs, so there is
-// no padding.
-unsafe impl Versioned for rowdex_sampler_options {}
+// SAFETY: pointers and integers.
+unsafe impl GivenOptions for rowdex_sampler_options {}
 
 /// The sampler of one rank, at the beginning of epoch 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_new(
     orders: Option<&rowdex_order>,
-    options: *const rowdex_sampler_options,
+    options: Option<&rowdex_sampler_options>,
     sampler: Option<&mut MaybeUninit<*mut rowdex_sampler>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let out = out_param(sampler, "sampler")?;
+    give(error, sampler, "sampler", || {
         let of = require(orders, "orders")?;
+        let options = GivenOptions::of(options);
         // SAFETY: the conventions of the header.
-        let options = unsafe { handle::options(options, "options") }?;
-        // SAFETY: as above.
-        let tail = unsafe { handle::optional_text(options.tail, "options.tail") }?;
-        // SAFETY: as above.
-        let layout = unsafe { handle::optional_text(options.replica_layout, "options.replica_layout") }?;
-        // SAFETY: as above.
-        let pack = (!options.pack.is_null())
-            .then(|| unsafe { handle::described::<PackDescription>(options.pack, "pack") }?.spec())
-            .transpose()?;
+        let text = |text, name| unsafe { handle::optional_text(text, name) };
+        let pack = text(options.pack, "options.pack")?.map(str::parse::<PackSpec>).transpose()?;
         let usual = pack.as_ref().map_or(Tail::default(), PackSpec::default_tail);
-        let tail = tail.map_or(Ok(usual), str::parse)?;
+        let tail = text(options.tail, "options.tail")?.map_or(Ok(usual), str::parse)?;
+        let layout = text(options.replica_layout, "options.replica_layout")?;
         let layout = layout.map_or(Ok(ReplicationLayout::default()), str::parse)?;
         let shard = Shard::new(options.rank, options.world_size)?;
         let shard = shard.with_tail(tail).with_replication(options.replication.max(1), layout)?;
-        let batch_size = usize::try_from(options.batch_size)
-            .map_err(|_| handle::invalid(format!("a batch size of {}", options.batch_size)))?;
-        // SAFETY: as above.
-        let partition = unsafe { handle::optional_text(options.partition, "options.partition") }?;
-        // SAFETY: as above.
-        let rotation = rotation(unsafe { handle::optional_text(options.rotation, "options.rotation") }?)?;
-        let orders = partition.map_or(Ok(Partition::default()), str::parse)?.orders(of.orders(), shard.count())?;
-        let drop_last_batch = options.drop_last_batch != 0;
-        let options = SamplerOptions { drop_last_batch, rotation, ..SamplerOptions::of(shard, batch_size) };
+        let partition = text(options.partition, "options.partition")?.map_or(Ok(Partition::default()), str::parse)?;
+        let orders = partition.orders(of.orders(), shard.count())?;
+        let options = SamplerOptions {
+            drop_last_batch: options.drop_last_batch != 0,
+            rotation: rotation(text(options.rotation, "options.rotation")?)?,
+            ..SamplerOptions::of(shard, options.batch_size as usize)
+        };
         let sampler = match pack {
             None => options.sampler(orders)?,
             Some(pack) => options.sampler_of_packs(orders, of.lengths(&pack.lengths)?, &pack)?,
         };
-        out.write(kind::handle(rowdex_sampler(Snapshot::new(sampler))));
-        Ok(())
+        Ok(kind::handle(rowdex_sampler(Snapshot::new(sampler))))
     })
 }
 
@@ -132,7 +118,7 @@ fn rotation(text: Option<&str>) -> Result<Option<bool>> {
     }
 }
 
-impl Asked for rowdex_sampler {
+impl AnyHandle for rowdex_sampler {
     fn told(&self) -> Result<Value> {
         let sampler = self.0.load();
         let shard = sampler.shard();
@@ -197,10 +183,8 @@ pub unsafe extern "C" fn rowdex_sampler_fill(
         // SAFETY: as above.
         let pads = unsafe { handle::buffer(pads, if pads.is_null() { 0 } else { len }, "pads") }?;
         let plan = sampler.plan(epoch)?;
-        if first.checked_add(len as u64).is_none_or(|end| end > plan.len()) {
-            return Err(beyond(first.saturating_add(len as u64).saturating_sub(1), &plan));
-        }
-        let samples = (first..).take(len).map(|p| plan.at(p)?.ok_or_else(|| beyond(p, &plan)));
+        let sample = |p| plan.at(p)?.ok_or_else(|| beyond(p, &plan));
+        let samples = (0..len as u64).map(|place| sample(first.saturating_add(place)));
         let samples = samples.collect::<Result<Vec<_>>>()?;
         for (row, sample) in rows.iter_mut().zip(&samples) {
             row.write(sample.row);
@@ -228,7 +212,7 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
     capacity: usize,
     len: Option<&mut MaybeUninit<usize>>,
     pads: Option<&mut MaybeUninit<usize>>,
-    pieces: *const rowdex_pieces,
+    pieces: Option<&rowdex_pieces>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
@@ -237,15 +221,17 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
         let rows = unsafe { handle::buffer(rows, capacity, "rows") }?;
         let len = out_param(len, "len")?;
         let batch = sampler.batch(epoch, step)?;
-        let only_told = rows.is_empty() && sampler.packed().is_some() && pieces.is_null();
+        let only_told = rows.is_empty() && sampler.packed().is_some() && pieces.is_none();
         if !only_told {
             let Some(rows) = rows.get_mut(..batch.rows.len()) else {
                 let message = format!("room for {capacity} row ids, and the batch has {}", batch.rows.len());
                 return Err(handle::invalid(message)
                     .with_hint("make room for as many as the batch size, or as many pieces as packs have"));
             };
-            // SAFETY: as above.
-            unsafe { rowdex_pieces::write(pieces, &batch, capacity, sampler.kind()) }?;
+            if let Some(pieces) = pieces {
+                // SAFETY: as above.
+                unsafe { pieces.write(&batch, capacity, sampler.kind()) }?;
+            }
             rows.write_copy_of_slice(&batch.rows);
         }
         len.write(batch.rows.len());
@@ -284,6 +270,26 @@ pub unsafe extern "C" fn rowdex_sampler_state(
             _ => at.state(),
         };
         handle::write_text(&state.to_string(), buffer)
+    })
+}
+
+/// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of
+/// their own: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
+/// serves.
+///
+/// It begins with the first step of the current epoch. Steps in which the rank has no rows are left out. It tells its
+/// rank, as a rowdex_batch_info of its batches does.
+#[unsafe(no_mangle)]
+pub extern "C" fn rowdex_sampler_worker(
+    sampler: Option<&rowdex_sampler>,
+    worker: u64,
+    workers: u64,
+    own: Option<&mut MaybeUninit<*mut rowdex_sampler>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    give(error, own, "own", || {
+        let worker = require(sampler, "sampler")?.0.load().worker(worker, workers)?;
+        Ok(kind::handle(rowdex_sampler(Snapshot::new(worker))))
     })
 }
 

@@ -12,7 +12,7 @@ use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use super::arrow::export_batch;
 use super::batch::rowdex_batch;
 use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, Versioned, out_param, require};
+use super::handle::{self, GivenOptions, out_param, require};
 use crate::loader::{Batch, PackLayout, Sequences, Sequencing};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -20,8 +20,6 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_sequence_options {
-    /// sizeof(rowdex_sequence_options)
-    pub struct_size: usize,
     /// "flat" (NULL): packs one after the other, as long as each is. "rows": each has as many places as its capacity,
     /// of which those behind its pieces are filled up.
     pub layout: *const c_char,
@@ -35,8 +33,8 @@ pub struct rowdex_sequence_options {
     pub pad: i64,
 }
 
-// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
-unsafe impl Versioned for rowdex_sequence_options {}
+// SAFETY: pointers and integers.
+unsafe impl GivenOptions for rowdex_sequence_options {}
 
 /// The tokens of a batch of packs as the arrays that a model takes: an Arrow struct array that the caller releases, and
 /// its type (may be NULL if it is not wanted). The struct has one row, and its children are lists, each of which is one
@@ -55,7 +53,7 @@ unsafe impl Versioned for rowdex_sequence_options {}
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_batch_sequences(
     batch: Option<&rowdex_batch>,
-    options: *const rowdex_sequence_options,
+    options: Option<&rowdex_sequence_options>,
     array: Option<&mut MaybeUninit<FFI_ArrowArray>>,
     schema: Option<&mut MaybeUninit<FFI_ArrowSchema>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
@@ -63,29 +61,20 @@ pub unsafe extern "C" fn rowdex_batch_sequences(
     call(error, || {
         let batch = &require(batch, "batch")?.batch;
         let out = out_param(array, "array")?;
+        let options = GivenOptions::of(options);
         // SAFETY: the conventions of the header.
-        let options = unsafe { handle::options(options, "options") }?;
-        // SAFETY: as above.
         let layout = unsafe { handle::optional_text(options.layout, "options.layout") }?;
-        // SAFETY: as above.
-        let (bos, eos) = unsafe { (token(options.bos, "options.bos")?, token(options.eos, "options.eos")?) };
         let how = Sequencing {
             layout: layout.map_or(Ok(PackLayout::default()), str::parse)?,
             labels: options.without_labels == 0,
-            bos,
-            eos,
+            // SAFETY: as above.
+            bos: unsafe { options.bos.as_ref() }.copied(),
+            // SAFETY: as above.
+            eos: unsafe { options.eos.as_ref() }.copied(),
             pad: options.pad,
         };
         export_batch(one_row(batch, batch.sequences(&how)?)?, out, schema)
     })
-}
-
-/// # Safety
-/// `token` is as the header says.
-unsafe fn token(token: *const i64, name: &str) -> Result<Option<i64>> {
-    // SAFETY: the caller's promise.
-    let token = unsafe { handle::slice(token, usize::from(!token.is_null()), name) }?;
-    Ok(token.first().copied())
 }
 
 /// All arrays, each as a list of the only row.

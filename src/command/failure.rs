@@ -3,8 +3,6 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use rowdex::error::Remedy;
-
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// One sentence says it all.
@@ -46,28 +44,7 @@ impl Failure {
 
 impl From<rowdex::Error> for Failure {
     fn from(error: rowdex::Error) -> Self {
-        Self::Said(said(&error))
-    }
-}
-
-/// An error as one sentence, with the options of this command in its hint.
-pub(crate) fn said(error: &rowdex::Error) -> String {
-    error.in_words(option)
-}
-
-/// What a remedy is called here, as a hint names it.
-pub(crate) fn option(remedy: Remedy) -> &'static str {
-    match remedy {
-        Remedy::Overwrite => "`--overwrite`",
-        Remedy::Update => "`rowdex build --update`",
-        Remedy::NoFooters => "`--no-footers`",
-        Remedy::NoPartitions => "`--no-partitions`",
-        Remedy::UnionSchema => "`--schema union`",
-        Remedy::Root => "`--root`",
-        Remedy::Sample => "`--sample`",
-        Remedy::Lengths => "`rowdex build --lengths`",
-        // Of the library alone, which is of the same version.
-        _ => "",
+        Self::Said(error.to_string())
     }
 }
 

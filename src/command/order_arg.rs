@@ -10,7 +10,7 @@ use rowdex::order::{IdSet, OrderSpec, Partition, Recipe, RecipeBase};
 use rowdex::select::ListOfRows;
 use rowdex::{Dataset, Index};
 
-use crate::command::failure::{Failure, said};
+use crate::command::failure::Failure;
 
 /// `global`, `blocks:8,contiguous`, `weighted:w,from=w.parquet,once`, `balanced:label,size=1000` or `file:order.bin`.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl FromStr for OrderArg {
                     once: column.len() < given.len(),
                 }
             }
-            _ => OrderKindArg::Named(text.parse().map_err(|error: rowdex::Error| said(&error))?),
+            _ => OrderKindArg::Named(text.parse().map_err(|error: rowdex::Error| error.to_string())?),
         };
         Ok(Self { kind, size, partition })
     }

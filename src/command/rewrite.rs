@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::HumanBytes;
 use rowdex::digest::{SameRows, SameRowsReport};
 use rowdex::order::{Order, OrderSpec, Recipe, RecipeBase};
-use rowdex::rewrite::{Codec, Phase, Rewrite, RewriteTask};
+use rowdex::rewrite::{Codec, Rewrite, RewriteTask};
 use rowdex::select::ListOfRows;
 use rowdex::{Dataset, Index};
 use serde_json::json;
@@ -142,10 +142,8 @@ pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
         let bar = bar.clone();
         move |at| {
             bar.set_length(at.rows);
-            bar.set_message(match at.phase {
-                Phase::Read => format!("reading rows, {} spilled", HumanBytes(at.bytes_spilled)),
-                _ => format!("writing rows, {}", HumanBytes(at.bytes_written)),
-            });
+            let written = HumanBytes(at.bytes_written);
+            bar.set_message(format!("rows, {} spilled, {written} written", HumanBytes(at.bytes_spilled)));
             bar.set_position(at.rows_done);
         }
     });

@@ -12,7 +12,7 @@ use rowdex::sampler::{EpochPlan, PackSpec, ReplicationLayout, SamplerOptions, St
 use rowdex::{Dataset, DistributedSampler, Index, Shard};
 
 use crate::command::args::named;
-use crate::command::failure::{Failure, said};
+use crate::command::failure::Failure;
 use crate::command::order_arg::OrderArg;
 
 /// More ranks than this in one process would take gigabytes just to be counted.
@@ -109,11 +109,11 @@ fn replication(text: &str) -> Result<(u32, ReplicationLayout), String> {
     let (replicas, layout) = text.split_once(',').unwrap_or((text, "consecutive"));
     let replicas = replicas.parse().ok().filter(|replicas| *replicas > 0);
     let replicas = replicas.ok_or_else(|| format!("{text:?} does not begin with a number from 1 on"))?;
-    Ok((replicas, layout.parse().map_err(|error: rowdex::Error| said(&error))?))
+    Ok((replicas, layout.parse().map_err(|error: rowdex::Error| error.to_string())?))
 }
 
 fn packing(text: &str) -> Result<PackSpec, String> {
-    text.parse().map_err(|error| said(&error))
+    text.parse().map_err(|error: rowdex::Error| error.to_string())
 }
 
 pub(crate) fn batch_size(text: &str) -> Result<usize, String> {

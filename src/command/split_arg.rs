@@ -5,8 +5,6 @@ use std::str::FromStr;
 use rowdex::Select;
 use rowdex::order::{Side, Split};
 
-use crate::command::failure::said;
-
 /// `train` or `validation`, and then `validation_fraction=F`, `seed=S` and `by=COLUMN` with commas between them.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitArg {
@@ -21,7 +19,7 @@ impl FromStr for SplitArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(',');
-        let side = parts.next().unwrap_or_default().parse().map_err(|error: rowdex::Error| said(&error))?;
+        let side = parts.next().unwrap_or_default().parse().map_err(|error: rowdex::Error| error.to_string())?;
         let mut split = Self { side, fraction: 0.1, seed: 0, by: None };
         for part in parts {
             let bad = || format!("{part:?} is none of validation_fraction=F, seed=S and by=COLUMN");
@@ -32,7 +30,7 @@ impl FromStr for SplitArg {
                 _ => return Err(bad()),
             }
         }
-        Split::new(split.fraction, split.seed).map_err(|error| said(&error))?;
+        Split::new(split.fraction, split.seed).map_err(|error| error.to_string())?;
         Ok(split)
     }
 }

@@ -11,7 +11,7 @@ use rowdex::order::{OrderKind, Partition};
 use rowdex::sampler::{Run, State};
 use rowdex::{Error, ErrorKind};
 
-use crate::command::failure::{Failure, complain, said};
+use crate::command::failure::{Failure, complain};
 use crate::command::order_arg::{OrderArg, OrderKindArg};
 use crate::command::sampling::{BatchArg, DealingArgs, SamplingArgs};
 
@@ -39,7 +39,7 @@ pub(crate) fn read(text: &str) -> Result<State, String> {
     if text.as_bytes().starts_with(MARK) {
         return text.parse().map_err(|error: Error| error.to_string());
     }
-    in_file(Path::new(text)).map_err(|error| said(&error.with_file(text)))
+    in_file(Path::new(text)).map_err(|error| error.with_file(text).to_string())
 }
 
 /// The one state that a file begins with: text, JSON, or what torch.save() wrote, none of which changes a text.

@@ -3,8 +3,6 @@
 use rowdex::Index;
 use serde_json::Value;
 
-use crate::command::failure::said;
-
 /// What became of the base of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Base {
@@ -28,6 +26,6 @@ pub(crate) fn base(index: &Index) -> Option<Base> {
             "{shown} is not the index that the view was made of: it has other rows now (select anew)"
         )),
         Err(error) if error.kind() == rowdex::ErrorKind::NotFound => Base::NotThere,
-        Err(error) => Base::Changed(format!("the index that the view was made of cannot be read: {}", said(&error))),
+        Err(error) => Base::Changed(format!("the index that the view was made of cannot be read: {}", error)),
     })
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::FileEntry;
 use rowdex_io::source::FileStat;
 
@@ -91,7 +91,5 @@ pub(super) fn modified(entry: &FileEntry<'_>) -> Error {
 }
 
 pub(super) fn stale(entry: &FileEntry<'_>, message: impl Into<Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::Stale, message)
-        .with_file(entry.path())
-        .with_remedies("build the index again, or update it ({})", &[Remedy::Update])
+    Error::new(ErrorKind::Stale, message).with_file(entry.path()).with_hint("build the index again, or with `update`")
 }

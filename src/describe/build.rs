@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{GivenPath, StoreDescription, invalid};
-use crate::builder::{IndexBuilder, LengthsBuilder};
+use super::{GivenPath, OptionalSetting, StoreDescription, invalid};
+use crate::builder::{IndexBuilder, LengthsBuilder, SchemaMode};
 use crate::select::ListOfRows;
 use rowdex_base::error::Result;
 use rowdex_index::Index;
@@ -47,24 +47,18 @@ impl BuildDescription {
     }
 
     pub(crate) fn builder(&self) -> Result<IndexBuilder> {
-        let mut builder = IndexBuilder::new(&self.files)
+        let mode = self.schema.as_deref().map(str::parse::<SchemaMode>).transpose()?;
+        Ok(IndexBuilder::new(&self.files)
             .with_footers(self.footers != Some(false))
             .with_partitions(self.partitions != Some(false))
             .with_overwrite(self.overwrite == Some(true))
             .with_update(self.updates())
             .with_renames(self.rename.iter().flatten())
             .with_lengths(self.lengths.iter().flatten())
-            .with_store_options(self.store()?);
-        if let Some(root) = &self.root {
-            builder = builder.with_root(root);
-        }
-        if let Some(mode) = &self.schema {
-            builder = builder.with_schema_mode(mode.parse()?);
-        }
-        if let Some(threads) = self.threads {
-            builder = builder.with_threads(threads);
-        }
-        Ok(builder)
+            .with_store_options(self.store()?)
+            .given(self.root.as_ref(), IndexBuilder::with_root)
+            .given(mode, IndexBuilder::with_schema_mode)
+            .given(self.threads, IndexBuilder::with_threads))
     }
 }
 
@@ -90,7 +84,10 @@ impl LengthsDescription {
         stream: Option<impl FnOnce(&Index, &str) -> Result<Vec<u64>>>,
     ) -> Result<LengthsBuilder> {
         let store = self.store.as_ref().map_or_else(|| Ok(StoreOptions::default()), StoreDescription::options)?;
-        let mut builder = LengthsBuilder::new(&self.index).with_store_options(store.clone());
+        let mut builder = LengthsBuilder::new(&self.index)
+            .with_store_options(store.clone())
+            .given(self.root.as_ref(), LengthsBuilder::with_root)
+            .given(self.threads, LengthsBuilder::with_threads);
         for column in self.columns.iter().flatten() {
             builder = builder.with_column(column);
         }
@@ -98,17 +95,10 @@ impl LengthsDescription {
         for (name, list) in self.given.iter().flatten() {
             builder = builder.with_given(name, ListOfRows::from(list).lengths(&index()?, LENGTH)?);
         }
-        builder = match (&self.stream, stream) {
-            (Some(name), Some(read)) => builder.with_given(name, read(&index()?, LENGTH)?),
-            (None, None) => builder,
-            _ => return Err(invalid("lengths: `stream` names the lengths of a stream, and goes with one")),
-        };
-        if let Some(root) = &self.root {
-            builder = builder.with_root(root);
+        match (&self.stream, stream) {
+            (Some(name), Some(read)) => Ok(builder.with_given(name, read(&index()?, LENGTH)?)),
+            (None, None) => Ok(builder),
+            _ => Err(invalid("lengths: `stream` names the lengths of a stream, and goes with one")),
         }
-        if let Some(threads) = self.threads {
-            builder = builder.with_threads(threads);
-        }
-        Ok(builder)
     }
 }

@@ -6,10 +6,10 @@ mod build;
 mod check;
 mod column;
 mod order;
-mod pack;
 mod rewrite;
 mod select;
 mod set;
+mod share;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -27,10 +27,10 @@ pub(crate) use self::build::{BuildDescription, LengthsDescription};
 pub(crate) use self::check::{DigestDescription, VerifyDescription};
 pub(crate) use self::column::{AskedColumn, ColumnDescription};
 pub(crate) use self::order::OrderDescription;
-pub(crate) use self::pack::PackDescription;
 pub(crate) use self::rewrite::RewriteDescription;
 pub(crate) use self::select::SelectDescription;
 pub(crate) use self::set::{ChosenRows, SetDescription};
+pub(crate) use self::share::ShareDescription;
 pub(crate) use self::store::StoreDescription;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::Index;
@@ -46,6 +46,7 @@ pub(crate) enum JobDescription {
     Rewrite(RewriteDescription),
     Verify(VerifyDescription),
     Digest(DigestDescription),
+    Launch {},
 }
 
 /// What a description refers to by numbers, because it is large or open.
@@ -81,6 +82,19 @@ pub(crate) fn read<T: DeserializeOwned>(what: &str, text: &[u8]) -> Result<T> {
     json.end().map_err(|error| invalid(format!("{what}: {error}")))?;
     Ok(value)
 }
+
+/// Settings that may be left out.
+pub(crate) trait OptionalSetting: Sized {
+    /// Set to a value, if there is one.
+    fn given<T>(self, value: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => set(self, value),
+            None => self,
+        }
+    }
+}
+
+impl<T> OptionalSetting for T {}
 
 fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message)

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{GivenPath, invalid};
+use super::{GivenPath, OptionalSetting, invalid};
 use crate::dataset::Dataset;
-use crate::rewrite::{Rewrite, RewriteTask};
+use crate::rewrite::{Codec, Rewrite, RewriteTask};
 use rowdex_base::error::Result;
 use rowdex_order::Order;
 
@@ -67,39 +67,21 @@ impl RewriteDescription {
         if self.resume == Some(true) && self.overwrite == Some(true) {
             return Err(invalid("rewrite: `resume` goes on with what `overwrite` replaces: choose one of them"));
         }
-        let mut rewrite = Rewrite::new(dataset, order, &self.output)
+        if self.files.is_some() && self.file_bytes.is_some() {
+            return Err(invalid("rewrite: either `files` or `file_bytes`, and not both"));
+        }
+        Ok(Rewrite::new(dataset, order, &self.output)
             .with_resume(self.resume == Some(true))
-            .with_overwrite(self.overwrite == Some(true));
-        if let Some(memory) = self.memory {
-            rewrite = rewrite.with_memory(memory);
-        }
-        if let Some(threads) = self.threads {
-            rewrite = rewrite.with_threads(threads);
-        }
-        rewrite = match (self.files, self.file_bytes) {
-            (Some(_), Some(_)) => return Err(invalid("rewrite: either `files` or `file_bytes`, and not both")),
-            (Some(files), None) => rewrite.with_files(files),
-            (None, Some(file_bytes)) => rewrite.with_file_bytes(file_bytes),
-            (None, None) => rewrite,
-        };
-        if let Some(rows) = self.row_group_rows {
-            rewrite = rewrite.with_row_group_rows(rows);
-        }
-        if let Some(page_bytes) = self.page_bytes {
-            rewrite = rewrite.with_page_bytes(page_bytes);
-        }
-        if let Some(codec) = &self.compression {
-            rewrite = rewrite.with_compression(codec.parse()?);
-        }
-        if let Some(dictionary) = self.dictionary {
-            rewrite = rewrite.with_dictionary(dictionary);
-        }
-        if let Some(name) = &self.origin {
-            rewrite = rewrite.with_origin(name);
-        }
-        if let Some(folder) = &self.spill {
-            rewrite = rewrite.with_spill(folder);
-        }
-        Ok(rewrite)
+            .with_overwrite(self.overwrite == Some(true))
+            .given(self.memory, Rewrite::with_memory)
+            .given(self.threads, Rewrite::with_threads)
+            .given(self.files, Rewrite::with_files)
+            .given(self.file_bytes, Rewrite::with_file_bytes)
+            .given(self.row_group_rows, Rewrite::with_row_group_rows)
+            .given(self.page_bytes, Rewrite::with_page_bytes)
+            .given(self.compression.as_deref().map(str::parse::<Codec>).transpose()?, Rewrite::with_compression)
+            .given(self.dictionary, Rewrite::with_dictionary)
+            .given(self.origin.as_ref(), Rewrite::with_origin)
+            .given(self.spill.as_ref(), Rewrite::with_spill))
     }
 }

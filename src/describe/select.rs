@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{GivenPath, Operands, StoreDescription, invalid};
+use super::{GivenPath, Operands, OptionalSetting, StoreDescription, invalid};
 use crate::select::Select;
 use rowdex_base::error::Result;
 use rowdex_index::Index;
@@ -76,14 +76,12 @@ impl SelectDescription {
                 .with_hint("give one of them, or leave it out"));
         }
         let rows = base.len();
-        let mut select =
-            Select::new(base).with_overwrite(self.overwrite == Some(true)).with_store_options(store.clone());
-        if let Some(list) = &self.rows {
-            select = select.rows(list);
-        }
-        if let Some(list) = &self.skip {
-            select = select.skip(list);
-        }
+        let mut select = Select::new(base)
+            .with_overwrite(self.overwrite == Some(true))
+            .with_store_options(store.clone())
+            .given(self.rows.as_ref(), Select::rows)
+            .given(self.skip.as_ref(), Select::skip)
+            .given(self.root.as_ref(), Select::with_root);
         if self.kept.is_some() || self.note.is_some() {
             let kept = match self.kept {
                 Some(kept) => IdSet::clone(given.set(kept)?),
@@ -113,9 +111,6 @@ impl SelectDescription {
                 Some(column) => select.split_by(column, side, split.fraction(), split.seed),
                 None => select.split(side, split.fraction(), split.seed),
             };
-        }
-        if let Some(root) = &self.root {
-            select = select.with_root(root);
         }
         match &self.condition {
             Some(condition) => filtered(select, condition),

@@ -73,12 +73,15 @@ impl SetDescription {
         };
         let reads = || dataset.ok_or_else(|| invalid("set: there is no dataset, whose values are read"));
         let count = || self.rows.ok_or_else(|| invalid("set: `rows` is missing: out of how many rows the set is"));
-        let listed = |list: ListedRows| -> Result<ChosenRows> {
-            let ListedRows { rows, repeated, unserved, .. } = list;
-            Ok(ChosenRows { rows: only(Cow::Owned(rows), of)?, repeated, unserved })
+        let mut repeated = 0;
+        let mut unserved = 0;
+        let mut listed = |list: ListedRows| {
+            repeated = list.repeated;
+            unserved = list.unserved;
+            Cow::Owned(list.rows)
         };
         let rows = if let Some(condition) = &self.condition {
-            filtered(reads()?, condition, of)?
+            Cow::Owned(filtered(reads()?, condition, of)?)
         } else if let Some(split) = &self.split {
             let side = split.side.parse()?;
             let by_hash = Split::new(split.fraction(), split.seed)?;
@@ -86,30 +89,34 @@ impl SetDescription {
                 Some(column) => {
                     let column = reads()?.column(column);
                     let column = if let Some(of) = of { column.of(of) } else { column };
-                    column.split(&by_hash, side)?
+                    Cow::Owned(column.split(&by_hash, side)?)
                 }
-                None => only(Cow::Owned(by_hash.rows(side, count()?)?), of)?,
+                None => Cow::Owned(by_hash.rows(side, count()?)?),
             }
         } else if let Some(list) = &self.list {
-            return listed(ListOfRows::from(list).rows(index(0)?)?);
+            listed(ListOfRows::from(list).rows(index(0)?)?)
         } else if let Some(stream) = stream.filter(|_| self.stream == Some(true)) {
-            return listed(stream.rows(index(0)?)?);
+            listed(stream.rows(index(0)?)?)
         } else if let Some(view) = self.view {
-            only(Cow::Owned(Index::rows_of(index(0)?, index(view)?)?), of)?
+            Cow::Owned(Index::rows_of(index(0)?, index(view)?)?)
         } else if let Some(ids) = self.row_ids {
-            only(Cow::Owned(IdSet::from_ids(count()?, given.row_ids(ids)?.iter().copied())?), of)?
+            Cow::Owned(IdSet::from_ids(count()?, given.row_ids(ids)?.iter().copied())?)
         } else if let Some(ranges) = self.ranges {
             let (pairs, rest) = given.row_ids(ranges)?.as_chunks::<2>();
             if !rest.is_empty() {
                 return Err(invalid("set: `ranges` has a start without an end"));
             }
-            only(Cow::Owned(IdSet::from_ranges(count()?, pairs.iter().map(|[start, end]| *start..*end))?), of)?
+            Cow::Owned(IdSet::from_ranges(count()?, pairs.iter().map(|[start, end]| *start..*end))?)
         } else if let Some(set) = self.set {
-            only(Cow::Borrowed(&**given.set(set)?), of)?
+            Cow::Borrowed(&**given.set(set)?)
         } else {
             return Err(invalid("set: there is no stream, whose rows are listed"));
         };
-        Ok(ChosenRows { rows, repeated: 0, unserved: 0 })
+        let rows = match of {
+            Some(of) => rows.intersection(of)?,
+            None => rows.into_owned(),
+        };
+        Ok(ChosenRows { rows, repeated, unserved })
     }
 
     /// Refuses what says nothing, or too much, of the rows that are asked for.
@@ -134,13 +141,6 @@ impl SetDescription {
             return Err(invalid("set: `rows` says nothing of the rows that are asked for").with_hint("leave it out"));
         }
         Ok(())
-    }
-}
-
-fn only(rows: Cow<'_, IdSet>, of: Option<&IdSet>) -> Result<IdSet> {
-    match of {
-        Some(of) => rows.intersection(of),
-        None => Ok(rows.into_owned()),
     }
 }
 

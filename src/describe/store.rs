@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::invalid;
+use super::{OptionalSetting, invalid};
 use rowdex_base::error::Result;
 use rowdex_io::source::StoreOptions;
 
@@ -23,22 +23,17 @@ pub(crate) struct StoreDescription {
 
 impl StoreDescription {
     pub(crate) fn options(&self) -> Result<StoreOptions> {
-        let mut options = StoreOptions::new();
-        match self.concurrency {
-            None => {}
-            Some(0) => return Err(invalid("store: `concurrency` is 0: use 1 or more")),
-            Some(requests) => options = options.with_concurrency(requests),
+        if self.concurrency == Some(0) {
+            return Err(invalid("store: `concurrency` is 0: use 1 or more"));
         }
-        if let Some(seconds) = self.deadline {
-            if !(seconds > 0.0 && seconds < 1e12) {
-                let message = format!("store: a `deadline` of {seconds}: use a number of seconds above 0");
-                return Err(invalid(message));
-            }
-            options = options.with_deadline(Duration::from_secs_f64(seconds).max(Duration::from_millis(1)));
+        if let Some(seconds) = self.deadline.filter(|seconds| !(*seconds > 0.0 && *seconds < 1e12)) {
+            return Err(invalid(format!("store: a `deadline` of {seconds}: use a number of seconds above 0")));
         }
-        if let Some(retries) = self.retries {
-            options = options.with_retries(retries);
-        }
+        let deadline = |seconds| Duration::from_secs_f64(seconds).max(Duration::from_millis(1));
+        let options = StoreOptions::new()
+            .given(self.concurrency, StoreOptions::with_concurrency)
+            .given(self.deadline.map(deadline), StoreOptions::with_deadline)
+            .given(self.retries, StoreOptions::with_retries);
         if self.config.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
             return Err(invalid("store: a name or a value of `config` has a NUL"));
         }

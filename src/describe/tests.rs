@@ -194,26 +194,3 @@ fn a_set_is_described_in_one_way() {
         assert!(set(fields).contains(said), "{fields}: {}", set(fields));
     }
 }
-
-#[test]
-fn packs_are_described() {
-    let pack = |fields: &str| {
-        let text = format!(r#"{{"lengths": "tokens", {fields}}}"#);
-        let spec = read::<PackDescription>("pack", text.as_bytes()).and_then(|described| described.spec());
-        spec.map_or_else(|error| error.to_string(), |spec| spec.to_string())
-    };
-    for (fields, said) in [
-        (r#""capacity": 128"#, "tokens:128"),
-        (
-            r#""capacity": 128, "extra": 2, "cost": [3, 1], "overflow": "drop""#,
-            "tokens:128,overflow=drop,extra=2,cost=3",
-        ),
-        (r#""algorithm": "buckets", "block": 64"#, "tokens:buckets"),
-        (r#""algorithm": "concat""#, "`capacity` is missing"),
-        (r#""capacity": 128, "cost": [3]"#, "pack: `cost`: invalid length 1"),
-        (r#""capacity": 128, "max_pieces": 4294967296"#, "pack: `max_pieces`: invalid value"),
-        (r#""capacity": 0"#, "capacity"),
-    ] {
-        assert!(pack(fields).contains(said), "{fields}: {}", pack(fields));
-    }
-}

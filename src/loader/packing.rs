@@ -8,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use super::groups::UnitSize;
 use super::packs::{Packs, Unended};
 use super::pieces::TokenRange;
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler};
 use rowdex_order::{Algorithm, Lengths, Measure, Overflow, Pack, Packed, Piece};
 use rowdex_rows::{Held, Then, TokenColumn, Tokens};
@@ -123,7 +123,7 @@ impl ServedPacks {
             if *actual != Some(*noted) {
                 let actual = actual.map_or_else(|| "no length".to_owned(), |actual| format!("a length of {actual}"));
                 let error = Error::new(ErrorKind::Stale, format!("row {row} has {actual}, and {noted} was noted"))
-                    .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]);
+                    .with_hint("note the lengths anew");
                 changed.push((place, error.with_column(name)));
             }
         }

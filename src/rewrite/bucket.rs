@@ -180,7 +180,7 @@ mod tests {
     fn a_bucket_that_is_too_large_comes_in_pieces_that_fit() {
         let folder = tempfile::tempdir().unwrap();
         let rows = 3000_u64;
-        let buckets = Buckets { rows, bucket_rows: 1500 };
+        let buckets = Buckets { rows, bucket_rows: 1500, parts: 1 };
         let batch = |first: u64, rows: u64| {
             let ids = Int64Array::from_iter_values((first..first + rows).map(|id| id as i64));
             RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).unwrap()

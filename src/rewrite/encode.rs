@@ -70,8 +70,8 @@ impl Encoding {
     }
 
     /// A file of what is encoded.
-    pub(super) fn file<W: Write + Send>(&self, out: W) -> Result<EncodedFile<W>> {
-        writer(out, &self.schema, &self.described, &self.properties).map(|(writer, _)| EncodedFile(writer))
+    pub(super) fn file<W: Write + Send>(&self, out: W) -> Result<SerializedFileWriter<W>> {
+        writer(out, &self.schema, &self.described, &self.properties).map(|(writer, _)| writer)
     }
 
     /// A row group of any of the files.
@@ -217,30 +217,21 @@ impl GroupEncoder<'_> {
     }
 }
 
-/// A file that encoded row groups are put to.
-pub(super) struct EncodedFile<W: Write + Send>(SerializedFileWriter<W>);
-
-impl<W: Write + Send> EncodedFile<W> {
-    pub(super) fn add(&mut self, group: Vec<ArrowColumnChunk>) -> Result<()> {
-        let add = || {
-            let mut writer = self.0.next_row_group()?;
-            group.into_iter().try_for_each(|column| column.append_to_row_group(&mut writer))?;
-            writer.close().map(drop)
-        };
-        add().map_err(unwritten)
-    }
-
-    /// Writes the footer, and gives back what the bytes went to.
-    pub(super) fn finish(self) -> Result<W> {
-        self.0.into_inner().map_err(unwritten)
-    }
+/// Puts a row group to a file.
+pub(super) fn append<W: Write + Send>(
+    file: &mut SerializedFileWriter<W>,
+    group: Vec<ArrowColumnChunk>,
+) -> parquet::errors::Result<()> {
+    let mut writer = file.next_row_group()?;
+    group.into_iter().try_for_each(|column| column.append_to_row_group(&mut writer))?;
+    writer.close().map(drop)
 }
 
 fn uncoded(error: ParquetError) -> Error {
     Error::new(ErrorKind::UnsupportedParquet, format!("the rows cannot be encoded: {error}")).with_source(error)
 }
 
-fn unwritten(error: ParquetError) -> Error {
+pub(super) fn unwritten(error: ParquetError) -> Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
             // What a store said comes as it is.

@@ -37,6 +37,7 @@ mod tests;
 mod write;
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,25 +79,13 @@ pub enum RewriteTask {
     Index,
 }
 
-/// What a rewrite is at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Phase {
-    /// The first of two passes: rows are read in the order of the files, and held or spilled to buckets.
-    Read,
-    /// The second pass: rows are put to their places, and encoded.
-    Write,
-}
-
 /// How far a rewrite is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RewriteProgress {
-    /// What it is at.
-    pub phase: Phase,
-    /// Rows that this phase is done with.
+    /// Rows that were read in the first pass, and rows that were written in the second.
     pub rows_done: u64,
-    /// Rows of this phase in all.
+    /// Rows to read and to write.
     pub rows: u64,
     /// Bytes that were spilled so far.
     pub bytes_spilled: u64,
@@ -134,6 +123,8 @@ struct Rewriting<'a> {
     spill: Spill,
     meter: RewriteMeter,
     pool: ThreadPool,
+    /// Nobody else writes to the output.
+    _lock: Option<File>,
     _idle: MoreIdle,
 }
 
@@ -359,9 +350,9 @@ impl fmt::Debug for Rewrite {
 }
 
 /// Counts what is done, on any thread, and tells it.
+#[derive(Default)]
 struct RewriteMeter {
     tell: Option<Arc<dyn Fn(RewriteProgress) + Send + Sync>>,
-    phase: Phase,
     rows: u64,
     rows_done: AtomicU64,
     bytes_spilled: AtomicU64,
@@ -369,22 +360,10 @@ struct RewriteMeter {
 }
 
 impl RewriteMeter {
-    fn new(tell: Option<Arc<dyn Fn(RewriteProgress) + Send + Sync>>) -> Self {
-        let zero = AtomicU64::default;
-        Self { tell, phase: Phase::Read, rows: 0, rows_done: zero(), bytes_spilled: zero(), bytes_written: zero() }
-    }
-
-    /// Begins a phase of so many rows.
-    fn begin(&mut self, phase: Phase, rows: u64) {
-        (self.phase, self.rows, self.rows_done) = (phase, rows, AtomicU64::default());
-        self.advance(0);
-    }
-
     fn advance(&self, rows: u64) {
         let rows_done = self.rows_done.fetch_add(rows, Ordering::Relaxed) + rows;
         if let Some(tell) = &self.tell {
             tell(RewriteProgress {
-                phase: self.phase,
                 rows_done,
                 rows: self.rows,
                 bytes_spilled: self.bytes_spilled.load(Ordering::Relaxed),

@@ -7,63 +7,61 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::plan::RewritePlan;
 use crate::dataset::Dataset;
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::{atomic::AtomicFile, with_room};
 use rowdex_io::source::place::{Place, Scheme, Url};
-use rowdex_io::source::{ObjectSource, ObjectWriter, StoreOptions, UploadOptions};
+use rowdex_io::source::{ObjectSource, ObjectWriter, UploadOptions};
 
 const PLAN: &str = "_rewrite.json";
-const INDEX: &str = "index.rdx";
+pub(super) const INDEX: &str = "index.rdx";
 /// Where rows are spilled in an output folder.
 pub(super) const SPILL: &str = "_spill";
 
-/// A plan as it is noted in the output.
-#[derive(Serialize, Deserialize)]
-struct NotedPlan {
-    rowdex_rewrite: u64,
-    #[serde(flatten)]
-    plan: RewritePlan,
-}
-
+/// The version of the plan that is noted in the output, and its name there.
 const VERSION: u64 = 3;
+const VERSION_NAME: &str = "rowdex_rewrite";
 
-/// A place that holds files by name.
+/// Where a rewrite writes to. Each file appears whole or not at all, so its name alone says that it is finished, to
+/// whichever process and machine looks.
 #[derive(Debug)]
-enum OutputPlace {
+pub(super) enum RewriteOutput {
     /// A local folder, which need not be there.
     Folder(PathBuf),
     /// Objects of a store whose keys begin alike.
     Prefix { url: Url, store: Arc<ObjectSource> },
 }
 
-impl OutputPlace {
+impl RewriteOutput {
+    /// The folder or prefix at this path, which need not be there.
+    ///
     /// # Errors
-    /// `InvalidArgument` for what is only read.
-    fn new(path: &Path, options: &StoreOptions) -> Result<Self> {
-        match Place::of(path)? {
-            Place::Local(path) => std::path::absolute(&path)
-                .map(Self::Folder)
-                .map_err(|error| failed("cannot find the folder", &path, error)),
+    /// `InvalidArgument` for what is only read, and for a folder that has files of the input.
+    pub(super) fn new(path: &Path, dataset: &Dataset) -> Result<Self> {
+        let output = match Place::of(path)? {
+            Place::Local(path) => Self::Folder(
+                std::path::absolute(&path).map_err(|error| failed("cannot find the folder", &path, error))?,
+            ),
             Place::Remote(url) if matches!(url.scheme, Scheme::Hf | Scheme::Http | Scheme::Https) => {
                 let what = if url.scheme == Scheme::Hf { "the hub" } else { "a web server" };
-                Err(Error::new(ErrorKind::InvalidArgument, format!("{what} is read, and not written to"))
+                return Err(Error::new(ErrorKind::InvalidArgument, format!("{what} is read, and not written to"))
                     .with_file(url.to_string())
-                    .with_hint("write to a store (s3, gs or az), or to a local folder and upload that"))
+                    .with_hint("write to a store (s3, gs or az), or to a local folder and upload that"));
             }
             Place::Remote(url) => {
                 let url = url.with_key(url.key.trim_end_matches('/'));
-                Ok(Self::Prefix { store: Arc::new(ObjectSource::at(url.clone(), options)?), url })
+                Self::Prefix { store: Arc::new(ObjectSource::at(url.clone(), dataset.store_options())?), url }
             }
-        }
+        };
+        output.check_input(dataset)?;
+        Ok(output)
     }
 
     /// The path or URL of a file; of all of it, if there is no name.
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         match self {
             Self::Folder(path) if name.is_empty() => path.clone(),
             Self::Folder(path) => path.join(name),
@@ -113,11 +111,179 @@ impl OutputPlace {
     }
 
     /// Removes a file, if it is there.
-    fn remove(&self, name: &str) -> Result<()> {
+    pub(super) fn remove(&self, name: &str) -> Result<()> {
         match self {
             Self::Folder(path) => remove_file(&path.join(name)),
             Self::Prefix { store, .. } => store.remove(name),
         }
+    }
+    /// Refuses to write among the files that are read.
+    fn check_input(&self, dataset: &Dataset) -> Result<()> {
+        let folder = self.folder().map(real);
+        let is_inside = |location: &String| match (self, Place::of(location)) {
+            // A file, or a folder on the way to it, may be a link.
+            (Self::Folder(_), Ok(Place::Local(file))) => {
+                folder.as_ref().is_some_and(|folder| real(&file).starts_with(folder))
+            }
+            (Self::Prefix { url: output, .. }, Ok(Place::Remote(url))) => {
+                let rest = url.key.strip_prefix(&output.key);
+                url.same_store(output) && (output.key.is_empty() || rest.is_some_and(|rest| rest.starts_with('/')))
+            }
+            _ => false,
+        };
+        let mut files = dataset.index().files().filter_map(|file| dataset.location(file.path()));
+        files.find(is_inside).map_or(Ok(()), |file| {
+            Err(Error::new(ErrorKind::InvalidArgument, "the output folder has a file of the input")
+                .with_file(file)
+                .with_hint("write to a folder of its own"))
+        })
+    }
+
+    /// Makes it ready for this plan: goes on with what is there if it resumes, and replaces it if it is to overwrite.
+    /// The result is held for as long as the process writes to it: by one that writes all of it alone, by tasks
+    /// together.
+    pub(super) fn prepare(
+        &self,
+        plan: &RewritePlan,
+        resumes: bool,
+        overwrites: bool,
+        is_alone: bool,
+    ) -> Result<Option<File>> {
+        let lock = match self.folder() {
+            None => None,
+            Some(folder) => {
+                fs::create_dir_all(folder).map_err(|error| failed("cannot make the output folder", folder, error))?;
+                lock(folder, is_alone)?
+            }
+        };
+        match self.plan()? {
+            Some(known) if resumes => {
+                self.check_plan(plan, &known)?;
+                if is_alone {
+                    self.clean(plan)?;
+                }
+                return Ok(lock);
+            }
+            Some(known) if overwrites => self.remove_all(&known)?,
+            Some(_) => {
+                return Err(Error::new(ErrorKind::AlreadyExists, "the folder has a rewrite already")
+                    .with_file(self.path("").display().to_string())
+                    .with_hint("resume it, set `overwrite`, or choose another folder"));
+            }
+            None => {}
+        }
+        self.check_empty()?;
+        let mut noted = json!(plan);
+        noted[VERSION_NAME] = VERSION.into();
+        match (self.put(PLAN, &format!("{noted:#}\n")), self.plan()) {
+            // Another process was faster; or this one, whose first attempt was not answered.
+            (Err(error), Ok(Some(known))) if error.kind() == ErrorKind::AlreadyExists => {
+                self.check_plan(plan, &known)?
+            }
+            (put, _) => put?,
+        }
+        Ok(lock)
+    }
+
+    fn check_plan(&self, plan: &RewritePlan, known: &RewritePlan) -> Result<()> {
+        if plan == known {
+            return Ok(());
+        }
+        let message = "the folder has a rewrite of other rows, in another order, or with other options";
+        Err(Error::new(ErrorKind::StateMismatch, message)
+            .with_file(self.path("").display().to_string())
+            .with_hint("go on with what it was begun with, or set `overwrite`"))
+    }
+
+    /// The plan that it was begun with.
+    fn plan(&self) -> Result<Option<RewritePlan>> {
+        let Some(text) = self.text(PLAN)? else { return Ok(None) };
+        let noted = serde_json::from_str(&text).ok().filter(|noted: &Value| noted[VERSION_NAME] == VERSION);
+        noted.and_then(|noted| serde_json::from_value(noted).ok()).map(Some).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, "this is no plan of a rewrite of this version of rowdex")
+                .with_file(self.path(PLAN).display().to_string())
+                .with_hint("choose another folder, or remove this file and what was written beside it")
+        })
+    }
+
+    /// Removes what processes that are no more had begun and not finished of files of a folder.
+    pub(super) fn clean(&self, plan: &RewritePlan) -> Result<()> {
+        if self.folder().is_none() {
+            return Ok(());
+        }
+        let files: BTreeSet<String> = (0..plan.files).map(|file| plan.file_name(file)).collect();
+        for name in self.names()? {
+            let begun = name.rsplit_once(".tmp-").filter(|(_, random)| random.len() == 16);
+            let begun = begun.and_then(|(begun, _)| begun.strip_prefix('.'));
+            if begun.is_some_and(|begun| [PLAN, INDEX].contains(&begun) || files.contains(begun)) {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what a rewrite of this plan left, the plan last.
+    fn remove_all(&self, plan: &RewritePlan) -> Result<()> {
+        self.clean(plan)?;
+        self.remove_spilled()?;
+        let there = self.names()?;
+        let files = (0..plan.files).map(|file| plan.file_name(file));
+        let mut names = files.chain([INDEX, PLAN].map(str::to_owned)).filter(|name| there.contains(name));
+        names.try_for_each(|name| self.remove(&name))
+    }
+
+    /// Refuses a place with anything that readers of it would take for a part of the output.
+    fn check_empty(&self) -> Result<()> {
+        let is_data = |name: &&String| {
+            let ends = [".parquet", ".parq", ".pq", ".rdx"];
+            ends.iter().any(|end| name.ends_with(end)) && !name.split('/').any(|part| part.starts_with('_'))
+        };
+        self.names()?.iter().find(is_data).map_or(Ok(()), |name| {
+            Err(Error::new(ErrorKind::AlreadyExists, "the output folder has files that no rewrite wrote")
+                .with_file(self.path(name).display().to_string())
+                .with_hint("choose another folder, or remove them"))
+        })
+    }
+
+    /// Runs of files that are not there, of these.
+    pub(super) fn missing(&self, plan: &RewritePlan, files: Range<u64>) -> Result<Vec<Range<u64>>> {
+        let there = self.names()?;
+        let mut missing: Vec<Range<u64>> = Vec::new();
+        for file in files.filter(|file| !there.contains(&plan.file_name(*file))) {
+            match missing.last_mut().filter(|last| last.end == file) {
+                Some(last) => last.end = file + 1,
+                None => missing.push(file..file + 1),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Begins a file that is not there.
+    pub(super) fn create(&self, plan: &RewritePlan, file: u64) -> Result<OutFile> {
+        let name = plan.file_name(file);
+        match self {
+            Self::Folder(path) => AtomicFile::create(path.join(name), false).map(OutFile::File),
+            Self::Prefix { store, .. } => {
+                // Half of the parts that S3 allows, because the size of a file is an estimate.
+                let part = (plan.rows as f64 * plan.encoded_row_bytes() / plan.files.max(1) as f64 / 5000.0) as usize;
+                let part_bytes = part.next_multiple_of(1 << 20).max(8 << 20);
+                store.create(&name, UploadOptions { part_bytes, parts: 2 }).map(OutFile::Object)
+            }
+        }
+    }
+
+    /// The local folder, if it is one.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        if let Self::Folder(path) = self { Some(path) } else { None }
+    }
+
+    pub(super) fn file(&self, plan: &RewritePlan, file: u64) -> PathBuf {
+        self.path(&plan.file_name(file))
+    }
+
+    /// Removes what was spilled in the folder, for whatever plan.
+    pub(super) fn remove_spilled(&self) -> Result<()> {
+        self.folder().map_or(Ok(()), |folder| remove_folder(&folder.join(SPILL)))
     }
 }
 
@@ -156,197 +322,6 @@ impl Write for OutFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.writer().flush()
-    }
-}
-
-/// Where a rewrite writes to. Each file appears whole or not at all, so its name alone says that it is finished, to
-/// whichever process and machine looks.
-#[derive(Debug)]
-pub(super) struct RewriteOutput {
-    place: OutputPlace,
-    /// Held for as long as a process writes to it: by one that writes all of it alone, by tasks together.
-    lock: Option<File>,
-}
-
-impl RewriteOutput {
-    /// The folder or prefix at this path, which need not be there.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for what is only read, and for a folder that has files of the input.
-    pub(super) fn new(path: &Path, dataset: &Dataset) -> Result<Self> {
-        let output = Self { place: OutputPlace::new(path, dataset.store_options())?, lock: None };
-        output.check_input(dataset)?;
-        Ok(output)
-    }
-
-    /// Refuses to write among the files that are read.
-    fn check_input(&self, dataset: &Dataset) -> Result<()> {
-        let folder = self.folder().map(real);
-        let is_inside = |location: &String| match (&self.place, Place::of(location)) {
-            // A file, or a folder on the way to it, may be a link.
-            (OutputPlace::Folder(_), Ok(Place::Local(file))) => {
-                folder.as_ref().is_some_and(|folder| real(&file).starts_with(folder))
-            }
-            (OutputPlace::Prefix { url: output, .. }, Ok(Place::Remote(url))) => {
-                let rest = url.key.strip_prefix(&output.key);
-                url.same_store(output) && (output.key.is_empty() || rest.is_some_and(|rest| rest.starts_with('/')))
-            }
-            _ => false,
-        };
-        let mut files = dataset.index().files().filter_map(|file| dataset.location(file.path()));
-        files.find(is_inside).map_or(Ok(()), |file| {
-            Err(Error::new(ErrorKind::InvalidArgument, "the output folder has a file of the input")
-                .with_file(file)
-                .with_hint("write to a folder of its own"))
-        })
-    }
-
-    /// Makes it ready for this plan: goes on with what is there if it resumes, and replaces it if it is to overwrite.
-    pub(super) fn prepare(
-        &mut self,
-        plan: &RewritePlan,
-        resumes: bool,
-        overwrites: bool,
-        is_alone: bool,
-    ) -> Result<()> {
-        if let Some(folder) = self.folder() {
-            fs::create_dir_all(folder).map_err(|error| failed("cannot make the output folder", folder, error))?;
-            self.lock = lock(folder, is_alone)?;
-        }
-        match self.plan()? {
-            Some(known) if resumes => {
-                self.check_plan(plan, &known)?;
-                return if is_alone { self.clean(plan) } else { Ok(()) };
-            }
-            Some(known) if overwrites => self.remove(&known)?,
-            Some(_) => {
-                return Err(Error::new(ErrorKind::AlreadyExists, "the folder has a rewrite already")
-                    .with_file(self.path().display().to_string())
-                    .with_remedies("resume it, replace it ({}), or choose another folder", &[Remedy::Overwrite]));
-            }
-            None => {}
-        }
-        self.check_empty()?;
-        let noted = NotedPlan { rowdex_rewrite: VERSION, plan: plan.clone() };
-        match (self.place.put(PLAN, &format!("{:#}\n", json!(noted))), self.plan()) {
-            // Another process was faster; or this one, whose first attempt was not answered.
-            (Err(error), Ok(Some(known))) if error.kind() == ErrorKind::AlreadyExists => self.check_plan(plan, &known),
-            (put, _) => put,
-        }
-    }
-
-    fn check_plan(&self, plan: &RewritePlan, known: &RewritePlan) -> Result<()> {
-        if plan == known {
-            return Ok(());
-        }
-        let message = "the folder has a rewrite of other rows, in another order, or with other options";
-        Err(Error::new(ErrorKind::StateMismatch, message)
-            .with_file(self.path().display().to_string())
-            .with_remedies("go on with what it was begun with, or replace it ({})", &[Remedy::Overwrite]))
-    }
-
-    /// The plan that it was begun with.
-    fn plan(&self) -> Result<Option<RewritePlan>> {
-        let Some(text) = self.place.text(PLAN)? else { return Ok(None) };
-        let noted = serde_json::from_str(&text).ok().filter(|noted: &NotedPlan| noted.rowdex_rewrite == VERSION);
-        let noted = noted.ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, "this is no plan of a rewrite of this version of rowdex")
-                .with_file(self.place.path(PLAN).display().to_string())
-                .with_hint("choose another folder, or remove this file and what was written beside it")
-        })?;
-        Ok(Some(noted.plan))
-    }
-
-    /// Removes what processes that are no more had begun and not finished of files of a folder.
-    pub(super) fn clean(&self, plan: &RewritePlan) -> Result<()> {
-        if self.folder().is_none() {
-            return Ok(());
-        }
-        let files: BTreeSet<String> = (0..plan.files).map(|file| plan.file_name(file)).collect();
-        for name in self.place.names()? {
-            let begun = name.rsplit_once(".tmp-").filter(|(_, random)| random.len() == 16);
-            let begun = begun.and_then(|(begun, _)| begun.strip_prefix('.'));
-            if begun.is_some_and(|begun| [PLAN, INDEX].contains(&begun) || files.contains(begun)) {
-                self.place.remove(&name)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes what a rewrite of this plan left, the plan last.
-    fn remove(&self, plan: &RewritePlan) -> Result<()> {
-        self.clean(plan)?;
-        self.remove_spilled()?;
-        let there = self.place.names()?;
-        let files = (0..plan.files).map(|file| plan.file_name(file));
-        let mut names = files.chain([INDEX, PLAN].map(str::to_owned)).filter(|name| there.contains(name));
-        names.try_for_each(|name| self.place.remove(&name))
-    }
-
-    /// Refuses a place with anything that readers of it would take for a part of the output.
-    fn check_empty(&self) -> Result<()> {
-        let is_data = |name: &&String| {
-            let ends = [".parquet", ".parq", ".pq", ".rdx"];
-            ends.iter().any(|end| name.ends_with(end)) && !name.split('/').any(|part| part.starts_with('_'))
-        };
-        self.place.names()?.iter().find(is_data).map_or(Ok(()), |name| {
-            Err(Error::new(ErrorKind::AlreadyExists, "the output folder has files that no rewrite wrote")
-                .with_file(self.place.path(name).display().to_string())
-                .with_hint("choose another folder, or remove them"))
-        })
-    }
-
-    /// Runs of files that are not there, of these.
-    pub(super) fn missing(&self, plan: &RewritePlan, files: Range<u64>) -> Result<Vec<Range<u64>>> {
-        let there = self.place.names()?;
-        let mut missing: Vec<Range<u64>> = Vec::new();
-        for file in files.filter(|file| !there.contains(&plan.file_name(*file))) {
-            match missing.last_mut().filter(|last| last.end == file) {
-                Some(last) => last.end = file + 1,
-                None => missing.push(file..file + 1),
-            }
-        }
-        Ok(missing)
-    }
-
-    /// Begins a file that is not there.
-    pub(super) fn create(&self, plan: &RewritePlan, file: u64) -> Result<OutFile> {
-        let name = plan.file_name(file);
-        match &self.place {
-            OutputPlace::Folder(path) => AtomicFile::create(path.join(name), false).map(OutFile::File),
-            OutputPlace::Prefix { store, .. } => {
-                // Half of the parts that S3 allows, because the size of a file is an estimate.
-                let part = (plan.rows as f64 * plan.encoded_row_bytes() / plan.files.max(1) as f64 / 5000.0) as usize;
-                let part_bytes = part.next_multiple_of(1 << 20).max(8 << 20);
-                store.create(&name, UploadOptions { part_bytes, parts: 2 }).map(OutFile::Object)
-            }
-        }
-    }
-
-    /// The local folder, if it is one.
-    pub(super) fn folder(&self) -> Option<&Path> {
-        if let OutputPlace::Folder(path) = &self.place { Some(path) } else { None }
-    }
-
-    pub(super) fn path(&self) -> PathBuf {
-        self.place.path("")
-    }
-
-    pub(super) fn file(&self, plan: &RewritePlan, file: u64) -> PathBuf {
-        self.place.path(&plan.file_name(file))
-    }
-
-    pub(super) fn remove_index(&self) -> Result<()> {
-        self.place.remove(INDEX)
-    }
-
-    /// Removes what was spilled in the folder, for whatever plan.
-    pub(super) fn remove_spilled(&self) -> Result<()> {
-        self.folder().map_or(Ok(()), |folder| remove_folder(&folder.join(SPILL)))
-    }
-
-    pub(super) fn index(&self) -> PathBuf {
-        self.place.path(INDEX)
     }
 }
 

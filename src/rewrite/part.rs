@@ -22,6 +22,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::output::{RewriteOutput, SPILL, failed, put_text, real, remove_folder, text};
 use super::plan::RewritePlan;
+use super::shape::Buckets;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::{self, atomic::AtomicFile};
 use rowdex_io::source::place::Place;
@@ -166,16 +167,10 @@ fn damaged() -> Error {
 pub(super) struct Spill {
     /// `None` if the output is in a store, and no folder was named.
     path: Option<PathBuf>,
+    /// Of the output.
+    rows: u64,
     /// There are no more parts than row groups of the input.
     row_groups: u64,
-}
-
-/// How rows are spilled: decided by whoever spills first, as it depends on the memory.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct SpillLayout {
-    pub(super) bucket_rows: u64,
-    /// Parts, each of equally many row groups of the input.
-    pub(super) parts: u64,
 }
 
 impl Spill {
@@ -194,7 +189,7 @@ impl Spill {
         let path = match given.map(Place::of).transpose()? {
             None => output.folder().map(|folder| folder.join(SPILL).join(name)),
             Some(Place::Local(folder)) => {
-                let place = output.folder().map_or_else(|| output.path(), real);
+                let place = output.folder().map_or_else(|| output.path(""), real);
                 Some(folder.join(format!("{name}-{:016x}", xxh3_64(place.as_os_str().as_encoded_bytes()))))
             }
             Some(Place::Remote(url)) => {
@@ -203,7 +198,7 @@ impl Spill {
                     .with_hint("name a folder of a local disk, or one that all machines mount"));
             }
         };
-        Ok(Self { path, row_groups: row_groups.max(1) })
+        Ok(Self { path, rows: plan.rows, row_groups: row_groups.max(1) })
     }
 
     /// # Errors
@@ -219,7 +214,7 @@ impl Spill {
     }
 
     /// Makes the folder, and gives the layout that it has, or the given one if it has none.
-    pub(super) fn prepare(&self, layout: SpillLayout) -> Result<SpillLayout> {
+    pub(super) fn prepare(&self, layout: Buckets) -> Result<Buckets> {
         let folder = self.folder()?;
         std::fs::create_dir_all(folder).map_err(|error| failed("cannot make the spill folder", folder, error))?;
         if let Some(known) = self.layout()? {
@@ -233,11 +228,13 @@ impl Spill {
     }
 
     /// The layout of what was spilled.
-    pub(super) fn layout(&self) -> Result<Option<SpillLayout>> {
+    pub(super) fn layout(&self) -> Result<Option<Buckets>> {
         let Some(path) = self.path.as_deref().map(layout_path) else { return Ok(None) };
         let Some(text) = text(&path)? else { return Ok(None) };
-        let is_sound = |layout: &SpillLayout| {
-            (1..=self.row_groups).contains(&layout.parts) && (1..=MOST_ROWS).contains(&layout.bucket_rows)
+        let is_sound = |layout: &Buckets| {
+            layout.rows == self.rows
+                && (1..=self.row_groups).contains(&layout.parts)
+                && (1..=MOST_ROWS).contains(&layout.bucket_rows)
         };
         serde_json::from_str(&text).ok().filter(is_sound).map(Some).ok_or_else(|| {
             Error::new(ErrorKind::Io, "the layout of the spilled rows is damaged")
@@ -247,9 +244,9 @@ impl Spill {
     }
 
     /// The files of all parts. One that is left of another layout is none of them.
-    pub(super) fn parts(&self, layout: SpillLayout) -> Result<Vec<PathBuf>> {
+    pub(super) fn parts(&self, layout: Buckets) -> Result<Vec<PathBuf>> {
         let folder = self.folder()?;
-        let SpillLayout { bucket_rows, parts } = layout;
+        let Buckets { bucket_rows, parts, .. } = layout;
         Ok((0..parts).map(|part| folder.join(format!("{part:06}-of-{parts}-{bucket_rows}.part"))).collect())
     }
 

@@ -1,17 +1,17 @@
 //! A rewrite from beginning to end, or one of its tasks.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bucket::{Bucket, HeldInput, PLACE_BYTES, SpilledBuckets};
 use super::encode::Encoding;
-use super::output::RewriteOutput;
-use super::part::{MOST_ROWS, Spill, SpillLayout, SpillPart};
+use super::output::{INDEX, RewriteOutput};
+use super::part::{MOST_ROWS, Spill, SpillPart};
 use super::shape::{Buckets, slice};
 use super::write::FileWriter;
-use super::{Phase, Rewrite, RewriteMeter, RewritePlan, RewriteReport, RewriteTask, Rewriting, within};
+use super::{Rewrite, RewriteMeter, RewritePlan, RewriteReport, RewriteTask, Rewriting, within};
 use crate::builder::{IndexBuilder, LengthsBuilder};
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{Asked, check};
 use rowdex_index::LengthsOf;
 use rowdex_io::fs::MoreIdle;
@@ -61,9 +61,16 @@ impl Rewrite {
         };
         let missing = run.output.missing(&run.plan, files.clone())?;
         let wanted: u64 = missing.iter().map(|files| files.end - files.start).sum();
+        let rows = |files: &Range<u64>| run.positions(files).end - run.positions(files).start;
+        let rows_to_write: u64 = missing.iter().map(rows).sum();
+        let has_rows = rows_to_write > 0;
+        run.meter.rows = match task {
+            None if has_rows => self.dataset.len() + rows_to_write,
+            Some(RewriteTask::Write { .. }) => rows_to_write,
+            _ => 0,
+        };
         match task {
             None => {
-                let has_rows = run.plan.rows > 0 && !missing.is_empty();
                 let held = if has_rows { run.hold()? } else { None };
                 if has_rows && held.is_none() {
                     run.spill_rows(0, 1)?;
@@ -92,13 +99,13 @@ impl Rewrite {
             kept_files: files.end - files.start - wanted,
             bytes_written: run.meter.bytes_written.load(Ordering::Relaxed),
             bytes_spilled: run.meter.bytes_spilled.load(Ordering::Relaxed),
-            index: has_index.then(|| run.output.index()),
+            index: has_index.then(|| run.output.path(INDEX)),
         })
     }
 
     fn begin(&self, task: Option<RewriteTask>) -> Result<Rewriting<'_>> {
         let pool = self.pool(self.threads)?;
-        let mut output = RewriteOutput::new(&self.output, &self.dataset)?;
+        let output = RewriteOutput::new(&self.output, &self.dataset)?;
         let plan = self.planned(&pool)?;
         let spill = Spill::new(self.spill.as_deref(), &output, &plan, self.row_groups())?;
         let spills = match task {
@@ -110,7 +117,7 @@ impl Rewrite {
             spill.folder()?;
         }
         let resumes = self.resume || task.is_some();
-        output.prepare(&plan, resumes, self.overwrite, task.is_none())?;
+        let lock = output.prepare(&plan, resumes, self.overwrite, task.is_none())?;
         if !resumes {
             spill.remove()?;
         }
@@ -125,8 +132,9 @@ impl Rewrite {
             order: self.orders.epoch(0)?,
             output,
             spill,
-            meter: RewriteMeter::new(self.progress.clone()),
+            meter: RewriteMeter { tell: self.progress.clone(), ..RewriteMeter::default() },
             pool,
+            _lock: lock,
             _idle: MoreIdle::of(idle),
         })
     }
@@ -151,7 +159,7 @@ impl Rewrite {
     }
 
     /// Buckets that take a third of the memory, and parts that threads and tasks share evenly.
-    pub(super) fn layout(&self, plan: &RewritePlan, tasks: u64) -> SpillLayout {
+    pub(super) fn layout(&self, plan: &RewritePlan, tasks: u64) -> Buckets {
         /// Bytes of a segment, below which reading them one by one takes too long.
         const LEAST_SEGMENT: u64 = 64 << 10;
         const LEAST_BUCKETS: u64 = 16;
@@ -165,10 +173,17 @@ impl Rewrite {
         let bytes = self.dataset.len() as f64 * plan.row_bytes();
         let by_memory = bytes / self.memory.max(1) as f64;
         let parts = by_memory.max((threads * 4).saturating_mul(tasks) as f64).min(bytes / LEAST_PART) as u64;
-        SpillLayout {
+        Buckets {
+            rows: plan.rows,
             bucket_rows: if groups > 0 { groups } else { rows },
             parts: parts.clamp(1, self.row_groups().max(1)),
         }
+    }
+
+    /// How many rows these row groups have.
+    pub(super) fn rows_of(&self, groups: Range<u64>) -> u64 {
+        let index = self.dataset.index();
+        groups.filter_map(|group| index.row_group(group as u32)).map(|group| group.rows()).sum()
     }
 
     pub(super) fn row_groups(&self) -> u64 {
@@ -188,19 +203,18 @@ impl Rewriting<'_> {
         if !self.rewrite.fits(&self.plan) || self.spill.layout()?.is_some() {
             return Ok(None);
         }
-        self.meter.begin(Phase::Read, self.rewrite.dataset.len());
         let pool = self.rewrite.pool(self.rewrite.threads_that_read())?;
-        HeldInput::read(self, &pool, self.rewrite.most_held(&self.plan))
-    }
-
-    pub(super) fn buckets(&self, layout: SpillLayout) -> Buckets {
-        Buckets { rows: self.plan.rows, bucket_rows: layout.bucket_rows }
+        let held = HeldInput::read(self, &pool, self.rewrite.most_held(&self.plan))?;
+        if held.is_none() {
+            // All rows are read again.
+            self.meter.rows_done = AtomicU64::default();
+        }
+        Ok(held)
     }
 
     /// The second pass, for these files: of rows that are held, or that were spilled.
-    fn write(&mut self, missing: &[Range<u64>], held: Option<&HeldInput>) -> Result<()> {
+    fn write(&self, missing: &[Range<u64>], held: Option<&HeldInput>) -> Result<()> {
         let wanted: Vec<_> = missing.iter().map(|files| self.positions(files)).collect();
-        self.meter.begin(Phase::Write, wanted.iter().map(|positions| positions.end - positions.start).sum());
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
         let all = first.start..last.end;
         let mut writer = FileWriter::new(self);
@@ -244,13 +258,12 @@ impl Rewriting<'_> {
     /// What was spilled for these positions.
     fn spilled(&self, positions: Range<u64>) -> Result<SpilledBuckets> {
         let missing = |error: Error| error.with_hint("run the tasks that spill first");
-        let layout = self.spill.layout()?.ok_or_else(|| {
+        let buckets = self.spill.layout()?.ok_or_else(|| {
             let folder = self.spill.folder().map(|folder| folder.display().to_string()).unwrap_or_default();
             missing(Error::new(ErrorKind::NotFound, "nothing is spilled yet").with_file(folder))
         })?;
-        let buckets = self.buckets(layout);
         let of = positions.start / buckets.bucket_rows..positions.end.div_ceil(buckets.bucket_rows);
-        let parts = self.spill.parts(layout)?;
+        let parts = self.spill.parts(buckets)?;
         let parts = parts.iter().map(|path| {
             SpillPart::open(path, of.clone())
                 .map_err(|error| if error.kind() == ErrorKind::NotFound { missing(error) } else { error })
@@ -262,15 +275,12 @@ impl Rewriting<'_> {
     fn index(&self) -> Result<()> {
         let found = self.build_index()?;
         if found != self.plan.rows {
-            self.output.remove_index()?;
+            self.output.remove(INDEX)?;
             let wanted = self.plan.rows;
             let message = format!("the files have {found} rows where {wanted} were written: some of them are others");
             return Err(Error::new(ErrorKind::Io, message)
-                .with_file(self.output.path().display().to_string())
-                .with_remedies(
-                    "remove the wrong files and resume, or write the output anew ({})",
-                    &[Remedy::Overwrite],
-                ));
+                .with_file(self.output.path("").display().to_string())
+                .with_hint("remove the wrong files and resume, or write the output anew with `overwrite`"));
         }
         self.output.clean(&self.plan)?;
         self.spill.remove()?;
@@ -283,7 +293,7 @@ impl Rewriting<'_> {
     fn build_index(&self) -> Result<u64> {
         let dataset = &self.rewrite.dataset;
         let input = dataset.index();
-        let path = self.output.index();
+        let path = self.output.path(INDEX);
         let is_written = |name: &str| Projection::columns(dataset.schema(), &[name]).is_ok();
         let mut columns = Vec::new();
         let mut given = LengthsBuilder::new(&path).with_store_options(dataset.store_options().clone());
@@ -302,7 +312,7 @@ impl Rewriting<'_> {
             has_given = true;
         }
         let files = (0..self.plan.files).map(|file| self.output.file(&self.plan, file));
-        let builder = IndexBuilder::new(files).with_root(self.output.path()).with_partitions(false);
+        let builder = IndexBuilder::new(files).with_root(self.output.path("")).with_partitions(false);
         let builder = builder.with_overwrite(true).with_store_options(dataset.store_options().clone());
         let found = builder.with_lengths(columns).build(&path)?.rows;
         // Lengths of other rows could not be noted.

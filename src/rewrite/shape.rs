@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 /// Files of equal numbers of rows, or of one row more, and row groups in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OutputShape {
@@ -67,12 +69,15 @@ impl OutputShape {
     }
 }
 
-/// Positions in buckets of one size; the last bucket may be smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Positions in buckets of one size, of which the last may be smaller; and in how many parts their rows are spilled.
+/// Decided by whoever spills first, as it depends on the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Buckets {
     pub(super) rows: u64,
     /// Rows of a bucket, at least one and below 2^32.
     pub(super) bucket_rows: u64,
+    /// Each is of equally many row groups of the input.
+    pub(super) parts: u64,
 }
 
 impl Buckets {
@@ -130,7 +135,7 @@ mod tests {
         fn buckets_are_equal_and_have_every_position_once(
             rows in 1u64..500, size in 1u64..90, from in 0u64..500, some in 0u64..500,
         ) {
-            let buckets = Buckets { rows, bucket_rows: size };
+            let buckets = Buckets { rows, bucket_rows: size, parts: 1 };
             let all: Vec<u64> = (0..rows.div_ceil(size)).flat_map(|bucket| buckets.bucket(bucket)).collect();
             prop_assert!(all.iter().copied().eq(0..rows));
             for position in 0..rows {

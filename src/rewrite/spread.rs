@@ -2,14 +2,13 @@
 //! they go to.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::Rewriting;
 use super::columns::as_read;
 use super::part::{PartWriter, SpillPart};
 use super::shape::{Buckets, slice};
-use super::{Phase, Rewriting};
 use crate::dataset::Slots;
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -37,26 +36,52 @@ impl Rewriting<'_> {
     /// Spills all rows, or those of one of so many equal parts of the input.
     pub(super) fn spill_rows(&mut self, task: u64, tasks: u64) -> Result<()> {
         let memory = self.rewrite.memory;
-        let layout = self.spill.prepare(self.rewrite.layout(&self.plan, tasks))?;
-        let parts = self.spill.parts(layout)?;
-        let groups = |part: u64| slice(self.rewrite.row_groups(), part, layout.parts);
-        let own = slice(layout.parts, task, tasks);
-        let index = self.rewrite.dataset.index();
-        let entries = own.clone().flat_map(groups).filter_map(|group| index.row_group(group as u32));
-        self.meter.begin(Phase::Read, entries.map(|group| group.rows()).sum());
+        let buckets = self.spill.prepare(self.rewrite.layout(&self.plan, tasks))?;
+        let parts = self.spill.parts(buckets)?;
+        let groups = |part: u64| slice(self.rewrite.row_groups(), part, buckets.parts);
+        let own: Vec<u64> = slice(buckets.parts, task, tasks).collect();
+        if self.meter.rows == 0 {
+            self.meter.rows = own.iter().map(|part| self.rewrite.rows_of(groups(*part))).sum();
+        }
         let destinations = Destinations::new(Arc::clone(&self.order), memory / 4)?;
         let threads = self.rewrite.threads_that_read();
-        let pass = SpillPass {
-            run: self,
-            destinations: &destinations,
-            buckets: self.buckets(layout),
-            held: (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64,
-        };
-        let own: Vec<u64> = own.collect();
+        let held = (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64;
         let pool = self.rewrite.pool(threads)?;
-        let spill = |part: &u64| pass.spill(&parts[*part as usize], groups(*part));
+        let run = &*self;
+        let spill = |part: &u64| {
+            let path = &parts[*part as usize];
+            match SpillPart::open(path, 0..0) {
+                Ok(_) => {
+                    run.meter.advance(run.rewrite.rows_of(groups(*part)));
+                    Ok(())
+                }
+                // What is damaged is written anew.
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) => {
+                    let part_writer = PartWriter::create(path, run.plan.spill_compressed)?;
+                    let plain = &run.columns.plain;
+                    let scatter = Scatter::new(&buckets, plain, run.plan.chunk_rows as usize, held, part_writer);
+                    run.spill(groups(*part), &destinations, scatter)
+                }
+                Err(error) => Err(error),
+            }
+        };
         let spilled = pool::each(Some(&pool), &own, || (), |(), part| spill(part))?;
         spilled.into_iter().collect()
+    }
+
+    /// Spills these row groups to a part.
+    fn spill(&self, groups: Range<u64>, destinations: &Destinations, mut scatter: Scatter<'_>) -> Result<()> {
+        for group in groups {
+            self.read(group as u32, &mut |first, rows| {
+                let mut places = Vec::with_capacity(rows.num_rows());
+                for row in 0..rows.num_rows() as u32 {
+                    destinations.of(first + u64::from(row), |position| places.push((row, position)));
+                }
+                scatter.add(rows, places.into_iter())
+            })?;
+        }
+        self.meter.bytes_spilled.fetch_add(scatter.finish()?, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -78,46 +103,6 @@ impl RowSink for FirstPassSink<'_> {
         self.next += chunk.num_rows() as u64;
         let taken = self.run.columns.plain_of(&chunk).and_then(|plain| (self.take)(first, plain));
         taken.inspect_err(|error| self.failed = Some(error.clone()))
-    }
-}
-
-/// What the first pass works with if it spills.
-struct SpillPass<'a> {
-    run: &'a Rewriting<'a>,
-    destinations: &'a Destinations,
-    buckets: Buckets,
-    /// Bytes of rows that a thread may hold.
-    held: u64,
-}
-
-impl SpillPass<'_> {
-    /// Spills these row groups to a part, unless it is there already.
-    fn spill(&self, path: &Path, groups: Range<u64>) -> Result<()> {
-        let Rewriting { plan, columns, meter, .. } = self.run;
-        let index = self.run.rewrite.dataset.index();
-        match SpillPart::open(path, 0..0) {
-            Ok(_) => {
-                let entries = groups.filter_map(|group| index.row_group(group as u32));
-                meter.advance(entries.map(|group| group.rows()).sum());
-                return Ok(());
-            }
-            // What is damaged is written anew.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) => {}
-            Err(error) => return Err(error),
-        }
-        let writer = PartWriter::create(path, plan.spill_compressed)?;
-        let mut scatter = Scatter::new(&self.buckets, &columns.plain, plan.chunk_rows as usize, self.held, writer);
-        for group in groups {
-            self.run.read(group as u32, &mut |first, rows| {
-                let mut places = Vec::with_capacity(rows.num_rows());
-                for row in 0..rows.num_rows() as u32 {
-                    self.destinations.of(first + u64::from(row), |position| places.push((row, position)));
-                }
-                scatter.add(rows, places.into_iter())
-            })?;
-        }
-        meter.bytes_spilled.fetch_add(scatter.finish()?, Ordering::Relaxed);
-        Ok(())
     }
 }
 

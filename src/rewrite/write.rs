@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
+use parquet::file::writer::SerializedFileWriter;
 use rayon::prelude::*;
 
 use super::Rewriting;
 use super::bucket::Bucket;
-use super::encode::{EncodedFile, GroupEncoder};
+use super::encode::{GroupEncoder, append, unwritten};
 use super::output::OutFile;
 use super::shape::OutputGroup;
 use rowdex_base::error::{Error, Result};
@@ -20,7 +21,7 @@ pub(super) struct FileWriter<'a> {
     run: &'a Rewriting<'a>,
     /// Row groups that are encoded at once.
     lanes: usize,
-    file: Option<EncodedFile<OutFile>>,
+    file: Option<SerializedFileWriter<OutFile>>,
     /// The row group that is not complete.
     group: Option<GroupEncoder<'a>>,
 }
@@ -59,7 +60,7 @@ impl<'a> FileWriter<'a> {
                 match encoded? {
                     Encoded::Part(encoder) => self.group = Some(encoder),
                     Encoded::Whole(encoded) => {
-                        self.put(group.file, group.is_last, |file| file.add(encoded))?;
+                        self.put(group.file, group.is_last, Some(encoded))?;
                         self.run.meter.advance(group.positions.end - group.positions.start);
                     }
                 }
@@ -70,27 +71,25 @@ impl<'a> FileWriter<'a> {
 
     /// Writes a file without rows.
     pub(super) fn write_empty(&mut self, file: u64) -> Result<()> {
-        self.put(file, true, |_| Ok(()))
+        self.put(file, true, None)
     }
 
-    /// Adds to a file, which is begun if none is, and put in its place if this is the last of it.
-    fn put(
-        &mut self,
-        file: u64,
-        is_last: bool,
-        add: impl FnOnce(&mut EncodedFile<OutFile>) -> Result<()>,
-    ) -> Result<()> {
+    /// Adds a row group to a file, which is begun if none is, and put in its place if this is the last of it.
+    fn put(&mut self, number: u64, is_last: bool, group: Option<Vec<ArrowColumnChunk>>) -> Result<()> {
         let Rewriting { plan, output, encoding, meter, .. } = self.run;
-        let path = output.file(plan, file).display().to_string();
+        let path = output.file(plan, number).display().to_string();
         let put = || {
             let mut file = match self.file.take() {
                 Some(file) => file,
-                None => encoding.file(output.create(plan, file)?)?,
+                None => encoding.file(output.create(plan, number)?)?,
             };
-            add(&mut file)?;
+            if let Some(group) = group {
+                append(&mut file, group).map_err(unwritten)?;
+            }
             if is_last {
                 stop::check()?;
-                meter.bytes_written.fetch_add(file.finish()?.commit()?, Ordering::Relaxed);
+                let length = file.into_inner().map_err(unwritten)?.commit()?;
+                meter.bytes_written.fetch_add(length, Ordering::Relaxed);
             } else {
                 self.file = Some(file);
             }

@@ -112,7 +112,6 @@ static inline rowdex_dataset *open_dataset(const char *folder, const char *colum
   rowdex_index *index = open_index(folder);
   rowdex_dataset_options options;
   memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
   options.threads = 2;
   if (column != NULL) {
     options.columns = &column;
@@ -162,7 +161,6 @@ static inline void say_index(described *to, const rowdex_index *index) {
 
 /* What the description refers to, as the library takes it. */
 static inline const rowdex_operands *operands_of(described *to) {
-  to->operands.struct_size = sizeof to->operands;
   to->operands.numbers = to->numbers;
   to->operands.indexes = to->indexes;
   to->operands.sets = to->sets;
@@ -179,7 +177,6 @@ typedef struct order_spec {
   const char *order;
   const uint64_t *row_ids;
   size_t num_row_ids;
-  const char *order_file;
   const double *weights;
   size_t num_weights;
   const uint32_t *labels;
@@ -204,7 +201,6 @@ static inline void say_order(described *to, const order_spec *of) {
   if (of->num_groups > 0) say(to, "]");
   if (of->order != NULL) say(to, ", \"order\": \"%s\"", of->order);
   if (of->row_ids != NULL) say(to, ", \"row_ids\": %zu", say_numbers(to, of->row_ids, of->num_row_ids));
-  if (of->order_file != NULL) say(to, ", \"file\": \"%s\"", of->order_file);
   if (of->weights != NULL) say(to, ", \"weights\": %zu", say_numbers(to, of->weights, of->num_weights));
   if (of->labels != NULL) say(to, ", \"labels\": %zu", say_numbers(to, of->labels, of->num_labels));
   if (of->inner != NULL) {
@@ -306,7 +302,7 @@ static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const c
                                           uint32_t world_size, uint64_t batch_size) {
   order_spec rows;
   memset(&rows, 0, sizeof rows);
-  uint64_t len = rowdex_dataset_len(dataset);
+  uint64_t len = number_of(dataset, "rows");
   rows.group_rows = &len;
   rows.num_groups = 1;
   rows.order = order;
@@ -315,7 +311,6 @@ static inline rowdex_sampler *new_sampler(const rowdex_dataset *dataset, const c
   OK(order_of(&rows, &orders, &error));
   rowdex_sampler_options options;
   memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
   options.rank = rank;
   options.world_size = world_size;
   options.batch_size = batch_size;
@@ -342,12 +337,20 @@ static inline rowdex_status take_array(const void *taken, const uint64_t *rows, 
   return status;
 }
 
-/* Rows in buffers. */
-static inline rowdex_status take_into(const void *taken, const uint64_t *rows, size_t num_rows,
-                                      const rowdex_column_buffer *columns, size_t num_columns, rowdex_error **error) {
+/* The first column of a batch, of 64-bit integers. */
+static inline void ids_of(const rowdex_batch *batch, int64_t *ids) {
+  struct ArrowArray array;
+  OK(rowdex_batch_export(batch, &array, NULL, &error));
+  memcpy(ids, int64_values(&array, 0), (size_t)array.length * sizeof *ids);
+  array.release(&array);
+}
+
+/* That of rows that are taken. */
+static inline rowdex_status take_ids(const void *taken, const uint64_t *rows, size_t num_rows, int64_t *ids,
+                                     rowdex_error **error) {
   rowdex_batch *batch = NULL;
   rowdex_status status = rowdex_take(taken, rows, num_rows, &batch, error);
-  if (status == ROWDEX_STATUS_OK) status = rowdex_batch_copy_into(batch, columns, num_columns, error);
+  if (status == ROWDEX_STATUS_OK) ids_of(batch, ids);
   rowdex_free(batch);
   return status;
 }
@@ -356,7 +359,6 @@ static inline rowdex_status take_into(const void *taken, const uint64_t *rows, s
 static inline rowdex_sampler *whole(const rowdex_order *orders) {
   rowdex_sampler_options options;
   memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
   options.world_size = 1;
   options.batch_size = 1;
   rowdex_sampler *sampler = NULL;

@@ -45,10 +45,7 @@ int main(int argc, char **argv) {
   Handle<rowdex_dataset> dataset(open_dataset(argv[1], "id"));
   const std::vector<uint64_t> rows = {3, 199999};
   std::vector<int64_t> ids(rows.size());
-  rowdex_column_buffer column{};
-  column.values = ids.data();
-  column.values_bytes = ids.size() * sizeof ids[0];
-  OK(take_into(dataset.get(), rows.data(), rows.size(), &column, 1, &error));
+  OK(take_ids(dataset.get(), rows.data(), rows.size(), ids.data(), &error));
   CHECK(ids[0] == 3 && ids[1] == 199999);
   static_assert(sizeof(rowdex_status) == 4, "the enum is as wide as in C");
   return 0;

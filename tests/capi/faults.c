@@ -34,14 +34,14 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   OK(rowdex_index_open(output, NULL, &index, &error));
   const char *columns[] = {"id"};
   /* Its time has changed, and what is to be seen is what decoding finds. */
-  rowdex_dataset_options open = {.struct_size = sizeof open, .columns = columns, .num_columns = 1, .check = "off"};
+  rowdex_dataset_options open = {.columns = columns, .num_columns = 1, .check = "off"};
   rowdex_dataset *dataset = NULL;
   OK(rowdex_dataset_open(index, &open, &dataset, &error));
   rowdex_free(index);
   rowdex_sampler *sampler = sampler_of(dataset);
 
   /* Unless it is told otherwise, a loader ends at the first step that needs such a row. */
-  rowdex_loader_options options = {.struct_size = sizeof options, .epochs = 1, .threads = 1};
+  rowdex_loader_options options = {.epochs = 1, .threads = 1};
   rowdex_loader *loader = NULL;
   rowdex_batch *batch = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
@@ -66,7 +66,7 @@ static void rows_of_a_damaged_file_are_substituted_and_reported(const char *fold
   for (;;) {
     OK(rowdex_loader_next(loader, &batch, &error));
     if (batch == NULL) break;
-    rowdex_batch_info info = {.struct_size = sizeof info};
+    rowdex_batch_info info = {0};
     OK(rowdex_batch_get_info(batch, &info, &error));
     struct ArrowArray array;
     OK(rowdex_batch_export(batch, &array, NULL, &error));
@@ -119,7 +119,7 @@ static void text_of(const struct ArrowArray *array, const char *format, int64_t 
 static void strings_come_as_views_if_they_are_asked_for(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "text");
   rowdex_sampler *sampler = sampler_of(dataset);
-  rowdex_loader_options options = {.struct_size = sizeof options, .epochs = 1, .read_concurrency = ROWDEX_NONE};
+  rowdex_loader_options options = {.epochs = 1, .read_concurrency = ROWDEX_NONE};
   rowdex_loader *loaders[2] = {NULL, NULL};
   OK(rowdex_loader_new(dataset, sampler, &options, &loaders[0], &error));
   options.views = 1;

@@ -21,8 +21,7 @@ static void draw(uint64_t *rows) {
 static void its_rows_are_taken_batch_by_batch(const rowdex_dataset *dataset, const uint64_t *rows) {
   for (int start = 0; start < SAMPLES; start += BATCH * 8) {
     int64_t ids[BATCH];
-    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-    OK(take_into(dataset, rows + start, BATCH, &column, 1, &error));
+    OK(take_ids(dataset, rows + start, BATCH, ids, &error));
     for (int i = 0; i < BATCH; i++) CHECK(ids[i] == (int64_t)rows[start + i]);
   }
 }
@@ -34,14 +33,13 @@ static void take_and_compare(rowdex_prefetched *prefetched, const uint64_t *rows
     portion = odd == 1 ? BATCH + 7 : odd == 2 ? BATCH - 7 : BATCH;
     if (portion > end - start) portion = end - start;
     int64_t ids[BATCH + 7];
-    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = (size_t)portion * sizeof ids[0]};
-    OK(take_into(prefetched, rows + start, (size_t)portion, &column, 1, &error));
+    OK(take_ids(prefetched, rows + start, (size_t)portion, ids, &error));
     for (int i = 0; i < portion; i++) CHECK(ids[i] == (int64_t)rows[start + i]);
   }
 }
 
 static void its_order_is_prefetched_and_taken(const rowdex_dataset *dataset, const uint64_t *rows) {
-  rowdex_prefetched_options options = {.struct_size = sizeof options, .memory = 400000, .threads = 1};
+  rowdex_prefetched_options options = {.memory = 400000, .threads = 1};
   rowdex_prefetched *prefetched = NULL;
   OK(rowdex_dataset_prefetch(dataset, rows, SAMPLES / 2, &options, &prefetched, &error));
   take_and_compare(prefetched, rows, 0, SAMPLES / 4);
@@ -74,7 +72,7 @@ static void its_order_is_prefetched_and_taken(const rowdex_dataset *dataset, con
   /* What was taken outlives the handle. */
   CHECK(int64_values(&array, 0)[2] == 3);
   array.release(&array);
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.num_rows == BATCH && info.row_ids[0] == rows[5] && info.num_substituted == 0);
   rowdex_free(batch);
@@ -94,13 +92,8 @@ static void what_is_not_there_cannot_be_prefetched(const rowdex_dataset *dataset
   const struct ArrowArray untouched = array;
   FAILS(take_array(prefetched, bad, 2, &array, NULL, &error), ROWDEX_STATUS_OUT_OF_RANGE, "0 to 199999");
   CHECK(memcmp(&array, &untouched, sizeof array) == 0);
-  /* A buffer of another size: nothing is written, and the rows come again from the dataset. */
-  int64_t ids[] = {-1, -1};
-  rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids - 1};
-  FAILS(take_into(prefetched, good, 2, &column, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
-  CHECK(ids[0] == -1 && ids[1] == -1);
-  column.values_bytes = sizeof ids;
-  OK(take_into(prefetched, good, 2, &column, 1, &error));
+  int64_t ids[2];
+  OK(take_ids(prefetched, good, 2, ids, &error));
   CHECK(ids[0] == 1 && ids[1] == 2);
   OK(take_array(prefetched, NULL, 0, &array, NULL, &error));
   CHECK(array.length == 0);
@@ -120,11 +113,11 @@ static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, 
   CHECK(number_of(orders, "rows") == SAMPLES);
   /* Two ranks take turns in the list. */
   for (uint32_t rank = 0; rank < 2; rank++) {
-    rowdex_sampler_options options = {.struct_size = sizeof options, .rank = rank, .world_size = 2,
+    rowdex_sampler_options options = {.rank = rank, .world_size = 2,
                                       .batch_size = BATCH};
     rowdex_sampler *sampler = NULL;
     OK(rowdex_sampler_new(orders, &options, &sampler, &error));
-    rowdex_loader_options settings = {.struct_size = sizeof settings, .memory = 200000, .threads = 1, .epochs = 1};
+    rowdex_loader_options settings = {.memory = 200000, .threads = 1, .epochs = 1};
     rowdex_loader *loader = NULL;
     OK(rowdex_loader_new(dataset, sampler, &settings, &loader, &error));
     rowdex_free(sampler);
@@ -134,8 +127,7 @@ static void its_rows_are_an_order_for_the_loader(const rowdex_dataset *dataset, 
       OK(rowdex_loader_next(loader, &batch, &error));
       if (batch == NULL) break;
       int64_t ids[BATCH];
-      rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-      OK(rowdex_batch_copy_into(batch, &column, 1, &error));
+      ids_of(batch, ids);
       for (int i = 0; i < BATCH; i++, place += 2) CHECK(ids[i] == (int64_t)rows[place]);
       rowdex_free(batch);
     }

@@ -9,8 +9,7 @@ static void take_a_few(const rowdex_dataset *dataset) {
   uint64_t rows[50];
   int64_t ids[50];
   for (uint64_t i = 0; i < 50; i++) rows[i] = (i * 77777) % DEMO_ROWS;
-  rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-  OK(take_into(dataset, rows, 50, &column, 1, &error));
+  OK(take_ids(dataset, rows, 50, ids, &error));
   for (int i = 0; i < 50; i++) CHECK(ids[i] == (int64_t)rows[i]);
 }
 
@@ -19,7 +18,7 @@ static uint64_t pull(rowdex_loader *loader) {
   rowdex_batch *batch = NULL;
   OK(rowdex_loader_next(loader, &batch, &error));
   CHECK(batch != NULL);
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   uint64_t id = info.row_ids[0];
   rowdex_free(batch);
@@ -33,8 +32,7 @@ static void take_portion(rowdex_prefetched *prefetched, uint64_t portion) {
   uint64_t rows[PORTION];
   int64_t ids[PORTION];
   for (uint64_t i = 0; i < PORTION; i++) rows[i] = (portion * PORTION + i) * 97;
-  rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-  OK(take_into(prefetched, rows, PORTION, &column, 1, &error));
+  OK(take_ids(prefetched, rows, PORTION, ids, &error));
   for (int i = 0; i < PORTION; i++) CHECK(ids[i] == (int64_t)rows[i]);
 }
 

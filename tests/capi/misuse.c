@@ -3,14 +3,6 @@
 
 static void every_free_takes_null(void) {
   rowdex_free(NULL);
-  rowdex_free(NULL);
-  rowdex_free(NULL);
-  rowdex_free(NULL);
-  rowdex_free(NULL);
-  rowdex_free(NULL);
-  rowdex_free(NULL);
-  rowdex_free(NULL);
-  rowdex_free(NULL);
 }
 
 static void questions_without_a_status_take_null(void) {
@@ -43,7 +35,7 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
         "set 2, and there are 0");
   FAILS(rowdex_id_set_new("{\"sets\": 2}", NULL, &no_set, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "unknown field `sets`");
-  rowdex_operands operands = {.struct_size = sizeof operands, .num_sets = 1};
+  rowdex_operands operands = {.num_sets = 1};
   IS_NULL(rowdex_id_set_new("{\"set\": 0}", &operands, &no_set, &error), "operands.sets");
   operands.num_sets = 0;
   operands.num_numbers = 1;
@@ -64,24 +56,15 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   const rowdex_index *no_indexes[] = {index, NULL};
   order_spec several = {.indexes = no_indexes, .num_indexes = 2};
   IS_NULL(order_of(&several, &no_orders, &error), "operands.indexes[…]");
-  /* Rows in two places, and a struct of no known size. */
+  /* Rows in two places. */
   const uint64_t rows = 5;
   order_spec inner = {.group_rows = &rows, .num_groups = 1};
   order.inner = &inner;
   FAILS(order_of(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rows of its own");
-  operands.struct_size = 0;
-  FAILS(rowdex_order_new("{}", &operands, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
-        "`operands.struct_size` is 0");
-  /* Half of a pointer. */
-  operands.struct_size = 12;
-  FAILS(rowdex_order_new("{}", &operands, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
-        "`operands.struct_size` is 12");
-
   IS_NULL(rowdex_dataset_mixed(NULL, 1, &no_dataset, &error), "datasets");
   const rowdex_dataset *datasets[] = {NULL};
   IS_NULL(rowdex_dataset_mixed(datasets, 1, &no_dataset, &error), "datasets[…]");
   IS_NULL(rowdex_dataset_mixed(NULL, 0, NULL, &error), "mixed");
-  IS_NULL(rowdex_launch_from_env(NULL, &error), "launch");
 
   CHECK(no_orders == NULL && no_set == NULL && no_dataset == NULL);
   rowdex_free(set);
@@ -105,8 +88,6 @@ static void null_is_named_by_prefetched_rows(const char *folder) {
   IS_NULL(take_array(NULL, NULL, 0, &array, NULL, &error), "handle");
   IS_NULL(take_array(prefetched, NULL, 1, &array, NULL, &error), "rows");
   IS_NULL(take_array(prefetched, NULL, 0, NULL, NULL, &error), "array");
-  IS_NULL(take_into(NULL, NULL, 0, NULL, 0, &error), "handle");
-  IS_NULL(take_into(prefetched, NULL, 0, NULL, 1, &error), "columns");
   IS_NULL(rowdex_take(NULL, NULL, 0, &batch, &error), "handle");
   IS_NULL(rowdex_take(prefetched, NULL, 0, NULL, &error), "batch");
   rowdex_free(prefetched);
@@ -133,9 +114,7 @@ static void null_is_named(const char *folder) {
   FAILS(rowdex_index_open("x.rdx", "{\"retry\": 1}", &no_index, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
         "unknown field `retry`");
   IS_NULL(rowdex_index_files(NULL, 0, 1, 0, NULL, &error), "index");
-  IS_NULL(rowdex_index_files(index, 0, 1, 0, NULL, &error), "report");
   char *report = NULL;
-  IS_NULL(rowdex_describe(index, NULL, &error), "report");
   IS_NULL(rowdex_schema(NULL, &schema, &error), "handle");
   IS_NULL(rowdex_schema(index, NULL, &error), "schema");
   IS_NULL(rowdex_stream(NULL, &stream, &error), "handle");
@@ -165,7 +144,7 @@ static void null_is_named(const char *folder) {
 
   IS_NULL(rowdex_dataset_open(NULL, NULL, &no_dataset, &error), "index");
   IS_NULL(rowdex_dataset_open(index, NULL, NULL, &error), "dataset");
-  rowdex_dataset_options no_columns = {.struct_size = sizeof no_columns, .num_columns = 1};
+  rowdex_dataset_options no_columns = {.num_columns = 1};
   IS_NULL(rowdex_dataset_open(index, &no_columns, &no_dataset, &error), "options.columns");
   IS_NULL(rowdex_dataset_decoded_bytes(NULL, &number, &error), "dataset");
   IS_NULL(rowdex_dataset_decoded_bytes(dataset, NULL, &error), "bytes");
@@ -174,10 +153,6 @@ static void null_is_named(const char *folder) {
   IS_NULL(take_array(NULL, NULL, 0, &array, NULL, &error), "handle");
   IS_NULL(take_array(dataset, NULL, 1, &array, NULL, &error), "rows");
   IS_NULL(take_array(dataset, NULL, 0, NULL, NULL, &error), "array");
-  IS_NULL(take_into(NULL, NULL, 0, NULL, 0, &error), "handle");
-  IS_NULL(take_into(dataset, NULL, 0, NULL, 1, &error), "columns");
-  rowdex_column_buffer column = {.column = 0, .values = NULL, .values_bytes = 8};
-  IS_NULL(take_into(dataset, &number, 1, &column, 1, &error), "values");
 
   rowdex_order *orders = new_orders("global", index, 0);
   IS_NULL(rowdex_sampler_new(NULL, NULL, &no_sampler, &error), "orders");
@@ -197,14 +172,15 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_new(dataset, NULL, NULL, &loader, &error), "sampler");
   IS_NULL(rowdex_loader_new(dataset, sampler, NULL, NULL, &error), "loader");
   IS_NULL(rowdex_loader_estimate(NULL, sampler, NULL, NULL, &error), "dataset");
-  rowdex_loader_options options = {.struct_size = sizeof options, .num_more_ranks = 1};
+  rowdex_loader_options options = {.num_more_ranks = 1};
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks");
   const rowdex_sampler *more[] = {NULL};
   options.more_ranks = more;
   IS_NULL(rowdex_loader_new(dataset, sampler, &options, &loader, &error), "options.more_ranks[…]");
   IS_NULL(rowdex_loader_next(NULL, &batch, &error), "loader");
   IS_NULL(rowdex_loader_begin_epoch(NULL, NULL, NULL, &error), "loader");
-  IS_NULL(rowdex_loader_get_info(NULL, NULL, &error), "loader");
+  rowdex_loader_info at;
+  IS_NULL(rowdex_loader_get_info(NULL, &at, &error), "loader");
   IS_NULL(rowdex_loader_peek(NULL, 0, 0, 1, &batch, &error), "loader");
   IS_NULL(rowdex_loader_advance(NULL, 0, 0, &error), "loader");
   IS_NULL(rowdex_loader_seek(NULL, 0, 0, &error), "loader");
@@ -217,17 +193,16 @@ static void null_is_named(const char *folder) {
   IS_NULL(rowdex_loader_reopen(loader, NULL, &error), "reopened");
   IS_NULL(rowdex_resume(loader, NULL, &error), "state");
   IS_NULL(rowdex_loader_state(loader, NULL, 9, &error), "buffer");
-  IS_NULL(rowdex_batch_get_info(NULL, NULL, &error), "batch");
+  rowdex_batch_info info;
+  IS_NULL(rowdex_batch_get_info(NULL, &info, &error), "batch");
   IS_NULL(rowdex_batch_export(NULL, &array, NULL, &error), "batch");
-  IS_NULL(rowdex_batch_copy_into(NULL, NULL, 0, &error), "batch");
   IS_NULL(rowdex_batch_sequences(NULL, NULL, &array, NULL, &error), "batch");
   OK(rowdex_loader_next(loader, &batch, &error));
   IS_NULL(rowdex_batch_get_info(batch, NULL, &error), "info");
   IS_NULL(rowdex_batch_export(batch, NULL, NULL, &error), "array");
-  IS_NULL(rowdex_batch_copy_into(batch, NULL, 1, &error), "columns");
   IS_NULL(rowdex_batch_sequences(batch, NULL, NULL, NULL, &error), "array");
   FAILS(rowdex_batch_sequences(batch, NULL, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "whole rows");
-  rowdex_sequence_options sequences = {.struct_size = sizeof sequences, .layout = "columns"};
+  rowdex_sequence_options sequences = {.layout = "columns"};
   FAILS(rowdex_batch_sequences(batch, &sequences, &array, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "columns");
 
   CHECK(no_index == NULL && no_dataset == NULL && no_sampler == NULL && report == NULL);
@@ -247,21 +222,21 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10), *no_sampler = NULL;
   rowdex_loader *no_loader = NULL;
 #define IS_UNUSED(call, name) FAILS(call, ROWDEX_STATUS_INVALID_ARGUMENT, "`" name "` says nothing")
-  rowdex_loader_options loader = {.struct_size = sizeof loader, .fault_seed = 1};
+  rowdex_loader_options loader = {.fault_seed = 1};
   IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
   loader.on_error = "raise";
   IS_UNUSED(rowdex_loader_new(dataset, sampler, &loader, &no_loader, &error), "options.fault_seed");
-  rowdex_sampler_options packs = {.struct_size = sizeof packs, .world_size = 1, .batch_size = 1};
-  packs.pack = "{\"lengths\": \"x\", \"capacity\": 8, \"cost\": [1]}";
-  FAILS(rowdex_sampler_new(orders, &packs, &no_sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "pack: `cost`");
-  rowdex_operands operands = {.struct_size = sizeof operands, .dataset = dataset, .order = orders};
+  rowdex_sampler_options packs = {.world_size = 1, .batch_size = 1};
+  packs.pack = "x:8,cost=1";
+  FAILS(rowdex_sampler_new(orders, &packs, &no_sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "cost");
+  rowdex_operands operands = {.dataset = dataset, .order = orders};
   const char *whole = "{\"rewrite\": {\"output\": \"x\", \"task\": [1, 2]}}";
   IS_UNUSED(rowdex_run(whole, &operands, NULL, NULL, NULL, &error), "task");
   operands.order = NULL;
   IS_UNUSED(rowdex_run("{\"digest\": {\"epoch\": 1}}", &operands, NULL, NULL, NULL, &error), "epoch");
 #undef IS_UNUSED
-  rowdex_disk_cache tier = {.struct_size = sizeof tier, .folder = "x"};
-  rowdex_dataset_options tiered = {.struct_size = sizeof tiered, .disk_cache = &tier};
+  rowdex_disk_cache tier = {.folder = "x"};
+  rowdex_dataset_options tiered = {.disk_cache = &tier};
   FAILS(rowdex_dataset_open(index, &tiered, &no_dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "0 bytes");
   CHECK(no_dataset == NULL && no_sampler == NULL && no_loader == NULL);
   rowdex_free(sampler);
@@ -276,8 +251,6 @@ static void empty_arrays_may_be_null(const char *folder) {
   OK(take_array(dataset, NULL, 0, &array, NULL, &error));
   CHECK(array.length == 0 && array.n_children == 1);
   array.release(&array);
-  rowdex_column_buffer column = {.column = 0};
-  OK(take_into(dataset, NULL, 0, &column, 1, &error));
   rowdex_index *index = open_index(folder);
   OK(rowdex_index_locate(index, NULL, 0, NULL, &error));
   rowdex_free(index);
@@ -297,64 +270,11 @@ static void impossible_arrays_are_refused(const char *folder) {
   rowdex_free(dataset);
 }
 
-/* A struct of options as a program with another header has it: these fields, and then so many bytes more or less. */
-struct other_options {
-  rowdex_dataset_options options;
-  uint64_t newer;
-};
-
-static void structs_of_another_version_are_understood_or_refused(const char *folder) {
-  rowdex_index *index = open_index(folder);
-  rowdex_dataset *dataset = NULL;
-  struct other_options other;
-  memset(&other, 0, sizeof other);
-  FAILS(rowdex_dataset_open(index, &other.options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
-  other.options.struct_size = SIZE_MAX;
-  FAILS(rowdex_dataset_open(index, &other.options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
-  /* A larger struct of which the library knows what is asked for. */
-  other.options.struct_size = sizeof other;
-  OK(rowdex_dataset_open(index, &other.options, &dataset, &error));
-  rowdex_free(dataset);
-  dataset = NULL;
-  other.newer = 1;
-  FAILS(rowdex_dataset_open(index, &other.options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "does not know");
-  CHECK(dataset == NULL);
-  /* A smaller one, in memory that has no more. */
-  size_t *oldest = (size_t *)malloc(sizeof *oldest);
-  CHECK(oldest != NULL);
-  *oldest = sizeof *oldest;
-  OK(rowdex_dataset_open(index, (const rowdex_dataset_options *)(const void *)oldest, &dataset, &error));
-  free(oldest);
-
-  /* What is written to a struct of results is what the caller has room for. */
-  rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, 10);
-  rowdex_loader *loader = NULL;
-  OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
-  struct {
-    rowdex_loader_info info;
-    uint64_t newer;
-  } more;
-  memset(&more, 1, sizeof more);
-  more.info.struct_size = sizeof more;
-  OK(rowdex_loader_get_info(loader, &more.info, &error));
-  CHECK(more.newer == 0 && more.info.epoch == 0 && more.info.struct_size == sizeof more);
-  memset(&more, 1, sizeof more);
-  more.info.struct_size = offsetof(rowdex_loader_info, step);
-  OK(rowdex_loader_get_info(loader, &more.info, &error));
-  CHECK(more.info.epoch == 0 && more.info.step == 0x0101010101010101 && more.newer == more.info.step);
-  more.info.struct_size = 0;
-  FAILS(rowdex_loader_get_info(loader, &more.info, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "struct_size");
-  rowdex_free(loader);
-  rowdex_free(sampler);
-  rowdex_free(dataset);
-  rowdex_free(index);
-}
-
 static void things_can_be_done_twice(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "sequential", 0, 1, DEMO_ROWS / 2);
   /* One sampler in two loaders, one dataset under both, an end that stays the end. */
-  rowdex_loader_options options = {.struct_size = sizeof options, .epochs = 1, .threads = ROWDEX_NONE};
+  rowdex_loader_options options = {.epochs = 1, .threads = ROWDEX_NONE};
   for (int twice = 0; twice < 2; twice++) {
     rowdex_loader *loader = NULL;
     OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
@@ -388,7 +308,6 @@ int main(int argc, char **argv) {
   numbers_that_would_change_nothing_are_refused(argv[1]);
   empty_arrays_may_be_null(argv[1]);
   impossible_arrays_are_refused(argv[1]);
-  structs_of_another_version_are_understood_or_refused(argv[1]);
   things_can_be_done_twice(argv[1]);
   return 0;
 }

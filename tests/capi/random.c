@@ -36,13 +36,6 @@ static const char *word(void) {
   return words[below(sizeof words / sizeof *words)];
 }
 
-/* The size of a struct as callers set it: mostly right, sometimes that of an older version, or none at all. */
-static size_t size_of(size_t right) {
-  static const size_t wrong[] = {0, 1, 4097, UINT32_MAX, SIZE_MAX};
-  if (below(16) == 0) return wrong[below(sizeof wrong / sizeof *wrong)];
-  return below(16) == 0 ? below(right + 1) : right;
-}
-
 /* Handles of one kind that are alive; a place may be empty, which gives NULL. */
 enum { PLACES = 4 };
 #define POOL(type, name, free)                                         \
@@ -105,7 +98,7 @@ static size_t some_rows(uint64_t *rows, bool good) {
 /* A batch has the rows that it says: the column "id" of the demo is the row id. */
 static void check_batch(rowdex_batch *batch) {
   CHECK(batch != NULL);
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.num_pads <= info.num_rows);
   struct ArrowArray array;
@@ -120,12 +113,6 @@ static void check_batch(rowdex_batch *batch) {
     }
     array.release(&array);
     schema.release(&schema);
-  }
-  int64_t values[MOST_ROWS];
-  rowdex_column_buffer buffer = {.column = number(3), .values = values, .values_bytes = info.num_rows * sizeof *values};
-  if (below(4) == 0) buffer.values_bytes = number(sizeof values);
-  if (buffer.values_bytes <= sizeof values) {
-    well(rowdex_batch_copy_into(batch, &buffer, below(2), &error), &error);
   }
   rowdex_free(batch);
 }
@@ -155,9 +142,7 @@ static void ask_an_index(void) {
 
 static void open_a_dataset(void) {
   const char *columns[] = {"id", word()};
-  rowdex_dataset_options options = {
-      .struct_size = sizeof options,
-      .columns = below(4) == 0 ? NULL : columns,
+  rowdex_dataset_options options = {.columns = below(4) == 0 ? NULL : columns,
       .num_columns = below(3),
       .check = below(6) == 0 ? word() : NULL,
       .cache_bytes = number(1 << 24),
@@ -170,7 +155,7 @@ static void open_a_dataset(void) {
     const rowdex_dataset *datasets[] = {any_dataset(), any_dataset()};
     if (well(rowdex_dataset_mixed(datasets, below(3), &dataset, &error), &error)) {
       /* Mixed datasets number their rows anew, and mixed ones of mixed ones would grow without end. */
-      if (rowdex_dataset_len(dataset) > 4 * DEMO_ROWS) rowdex_free(dataset);
+      if (number_of(dataset, "rows") > 4 * DEMO_ROWS) rowdex_free(dataset);
       else keep_dataset(dataset);
     }
   } else if (well(rowdex_dataset_open(any_index(), &options, &dataset, &error), &error)) {
@@ -264,9 +249,7 @@ static void make_an_order(void) {
 }
 
 static void make_a_sampler(void) {
-  rowdex_sampler_options options = {
-      .struct_size = sizeof options,
-      .rank = (uint32_t)number(2),
+  rowdex_sampler_options options = {.rank = (uint32_t)number(2),
       .world_size = (uint32_t)number(4) + 1,
       .batch_size = below(3) ? 1 + below(MOST_ROWS) : number(MOST_ROWS),
       .tail = below(3) ? NULL : word(),
@@ -311,9 +294,7 @@ static void ask_a_sampler(void) {
 
 static void make_a_loader(void) {
   const rowdex_sampler *more[] = {any_sampler()};
-  rowdex_loader_options options = {
-      .struct_size = size_of(sizeof options),
-      .memory = number(1 << 24),
+  rowdex_loader_options options = {.memory = number(1 << 24),
       .threads = below(2) ? ROWDEX_NONE : below(3),
       .read_ahead = number(8),
       .epochs = number(3),
@@ -340,7 +321,7 @@ static void use_a_loader(void) {
   rowdex_loader *loader = any_loader();
   rowdex_error *error = NULL;
   rowdex_batch *batch = NULL;
-  rowdex_loader_info info = {.struct_size = sizeof info};
+  rowdex_loader_info info = {0};
   char *known = NULL;
   char text[ROWDEX_STATE_CAPACITY];
   switch (below(8)) {
@@ -380,8 +361,7 @@ static void use_prefetched(void) {
   rowdex_prefetched *prefetched = NULL;
   rowdex_batch *batch = NULL;
   rowdex_error *error = NULL;
-  rowdex_prefetched_options options = {
-      .struct_size = sizeof options, .memory = number(1 << 22), .threads = below(2) ? ROWDEX_NONE : 1};
+  rowdex_prefetched_options options = {.memory = number(1 << 22), .threads = below(2) ? ROWDEX_NONE : 1};
   switch (below(4)) {
     case 0:
       if (well(rowdex_dataset_prefetch(any_dataset(), rows, count, &options, &prefetched, &error), &error)) {

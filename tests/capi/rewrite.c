@@ -33,7 +33,7 @@ static uint64_t proven(const rowdex_dataset *dataset, const rowdex_order *order,
   rowdex_dataset *other = NULL;
   OK(rowdex_dataset_open(index, NULL, &other, &error));
   rowdex_free(index);
-  rowdex_operands operands = {.struct_size = sizeof operands, .dataset = dataset, .other = other, .order = order};
+  rowdex_operands operands = {.dataset = dataset, .other = other, .order = order};
   char *report = NULL;
   OK(rowdex_run("{\"digest\": {}}", &operands, NULL, NULL, &report, &error));
   CHECK(strstr(report, "\"difference\":null") != NULL && strstr(report, "\"same_rows\":true") != NULL);
@@ -50,7 +50,7 @@ static uint64_t proven(const rowdex_dataset *dataset, const rowdex_order *order,
 /* What a rewrite does that is described, of which somebody may be told. */
 static rowdex_status told_of(const rowdex_dataset *dataset, const rowdex_order *order, const char *description,
                              struct told *told, char **report, rowdex_error **error) {
-  rowdex_operands operands = {.struct_size = sizeof operands, .dataset = dataset, .order = order};
+  rowdex_operands operands = {.dataset = dataset, .order = order};
   return rowdex_run(text("{\"rewrite\": %s}", description), &operands, told == NULL ? NULL : note, told, report, error);
 }
 

@@ -28,21 +28,6 @@ static void note(void *userdata, uint64_t files_done, uint64_t files, uint64_t r
   progress->rows = rows;
 }
 
-static void columns_are_served_by_other_names(const char *folder) {
-  const char *output = in_folder(folder, "renamed.rdx");
-  const char *described = text("{\"files\": [\"%s/data\"], \"output\": \"%s\", \"overwrite\": true, "
-                               "\"rename\": {\"id\": \"number\"}}", folder, output);
-  char *report = NULL;
-  OK(run_build(described, NULL, NULL, &report, &error));
-  rowdex_free(report);
-  rowdex_index *index = NULL;
-  OK(rowdex_index_open(output, NULL, &index, &error));
-  report = describe(index);
-  CHECK(strstr(report, "\\\"renamed\\\":{\\\"id\\\":\\\"number\\\"}") != NULL);
-  rowdex_free(report);
-  rowdex_free(index);
-}
-
 static void lengths_of_rows_are_noted_and_read(const char *folder) {
   char output[4096];
   snprintf(output, sizeof output, "%s/lengths.rdx", folder);
@@ -56,29 +41,43 @@ static void lengths_of_rows_are_noted_and_read(const char *folder) {
   CHECK(reported(known, "sum") == (uint64_t)DEMO_ROWS * (DEMO_ROWS - 1) / 2);
   rowdex_free(known);
   const rowdex_index *indexes[] = {index};
-  rowdex_operands operands = {.struct_size = sizeof operands, .indexes = indexes, .num_indexes = 1};
+  rowdex_operands operands = {.indexes = indexes, .num_indexes = 1};
   struct ArrowArray lengths;
   OK(rowdex_column("{\"lengths\": {\"column\": \"id\"}}", &operands, &lengths, NULL, &error));
   const uint64_t *of_rows = (const uint64_t *)lengths.buffers[1];
   CHECK(lengths.length == DEMO_ROWS && of_rows[70000] == 70000 && of_rows[DEMO_ROWS - 1] == DEMO_ROWS - 1);
   lengths.release(&lengths);
-  FAILS(rowdex_column("{\"lengths\": {\"column\": \"x\"}}", &operands, &lengths, NULL, &error),
-        ROWDEX_STATUS_INVALID_ARGUMENT, "id");
-
-  const char *note = "{\"lengths\": {\"index\": \"%s\", %s}}";
-  FAILS(rowdex_run(text(note, output, "\"columns\": [\"nothing\"]"), NULL, NULL, NULL, NULL, &error),
-        ROWDEX_STATUS_INVALID_ARGUMENT, "nothing");
-  FAILS(rowdex_run(text(note, output, "\"stream\": \"words\""), NULL, NULL, NULL, NULL, &error),
-        ROWDEX_STATUS_INVALID_ARGUMENT, "stream");
-  const char *missing = text(note, output, "\"given\": {\"words\": \"nowhere.txt\"}");
-  FAILS(rowdex_run(missing, NULL, NULL, NULL, NULL, &error), ROWDEX_STATUS_NOT_FOUND, "nowhere.txt");
-  OK(rowdex_run(text(note, output, "\"columns\": [\"id\"]"), NULL, NULL, NULL, NULL, &error));
+  const char *note = "{\"lengths\": {\"index\": \"%s\", \"columns\": [\"%s\"]}}";
+  FAILS(rowdex_run(text(note, output, "nothing"), NULL, NULL, NULL, NULL, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "nothing");
+  OK(rowdex_run(text(note, output, "id"), NULL, NULL, NULL, NULL, &error));
   /* What is open goes on with what it was opened with. */
   OK(rowdex_column("{\"lengths\": {\"column\": \"id\"}}", &operands, &lengths, NULL, &error));
   lengths.release(&lengths);
-  rowdex_free(index);
-  OK(rowdex_index_open(output, NULL, &index, &error));
-  CHECK(number_of(index, "longest") == DEMO_ROWS - 1);
+
+  /* Packs of rows that have from 0 to 199,999 tokens. */
+  rowdex_order *orders = new_orders("sequential", index, 0);
+  rowdex_sampler_options options = {.world_size = 1, .batch_size = 1, .pack = "id:1000,overflow=truncate"};
+  rowdex_sampler *sampler = NULL;
+  OK(rowdex_sampler_new(orders, &options, &sampler, &error));
+  uint64_t rows[100], offsets[100], piece_lengths[100], packs[1], sum = 0;
+  size_t len = 0, num_packs = 0;
+  rowdex_pieces pieces = {
+      .offsets = offsets, .lengths = piece_lengths, .packs = packs, .packs_capacity = 1, .num_packs = &num_packs};
+  OK(rowdex_sampler_batch(sampler, 0, 0, rows, 100, &len, NULL, &pieces, &error));
+  CHECK(num_packs == 1 && packs[0] == len && len > 0 && len <= 100);
+  for (size_t i = 0; i < len; i++) {
+    CHECK(offsets[i] + piece_lengths[i] <= rows[i]);
+    sum += piece_lengths[i];
+  }
+  CHECK(sum <= 1000);
+  pieces.packs_capacity = 0;
+  FAILS(rowdex_sampler_batch(sampler, 0, 0, rows, 100, &len, NULL, &pieces, &error), ROWDEX_STATUS_INVALID_ARGUMENT,
+        "room for 0 packs");
+  options.pack = "id";
+  FAILS(rowdex_sampler_new(orders, &options, &sampler, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "capacity");
+  rowdex_free(sampler);
+  rowdex_free(orders);
   rowdex_free(index);
 }
 
@@ -108,7 +107,7 @@ static void an_index_is_built_and_tells_of_itself(const char *folder) {
   OK(rowdex_index_open(output, NULL, &index, &error));
   CHECK(number_of(index, "rows") == DEMO_ROWS);
   const rowdex_index *indexes[] = {index};
-  rowdex_operands operands = {.struct_size = sizeof operands, .indexes = indexes, .num_indexes = 1};
+  rowdex_operands operands = {.indexes = indexes, .num_indexes = 1};
   OK(rowdex_run("{\"verify\": {}}", &operands, NULL, NULL, NULL, &error));
   CHECK(number_of(index, "files") == DEMO_FILES && number_of(index, "columns") == 6);
   CHECK(number_of(index, "size_bytes") == bytes);
@@ -163,36 +162,6 @@ static void rows_come_as_arrow_in_the_order_asked(const char *folder) {
   CHECK(one.release == NULL && array.release == NULL);
 }
 
-static void columns_of_fixed_width_come_in_buffers(const char *folder) {
-  rowdex_dataset *dataset = open_dataset(folder, NULL);
-  uint64_t rows[100];
-  for (uint64_t i = 0; i < 100; i++) rows[i] = i * 1999;
-  int64_t ids[100];
-  float prices[100];
-  uint8_t valid[100];
-  rowdex_column_buffer columns[] = {
-      {.column = 0, .values = ids, .values_bytes = sizeof ids},
-      {.column = 3, .values = prices, .values_bytes = sizeof prices, .validity = valid},
-  };
-  OK(take_into(dataset, rows, 100, columns, 2, &error));
-  int nulls = 0;
-  for (int i = 0; i < 100; i++) {
-    CHECK(ids[i] == (int64_t)rows[i]);
-    CHECK(valid[i] == 1 || (valid[i] == 0 && prices[i] == 0));
-    nulls += valid[i] == 0;
-  }
-  CHECK(nulls > 0 && nulls < 50);
-
-  /* Without room for the validity a null is an error, and then no column is written. */
-  memset(ids, 1, sizeof ids);
-  columns[1].validity = NULL;
-  FAILS(take_into(dataset, rows, 100, columns, 2, &error), ROWDEX_STATUS_SCHEMA, "null");
-  CHECK(ids[0] == 0x0101010101010101);
-  columns[0].values_bytes -= 1;
-  FAILS(take_into(dataset, rows, 100, columns, 1, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "\"id\"");
-  rowdex_free(dataset);
-}
-
 static void two_ranks_share_all_rows(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   uint8_t *seen = (uint8_t *)calloc(DEMO_ROWS, 1);
@@ -224,7 +193,7 @@ static void orders_need_no_data(void) {
   CHECK(number_of(orders, "rows") == 10 && number_of(orders, "fingerprint") != 0);
   uint64_t rows[10];
   /* Pads wrap around to the first positions and are marked. */
-  rowdex_sampler_options options = {.struct_size = sizeof options, .rank = 2, .world_size = 4, .batch_size = 2};
+  rowdex_sampler_options options = {.rank = 2, .world_size = 4, .batch_size = 2};
   rowdex_sampler *sampler = NULL;
   OK(rowdex_sampler_new(orders, &options, &sampler, &error));
   rowdex_free(orders);
@@ -237,14 +206,14 @@ static void orders_need_no_data(void) {
 static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 1000);
-  rowdex_loader_options options = {.struct_size = sizeof options, .memory = 1 << 20, .threads = 1, .epochs = 1};
+  rowdex_loader_options options = {.memory = 1 << 20, .threads = 1, .epochs = 1};
   char *told = NULL;
   OK(rowdex_loader_estimate(dataset, sampler, &options, &told, &error));
   CHECK(reported(told, "peak_bytes") > 0 && strstr(told, "\"packs\":null") != NULL);
   rowdex_free(told);
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
-  rowdex_loader_info at = {.struct_size = sizeof at};
+  rowdex_loader_info at = {0};
   OK(rowdex_loader_begin_epoch(loader, NULL, &at, &error));
   CHECK(at.epoch == 0 && at.step == 0 && at.steps == 50 && at.steps_left == 50);
 
@@ -254,15 +223,14 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
     rowdex_batch *batch = NULL;
     OK(rowdex_loader_next(loader, &batch, &error));
     if (batch == NULL) break;
-    rowdex_batch_info info = {.struct_size = sizeof info};
+    rowdex_batch_info info = {0};
     OK(rowdex_batch_get_info(batch, &info, &error));
     CHECK(info.epoch == 0 && info.step == steps && info.steps == 50 && info.rank == 1 && info.num_pads == 0);
     size_t len;
     OK(rowdex_sampler_batch(sampler, 0, steps, rows, 1000, &len, NULL, NULL, &error));
     CHECK(info.num_rows == len && memcmp(rows, info.row_ids, len * sizeof *rows) == 0);
     int64_t ids[1000];
-    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = len * sizeof *ids};
-    OK(rowdex_batch_copy_into(batch, &column, 1, &error));
+    ids_of(batch, ids);
     struct ArrowArray array;
     OK(rowdex_batch_export(batch, &array, NULL, &error));
     rowdex_free(batch);
@@ -283,7 +251,7 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
   rowdex_batch *batch = NULL;
   OK(rowdex_loader_next(loader, &batch, &error));
   OK(rowdex_sampler_batch(sampler, 0, 21, rows, 1000, &(size_t){0}, NULL, NULL, &error));
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.step == 21 && info.steps == 50 && memcmp(rows, info.row_ids, sizeof rows) == 0);
   rowdex_free(batch);
@@ -305,11 +273,9 @@ static void a_loader_serves_what_the_sampler_says_and_resumes(const char *folder
 /* The ranks of a shared reader wait for each other, so nothing comes before both have asked. */
 static void a_wait_may_be_limited_and_goes_on_with_the_next_call(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
-  char job[64];
-  snprintf(job, sizeof job, "capi-waits-%ld", (long)getpid());
-  rowdex_loader_options options = {
-      .struct_size = sizeof options, .share = "machine", .share_job = job, .share_ranks = 2, .max_wait = 10,
-  };
+  char share[64];
+  snprintf(share, sizeof share, "{\"job\": \"capi-waits-%ld\", \"ranks\": 2}", (long)getpid());
+  rowdex_loader_options options = {.share = share, .max_wait = 10};
   rowdex_sampler *samplers[2];
   rowdex_loader *loaders[2];
   for (uint32_t rank = 0; rank < 2; rank++) {
@@ -329,7 +295,7 @@ static void a_wait_may_be_limited_and_goes_on_with_the_next_call(const char *fol
       continue;
     }
     CHECK(status == ROWDEX_STATUS_OK);
-    rowdex_batch_info info = {.struct_size = sizeof info};
+    rowdex_batch_info info = {0};
     OK(rowdex_batch_get_info(batch, &info, &error));
     uint64_t rows[100];
     OK(rowdex_sampler_batch(samplers[rank], 0, served[rank], rows, 100, &(size_t){0}, NULL, NULL, &error));
@@ -348,19 +314,18 @@ static void batches_are_looked_at_before_they_are_handed_out(const char *folder)
   rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 100);
   rowdex_loader *loader = NULL, *other = NULL;
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
-  rowdex_loader_info at = {.struct_size = sizeof at};
+  rowdex_loader_info at = {0};
   uint64_t several = 0;
   for (;;) {
     OK(rowdex_loader_get_info(loader, &at, &error));
     if (at.epoch > 0) break;
     rowdex_batch *batch = NULL;
     OK(rowdex_loader_peek(loader, 0, at.step, 1000, &batch, &error));
-    rowdex_batch_info info = {.struct_size = sizeof info};
+    rowdex_batch_info info = {0};
     OK(rowdex_batch_get_info(batch, &info, &error));
     CHECK(info.epoch == 0 && info.step == at.step && info.num_rows % 100 == 0 && info.num_rows <= 1000);
     int64_t ids[1000];
-    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = info.num_rows * sizeof *ids};
-    OK(rowdex_batch_copy_into(batch, &column, 1, &error));
+    ids_of(batch, ids);
     several += info.num_rows > 100;
     for (uint64_t first = 0; first < info.num_rows; first += 100, at.step++) {
       uint64_t rows[100];
@@ -390,7 +355,7 @@ static void batches_are_looked_at_before_they_are_handed_out(const char *folder)
   OK(rowdex_sampler_state(sampler, 2, 7, same, sizeof same, &error));
   CHECK(strcmp(state, same) == 0);
   OK(rowdex_loader_next(other, &batch, &error));
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   uint64_t rows[100];
   OK(rowdex_sampler_batch(sampler, 2, 7, rows, 100, &(size_t){0}, NULL, NULL, &error));
@@ -409,7 +374,7 @@ static void who_looks_past_the_end_leaves_what_is_left(const char *folder) {
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
   rowdex_batch *batch = NULL;
-  rowdex_loader_info at = {.struct_size = sizeof at};
+  rowdex_loader_info at = {0};
   OK(rowdex_loader_peek(loader, 0, 3, 1, &batch, &error));
   OK(rowdex_loader_get_info(loader, &at, &error));
   CHECK(batch == NULL && at.epoch == 0 && at.step == 0 && at.steps == 3);
@@ -430,7 +395,7 @@ static void who_looks_past_the_end_leaves_what_is_left(const char *folder) {
 static void look_at(rowdex_loader *loader, const rowdex_sampler *sampler, uint64_t epoch, uint64_t step) {
   rowdex_batch *batch = NULL;
   OK(rowdex_loader_peek(loader, epoch, step, 1, &batch, &error));
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   uint64_t rows[100];
   size_t len;
@@ -441,7 +406,7 @@ static void look_at(rowdex_loader *loader, const rowdex_sampler *sampler, uint64
 }
 
 static void stands_at(const rowdex_loader *loader, const rowdex_sampler *sampler, uint64_t epoch, uint64_t step) {
-  rowdex_loader_info at = {.struct_size = sizeof at};
+  rowdex_loader_info at = {0};
   OK(rowdex_loader_get_info(loader, &at, &error));
   CHECK(at.epoch == epoch && at.step == step && at.steps_left == at.steps - step);
   char state[ROWDEX_STATE_CAPACITY], same[ROWDEX_STATE_CAPACITY];
@@ -453,7 +418,7 @@ static void stands_at(const rowdex_loader *loader, const rowdex_sampler *sampler
 static void is_next(rowdex_loader *loader, uint32_t rank, uint64_t step) {
   rowdex_batch *batch = NULL;
   OK(rowdex_loader_next(loader, &batch, &error));
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.rank == rank && info.step == step);
   rowdex_free(batch);
@@ -464,7 +429,7 @@ static void a_loader_of_several_ranks_shows_its_next_batch_alone_and_loses_none(
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 2, 100);
   rowdex_sampler *other = new_sampler(dataset, "global", 1, 2, 100);
   const rowdex_sampler *more[] = {other};
-  rowdex_loader_options options = {.struct_size = sizeof options, .more_ranks = more, .num_more_ranks = 1};
+  rowdex_loader_options options = {.more_ranks = more, .num_more_ranks = 1};
   for (uint32_t served = 0; served < 2; served++) {
     rowdex_loader *loader = NULL;
     OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
@@ -486,7 +451,7 @@ static void several_batches_are_looked_at_and_the_loader_stands_before_the_first
   rowdex_sampler *sampler = new_sampler(dataset, "global", 1, 4, 100);
   rowdex_loader *loader = NULL, *other = NULL;
   OK(rowdex_loader_new(dataset, sampler, NULL, &loader, &error));
-  rowdex_loader_info at = {.struct_size = sizeof at};
+  rowdex_loader_info at = {0};
   OK(rowdex_loader_get_info(loader, &at, &error));
   rowdex_batch *batch = NULL;
   FAILS(rowdex_loader_peek(loader, 0, 1, 1, &batch, &error), ROWDEX_STATUS_CLOSED, "another iteration");
@@ -504,7 +469,7 @@ static void several_batches_are_looked_at_and_the_loader_stands_before_the_first
   look_at(loader, sampler, 0, 2);
   rowdex_free(describe(loader));
   OK(rowdex_loader_next(loader, &batch, &error));
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   CHECK(info.step == 1);
   rowdex_free(batch);
@@ -538,7 +503,7 @@ static void several_batches_are_looked_at_and_the_loader_stands_before_the_first
 static void files_are_verified(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   struct progress progress = {0, 0, 0, 0};
-  rowdex_operands operands = {.struct_size = sizeof operands, .dataset = dataset};
+  rowdex_operands operands = {.dataset = dataset};
   char *report = NULL;
   OK(rowdex_run("{\"verify\": {\"check\": \"deep\"}}", &operands, note, &progress, &report, &error));
   CHECK(progress.calls == DEMO_FILES && progress.files == DEMO_FILES);
@@ -555,8 +520,8 @@ static void row_groups_are_kept_on_a_local_disk(const char *folder) {
   rowdex_index *index = open_index(folder);
   char kept[4096];
   snprintf(kept, sizeof kept, "%s/tier", folder);
-  rowdex_disk_cache tier = {.struct_size = sizeof tier, .folder = kept, .bytes = (uint64_t)1 << 30};
-  rowdex_dataset_options options = {.struct_size = sizeof options, .cache_bytes = 1, .disk_cache = &tier};
+  rowdex_disk_cache tier = {.folder = kept, .bytes = (uint64_t)1 << 30};
+  rowdex_dataset_options options = {.cache_bytes = 1, .disk_cache = &tier};
   uint64_t rows[300];
   for (uint64_t row = 0; row < 300; row += 1) rows[row] = row;
   for (int turn = 0; turn < 2; turn += 1) {
@@ -586,10 +551,8 @@ int main(int argc, char **argv) {
   CHECK(argc == 2);
   the_library_is_the_one_of_the_header();
   an_index_is_built_and_tells_of_itself(argv[1]);
-  columns_are_served_by_other_names(argv[1]);
   lengths_of_rows_are_noted_and_read(argv[1]);
   rows_come_as_arrow_in_the_order_asked(argv[1]);
-  columns_of_fixed_width_come_in_buffers(argv[1]);
   two_ranks_share_all_rows(argv[1]);
   orders_need_no_data();
   a_loader_serves_what_the_sampler_says_and_resumes(argv[1]);

@@ -102,8 +102,7 @@ static void take_a_few(const rowdex_dataset *dataset) {
   uint64_t rows[50];
   int64_t ids[50];
   for (uint64_t i = 0; i < 50; i++) rows[i] = (i * 77777) % DEMO_ROWS;
-  rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-  OK(take_into(dataset, rows, 50, &column, 1, &error));
+  OK(take_ids(dataset, rows, 50, ids, &error));
   for (int i = 0; i < 50; i++) CHECK(ids[i] == (int64_t)rows[i]);
 }
 
@@ -112,7 +111,7 @@ static uint64_t pull(rowdex_loader *loader) {
   rowdex_batch *batch = NULL;
   OK(rowdex_loader_next(loader, &batch, &error));
   CHECK(batch != NULL);
-  rowdex_batch_info info = {.struct_size = sizeof info};
+  rowdex_batch_info info = {0};
   OK(rowdex_batch_get_info(batch, &info, &error));
   uint64_t id = info.row_ids[0];
   rowdex_free(batch);
@@ -127,12 +126,11 @@ static void read_on(rowdex_loader *loader) {
     rowdex_batch *batch = NULL;
     OK(rowdex_loader_next(loader, &batch, &error));
     if (batch == NULL) return;
-    rowdex_batch_info info = {.struct_size = sizeof info};
+    rowdex_batch_info info = {0};
     OK(rowdex_batch_get_info(batch, &info, &error));
     int64_t ids[BATCH];
     CHECK(info.num_rows <= BATCH);
-    rowdex_column_buffer column = {.column = 0, .values = ids, .values_bytes = sizeof ids};
-    OK(rowdex_batch_copy_into(batch, &column, 1, &error));
+    ids_of(batch, ids);
     for (uint64_t i = 0; i < info.num_rows; i++) CHECK(ids[i] == (int64_t)info.row_ids[i]);
     rowdex_free(batch);
   }
@@ -146,14 +144,14 @@ static void share_a_tier(const char *folder, const char *root) {
   CHECK(mkdtemp(path) != NULL);
   rowdex_index *index = open_index(folder);
   const char *id = "id";
-  rowdex_disk_cache tier = {.struct_size = sizeof tier, .folder = path, .bytes = 1 << 30};
-  rowdex_dataset_options options = {.struct_size = sizeof options, .columns = &id, .num_columns = 1, .root = root,
+  rowdex_disk_cache tier = {.folder = path, .bytes = 1 << 30};
+  rowdex_dataset_options options = {.columns = &id, .num_columns = 1, .root = root,
                                     .cache_bytes = 1, .threads = 4, .disk_cache = &tier};
   rowdex_dataset *dataset = NULL;
   OK(rowdex_dataset_open(index, &options, &dataset, &error));
   rowdex_free(index);
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, BATCH);
-  rowdex_loader_options sizes = {.struct_size = sizeof sizes, .memory = DEMO_ROWS * 8 / 4, .epochs = 1};
+  rowdex_loader_options sizes = {.memory = DEMO_ROWS * 8 / 4, .epochs = 1};
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, &sizes, &loader, &error));
   take_a_few(dataset);
@@ -203,8 +201,7 @@ int main(int argc, char **argv) {
   for (int used = 0; used < 2; used++) {
     rowdex_index *index = open_index(argv[1]);
     const char *id = "id";
-    rowdex_dataset_options options = {
-        .struct_size = sizeof options, .columns = &id, .num_columns = 1, .root = root, .cache_bytes = 1, .threads = 4};
+    rowdex_dataset_options options = {.columns = &id, .num_columns = 1, .root = root, .cache_bytes = 1, .threads = 4};
     rowdex_dataset *dataset = NULL;
     OK(rowdex_dataset_open(index, &options, &dataset, &error));
     rowdex_free(index);

@@ -2,7 +2,7 @@
 #include "check.h"
 
 static rowdex_loader *new_loader(const rowdex_dataset *dataset, const rowdex_sampler *sampler) {
-  rowdex_loader_options options = {.struct_size = sizeof options, .memory = 1 << 20, .threads = 1, .epochs = 1};
+  rowdex_loader_options options = {.memory = 1 << 20, .threads = 1, .epochs = 1};
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
   return loader;

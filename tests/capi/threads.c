@@ -76,7 +76,7 @@ static void *pull(void *argument) {
       continue;
     }
     if (batch == NULL) return NULL;
-    rowdex_batch_info info = {.struct_size = sizeof info};
+    rowdex_batch_info info = {0};
     OK(rowdex_batch_get_info(batch, &info, &error));
     CHECK(pthread_mutex_lock(puller->lock) == 0);
     for (uint64_t i = 0; i < info.num_rows; i++) puller->seen[info.row_ids[i]] += 1;
@@ -88,7 +88,7 @@ static void *pull(void *argument) {
 static void threads_that_pull_from_one_loader_share_its_batches(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 500);
-  rowdex_loader_options options = {.struct_size = sizeof options, .threads = 1, .epochs = 1};
+  rowdex_loader_options options = {.threads = 1, .epochs = 1};
   rowdex_loader *loader = NULL;
   OK(rowdex_loader_new(dataset, sampler, &options, &loader, &error));
   uint8_t *seen = (uint8_t *)calloc(DEMO_ROWS, 1);
@@ -121,8 +121,7 @@ static void *pull_until_closed(void *argument) {
       rowdex_free(batch);
     } else {
       int64_t id = -1;
-      rowdex_column_buffer column = {.column = 0, .values = &id, .values_bytes = sizeof id};
-      status = take_into(work->prefetched, &row, 1, &column, 1, &error);
+      status = take_ids(work->prefetched, &row, 1, &id, &error);
       if (status == ROWDEX_STATUS_OK) CHECK(id == (int64_t)row);
     }
   }
@@ -135,7 +134,7 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 100);
   for (uint64_t round = 0; round < 12; round++) {
-    rowdex_loader_options options = {.struct_size = sizeof options, .threads = round % 2 ? 2 : ROWDEX_NONE,
+    rowdex_loader_options options = {.threads = round % 2 ? 2 : ROWDEX_NONE,
                                      .memory = 200000};
     struct until_closed work = {NULL, NULL};
     if (round % 3 < 2) OK(rowdex_loader_new(dataset, sampler, &options, &work.loader, &error));

@@ -178,16 +178,15 @@ def filled(items: Iterable[str], indent: str) -> list[str]:
 
 def struct_lines(header: Header, name: str) -> list[str]:
     fields = header.structs[name]
-    base = "Versioned" if fields[0].name == "struct_size" else "Structure"
     types = [header.field_type(name, place) for place in range(len(fields))]
     pairs = [f'("{field.name}", {kind})' for field, kind in zip(fields, types)]
     own = class_name(name)
     if any(re.search(rf"\b{own}\b", kind) for kind in types):
         # Its own name is known only behind the class.
-        return [f"class {own}({base}): ...", "", "", f"{own}._fields_ = [", *filled(pairs, "    "), "]"]
+        return [f"class {own}(Structure): ...", "", "", f"{own}._fields_ = [", *filled(pairs, "    "), "]"]
     line = f"    _fields_ = [{', '.join(pairs)}]"
     lines = [line] if len(line) <= WIDTH else ["    _fields_ = [", *filled(pairs, "        "), "    ]"]
-    return [f"class {own}({base}):", *lines]
+    return [f"class {own}(Structure):", *lines]
 
 
 def function_lines(header: Header) -> list[str]:
@@ -231,8 +230,6 @@ def declarations(header: Header) -> str:
         *filled(used, "    "),
         ")",
         "from typing import Any",
-        "",
-        "from .structs import Versioned",
         "",
         *constants,
     ]

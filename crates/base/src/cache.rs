@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
+use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::stop;
@@ -18,7 +19,7 @@ use crate::stop;
 ///
 /// The counts are exact and do not depend on timing, except that which of several threads counts the one miss
 /// of a key that all of them want does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
     /// Look-ups that found the row group decoded, or being decoded by another thread.

@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::remedy::{Hint, Remedy};
-
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -86,7 +84,7 @@ impl ErrorKind {
 /// `Display` prints all of it on one line; [`std::error::Error::source`] gives the cause. An error is cheap to clone,
 /// because every thread that waited for the same row group gets the same one.
 #[derive(Clone, thiserror::Error, Serialize, Deserialize)]
-#[error("{}", Sentence(.inner, Remedy::in_rust))]
+#[error("{inner}")]
 pub struct Error {
     inner: Box<ErrorDetails>,
     /// Of this process alone.
@@ -103,7 +101,7 @@ struct ErrorDetails {
     location: Option<String>,
     row_group: Option<u64>,
     column: Option<String>,
-    hint: Option<Hint>,
+    hint: Option<Cow<'static, str>>,
 }
 
 impl Error {
@@ -161,18 +159,12 @@ impl Error {
         self
     }
 
-    /// Says what to do about it, unless a deeper layer has.
+    /// Says what to do about it, unless a deeper layer has. An option stands in backquotes, by the name that it has in
+    /// all fronts.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<Hint>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.inner.hint.get_or_insert_with(|| hint.into());
         self
-    }
-
-    /// Says what to do about it in a text that has a `{}` for each remedy, unless a deeper layer has: each front puts
-    /// its own word there.
-    #[must_use]
-    pub fn with_remedies(self, hint: &'static str, remedies: &[Remedy]) -> Self {
-        self.with_hint(Hint::new(hint, remedies.to_vec()))
     }
 
     /// Says which row ids there are of so many rows.
@@ -232,41 +224,22 @@ impl Error {
         self.inner.column.as_deref()
     }
 
-    /// What to do about it, in the words of Rust.
+    /// What to do about it.
     pub fn hint(&self) -> Option<&str> {
-        self.inner.hint.as_ref().map(Hint::text)
-    }
-
-    /// What the hint names that other fronts have other words for.
-    pub fn remedies(&self) -> &[Remedy] {
-        self.inner.hint.as_ref().map_or(&[], Hint::remedies)
-    }
-
-    /// What to do about it, for the words of any front.
-    #[doc(hidden)]
-    pub fn advice(&self) -> Option<&Hint> {
-        self.inner.hint.as_ref()
-    }
-
-    /// What `Display` prints, in the words of a front.
-    #[doc(hidden)]
-    pub fn in_words(&self, word: fn(Remedy) -> &'static str) -> String {
-        Sentence(&self.inner, word).to_string()
+        self.inner.hint.as_deref()
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Error({:?}: {})", self.inner.kind, Sentence(&self.inner, Remedy::in_rust))
+        write!(f, "Error({:?}: {})", self.inner.kind, self.inner)
     }
 }
 
 /// `file, row group 3, column "a.b": message; hint`.
-struct Sentence<'a>(&'a ErrorDetails, fn(Remedy) -> &'static str);
-
-impl fmt::Display for Sentence<'_> {
+impl fmt::Display for ErrorDetails {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ErrorDetails { message, file, location, row_group, column, hint, .. } = self.0;
+        let ErrorDetails { message, file, location, row_group, column, hint, .. } = self;
         let mut separator = "";
         if let Some(file) = location.as_ref().or(file.as_ref()) {
             // An error is one line, whatever a file is called.
@@ -289,7 +262,7 @@ impl fmt::Display for Sentence<'_> {
         }
         f.write_str(message)?;
         match hint {
-            Some(hint) => write!(f, "; {}", hint.in_words(self.1)),
+            Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
         }
     }

@@ -11,5 +11,4 @@ pub mod fork;
 pub mod once;
 pub mod per_process;
 pub mod pool;
-pub mod remedy;
 pub mod stop;

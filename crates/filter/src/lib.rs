@@ -168,8 +168,8 @@ fn of(text: &str, error: Error) -> Error {
     let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
     let place = error.column().map(|column| format!("column {column:?}: ")).unwrap_or_default();
     let told = Error::new(error.kind(), format!("in the condition `{short}{more}`: {place}{}", error.message()));
-    match error.advice() {
-        Some(hint) => told.with_hint(hint.clone()),
+    match error.hint() {
+        Some(hint) => told.with_hint(hint.to_owned()),
         None => told,
     }
 }

@@ -27,7 +27,7 @@ use datafusion_sql::planner::{PlannerContext, SqlToRel};
 
 use super::truth::{steps, term};
 use super::{Path, unfit, values, wrong};
-use rowdex_base::error::{Error, Remedy, Result};
+use rowdex_base::error::{Error, Result};
 use rowdex_base::once::Once;
 
 /// Levels of an expression at most, once chains of `and` and `or` are trees: threads evaluate it on their own stacks.
@@ -276,10 +276,7 @@ fn refusal(expr: &Expr, schema: &DFSchema) -> Option<Error> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, .. }) if func.signature().volatility != Volatility::Immutable => {
             let error = wrong(format!("`{}` gives another value each time", func.name()));
-            Some(
-                error
-                    .with_remedies("write the value itself; for a random share of rows there is {}", &[Remedy::Sample]),
-            )
+            Some(error.with_hint("write the value itself; for a random share of rows there is `sample`"))
         }
         // By their months, then their days, then the rest: a day is less than 25 hours and more than none.
         Expr::BinaryExpr(BinaryExpr { left: of, op, .. }) if compares(*op) && is_interval(of) => Some(of_intervals()),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Index;
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_io::fs;
 use rowdex_io::fs::atomic::{AtomicFile, behind_link};
@@ -57,7 +57,7 @@ impl Output {
                 if !overwrite && exists(&Place::Remote(url.clone()), options)? {
                     return Err(Error::new(ErrorKind::AlreadyExists, "the object exists already")
                         .with_file(url.to_string())
-                        .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite]));
+                        .with_hint("set `overwrite` or choose another path"));
                 }
                 let bytes = Cursor::new(Vec::new());
                 Ok(Self::Object { url, bytes, overwrite, options: options.clone() })

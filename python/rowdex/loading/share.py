@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..native.library import library, no_nul
+from ..native.library import described, library, no_nul
 
 _numbers = itertools.count()
 # As Linux has them.
@@ -102,11 +102,7 @@ def among_workers(job: str, name: str) -> dict[str, Any]:
 def _library_options(share: Share) -> dict[str, Any]:
     has_command = sys.executable and hasattr(library, "rowdex_command")
     program = share.program or ([sys.executable, "-m", "rowdex"] if has_command else [])
-    return {
-        "share": b"machine",
-        "share_name": (share.name or "").encode(),
-        "share_job": None if share.job is None else share.job.encode(),
-        "share_ranks": share.ranks or 0,
-        "share_drift": share.drift or 0,
-        "share_program": [os.fsencode(word) for word in program],
-    }
+    described_share = described(
+        name=share.name or "", job=share.job, ranks=share.ranks, drift=share.drift, program=program
+    )
+    return {"share": described_share}

@@ -10,14 +10,11 @@ from ctypes import (
 )
 from typing import Any
 
-from .structs import Versioned
-
 ARROW_FLAG_DICTIONARY_ORDERED = 1
 ARROW_FLAG_NULLABLE = 2
 ARROW_FLAG_MAP_KEYS_SORTED = 4
 ABI_VERSION = 1
 NONE = 18446744073709551615
-UNKNOWN = 4294967295
 STATE_CAPACITY = 512
 
 
@@ -79,15 +76,15 @@ class Location(Structure):
     ]
 
 
-class DiskCache(Versioned):
-    _fields_ = [("struct_size", c_size_t), ("folder", c_char_p), ("bytes", c_uint64)]
+class DiskCache(Structure):
+    _fields_ = [("folder", c_char_p), ("bytes", c_uint64)]
 
 
-class DatasetOptions(Versioned):
+class DatasetOptions(Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("columns", POINTER(c_char_p)), ("num_columns", c_size_t), ("root", c_char_p),
-        ("check", c_char_p), ("cache_bytes", c_uint64), ("threads", c_uint64), ("max_decoded_bytes", c_uint64),
-        ("store", c_char_p), ("disk_cache", POINTER(DiskCache)),
+        ("columns", POINTER(c_char_p)), ("num_columns", c_size_t), ("root", c_char_p), ("check", c_char_p),
+        ("cache_bytes", c_uint64), ("threads", c_uint64), ("max_decoded_bytes", c_uint64), ("store", c_char_p),
+        ("disk_cache", POINTER(DiskCache)),
     ]
 
 
@@ -95,33 +92,26 @@ class Numbers(Structure):
     _fields_ = [("values", c_void_p), ("len", c_size_t)]
 
 
-class Operands(Versioned):
+class Operands(Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("indexes", POINTER(c_void_p)), ("num_indexes", c_size_t),
-        ("numbers", POINTER(Numbers)), ("num_numbers", c_size_t), ("sets", POINTER(c_void_p)), ("num_sets", c_size_t),
-        ("dataset", c_void_p), ("other", c_void_p), ("order", c_void_p), ("stream", POINTER(ArrowArrayStream)),
+        ("indexes", POINTER(c_void_p)), ("num_indexes", c_size_t), ("numbers", POINTER(Numbers)),
+        ("num_numbers", c_size_t), ("sets", POINTER(c_void_p)), ("num_sets", c_size_t), ("dataset", c_void_p),
+        ("other", c_void_p), ("order", c_void_p), ("stream", POINTER(ArrowArrayStream)),
     ]
 
 
-class Launch(Versioned):
+class SamplerOptions(Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("local_rank", c_uint32),
-        ("local_world_size", c_uint32), ("launcher", c_char_p),
+        ("rank", c_uint32), ("world_size", c_uint32), ("batch_size", c_uint64), ("tail", c_char_p),
+        ("replica_layout", c_char_p), ("replication", c_uint32), ("drop_last_batch", c_uint32), ("partition", c_char_p),
+        ("rotation", c_char_p), ("pack", c_char_p),
     ]
 
 
-class SamplerOptions(Versioned):
+class Pieces(Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("rank", c_uint32), ("world_size", c_uint32), ("batch_size", c_uint64),
-        ("tail", c_char_p), ("replica_layout", c_char_p), ("replication", c_uint32), ("drop_last_batch", c_uint32),
-        ("partition", c_char_p), ("rotation", c_char_p), ("pack", c_char_p),
-    ]
-
-
-class Pieces(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("offsets", c_void_p), ("lengths", c_void_p), ("packs", c_void_p),
-        ("packs_capacity", c_size_t), ("num_packs", c_void_p),
+        ("offsets", c_void_p), ("lengths", c_void_p), ("packs", c_void_p), ("packs_capacity", c_size_t),
+        ("num_packs", c_void_p),
     ]
 
 
@@ -129,45 +119,36 @@ class Substituted(Structure):
     _fields_ = [("place", c_uint64), ("lost", c_uint64)]
 
 
-class BatchInfo(Versioned):
+class BatchInfo(Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64), ("rank", c_uint64),
-        ("num_rows", c_uint64), ("num_pads", c_uint64), ("row_ids", c_void_p), ("substituted", POINTER(Substituted)),
+        ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64), ("rank", c_uint64), ("num_rows", c_uint64),
+        ("num_pads", c_uint64), ("row_ids", c_void_p), ("substituted", POINTER(Substituted)),
         ("num_substituted", c_uint64), ("num_packs", c_uint64),
     ]
 
 
-class ColumnBuffer(Structure):
-    _fields_ = [("column", c_size_t), ("values", c_void_p), ("values_bytes", c_size_t), ("validity", c_void_p)]
-
-
-class SequenceOptions(Versioned):
+class SequenceOptions(Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("layout", c_char_p), ("without_labels", c_uint64), ("bos", c_void_p),
-        ("eos", c_void_p), ("pad", c_int64),
+        ("layout", c_char_p), ("without_labels", c_uint64), ("bos", c_void_p), ("eos", c_void_p), ("pad", c_int64),
     ]
 
 
-class LoaderOptions(Versioned):
+class LoaderOptions(Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64), ("read_ahead", c_uint64),
-        ("epochs", c_uint64), ("more_ranks", POINTER(c_void_p)), ("num_more_ranks", c_size_t), ("on_error", c_char_p),
+        ("memory", c_uint64), ("threads", c_uint64), ("read_ahead", c_uint64), ("epochs", c_uint64),
+        ("more_ranks", POINTER(c_void_p)), ("num_more_ranks", c_size_t), ("on_error", c_char_p),
         ("fault_seed", c_uint64), ("views", c_uint64), ("read_concurrency", c_uint64), ("share", c_char_p),
-        ("share_name", c_char_p), ("share_job", c_char_p), ("share_ranks", c_uint64), ("share_drift", c_uint64),
-        ("share_program", POINTER(c_char_p)), ("num_share_program", c_size_t), ("max_wait", c_uint64),
-        ("tokens", c_char_p), ("with_columns", POINTER(c_char_p)), ("num_with_columns", c_size_t),
+        ("max_wait", c_uint64), ("tokens", c_char_p), ("with_columns", POINTER(c_char_p)),
+        ("num_with_columns", c_size_t),
     ]
 
 
-class LoaderInfo(Versioned):
-    _fields_ = [
-        ("struct_size", c_size_t), ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64),
-        ("steps_left", c_uint64),
-    ]
+class LoaderInfo(Structure):
+    _fields_ = [("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64), ("steps_left", c_uint64)]
 
 
-class PrefetchedOptions(Versioned):
-    _fields_ = [("struct_size", c_size_t), ("memory", c_uint64), ("threads", c_uint64)]
+class PrefetchedOptions(Structure):
+    _fields_ = [("memory", c_uint64), ("threads", c_uint64)]
 
 
 # By its name without rowdex_: what a function returns, and what it is given.
@@ -194,7 +175,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "id_set_fill": (c_int32, [c_void_p, c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_void_p)]),
     "column": (c_int32, [c_char_p, POINTER(Operands), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "order_new": (c_int32, [c_char_p, POINTER(Operands), POINTER(c_void_p), POINTER(c_void_p)]),
-    "launch_from_env": (c_int32, [POINTER(Launch), POINTER(c_void_p)]),
     "sampler_new": (c_int32, [c_void_p, POINTER(SamplerOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "sampler_set_epoch": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "sampler_fill": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, c_void_p, c_void_p, POINTER(c_void_p)]),
@@ -209,15 +189,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "array_release": (None, [c_void_p]),
     "batch_get_info": (c_int32, [c_void_p, POINTER(BatchInfo), POINTER(c_void_p)]),
     "batch_export": (c_int32, [c_void_p, POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
-    "batch_copy_into": (c_int32, [c_void_p, POINTER(ColumnBuffer), c_size_t, POINTER(c_void_p)]),
     "batch_sequences":
         (c_int32, [c_void_p, POINTER(SequenceOptions), POINTER(ArrowArray), POINTER(ArrowSchema), POINTER(c_void_p)]),
     "loader_new": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
+    "loader_estimate": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_reopen": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_next": (c_int32, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_peek": (c_int32, [c_void_p, c_uint64, c_uint64, c_size_t, POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_advance": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),
-    "loader_estimate": (c_int32, [c_void_p, c_void_p, POINTER(LoaderOptions), POINTER(c_void_p), POINTER(c_void_p)]),
     "loader_get_info": (c_int32, [c_void_p, POINTER(LoaderInfo), POINTER(c_void_p)]),
     "loader_state": (c_int32, [c_void_p, c_char_p, c_size_t, POINTER(c_void_p)]),
     "loader_seek": (c_int32, [c_void_p, c_uint64, c_uint64, POINTER(c_void_p)]),

@@ -24,22 +24,9 @@ T = TypeVar("T")
 
 def exception_of(told: dict[str, Any]) -> Error:
     """The exception for what is told of an error."""
-    message, hint = told["message"], told["hint"]
-    if told["hint_form"] is not None:
-        # The message ends in the hint, whose fields of C have these names here.
-        message, hint = message.removesuffix(hint), told["hint_form"].format_map(_ARGUMENTS)
-        message += hint
     return BY_STATUS.get(told["status"], InternalError)(
-        message, file=told["file"], row_group=told["row_group"], column=told["column"], hint=hint
+        told["message"], file=told["file"], row_group=told["row_group"], column=told["column"], hint=told["hint"]
     )
-
-
-# What a hint names by the fields of C.
-_ARGUMENTS = {
-    "lengths": "Index.note_lengths()", "footers": "footers=False", "partitions": "partitions=False",
-    "overwrite": "overwrite=True", "root": "root=", "rows": "rows=", "sample": "sample=", "schema": "schema='union'",
-    "update": "update=True",
-}  # fmt: skip
 
 
 # Milliseconds that a call waits for a batch.
@@ -48,9 +35,6 @@ _MAX_WAIT = 100
 
 def loader_options(**fields: Any) -> native.LoaderOptions:
     """How a loader works whose batches :func:`call` waits for."""
-    if program := fields.pop("share_program", None):
-        # Only now, as arrays of C strings are of one process.
-        fields |= {"share_program": texts(program), "num_share_program": len(program)}
     return native.LoaderOptions(max_wait=_MAX_WAIT, **fields)
 
 

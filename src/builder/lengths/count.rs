@@ -9,7 +9,7 @@ use rayon::ThreadPool;
 
 use crate::builder::unchanged::has_footer_of;
 use crate::builder::{BuildProgress, OnProgress};
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::{pool, stop};
 use rowdex_index::{FileEntry, Index, LengthsOf, LengthsWriter, NewLengths, RowGroupEntry, RowLengths};
 use rowdex_io::source::{FileStat, Source};
@@ -130,7 +130,7 @@ impl<'a> LengthsReading<'a> {
                     Err(Error::invalid(message)
                         .with_file(entry.path())
                         .with_column(name)
-                        .with_remedies("build it anew ({}), and give the lengths of all rows", &[Remedy::Overwrite]))
+                        .with_hint("build it anew with `overwrite`, and give the lengths of all rows"))
                 }
                 _ => Ok(None),
             }
@@ -285,5 +285,5 @@ impl FileBytes for LengthsFile<'_> {
 fn stale(entry: &FileEntry<'_>) -> Error {
     Error::new(ErrorKind::Stale, "it was changed after it was indexed")
         .with_file(entry.path())
-        .with_remedies("build the index again, or update it ({})", &[Remedy::Update])
+        .with_hint("build the index again, or with `update`")
 }

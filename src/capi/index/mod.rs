@@ -6,10 +6,9 @@ use std::mem::MaybeUninit;
 use arrow::datatypes::SchemaRef;
 use serde_json::{Value, json};
 
-use super::error::{call, rowdex_error, rowdex_status};
-use super::handle::{self, out_param, require};
-use super::kind::{self, Asked, owned_text};
-use super::store::store_options;
+use super::error::{self, call, give, rowdex_error, rowdex_status};
+use super::handle::{self, require};
+use super::kind::{self, AnyHandle};
 use ::rowdex_index::{Index, RowGroupEntry};
 use ::rowdex_order::Lengths;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -36,18 +35,14 @@ pub unsafe extern "C" fn rowdex_index_open(
     index: Option<&mut MaybeUninit<*mut rowdex_index>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let index = out_param(index, "index")?;
+    give(error, index, "index", || {
         // SAFETY: the conventions of the header.
-        let path = unsafe { handle::path(path, "path") }?;
-        // SAFETY: as above.
-        let store = unsafe { store_options(store) }?;
-        index.write(kind::handle(rowdex_index(Index::open_with(path, &store)?)));
-        Ok(())
+        let (path, store) = unsafe { (handle::path(path, "path")?, handle::store_options(store)?) };
+        Ok(kind::handle(rowdex_index(Index::open_with(path, &store)?)))
     })
 }
 
-impl Asked for rowdex_index {
+impl AnyHandle for rowdex_index {
     fn told(&self) -> Result<Value> {
         let index = &self.0;
         let lengths = index.lengths_columns()?.into_iter().map(|name| {
@@ -85,7 +80,7 @@ impl Asked for rowdex_index {
 /// rows (those served), and row_groups: how many, or, if `row_groups` is 1, a list of them: first_row, rows,
 /// source_rows (in the file), decoded_bytes (about how many all rows and columns take).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_index_files(
+pub extern "C" fn rowdex_index_files(
     index: Option<&rowdex_index>,
     first: u32,
     len: u32,
@@ -93,9 +88,8 @@ pub unsafe extern "C" fn rowdex_index_files(
     report: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    error::report(error, report, || {
         let index = &require(index, "index")?.0;
-        let out = out_param(report, "report")?;
         let end = first.checked_add(len).filter(|end| *end <= index.num_files());
         let Some(end) = end else {
             let last = u64::from(first) + u64::from(len.saturating_sub(1));
@@ -113,8 +107,7 @@ pub unsafe extern "C" fn rowdex_index_files(
                 "row_groups": if row_groups == 0 { groups.len().into() } else { Value::Array(each().collect()) },
             })
         });
-        out.write(owned_text(&Value::Array(files.collect()).to_string()));
-        Ok(())
+        Ok(Value::Array(files.collect()))
     })
 }
 

@@ -1,10 +1,10 @@
 //! Batches in the order of a sampler.
 
 mod options;
-mod prediction;
 mod served;
 mod standing;
 
+use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
@@ -19,9 +19,10 @@ use self::options::{builder, rowdex_loader_options};
 use self::served::Served;
 use super::batch::rowdex_batch;
 use super::dataset::rowdex_dataset;
-use super::error::{self, call, catch, rowdex_error, rowdex_status};
-use super::handle::{self, out_param, require};
-use super::kind::{self, Asked};
+use super::error::{self, call, catch, give, rowdex_error, rowdex_status};
+use super::handle::{self, require};
+use super::kind::{self, AnyHandle};
+use super::packs::forecast;
 use super::sampler::rowdex_sampler;
 use crate::loader::{Loader, LoaderStats, LostGroup};
 use ::rowdex_order::sampler::State;
@@ -38,7 +39,7 @@ pub struct rowdex_loader {
     schema: SchemaRef,
 }
 
-impl Asked for rowdex_loader {
+impl AnyHandle for rowdex_loader {
     fn told(&self) -> Result<Value> {
         let LoaderStats {
             decodes,
@@ -106,16 +107,44 @@ fn new_handle(loader: Loader) -> *mut rowdex_loader {
 pub unsafe extern "C" fn rowdex_loader_new(
     dataset: Option<&rowdex_dataset>,
     sampler: Option<&rowdex_sampler>,
-    options: *const rowdex_loader_options,
+    options: Option<&rowdex_loader_options>,
     loader: Option<&mut MaybeUninit<*mut rowdex_loader>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let out = out_param(loader, "loader")?;
+    // SAFETY: the conventions of the header.
+    give(error, loader, "loader", || Ok(new_handle(unsafe { builder(dataset, sampler, options) }?.build()?)))
+}
+
+/// What a loader with these arguments will do, from the index alone. The report is JSON that the caller frees. It takes
+/// a fraction of a second, with packs as long as planning an epoch and packing some of its blocks.
+///
+/// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
+/// row is held at the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row
+/// group on average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded
+/// before the first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows.
+/// units: what row groups are read, decoded and held in: one for each, or for several small ones of a file.
+/// least_memory: the least that a loader takes. packs: null where rows are served, or what an epoch of packs comes to
+/// on all ranks together: steps, packs (those that come twice and opened ones included), opened (so that steps are
+/// equal), pieces (each counted once), pieces_a_pack, fill (the part of all places that has tokens), tokens,
+/// tokens_truncated, tokens_dropped, tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated,
+/// rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
+/// on average over steps_looked_at), seconds_to_plan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rowdex_loader_estimate(
+    dataset: Option<&rowdex_dataset>,
+    sampler: Option<&rowdex_sampler>,
+    options: Option<&rowdex_loader_options>,
+    report: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<*mut rowdex_error>>,
+) -> rowdex_status {
+    error::report(error, report, || {
         // SAFETY: the conventions of the header.
-        let loader = unsafe { builder(dataset, sampler, options) }?.build()?;
-        out.write(new_handle(loader));
-        Ok(())
+        let builder = unsafe { builder(dataset, sampler, options) }?;
+        // First, as it times the planning.
+        let packs = forecast(&require(sampler, "sampler")?.0.load())?;
+        let mut report = error::json(&builder.estimate()?)?;
+        report["packs"] = packs;
+        Ok(report)
     })
 }
 
@@ -127,11 +156,7 @@ pub extern "C" fn rowdex_loader_reopen(
     reopened: Option<&mut MaybeUninit<*mut rowdex_loader>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let seen = require(loader, "loader")?.served.seen();
-        out_param(reopened, "reopened")?.write(new_handle(seen.standing.open()?));
-        Ok(())
-    })
+    give(error, reopened, "reopened", || Ok(new_handle(require(loader, "loader")?.served.seen().standing.open()?)))
 }
 
 /// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
@@ -142,13 +167,11 @@ pub unsafe extern "C" fn rowdex_loader_next(
     batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    give(error, batch, "batch", || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
-        let out = out_param(batch, "batch")?;
         let next = loader.served.with(Loader::try_next)?;
-        out.write(next.map_or(ptr::null_mut(), |batch| kind::handle(rowdex_batch::new(batch))));
-        Ok(())
+        Ok(next.map_or(ptr::null_mut(), |batch| kind::handle(rowdex_batch::new(batch))))
     })
 }
 
@@ -172,13 +195,11 @@ pub unsafe extern "C" fn rowdex_loader_peek(
     batch: Option<&mut MaybeUninit<*mut rowdex_batch>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
+    give(error, batch, "batch", || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
-        let out = out_param(batch, "batch")?;
         let next = loader.served.peek(epoch, step, max_rows)?;
-        out.write(next.map_or(ptr::null_mut(), |batch| kind::handle(rowdex_batch::new(batch))));
-        Ok(())
+        Ok(next.map_or(ptr::null_mut(), |batch| kind::handle(rowdex_batch::new(batch))))
     })
 }
 

@@ -4,10 +4,10 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use crate::capi::dataset::{Rows, rowdex_dataset};
-use crate::capi::handle::{self, Versioned, require};
-use crate::capi::option::{Count, bytes, count};
+use crate::capi::handle::{self, GivenOptions, chosen, require};
 use crate::capi::sampler::rowdex_sampler;
-use crate::loader::{Fault, Loader, LoaderBuilder, Share};
+use crate::describe::{OptionalSetting, ShareDescription};
+use crate::loader::{Fault, Loader, LoaderBuilder};
 use ::rowdex_order::sampler::DistributedSampler;
 use rowdex_base::error::Result;
 
@@ -15,8 +15,6 @@ use rowdex_base::error::Result;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_loader_options {
-    /// sizeof(rowdex_loader_options)
-    pub struct_size: usize,
     /// Bytes of decoded rows to hold at most. 0: 1 GiB.
     pub memory: u64,
     /// Threads that the loader has while it serves. 0: 2. ROWDEX_NONE: none, all work is done by the thread that asks
@@ -42,24 +40,16 @@ pub struct rowdex_loader_options {
     /// How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as
     /// measured. ROWDEX_NONE: none is read ahead.
     pub read_concurrency: u64,
-    /// "machine" shares one reader with the loaders of the other ranks on this machine: memory and threads are then the
-    /// machine's, and must be the same on all ranks, as all else. With samplers of rowdex_sampler_worker that are all
-    /// workers of all ranks. NULL: each loader reads for itself.
+    /// As JSON, such as {"ranks": 8}: shares one reader with the loaders of the other ranks on this machine: memory and
+    /// threads are then the machine's, and must be the same on all ranks, as all else. With samplers of
+    /// rowdex_sampler_worker that are all workers of all ranks. NULL: each loader reads for itself.
+    ///
+    /// All may be left out: name: which of the loaders of a rank this is, the same on all ranks; by default the first,
+    /// second, … of this process that shares. job: the name of the job, and ranks: how many are on this machine; by
+    /// default as the launcher says. drift: how many steps a rank may be ahead of another one, about; 32, fewer of
+    /// large batches. program: the program that reads, and arguments that come before its own, as a list: the command
+    /// of this version; by default `rowdex`, where the system finds programs.
     pub share: *const c_char,
-    /// With share: which of the loaders of a rank this is, the same on all ranks. NULL: the first, second, … of this
-    /// process that shares.
-    pub share_name: *const c_char,
-    /// With share: the name of the job. NULL: as the launcher says.
-    pub share_job: *const c_char,
-    /// With share: how many ranks are on this machine. 0: as the launcher says.
-    pub share_ranks: u64,
-    /// With share: how many steps a rank may be ahead of another one, about. 0: 32, fewer of large batches.
-    pub share_drift: u64,
-    /// With share: the program that reads, and arguments that come before its own: the command of this version. NULL:
-    /// `rowdex`, where the system finds programs.
-    pub share_program: *const *const c_char,
-    /// How many share_program has.
-    pub num_share_program: usize,
     /// How many milliseconds rowdex_loader_next, rowdex_loader_peek and rowdex_loader_advance wait for a batch before
     /// they return ROWDEX_STATUS_TIMED_OUT: call again, nothing is lost. For callers whose signal handlers run between
     /// calls. 0: without end, as streams always do.
@@ -74,61 +64,42 @@ pub struct rowdex_loader_options {
     pub num_with_columns: usize,
 }
 
-// SAFETY: repr(C), begins with its size, and has only fields of 8 bytes for which 0 is valid.
-unsafe impl Versioned for rowdex_loader_options {}
+// SAFETY: pointers and integers.
+unsafe impl GivenOptions for rowdex_loader_options {}
 
 /// # Safety
 /// `options` and the pointers in it are as the header says.
 pub(super) unsafe fn builder(
     dataset: Option<&rowdex_dataset>,
     sampler: Option<&rowdex_sampler>,
-    options: *const rowdex_loader_options,
+    options: Option<&rowdex_loader_options>,
 ) -> Result<LoaderBuilder> {
     let dataset = &require(dataset, "dataset")?.0;
     let sampler = DistributedSampler::clone(&require(sampler, "sampler")?.0.load());
+    let options = GivenOptions::of(options);
     // SAFETY: the caller's promise.
-    let options = unsafe { handle::options(options, "options") }?;
+    let text = |text, name| unsafe { handle::optional_text(text, name) };
+    let count = |option| chosen(option).map(|count| count as usize);
+    let share = (!options.share.is_null()).then(|| {
+        // SAFETY: as above.
+        unsafe { handle::described::<ShareDescription>(options.share, "share") }
+    });
     let builder = match dataset {
         Rows::One(dataset) => Loader::builder(dataset, sampler),
         Rows::Mixed(dataset) => Loader::builder(dataset, sampler),
-    };
+    }
+    .on_error(fault(text(options.on_error, "options.on_error")?, options.fault_seed)?)
     // SAFETY: as above.
-    let fault = unsafe { handle::optional_text(options.on_error, "options.on_error") }?;
-    let seeds = [("options.fault_seed", options.fault_seed != 0, fault == Some("substitute"))];
-    handle::refuse_unused(seeds, "a loader that replaces no rows")?;
-    let mut builder = builder.on_error(self::fault(fault, options.fault_seed)?);
-    if options.views != 0 {
-        builder = builder.with_views(true);
-    }
-    // SAFETY: as above.
-    if let Some(tokens) = unsafe { handle::optional_text(options.tokens, "options.tokens") }? {
-        builder = builder.tokens(tokens);
-    }
-    // SAFETY: as above.
-    let with = unsafe { handle::texts(options.with_columns, options.num_with_columns, "options.with_columns") }?;
-    builder = builder.with_columns(with);
-    if let Count::Exactly(groups) = count(options.read_concurrency, "options.read_concurrency")? {
-        builder = builder.read_concurrency(groups);
-    }
-    if let Some(memory) = bytes(options.memory) {
-        builder = builder.memory(memory);
-    }
-    if let Count::Exactly(threads) = count(options.threads, "options.threads")? {
-        builder = builder.threads(threads);
-    }
-    if let Count::Exactly(batches) = count(options.read_ahead, "options.read_ahead")? {
-        builder = builder.read_ahead(batches);
-    }
-    if let Some(epochs) = bytes(options.epochs) {
-        builder = builder.epochs(epochs);
-    }
-    if options.max_wait != 0 {
-        builder = builder.max_wait(Duration::from_millis(options.max_wait));
-    }
-    // SAFETY: as above.
-    if let Some(share) = unsafe { share(&options) }? {
-        builder = builder.share(share);
-    }
+    .with_columns(unsafe { handle::texts(options.with_columns, options.num_with_columns, "options.with_columns") }?)
+    .with_views(options.views != 0)
+    .given(text(options.tokens, "options.tokens")?, LoaderBuilder::tokens)
+    .given(count(options.read_concurrency), LoaderBuilder::read_concurrency)
+    .given(chosen(options.memory), LoaderBuilder::memory)
+    .given(count(options.threads), LoaderBuilder::threads)
+    .given(count(options.read_ahead), LoaderBuilder::read_ahead)
+    .given(chosen(options.epochs), LoaderBuilder::epochs)
+    .given(chosen(options.max_wait).map(Duration::from_millis), LoaderBuilder::max_wait)
+    .given(share.transpose()?.map(ShareDescription::share), LoaderBuilder::share);
     // SAFETY: as above.
     let more = unsafe { handle::slice(options.more_ranks, options.num_more_ranks, "options.more_ranks") }?;
     let more = more.iter().map(|sampler| {
@@ -139,52 +110,12 @@ pub(super) unsafe fn builder(
     Ok(builder.and_ranks(more.collect::<Result<Vec<_>>>()?))
 }
 
-/// # Safety
-/// The pointers in `options` are as the header says.
-unsafe fn share(options: &rowdex_loader_options) -> Result<Option<Share>> {
-    // SAFETY: the caller's promise.
-    let (with, name, job) = unsafe {
-        (
-            handle::optional_text(options.share, "options.share")?,
-            handle::optional_text(options.share_name, "options.share_name")?,
-            handle::optional_text(options.share_job, "options.share_job")?,
-        )
-    };
-    let ranks = bytes(options.share_ranks);
-    let drift = bytes(options.share_drift);
-    match with {
-        Some("machine") => {}
-        Some(other) => {
-            return Err(handle::invalid(format!("nothing that ranks share a reader of is called {other:?}"))
-                .with_hint("use machine, or NULL"));
-        }
-        None if name.or(job).is_some() || ranks.or(drift).is_some() => {
-            return Err(handle::invalid("options of a shared reader, which is not asked for")
-                .with_hint("set options.share to machine"));
-        }
-        None => return Ok(None),
-    }
-    let mut share = Share::machine();
-    if let Some(name) = name {
-        share = share.name(name);
-    }
-    if let Some(job) = job {
-        share = share.job(job);
-    }
-    if let Some(ranks) = ranks {
-        let count = u32::try_from(ranks);
-        share = share.ranks(count.map_err(|_| handle::invalid(format!("options.share_ranks is {ranks}")))?);
-    }
-    if let Some(drift) = drift {
-        share = share.drift(usize::try_from(drift).unwrap_or(usize::MAX));
-    }
-    // SAFETY: as above.
-    let program = unsafe { handle::texts(options.share_program, options.num_share_program, "options.share_program") }?;
-    Ok(Some(share.program(program)))
-}
-
 fn fault(policy: Option<&str>, seed: u64) -> Result<Fault> {
     match policy {
+        None | Some("raise") if seed != 0 => {
+            Err(handle::invalid("`options.fault_seed` says nothing of a loader that replaces no rows")
+                .with_hint("leave it 0, or substitute rows"))
+        }
         None | Some("raise") => Ok(Fault::Fail),
         Some("substitute") => Ok(Fault::Substitute { seed }),
         Some(other) => {

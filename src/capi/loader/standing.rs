@@ -4,16 +4,14 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
 use super::rowdex_loader;
-use crate::capi::error::{call, rowdex_error, rowdex_status};
-use crate::capi::handle::{self, Versioned, require};
+use crate::capi::error::{call, give, rowdex_error, rowdex_status};
+use crate::capi::handle::{self, require};
 use crate::loader::Standing;
 
 /// Where a loader stands.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_loader_info {
-    /// sizeof(rowdex_loader_info), set by the caller.
-    pub struct_size: usize,
     /// The epoch that the next batch is of.
     pub epoch: u64,
     /// The step that it is of.
@@ -24,30 +22,21 @@ pub struct rowdex_loader_info {
     pub steps_left: u64,
 }
 
-// SAFETY: repr(C) and integers of 8 bytes only.
-unsafe impl Versioned for rowdex_loader_info {}
-
 impl From<&Standing> for rowdex_loader_info {
     fn from(standing: &Standing) -> Self {
         let Standing { step, steps, steps_left, .. } = *standing;
-        Self { struct_size: 0, epoch: standing.epoch(), step, steps, steps_left }
+        Self { epoch: standing.epoch(), step, steps, steps_left }
     }
 }
 
 /// Where a loader stands.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rowdex_loader_get_info(
+pub extern "C" fn rowdex_loader_get_info(
     loader: Option<&rowdex_loader>,
-    info: *mut rowdex_loader_info,
+    info: Option<&mut MaybeUninit<rowdex_loader_info>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
-    call(error, || {
-        let seen = require(loader, "loader")?.served.seen();
-        // SAFETY: the conventions of the header.
-        let out = unsafe { handle::struct_out(info, "info") }?;
-        out.write((&seen.standing).into());
-        Ok(())
-    })
+    give(error, info, "info", || Ok((&require(loader, "loader")?.served.seen().standing).into()))
 }
 
 /// Where the run stands after the last step of which all batches were handed out, as text of one line with a NUL.
@@ -90,25 +79,21 @@ pub unsafe extern "C" fn rowdex_loader_seek(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_begin_epoch(
     loader: *mut rowdex_loader,
-    epoch: *const u64,
-    info: *mut rowdex_loader_info,
+    epoch: Option<&u64>,
+    info: Option<&mut MaybeUninit<rowdex_loader_info>>,
     error: Option<&mut MaybeUninit<*mut rowdex_error>>,
 ) -> rowdex_status {
     call(error, || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
-        // SAFETY: as above.
-        let epoch = unsafe { handle::slice(epoch, usize::from(!epoch.is_null()), "epoch") }?;
-        // SAFETY: as above.
-        let out = unsafe { handle::optional_struct_out(info, "info") }?;
         let standing = loader.served.with(|loader| {
             match epoch {
-                [epoch, ..] => loader.set_epoch(*epoch),
-                [] => drop(loader.epoch()),
+                Some(epoch) => loader.set_epoch(*epoch),
+                None => drop(loader.epoch()),
             }
             Ok(loader.standing())
         })?;
-        if let Some(out) = out {
+        if let Some(out) = info {
             out.write((&standing).into());
         }
         Ok(())

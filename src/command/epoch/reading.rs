@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::served::{ServedRows, ServedTokens};
 use crate::command::carousel::CarouselSettings;
-use crate::command::failure::{Failure, said};
+use crate::command::failure::Failure;
 use crate::command::output;
 use crate::command::progress::Progress;
 use crate::command::sampling::{BatchArg, SamplingArgs, first_of_each};
@@ -81,7 +81,7 @@ pub(crate) fn read(
     let cost = walk.counted - before;
     let seconds = started.elapsed().as_secs_f64();
     let lost = walk.loader.lost_groups();
-    let lost = lost.iter().map(|lost| json!({"row_group": lost.row_group, "error": said(&lost.error)}));
+    let lost = lost.iter().map(|lost| json!({"row_group": lost.row_group, "error": lost.error.to_string()}));
     Ok(json!({
         "rows": chosen.rows,
         "world_size": sampling.world_size,

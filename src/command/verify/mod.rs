@@ -12,7 +12,7 @@ use rowdex::digest::RowsDigest;
 use serde_json::{Value, json};
 
 use crate::command::args::{DataArgs, IndexArg, JsonArg, LEVELS, named};
-use crate::command::failure::{Failure, complain, option, said};
+use crate::command::failure::{Failure, complain};
 use crate::command::output;
 use crate::command::progress::Progress;
 use crate::command::sampling::{BatchArg, SamplingArgs};
@@ -144,7 +144,7 @@ fn files(args: &VerifyArgs) -> Result<(), Failure> {
         }
     };
     let problems = report.as_ref().map(|report| &report.problems[..]).unwrap_or_default();
-    problems.iter().for_each(|problem| complain(said(problem)));
+    problems.iter().for_each(complain);
     if let Some(Base::Changed(message)) = &base {
         complain(message);
     }
@@ -178,6 +178,6 @@ fn problem_json(problem: &rowdex::Error) -> Value {
         "column": problem.column(),
         "kind": format!("{:?}", problem.kind()),
         "message": problem.message(),
-        "hint": problem.advice().map(|hint| hint.in_words(option)),
+        "hint": problem.hint(),
     })
 }

@@ -169,7 +169,7 @@ fn every_tail_and_algorithm_keeps_its_promises() {
 #[test]
 fn what_packs_cannot_be_is_refused_with_what_to_write() {
     let place = place();
-    place.run("estimate train.rdx --pack tags:100").fails().complains(&["tags", "rowdex build --lengths"]);
+    place.run("estimate train.rdx --pack tags:100").fails().complains(&["tags", "note them"]);
     place.run("estimate train.rdx --pack id").exits_with_usage();
     place.run("estimate train.rdx --pack id:8,extra=8").exits_with_usage();
     place.run("estimate train.rdx --plot a.svg").exits_with_usage();

@@ -269,7 +269,7 @@ fn wrong_arguments_and_outputs_in_the_way_are_refused() {
     assert!(among.stderr.contains("file of the input"), "{}", among.stderr);
     place.run("rewrite train.rdx -o out").succeeds();
     let again = place.run("rewrite train.rdx -o out").fails();
-    assert!(again.stderr.contains("`--overwrite`"), "{}", again.stderr);
+    assert!(again.stderr.contains("`overwrite`"), "{}", again.stderr);
     place.run("rewrite train.rdx -o out --seed 9 --resume").fails();
     place.run("rewrite train.rdx -o out --seed 9 --overwrite").succeeds();
     assert_eq!(ids(&place, "out"), told(&place, "--seed 9"));

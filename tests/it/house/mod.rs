@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod circles;
-mod fronts;
 mod sources;
 
 use std::collections::HashMap;

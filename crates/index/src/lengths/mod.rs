@@ -25,7 +25,7 @@ use self::layout::{BLOCK_ROWS, BlockRecord, LengthBlock, LengthsRecord, LengthsT
 use super::Index;
 use super::format::{RecordTable, hash_matches};
 use super::stored::{IndexBytes, MOST_READ, invalid};
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::{Lengths, Measure};
 
 pub use self::writer::{LengthsWriter, NewLengths};
@@ -119,8 +119,8 @@ impl Index {
             false => format!("the index has no lengths of this name, but of {}", known.join(", ")),
         };
         let error = Error::invalid(message).with_column(name);
-        let hint = "note them ({}): of a column of lists or of integers, or those that a tokenizer found (`given`)";
-        Err(self.name(error).with_remedies(hint, &[Remedy::Lengths]))
+        let hint = "note them: of a column of lists or of integers, or those that a tokenizer found (`given`)";
+        Err(self.name(error).with_hint(hint))
     }
 
     fn lengths_section(&self) -> Result<Option<&Arc<LengthsSection>>> {
@@ -187,8 +187,7 @@ impl LengthsSection {
         }
         if rows != index.len() || tail.index.get() != binding(index) {
             let message = "LENGTHS is of another index: its rows are not those of this one";
-            return Err(Error::new(ErrorKind::InvalidIndex, message)
-                .with_remedies("note the lengths anew ({})", &[Remedy::Lengths]));
+            return Err(Error::new(ErrorKind::InvalidIndex, message).with_hint("note the lengths anew"));
         }
         let blocks_end = before.saturating_sub(names.len());
         let blocks = RecordTable::of(bytes.slice(blocks_at..blocks_end));
@@ -325,7 +324,7 @@ impl RowLengths {
     fn damaged(&self, row: u64) -> Error {
         let first = row.saturating_sub(row % BLOCK_ROWS);
         let message = format!("the index is damaged: the block of LENGTHS from row {first} on is not what was written");
-        self.located(invalid(message).with_remedies("note the lengths anew ({})", &[Remedy::Lengths]))
+        self.located(invalid(message).with_hint("note the lengths anew"))
     }
 
     fn located(&self, error: Error) -> Error {

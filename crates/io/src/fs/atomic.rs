@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::{error as fs_error, open, with_room};
-use rowdex_base::error::{Error, ErrorKind, Remedy, Result};
+use rowdex_base::error::{Error, ErrorKind, Result};
 
 const BUFFER: usize = 1 << 18;
 
@@ -130,7 +130,7 @@ pub fn behind_link(path: &Path) -> PathBuf {
 fn already_exists(target: &Path) -> Error {
     Error::new(ErrorKind::AlreadyExists, "the file exists already")
         .with_file(target.display().to_string())
-        .with_remedies("overwrite it ({}) or choose another path", &[Remedy::Overwrite])
+        .with_hint("set `overwrite` or choose another path")
 }
 
 fn directory(target: &Path) -> &Path {

@@ -59,7 +59,7 @@ impl DiskCache {
 }
 
 /// What a dataset has done with its [`DiskCache`] so far, in this process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DiskCacheCounters {
     /// Row groups served from the tier, each as often as it was.

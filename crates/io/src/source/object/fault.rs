@@ -4,6 +4,7 @@
 //! a signature answers with the headers that it was made from, session token included. So what is said is put together
 //! from the kind, the status and the store's own error code.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 
 use object_store::client::{HttpError, HttpErrorKind};
@@ -11,7 +12,6 @@ use object_store::path::Error as BadPath;
 
 use crate::source::place::{Scheme, Url};
 use rowdex_base::error::{Error, ErrorKind};
-use rowdex_base::remedy::{Hint, Remedy};
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl StoreFault {
         self.error
     }
 
-    pub(super) fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<Hint>) -> Self {
+    pub(super) fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
         Self { error: Error::new(kind, message.into()).with_hint(hint), is_of_range: false }
     }
 
@@ -154,7 +154,7 @@ impl StoreFault {
     /// The object is not the expected one.
     pub(super) fn changed() -> Self {
         let message = "the file in the store is not the one that was indexed, or changed while it was read";
-        let hint = Hint::new("build the index again, or update it ({})", vec![Remedy::Update]);
+        let hint = "build the index again, or with `update`";
         Self::new(ErrorKind::Stale, message, hint)
     }
 }
