@@ -10,7 +10,6 @@ use super::error::{self, rowdex_error, rowdex_status};
 use super::handle::{self, require};
 use super::operands::{GivenOperands, rowdex_operands};
 use super::progress::{Progress, rowdex_progress};
-use crate::dataset::{RowProgress, VerifyProgress};
 use crate::describe::{
     BuildDescription, DigestDescription, JobDescription, LengthsDescription, Operands, RewriteDescription,
     SelectDescription, VerifyDescription,

@@ -61,14 +61,6 @@ pub(crate) struct RootArg {
     pub(crate) root: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ThreadsArg {
-    /// Decode with this many threads [default: one per core, at most eight; 16 for data in a store, but for `epoch` and
-    /// `serve`].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
-    pub(crate) threads: Option<u16>,
-}
-
 /// How the data of an index is read.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FilesArgs {
@@ -86,8 +78,10 @@ pub(crate) struct DataArgs {
     #[command(flatten)]
     files: FilesArgs,
 
-    #[command(flatten)]
-    pub(crate) threads: ThreadsArg,
+    /// Decode with this many threads [default: one per core, at most eight; 16 for data in a store, but for `epoch` and
+    /// `serve`].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub(crate) threads: Option<u16>,
 }
 
 impl FilesArgs {
@@ -104,19 +98,17 @@ impl FilesArgs {
 }
 
 impl DataArgs {
-    pub(crate) fn open(&self, index: Index, cache_bytes: Option<u64>) -> Result<Dataset, Failure> {
-        Ok(self.builder(index, cache_bytes).open()?)
+    /// The dataset, which keeps no row groups: what reads it keeps them, or reads each once.
+    pub(crate) fn open(&self, index: Index) -> Result<Dataset, Failure> {
+        Ok(self.builder(index).open()?)
     }
 
-    pub(crate) fn builder(&self, index: Index, cache_bytes: Option<u64>) -> DatasetBuilder {
-        let mut builder = self.files.builder(index);
-        if let Some(bytes) = cache_bytes {
-            builder = builder.with_cache_bytes(bytes);
+    pub(crate) fn builder(&self, index: Index) -> DatasetBuilder {
+        let builder = self.files.builder(index).with_cache_bytes(0);
+        match self.threads {
+            Some(threads) => builder.with_threads(usize::from(threads)),
+            None => builder,
         }
-        if let Some(threads) = self.threads.threads {
-            builder = builder.with_threads(usize::from(threads));
-        }
-        builder
     }
 }
 
@@ -146,13 +138,6 @@ impl TierArgs {
         let tier = DiskCache::new(folder, size.bytes(decoded));
         Ok(builder.with_disk_cache(tier).open()?)
     }
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct RowsArg {
-    /// Row ids, and ranges of them: 10..20 is 10 to 19.
-    #[arg(required = true, value_name = "ROW")]
-    pub(crate) rows: Vec<RowIds>,
 }
 
 /// The row ids in the order asked; all of them are checked before the first is given out, so that a typing error does

@@ -1,7 +1,6 @@
 //! `rowdex build`: Parquet files to an index.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Instant;
 
 use clap::Args;
@@ -60,8 +59,8 @@ pub(crate) struct BuildArgs {
     schema: SchemaMode,
 
     /// Serve column OLD of the files as NEW: files may have either name.
-    #[arg(long, value_name = "OLD=NEW")]
-    rename: Vec<Rename>,
+    #[arg(long, value_name = "OLD=NEW", value_parser = rename)]
+    rename: Vec<(String, String)>,
 
     /// Do not store the footers: a smaller index, but everyone who opens it reads them again.
     #[arg(long)]
@@ -85,36 +84,25 @@ pub(crate) struct BuildArgs {
 const LENGTH: &str = "length";
 
 /// A column, and the name to serve it by.
-#[derive(Debug, Clone)]
-struct Rename {
-    old: String,
-    new: String,
-}
-
-impl FromStr for Rename {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            Some((old, new)) if !new.contains('=') => Ok(Self { old: old.to_owned(), new: new.to_owned() }),
-            Some(_) => Err(format!("{text:?} has more than one `=`: rename such columns in Python or Rust")),
-            None => Err(format!("{text:?} has no new name: write text=content to serve column text as content")),
-        }
+fn rename(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !new.contains('=') => Ok((old.to_owned(), new.to_owned())),
+        Some(_) => Err(format!("{text:?} has more than one `=`: rename such columns in Python or Rust")),
+        None => Err(format!("{text:?} has no new name: write text=content to serve column text as content")),
     }
 }
 
 pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
-    let bar = Progress::new("reading footers", 0);
+    let bar = Progress::new("reading footers");
     let started = Instant::now();
     let builder = builder(args).with_progress({
         let bar = bar.clone();
         move |progress| {
-            bar.set_length(progress.files);
             bar.set_message(match progress.counts_lengths {
                 true => "counting lengths".to_owned(),
                 false => format!("reading footers, {}", HumanBytes(progress.bytes)),
             });
-            bar.set_position(progress.files_done);
+            bar.at(progress.files_done, progress.files);
         }
     });
     let report = builder.build(&args.output);
@@ -153,7 +141,7 @@ fn builder(args: &BuildArgs) -> IndexBuilder {
         .with_schema_mode(args.schema)
         .with_footers(!args.no_footers)
         .with_partitions(!args.no_partitions)
-        .with_renames(args.rename.iter().map(|Rename { old, new }| (old, new)))
+        .with_renames(args.rename.iter().cloned())
         .with_overwrite(args.overwrite)
         .with_update(args.update)
         .with_lengths(args.lengths.iter().filter(|name| !name.contains('=')));

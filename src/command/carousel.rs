@@ -40,33 +40,21 @@ fn fault(text: &str) -> Result<Fault, String> {
 }
 
 impl CarouselArgs {
-    /// The dataset, which keeps so many bytes of row groups itself.
-    pub(crate) fn open(&self, index: Index, cache_bytes: u64) -> Result<Dataset, Failure> {
-        self.tier.open(self.data.builder(index, Some(cache_bytes)))
+    pub(crate) fn open(&self, index: Index) -> Result<Dataset, Failure> {
+        self.tier.open(self.data.builder(index))
     }
 
-    /// How it is to be read.
-    pub(crate) fn carousel(&self, index: &Index) -> Result<CarouselSettings, Failure> {
-        let decoded_bytes = self.data.open(index.clone(), None)?.decoded_bytes();
-        Ok(CarouselSettings {
-            memory: self.memory.bytes(decoded_bytes),
-            threads: self.data.threads.threads.map_or_else(DatasetBuilder::default_threads, usize::from),
-            fault: self.on_error,
-        })
+    pub(crate) fn memory(&self, dataset: &Dataset) -> u64 {
+        self.memory.bytes(dataset.decoded_bytes())
     }
-}
 
-/// How the carousel reads.
-#[derive(Debug, Clone)]
-pub(crate) struct CarouselSettings {
-    pub(crate) memory: u64,
-    pub(crate) threads: usize,
-    pub(crate) fault: Fault,
-}
+    pub(crate) fn threads(&self) -> usize {
+        self.data.threads.map_or_else(DatasetBuilder::default_threads, usize::from)
+    }
 
-impl CarouselSettings {
     /// A loader of a sampler's batches, or a server of the ranks that are like it.
     pub(crate) fn builder(&self, dataset: &Dataset, sampler: DistributedSampler) -> LoaderBuilder {
-        Loader::builder(dataset, sampler).memory(self.memory).threads(self.threads).on_error(self.fault)
+        let loader = Loader::builder(dataset, sampler).memory(self.memory(dataset));
+        loader.threads(self.threads()).on_error(self.on_error)
     }
 }

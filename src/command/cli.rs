@@ -1,6 +1,10 @@
-//! The commands, as types that the command line is parsed into.
+//! The commands, as types that the command line is parsed into, and files that describe them.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, CommandFactory, Parser, Subcommand};
+use serde_json::{Map, Value};
 
 use crate::command::build::BuildArgs;
 use crate::command::demo::DemoArgs;
@@ -11,6 +15,7 @@ use crate::command::info::InfoArgs;
 use crate::command::rewrite::RewriteArgs;
 use crate::command::select::SelectArgs;
 use crate::command::serve::ServeArgs;
+use crate::command::state_arg;
 use crate::command::trace::TraceArgs;
 use crate::command::verify::VerifyArgs;
 
@@ -59,4 +64,52 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),
+}
+
+/// The command, which takes the options of what can be described from a file, too.
+pub(crate) fn command() -> clap::Command {
+    let file = || {
+        let help = "Take options from this file, too: a JSON object that has them by their names, {\"world_size\": 8}; \
+                    or a checkpoint, for the run whose state it has";
+        Arg::new("run").long("run").value_name("FILE").help(help).value_parser(clap::value_parser!(PathBuf))
+    };
+    let described = ["build", "epoch", "estimate", "rewrite", "select", "trace"];
+    described.iter().fold(Cli::command(), |all, name| all.mut_subcommand(name, |one| one.arg(file())))
+}
+
+/// What a file says, as the command line would.
+pub(crate) fn described(command: &clap::Command, path: &Path) -> Result<Vec<OsString>, String> {
+    let wrong = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
+    let known = |name: &str| command.get_arguments().find(|of| of.get_long().unwrap_or(of.get_id().as_str()) == name);
+    let state =
+        ["state", "resume"].into_iter().find(|name| known(name).is_some_and(|of| of.get_action().takes_values()));
+    let text = std::fs::read(path).map_err(|error| wrong(&error))?;
+    let fields = serde_json::from_slice::<Map<String, Value>>(&text);
+    let says_it = |fields: &Map<String, Value>| state.is_some_and(|name| fields.contains_key(name));
+    if let Some(name) = state
+        && !fields.as_ref().is_ok_and(says_it)
+        && let Ok(state) = state_arg::read(&path.to_string_lossy())
+    {
+        return Ok(vec![format!("--{name}={state}").into()]);
+    }
+    let mut arguments = Vec::new();
+    for (name, value) in fields.map_err(|error| wrong(&error))? {
+        let name = name.replace('_', "-");
+        let option = known(&name).filter(|_| name != "run").ok_or_else(|| wrong(&format!("unknown field `{name}`")))?;
+        let list = if let Value::Array(list) = value { list } else { vec![value] };
+        for value in list {
+            let value = match value {
+                Value::Null | Value::Bool(false) => continue,
+                Value::Bool(true) => {
+                    arguments.push(format!("--{name}").into());
+                    continue;
+                }
+                Value::String(text) => text,
+                Value::Object(_) | Value::Array(_) => return Err(wrong(&format!("`{name}` is no value of an option"))),
+                value => value.to_string(),
+            };
+            arguments.push(if option.is_positional() { value } else { format!("--{name}={value}") }.into());
+        }
+    }
+    Ok(arguments)
 }

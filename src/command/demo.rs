@@ -1,46 +1,23 @@
 //! `rowdex demo`: the whole job on a small dataset, told as it goes.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, Command, FromArgMatches};
 use indicatif::{HumanBytes, HumanCount};
-use rowdex::loader::Fault;
-use rowdex::sampler::ReplicationLayout;
 use rowdex::sampler::Tail;
-use rowdex::{Dataset, DistributedSampler, Error, ErrorKind, IndexBuilder, Shard};
+use rowdex::{DistributedSampler, Error, ErrorKind, Index, IndexBuilder, Shard};
 use serde_json::Value;
 
-use crate::command::carousel::CarouselSettings;
-use crate::command::epoch::{self, Extent};
+use crate::command::epoch::{self, EpochArgs};
 use crate::command::failure::Failure;
-use crate::command::order_arg::OrderArg;
-use crate::command::sampling::{BatchArg, DealingArgs, Rank, SamplingArgs};
+use crate::command::sampling::SamplingArgs;
 use crate::command::{demo_data, output};
 
-/// What four ranks would be given on their command lines. The batch size leaves a short last batch and the world size
-/// some pads, because that is where loaders go wrong.
-const PLAN: SamplingArgs = SamplingArgs {
-    dealing: DealingArgs {
-        order: OrderArg::GLOBAL,
-        seed: 42,
-        replication: (1, ReplicationLayout::Consecutive),
-        tail: Some(Tail::Wrap),
-        pack: None,
-        only: None,
-    },
-    epoch: 0,
-    epochs: 2,
-    world_size: 4,
-    rank: Rank::All,
-    run: None,
-    drop_last_batch: false,
-};
-
-const BATCH: BatchArg = BatchArg { batch_size: 384 };
-
-/// Enough for all rows of the demo, as memory is for most datasets of its kind.
-const MEMORY: u64 = 256 << 20;
+/// What four ranks are given. The batch size leaves a short last batch and the world size some pads, because that is
+/// where loaders go wrong; the memory is enough for all rows, as it is for most datasets of this kind.
+const PLAN: &str = "--world-size 4 --batch-size 384 --epochs 2 --seed 42 --memory 256MiB --threads 2";
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
@@ -76,18 +53,16 @@ pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
         started.elapsed().as_secs_f64() * 1e3
     ))?;
 
-    let dataset = Dataset::open(&index)?;
-    output::print(&format!(
-        "3. Running {} ranks for {} epochs, batch size {}, every epoch shuffled over all files ...\n\n",
-        PLAN.world_size, PLAN.epochs, BATCH.batch_size
-    ))?;
-    let carousel = CarouselSettings { memory: MEMORY, threads: 2, fault: Fault::Fail };
-    let report = epoch::read(&dataset, &PLAN, BATCH, &carousel, Extent::default())?;
+    output::print(&format!("3. Running `{program} epoch {PLAN}` on them ...\n\n"))?;
+    let plan = [OsStr::new("epoch"), index.as_os_str()].into_iter().chain(PLAN.split(' ').map(OsStr::new));
+    let given = EpochArgs::augment_args(Command::new("epoch")).try_get_matches_from(plan).map_err(Failure::usage)?;
+    let plan = EpochArgs::from_arg_matches(&given).map_err(Failure::usage)?;
+    let report = epoch::report(&plan, &given)?;
     output::tell(false, &report)?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 
     output::print("\n4. Stopping in the middle of an epoch and going on with three ranks ...\n")?;
-    output::print(&resume(&dataset)?)?;
+    output::print(&resume(&plan.sampling, &Index::open(&index)?)?)?;
 
     output::print(&next(args.keep.as_deref(), &index, program))
 }
@@ -105,14 +80,15 @@ fn verdict(report: &Value) -> Result<String, Failure> {
 }
 
 /// Only positions and row ids are needed to see that nothing is lost or repeated.
-fn resume(dataset: &Dataset) -> Result<String, Failure> {
+fn resume(plan: &SamplingArgs, index: &Index) -> Result<String, Failure> {
     const BEFORE: u32 = 4;
     const AFTER: u32 = 3;
-    let orders = PLAN.orders(dataset.index())?.orders;
+    let orders = plan.orders(index)?.orders;
     let sampler = |rank: u32, world_size: u32| {
-        DistributedSampler::new(orders.clone(), Shard::new(rank, world_size)?.with_tail(Tail::Uneven), BATCH.batch_size)
+        let shard = Shard::new(rank, world_size)?.with_tail(Tail::Uneven);
+        DistributedSampler::new(orders.clone(), shard, plan.dealing.batch_size)
     };
-    let mut times = vec![0_u8; dataset.len() as usize];
+    let mut times = vec![0_u8; index.len() as usize];
     let mut count = |rows: &[u64]| {
         for &row in rows {
             if let Some(times) = times.get_mut(row as usize) {
@@ -137,7 +113,7 @@ fn resume(dataset: &Dataset) -> Result<String, Failure> {
     if times.iter().any(|&times| times != 1) {
         return Err(Failure::new("rows were lost or repeated when resuming, which is a defect; please report it"));
     }
-    let rows = HumanCount(dataset.len());
+    let rows = HumanCount(index.len());
     Ok(format!("   checkpoint {state}\n   before and after it together, each of {rows} rows was served exactly once\n"))
 }
 

@@ -5,15 +5,14 @@ mod served;
 
 use clap::{ArgMatches, Args};
 use rowdex::sampler::State;
+use serde_json::Value;
 
 use crate::command::args::{IndexArg, JsonArg};
 use crate::command::carousel::CarouselArgs;
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
-use crate::command::sampling::{BatchArg, RankArg, SamplingArgs};
+use crate::command::sampling::{Rank, SamplingArgs};
 use crate::command::state_arg;
-
-pub(crate) use reading::{Extent, read};
 
 /// Row groups decoded more often than this in an epoch are worth a word.
 pub(crate) const MANY_PASSES: f64 = 4.0;
@@ -29,19 +28,17 @@ Examples:
 
 First --only leaves rows out. Then --order orders the rows that are left.
 
-With --pack, tokens are counted: served, lost by cause, and places of packs that are filled up.")]
+With --pack, tokens are counted: served, left out, and places of packs that are filled up.")]
 pub(crate) struct EpochArgs {
     #[command(flatten)]
     index: IndexArg,
 
     #[command(flatten)]
-    sampling: SamplingArgs,
+    pub(crate) sampling: SamplingArgs,
 
-    #[command(flatten)]
-    rank: RankArg,
-
-    #[command(flatten)]
-    batch: BatchArg,
+    /// The rank to be, or `all` of them, step by step.
+    #[arg(long, value_name = "RANK", default_value = "all")]
+    rank: Rank,
 
     /// Go on from this state of an earlier run: a line `rowdex-state-v2:...`, or a checkpoint that has it. Order, seed,
     /// ranks and batch size are those of that run; ranks and batch size may be given to go on with others.
@@ -64,21 +61,7 @@ pub(crate) struct EpochArgs {
 }
 
 pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
-    let mut sampling = args.sampling.clone();
-    sampling.rank = args.rank.rank;
-    let mut batch = args.batch;
-    if let Some(state) = &args.resume {
-        state_arg::go_on(state, &mut sampling, &mut batch, given)?;
-    }
-    let index = args.index.open()?;
-    let carousel = args.carousel.carousel(&index)?;
-    let dataset = args.carousel.open(index, 0)?;
-    let extent = Extent { resume: args.resume.as_ref(), steps: args.steps, digests: args.digest };
-    let report = read(&dataset, &sampling, batch, &carousel, extent);
-    if let Some(fault) = dataset.tier_fault() {
-        complain(fault);
-    }
-    let report = report?;
+    let report = report(args, given)?;
     let list = |name: &str| report[name].as_array().into_iter().flatten();
     let most = list("epochs").filter_map(|epoch| epoch["passes"].as_f64()).fold(0.0, f64::max);
     if most > MANY_PASSES {
@@ -94,4 +77,17 @@ pub(crate) fn run(args: &EpochArgs, given: &ArgMatches) -> Result<(), Failure> {
         complain(format!("{} served in the place of rows that cannot be read", output::counted(rows, "row")));
     }
     output::tell(args.json.json, &report)
+}
+
+/// Reads what is asked for.
+pub(crate) fn report(args: &EpochArgs, given: &ArgMatches) -> Result<Value, Failure> {
+    let mut args = args.clone();
+    args.sampling.rank = args.rank;
+    if let Some(state) = &args.resume {
+        state_arg::go_on(state, &mut args.sampling, given)?;
+    }
+    let dataset = args.carousel.open(args.index.open()?)?;
+    let report = reading::read(&dataset, &args);
+    dataset.tier_fault().iter().for_each(complain);
+    report
 }

@@ -13,7 +13,7 @@ use crate::command::args::{FilesArgs, IndexArg, JsonArg};
 use crate::command::estimate_packs as packs;
 use crate::command::failure::Failure;
 use crate::command::output::{self, Sink};
-use crate::command::sampling::{BatchArg, Chosen, SamplingArgs};
+use crate::command::sampling::{Chosen, SamplingArgs};
 use crate::command::size::Memory;
 use crate::command::state_arg::StateArg;
 
@@ -40,9 +40,6 @@ pub(crate) struct EstimateArgs {
     sampling: SamplingArgs,
 
     #[command(flatten)]
-    batch: BatchArg,
-
-    #[command(flatten)]
     state: StateArg,
 
     /// What a loader may hold: bytes, a size like 4GiB, or a share like 25% of the chosen columns when decoded.
@@ -66,14 +63,14 @@ pub(crate) struct EstimateArgs {
 
 pub(crate) fn run(args: &EstimateArgs, given: &ArgMatches) -> Result<(), Failure> {
     let mut args = args.clone();
-    args.state.settle(&mut args.sampling, Some(&mut args.batch), given)?;
+    args.state.settle(&mut args.sampling, true, given)?;
     args.sampling.whole_epochs();
     let picture = args.plot.as_ref().map(|path| Sink::called(path, "svg")).transpose()?;
     let dataset = args.files.builder(args.index.open()?).with_cache_bytes(0).open()?;
     let sampling = &args.sampling;
     sampling.epochs()?;
     let chosen = sampling.choose(&dataset)?;
-    let sampler = sampling.sampler(&chosen, 0, args.batch.batch_size)?;
+    let sampler = sampling.sampler(&chosen, 0)?;
     let packs = match &sampling.dealing.pack {
         Some(pack) => {
             let forecast = sampler.forecast(sampling.epoch, PackForecast::STEPS)?;
@@ -96,7 +93,7 @@ pub(crate) fn run(args: &EstimateArgs, given: &ArgMatches) -> Result<(), Failure
         "order": chosen.name,
         "world_size": sampling.world_size,
         "ranks_per_node": args.ranks_per_node,
-        "batch_size": args.batch.batch_size,
+        "batch_size": sampling.dealing.batch_size,
         "epoch": sampling.epoch,
         "epochs": sampling.epochs,
         "steps": sampler.steps(),
@@ -123,7 +120,7 @@ fn costs(
             "--ranks-per-node {ranks}, of a --world-size of {world_size}: use 1 to {world_size}"
         )));
     }
-    let others = (1..ranks).map(|rank| args.sampling.sampler(chosen, rank, args.batch.batch_size));
+    let others = (1..ranks).map(|rank| args.sampling.sampler(chosen, rank));
     let loader = Loader::builder(dataset, sampler).and_ranks(others.collect::<Result<Vec<_>, _>>()?);
     let memory = args.memory.bytes(dataset.decoded_bytes());
     let told = loader.clone().memory(memory).estimate()?;

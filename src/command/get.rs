@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{RecordBatch, RecordBatchOptions, new_empty_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
-use arrow::json::writer::JsonArray;
+use arrow::json::writer::{EncoderOptions, JsonArray, make_encoder};
 use clap::Args;
 use rowdex::{Dataset, Error, ErrorKind};
 
-use crate::command::args::{FilesArgs, IndexArg, RowsArg, TierArgs, checked};
+use crate::command::args::{FilesArgs, IndexArg, RowIds, TierArgs, checked};
 use crate::command::failure::{Failure, complain};
 use crate::command::output::Sink;
 
@@ -33,8 +33,9 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     index: IndexArg,
 
-    #[command(flatten)]
-    rows: RowsArg,
+    /// Row ids, and ranges of them: 10..20 is 10 to 19.
+    #[arg(required = true, value_name = "ROW")]
+    rows: Vec<RowIds>,
 
     /// Write to this file instead of to stdout.
     #[arg(short, long, value_name = "FILE")]
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let output = args.output.as_deref();
     let arrow = output.and_then(Path::extension).is_some_and(|end| end.eq_ignore_ascii_case("arrow"));
     let index = args.index.open()?;
-    let rows = checked(&args.rows.rows, &index)?;
+    let rows = checked(&args.rows, &index)?;
     let dataset = args.tier.open(args.files.builder(index.clone()))?;
     if !arrow {
         check(dataset.schema())?;
@@ -72,42 +73,22 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
         },
         other => Failure::new(format!("cannot write the rows in this format: {other}")),
     });
-    if let Some(fault) = dataset.tier_fault() {
-        complain(fault);
-    }
+    dataset.tier_fault().iter().for_each(complain);
     written?;
     sink.commit()
 }
 
 /// Refuses what JSON has no way to say before anything is read.
 fn check(schema: &Schema) -> Result<(), Failure> {
-    match schema.fields().iter().find(|field| has_keys_that_are_no_text(field.data_type())) {
-        None => Ok(()),
-        Some(field) => Err(Error::new(ErrorKind::InvalidArgument, format!("JSON cannot hold a {}", field.data_type()))
-            .with_column(field.name())
-            .with_hint("choose other columns (`--columns`), or write an Arrow file (`--output rows.arrow`)")
-            .into()),
+    for field in schema.fields() {
+        let none = new_empty_array(field.data_type());
+        make_encoder(field, &none, &EncoderOptions::default()).map(drop).map_err(|error| {
+            Error::new(ErrorKind::InvalidArgument, format!("JSON cannot hold it: {error}"))
+                .with_column(field.name())
+                .with_hint("choose other columns (`--columns`), or write an Arrow file (`--output rows.arrow`)")
+        })?;
     }
-}
-
-/// Whether there are maps in the type whose keys are no text, as those of a JSON object are.
-fn has_keys_that_are_no_text(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Map(entries, _) => match entries.data_type() {
-            DataType::Struct(parts) => {
-                parts.first().is_some_and(|key| !key.data_type().is_string())
-                    || parts.iter().any(|part| has_keys_that_are_no_text(part.data_type()))
-            }
-            _ => false,
-        },
-        DataType::Struct(parts) => parts.iter().any(|part| has_keys_that_are_no_text(part.data_type())),
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _) => has_keys_that_are_no_text(item.data_type()),
-        _ => false,
-    }
+    Ok(())
 }
 
 fn pieces(

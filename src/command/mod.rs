@@ -7,7 +7,6 @@ mod args;
 mod build;
 mod carousel;
 mod cli;
-mod condition;
 mod demo;
 mod demo_data;
 mod epoch;
@@ -35,8 +34,10 @@ mod view_of;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, FromArgMatches};
 
 use crate::command::cli::{Cli, Command};
 use crate::command::failure::Failure;
@@ -65,7 +66,19 @@ pub(crate) fn main(arguments: &[OsString]) -> u8 {
 }
 
 fn parsed(arguments: &[OsString]) -> Result<(Cli, ArgMatches), clap::Error> {
-    let given = Cli::command().try_get_matches_from(arguments)?;
+    let mut arguments = arguments.to_vec();
+    let mut command = cli::command();
+    // What is missing on the command line may be in the file.
+    let seen = command.clone().ignore_errors(true).try_get_matches_from(&arguments);
+    if let Some((name, seen)) = seen.ok().as_ref().and_then(ArgMatches::subcommand)
+        && let Some((of, Some(file))) = command.find_subcommand(name).zip(seen.try_get_one::<PathBuf>("run").ok())
+    {
+        match cli::described(of, file) {
+            Ok(described) => arguments.extend(described),
+            Err(message) => return Err(command.error(ErrorKind::ValueValidation, message)),
+        }
+    }
+    let given = command.try_get_matches_from(arguments)?;
     Ok((Cli::from_arg_matches(&given)?, given))
 }
 

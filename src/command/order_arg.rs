@@ -71,9 +71,6 @@ impl FromStr for OrderArg {
 }
 
 impl OrderArg {
-    pub(crate) const GLOBAL: Self =
-        Self { kind: OrderKindArg::Named(OrderSpec::Global), size: None, partition: Partition::Strided };
-
     pub(crate) fn has_seed(&self) -> bool {
         !matches!(self.kind, OrderKindArg::Named(OrderSpec::Sequential) | OrderKindArg::Listed(_))
     }

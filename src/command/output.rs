@@ -1,12 +1,13 @@
 //! Where results go: stdout, or a file that appears whole or not at all.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::{Error, ErrorKind};
 use serde_json::{Map, Value};
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use crate::command::failure::Failure;
 
@@ -128,14 +129,15 @@ fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// Stdout, or a file that is at its path once it is committed, and never was if it is not.
-pub(crate) enum Sink {
-    Stdout(BufWriter<io::Stdout>),
-    File { file: BufWriter<NamedTempFile>, path: PathBuf },
+pub(crate) struct Sink {
+    out: BufWriter<Box<dyn Write>>,
+    /// Where the file is for now, and where it is to be.
+    file: Option<(TempPath, PathBuf)>,
 }
 
 impl Sink {
     pub(crate) fn stdout() -> Self {
-        Self::Stdout(BufWriter::new(io::stdout()))
+        Self { out: BufWriter::new(Box::new(io::stdout())), file: None }
     }
 
     /// A file that takes the place of no other.
@@ -150,18 +152,15 @@ impl Sink {
             return Err(exists(path));
         }
         let named = |error| Error::io("cannot create the file", error).with_file(path.display().to_string());
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // Temporary files are private otherwise, and this one is to become an ordinary one.
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".{}.tmp-", name.chars().take(50).collect::<String>());
         builder.prefix(&prefix).rand_bytes(16).permissions(permissions);
-        let file = BufWriter::new(builder.tempfile_in(folder).map_err(named)?);
-        Ok(Self::File { file, path: path.to_owned() })
+        let (file, temporary) = builder.tempfile_in(folder).map_err(named)?.into_parts();
+        Ok(Self { out: BufWriter::new(Box::new(file)), file: Some((temporary, path.to_owned())) })
     }
 
     /// A file of a format, which its name must end with.
@@ -182,47 +181,33 @@ impl Sink {
 
     /// Why nothing more could be written.
     pub(crate) fn failure(&self, error: io::Error) -> Failure {
-        match self {
-            Self::Stdout(_) => error.into(),
-            Self::File { path, .. } => cannot_write(path, error),
+        match &self.file {
+            None => error.into(),
+            Some((_, path)) => Error::io("cannot write the file", error).with_file(path.display().to_string()).into(),
         }
     }
 
     /// Puts a file in its place, after its bytes are on disk.
-    pub(crate) fn commit(self) -> Result<(), Failure> {
-        match self {
-            Self::Stdout(mut stdout) => Ok(stdout.flush()?),
-            Self::File { file, path } => {
-                let file = file.into_inner().map_err(|error| cannot_write(&path, error.into_error()))?;
-                file.as_file().sync_all().map_err(|error| cannot_write(&path, error))?;
-                match file.persist_noclobber(&path) {
-                    Ok(_) => Ok(()),
-                    Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(&path)),
-                    Err(error) => Err(cannot_write(&path, error.error)),
-                }
-            }
-        }
+    pub(crate) fn commit(mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|error| self.failure(error))?;
+        let Some((temporary, path)) = self.file.take() else { return Ok(()) };
+        let failed = |error| Error::io("cannot write the file", error).with_file(path.display().to_string());
+        File::open(&temporary).and_then(|file| file.sync_all()).map_err(failed)?;
+        temporary.persist_noclobber(&path).map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => exists(&path),
+            _ => failed(error.error).into(),
+        })
     }
 }
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Stdout(stdout) => stdout.write(bytes),
-            Self::File { file, .. } => file.write(bytes),
-        }
+        self.out.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Stdout(stdout) => stdout.flush(),
-            Self::File { file, .. } => file.flush(),
-        }
+        self.out.flush()
     }
-}
-
-fn cannot_write(path: &Path, error: io::Error) -> Failure {
-    Error::io("cannot write the file", error).with_file(path.display().to_string()).into()
 }
 
 fn exists(path: &Path) -> Failure {

@@ -1,7 +1,8 @@
 //! How far a command is: a bar for people at a terminal, a line now and then for a log file.
 
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,85 +17,67 @@ const EVERY: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(crate) struct Progress {
     bar: ProgressBar,
-    log: Option<Arc<Mutex<ProgressLog>>>,
+    is_logged: bool,
+    started: Instant,
+    lines: Arc<AtomicU64>,
 }
 
 impl Progress {
-    pub(crate) fn new(what: &'static str, length: u64) -> Self {
-        let terminal = io::stderr().is_terminal();
-        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(length), target).with_message(what);
+    pub(crate) fn new(what: &'static str) -> Self {
+        let is_logged = !io::stderr().is_terminal();
+        let target = if is_logged { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(0), target).with_message(what);
         let bar = match ProgressStyle::with_template("{msg} [{bar:40}] {human_pos}/{human_len} ({eta})") {
             Ok(style) => bar.with_style(style.progress_chars("=> ")),
             Err(_) => bar,
         };
-        Self { bar, log: (!terminal).then(|| Arc::new(Mutex::new(ProgressLog::new(Instant::now())))) }
+        Self { bar, is_logged, started: Instant::now(), lines: Arc::default() }
     }
 
-    pub(crate) fn set_length(&self, length: u64) {
-        self.bar.set_length(length);
-    }
-
-    /// Makes the whole longer by what is found to be still to do.
-    pub(crate) fn lengthen(&self, by: u64) {
-        self.set_length(self.bar.length().unwrap_or_default().saturating_add(by));
-    }
-
-    pub(crate) fn set_position(&self, position: u64) {
-        self.bar.set_position(position);
-        self.tell();
+    /// Says how much is done, and of how much.
+    pub(crate) fn at(&self, done: u64, all: u64) {
+        self.bar.set_length(all);
+        self.bar.set_position(done);
+        self.tell(self.started.elapsed());
     }
 
     pub(crate) fn set_message(&self, message: String) {
         self.bar.set_message(message);
     }
 
-    pub(crate) fn advance(&self, by: u64) {
-        self.bar.inc(by);
-        self.tell();
+    /// Makes the whole longer by what is found to be still to do.
+    pub(crate) fn lengthen(&self, by: u64) {
+        self.bar.inc_length(by);
     }
 
-    /// Writes the line that is due, if one is; another thread may be at it.
-    fn tell(&self) {
-        let Some(Ok(mut log)) = self.log.as_ref().map(|log| log.try_lock()) else { return };
-        if log.is_due(Instant::now()) {
+    pub(crate) fn advance(&self, by: u64) {
+        self.bar.inc(by);
+        self.tell(self.started.elapsed());
+    }
+
+    /// Writes the line that is due, if one is.
+    fn tell(&self, elapsed: Duration) {
+        if self.is_logged && self.is_due(elapsed) {
             complain(self.line());
         }
     }
 
+    /// Whether a line is due; then it counts as written.
+    fn is_due(&self, elapsed: Duration) -> bool {
+        let due = elapsed.as_secs() / EVERY.as_secs();
+        self.lines.fetch_max(due, Ordering::Relaxed) < due
+    }
+
     fn line(&self) -> String {
-        let done = self.bar.position();
         let all = self.bar.length().unwrap_or_default();
-        format!("{}: {} of {}", self.bar.message(), HumanCount(done), HumanCount(all))
+        format!("{}: {} of {}", self.bar.message(), HumanCount(self.bar.position()), HumanCount(all))
     }
 
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
-        let Some(Ok(log)) = self.log.as_ref().map(|log| log.lock()) else { return };
-        if log.lines > 0 {
-            complain(format!("{}, finished after {}", self.line(), HumanDuration(log.started.elapsed())));
+        if self.lines.load(Ordering::Relaxed) > 0 {
+            complain(format!("{}, finished after {}", self.line(), HumanDuration(self.started.elapsed())));
         }
-    }
-}
-
-/// When the next line is due.
-#[derive(Debug)]
-struct ProgressLog {
-    started: Instant,
-    lines: u32,
-}
-
-impl ProgressLog {
-    fn new(now: Instant) -> Self {
-        Self { started: now, lines: 0 }
-    }
-
-    /// Whether a line is due; then it counts as written.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let due = (now.duration_since(self.started).as_secs() / EVERY.as_secs()) as u32;
-        let is_due = due > self.lines;
-        self.lines = self.lines.max(due);
-        is_due
     }
 }
 
@@ -104,18 +87,17 @@ mod tests {
 
     #[test]
     fn a_line_is_due_every_thirty_seconds_and_none_is_made_up_for() {
-        let start = Instant::now();
-        let mut log = ProgressLog::new(start);
-        let due: Vec<u64> = (0..200).filter(|second| log.is_due(start + Duration::from_secs(*second))).collect();
+        let progress = Progress::new("rows");
+        let due: Vec<u64> = (0..200).filter(|second| progress.is_due(Duration::from_secs(*second))).collect();
         assert_eq!(due, [30, 60, 90, 120, 150, 180]);
-        assert!(log.is_due(start + Duration::from_secs(3600)));
-        assert!(!log.is_due(start + Duration::from_secs(3601)));
+        assert!(progress.is_due(Duration::from_secs(3600)));
+        assert!(!progress.is_due(Duration::from_secs(3601)));
     }
 
     #[test]
     fn a_line_says_how_far_the_command_is() {
-        let progress = Progress::new("checking files", 2000);
-        progress.set_position(1024);
+        let progress = Progress::new("checking files");
+        progress.at(1024, 2000);
         assert_eq!(progress.line(), "checking files: 1,024 of 2,000");
         progress.lengthen(500);
         progress.advance(1);

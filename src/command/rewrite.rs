@@ -131,20 +131,19 @@ pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
     args.check_output()?;
     let (index, _folder) = index_of(&args.input)?;
     // What is read is not kept: each row is read once.
-    let dataset = args.data.open(index, Some(0))?;
+    let dataset = args.data.open(index)?;
     if args.verify && args.step.is_some_and(|step| step != RewriteTask::Index) {
         return Err(Failure::usage("--verify reads what is written: it is for the step index"));
     }
     let order = args.order(&dataset)?;
     let rewrite = args.rewrite(&dataset, Arc::clone(&order))?;
-    let bar = Progress::new("rows", 0);
+    let bar = Progress::new("rows");
     let rewrite = rewrite.with_progress({
         let bar = bar.clone();
         move |at| {
-            bar.set_length(at.rows);
             let written = HumanBytes(at.bytes_written);
             bar.set_message(format!("rows, {} spilled, {written} written", HumanBytes(at.bytes_spilled)));
-            bar.set_position(at.rows_done);
+            bar.at(at.rows_done, at.rows);
         }
     });
     let asked = signals::asked_to_end()?;
@@ -209,7 +208,7 @@ impl RewriteArgs {
             .with_memory(self.memory.bytes(dataset.decoded_bytes()))
             .with_resume(self.resume)
             .with_overwrite(self.overwrite);
-        if let Some(threads) = self.data.threads.threads {
+        if let Some(threads) = self.data.threads {
             rewrite = rewrite.with_threads(usize::from(threads));
         }
         rewrite = match (self.files, self.file_bytes) {
@@ -254,16 +253,15 @@ impl RewriteArgs {
     /// Compares what was written with the input, row by row.
     fn proof(&self, input: &Dataset, order: &dyn Order, index: &Path) -> Result<SameRowsReport, Failure> {
         let output = Dataset::builder(Index::open(index)?).with_cache_bytes(0);
-        let output = match self.data.threads.threads {
+        let output = match self.data.threads {
             Some(threads) => output.with_threads(usize::from(threads)),
             None => output,
         };
         let output = output.open()?;
-        let bar = Progress::new("proving rows", 0);
-        let proof = SameRows::new(input, &output).with_order(order.epoch(0)?).check(&|progress| {
-            bar.set_length(progress.rows);
-            bar.set_position(progress.rows_done);
-        });
+        let bar = Progress::new("proving rows");
+        let proof = SameRows::new(input, &output)
+            .with_order(order.epoch(0)?)
+            .check(&|progress| bar.at(progress.rows_done, progress.rows));
         bar.finish();
         let proof = proof?;
         match proof.problem("the input", "the output") {

@@ -46,6 +46,10 @@ pub(crate) struct DealingArgs {
     #[arg(long, value_name = "TAIL", value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error", "even"]))]
     pub(crate) tail: Option<Tail>,
 
+    /// Rows, or packs, per step and rank.
+    #[arg(long, value_name = "B", default_value_t = 256, value_parser = batch_size)]
+    pub(crate) batch_size: usize,
+
     /// Batches of packs: the name of the lengths in the index and the tokens of a pack, `tokens:8192`, and then options
     /// with commas between them: `overflow=split|truncate|drop|error`, `algorithm=bfd|concat|budget|padded`, `extra=N`,
     /// `multiple=N`, `max_pieces=N`, `block=N`, `empty=skip|keep`, `cost=LINEAR-QUADRATIC` (docs/sequences.md). Or
@@ -89,22 +93,6 @@ pub(crate) struct SamplingArgs {
     pub(crate) drop_last_batch: bool,
 }
 
-/// Which rank.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct RankArg {
-    /// The rank to be, or `all` of them, step by step.
-    #[arg(long, value_name = "RANK", default_value = "all")]
-    pub(crate) rank: Rank,
-}
-
-/// How many rows a step has.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct BatchArg {
-    /// Rows, or packs, per step and rank.
-    #[arg(long, value_name = "B", default_value_t = 256, value_parser = batch_size)]
-    pub(crate) batch_size: usize,
-}
-
 fn replication(text: &str) -> Result<(u32, ReplicationLayout), String> {
     let (replicas, layout) = text.split_once(',').unwrap_or((text, "consecutive"));
     let replicas = replicas.parse().ok().filter(|replicas| *replicas > 0);
@@ -116,7 +104,7 @@ fn packing(text: &str) -> Result<PackSpec, String> {
     text.parse().map_err(|error: rowdex::Error| error.to_string())
 }
 
-pub(crate) fn batch_size(text: &str) -> Result<usize, String> {
+fn batch_size(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|size| *size > 0).ok_or_else(|| format!("{text:?} is not a number from 1 on"))
 }
 
@@ -192,22 +180,22 @@ impl SamplingArgs {
     }
 
     /// One sampler for each chosen rank, all of these orders, at the first epoch.
-    pub(crate) fn samplers(&self, chosen: &Chosen, batch: BatchArg) -> Result<Vec<DistributedSampler>, Failure> {
+    pub(crate) fn samplers(&self, chosen: &Chosen) -> Result<Vec<DistributedSampler>, Failure> {
         let ranks = self.ranks()?;
         if ranks.is_empty() {
             return Ok(Vec::new());
         }
         // An epoch of packs is planned once for all of them.
-        let first = self.sampler(chosen, ranks.start, batch.batch_size)?;
+        let first = self.sampler(chosen, ranks.start)?;
         let others = (ranks.start + 1..ranks.end).map(|rank| Ok(first.with_shard(self.shard(rank)?)?));
         let others = others.collect::<Result<Vec<_>, Failure>>()?;
         Ok(std::iter::once(first).chain(others).collect())
     }
 
     /// The sampler of a rank, at the first epoch: the only place where the command makes one from its arguments.
-    pub(crate) fn sampler(&self, chosen: &Chosen, rank: u32, batch_size: usize) -> Result<DistributedSampler, Failure> {
-        let drop_last_batch = self.drop_last_batch;
-        let options = SamplerOptions { drop_last_batch, ..SamplerOptions::of(self.shard(rank)?, batch_size) };
+    pub(crate) fn sampler(&self, chosen: &Chosen, rank: u32) -> Result<DistributedSampler, Failure> {
+        let options = SamplerOptions::of(self.shard(rank)?, self.dealing.batch_size);
+        let options = SamplerOptions { drop_last_batch: self.drop_last_batch, ..options };
         let orders = Arc::clone(&chosen.orders);
         let mut sampler = match (&self.dealing.pack, &chosen.lengths) {
             (Some(pack), Some(lengths)) => options.sampler_of_packs(orders, Arc::clone(lengths), pack)?,

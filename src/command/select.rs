@@ -10,12 +10,11 @@ use rowdex::{Index, Select};
 use serde_json::json;
 
 use crate::command::args::{JsonArg, RootArg};
-#[cfg(feature = "filter")]
-use crate::command::condition;
-use crate::command::condition::ConditionArgs;
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
-use crate::command::size::Share;
+#[cfg(feature = "filter")]
+use crate::command::progress::Progress;
+use crate::command::size;
 use crate::command::split_arg::SplitArg;
 
 #[derive(Debug, Args)]
@@ -45,8 +44,10 @@ pub(crate) struct SelectArgs {
     #[arg(long, conflicts_with_all = ["output", "overwrite"])]
     dry_run: bool,
 
-    #[command(flatten)]
-    condition: ConditionArgs,
+    /// Only rows that meet this condition in SQL: "lang = 'en' and length(text) > 200". May be given several times, for
+    /// rows that meet all of them. The columns that it needs are read, where the footers do not decide.
+    #[arg(long = "where", value_name = "EXPR")]
+    conditions: Vec<String>,
 
     /// Keep only the rows listed in this file, in any order: Parquet or Arrow with the columns `file` and
     /// `row_in_file`, or `row_id`; or text with a row id a line.
@@ -72,7 +73,7 @@ pub(crate) struct SelectArgs {
     /// Keep a sample of so many of the rows, 1% or 0.01, by a hash: rows keep their places in it when files are
     /// appended, and a larger sample has all rows of a smaller one. `1%,seed=S` is another one.
     #[arg(long, value_name = "SHARE", value_parser = sample)]
-    sample: Option<(Share, u64)>,
+    sample: Option<(f64, u64)>,
 
     /// Keep one side of a split by hash, `train` or `validation`, and then with commas `validation_fraction=F` of the
     /// rows for validation (0.1), `seed=S` for another split, `by=COLUMN` for rows with equal values on one side. A row
@@ -87,14 +88,13 @@ pub(crate) struct SelectArgs {
     json: JsonArg,
 }
 
-fn sample(text: &str) -> Result<(Share, u64), String> {
-    let Some((share, seed)) = text.split_once(",seed=") else { return Ok((text.parse()?, 0)) };
-    Ok((share.parse()?, seed.parse().map_err(|_| format!("{seed:?} is no seed"))?))
+fn sample(text: &str) -> Result<(f64, u64), String> {
+    let (share, seed) = text.split_once(",seed=").unwrap_or((text, "0"));
+    Ok((size::share(share)?, seed.parse().map_err(|_| format!("{seed:?} is no seed"))?))
 }
 
 pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
     let started = Instant::now();
-    args.condition.check()?;
     // What is counted alone is written to a folder that goes again.
     let folder = args.dry_run.then(tempfile::tempdir).transpose();
     let folder = folder.map_err(|error| Failure::new(format!("cannot make a folder: {error}")))?;
@@ -112,7 +112,19 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
         }
     }
     #[cfg(feature = "filter")]
-    let filter = report.filter.as_ref().map(condition::json);
+    let filter = report.filter.as_ref().map(|report| {
+        json!({
+            "columns": report.columns,
+            "rows": report.rows,
+            "kept": report.kept,
+            "rows_evaluated": report.rows_evaluated,
+            "row_groups": report.row_groups,
+            "row_groups_none": report.row_groups_none,
+            "row_groups_all": report.row_groups_all,
+            "rows_by_pages": report.rows_by_pages,
+            "bytes_read": report.bytes_read,
+        })
+    });
     #[cfg(not(feature = "filter"))]
     let filter = Option::<()>::None;
     output::tell(
@@ -133,20 +145,20 @@ pub(crate) fn run(args: &SelectArgs) -> Result<(), Failure> {
 
 /// Writes the view; what conditions need is read with a progress bar.
 #[cfg(feature = "filter")]
-fn write(args: &SelectArgs, mut select: Select, output: &Path) -> Result<SelectReport, Failure> {
-    for condition in args.condition.texts() {
-        select = select.filter(condition);
-    }
-    let bar = condition::bar();
+fn write(args: &SelectArgs, select: Select, output: &Path) -> Result<SelectReport, Failure> {
+    let bar = Progress::new("rows decided");
     let shown = bar.clone();
-    select = select.with_progress(move |progress| condition::show(&shown, progress));
-    let report = select.write(output);
+    let select = args.conditions.iter().fold(select, |select, condition| select.filter(condition));
+    let report = select.with_progress(move |progress| shown.at(progress.rows_done, progress.rows)).write(output);
     bar.finish();
     Ok(report?)
 }
 
 #[cfg(not(feature = "filter"))]
-fn write(_: &SelectArgs, select: Select, output: &Path) -> Result<SelectReport, Failure> {
+fn write(args: &SelectArgs, select: Select, output: &Path) -> Result<SelectReport, Failure> {
+    if !args.conditions.is_empty() {
+        return Err(Failure::usage("this rowdex was built without conditions; build it with `--features full`"));
+    }
     Ok(select.write(output)?)
 }
 
@@ -176,7 +188,7 @@ fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {
     for view in &args.union {
         select = select.or(Index::open(view)?);
     }
-    if let Some((Share(fraction), seed)) = args.sample {
+    if let Some((fraction, seed)) = args.sample {
         select = select.sample(fraction, seed);
     }
     Ok(match &args.split {

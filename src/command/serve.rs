@@ -11,7 +11,7 @@ use crate::command::args::IndexArg;
 use crate::command::carousel::CarouselArgs;
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
-use crate::command::sampling::{BatchArg, DealingArgs};
+use crate::command::sampling::DealingArgs;
 use crate::command::signals;
 
 /// The reader of ranks that have started it: its socket is stdin, and what it serves is in a file, which is stdout.
@@ -71,9 +71,6 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     dealing: DealingArgs,
 
-    #[command(flatten)]
-    batch: BatchArg,
-
     /// Leave out the last batch of an epoch if it is short on any rank.
     #[arg(long)]
     drop_last_batch: bool,
@@ -90,12 +87,9 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let asked_to_end = signals::asked_to_end()?;
     let sampling = args.dealing.clone().among(args.world_size.unwrap_or(args.ranks));
-    let index = args.index.open()?;
-    let carousel = args.carousel.carousel(&index)?;
-    let dataset = args.carousel.open(index, 0)?;
+    let dataset = args.carousel.open(args.index.open()?)?;
     let chosen = sampling.choose(&dataset)?;
-    let sampler = sampling.sampler(&chosen, 0, args.batch.batch_size)?;
-    let sampler = sampler.with_drop_last_batch(args.drop_last_batch);
+    let sampler = sampling.sampler(&chosen, 0)?.with_drop_last_batch(args.drop_last_batch);
     let mut share = Share::machine().job(&args.job).ranks(args.ranks);
     if let Some(name) = &args.name {
         share = share.name(name);
@@ -104,7 +98,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         share = share.drift(steps as usize);
     }
 
-    let loader = carousel.builder(&dataset, sampler).share(share);
+    let loader = args.carousel.builder(&dataset, sampler).share(share);
     let loader = match args.tokens.split_first() {
         Some((tokens, beside)) => loader.tokens(tokens).with_columns(beside),
         None => loader,
@@ -116,8 +110,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         output::counted(args.ranks.into(), "rank"),
         args.job,
         chosen.name,
-        HumanBytes(carousel.memory),
-        output::counted(carousel.threads as u64, "thread"),
+        HumanBytes(args.carousel.memory(&dataset)),
+        output::counted(args.carousel.threads() as u64, "thread"),
         std::process::id(),
     ))?;
     let is_over = || asked_to_end.load(Ordering::SeqCst) || (args.once && server.is_deserted());
@@ -127,9 +121,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let left = server.connected();
     let stats = server.stats();
     drop(server);
-    if let Some(fault) = dataset.tier_fault() {
-        complain(fault);
-    }
+    dataset.tier_fault().iter().for_each(complain);
     if left > 0 {
         let left = output::counted(left as u64, "loader");
         complain(format!("ended while {left} used it, which have a reader of their own now"));

@@ -34,22 +34,13 @@ impl FromStr for Memory {
 }
 
 /// A part of something: `1%` or `0.01`, from 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Share(pub(crate) f64);
-
-impl FromStr for Share {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let share = match text.trim().strip_suffix('%') {
-            None => number(text),
-            Some(percent) => number(percent).map(|percent| percent / 100.0),
-        };
-        match share.filter(|share| (0.0..=1.0).contains(share)) {
-            Some(share) => Ok(Self(share)),
-            None => Err(format!("{text:?} is not a share: write 1% or 0.01")),
-        }
-    }
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let share = match text.trim().strip_suffix('%') {
+        None => number(text),
+        Some(percent) => number(percent).map(|percent| percent / 100.0),
+    };
+    let share = share.filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("{text:?} is not a share: write 1% or 0.01"))
 }
 
 /// A number of bytes with an optional unit: `kB` is 1000 bytes, `KiB` is 1024, and so on; a bare `K` is `KiB`.
@@ -97,10 +88,10 @@ mod tests {
     fn shares_are_percentages_or_fractions() {
         for (text, share) in [("1%", 0.01), ("0.01", 0.01), ("100%", 1.0), ("0", 0.0), (" 12.5 % ", 0.125), ("1", 1.0)]
         {
-            assert_eq!(text.parse(), Ok(Share(share)), "{text}");
+            assert_eq!(super::share(text), Ok(share), "{text}");
         }
         for text in ["", "%", "2", "101%", "-1%", "1e-3", "nan", "x%"] {
-            assert!(text.parse::<Share>().is_err(), "{text}");
+            assert!(share(text).is_err(), "{text}");
         }
     }
 

@@ -13,7 +13,7 @@ use rowdex::{Error, ErrorKind};
 
 use crate::command::failure::{Failure, complain};
 use crate::command::order_arg::{OrderArg, OrderKindArg};
-use crate::command::sampling::{BatchArg, DealingArgs, SamplingArgs};
+use crate::command::sampling::{DealingArgs, SamplingArgs};
 
 /// What every state begins with.
 const MARK: &[u8] = b"rowdex-state-v";
@@ -50,16 +50,13 @@ fn in_file(path: &Path) -> Result<State, Error> {
     let mut found: Vec<State> = Vec::new();
     let mut damaged = None;
     for at in (0..head.len()).filter(|at| head[*at..].starts_with(MARK)) {
-        let text: String = head[at..]
-            .iter()
-            .take(LONGEST)
-            .take_while(|byte| byte.is_ascii_graphic())
-            .map(|byte| *byte as char)
-            .collect();
+        let end = (at + LONGEST).min(head.len());
+        let length = head[at..end].iter().take_while(|byte| byte.is_ascii_graphic()).count();
+        let text = String::from_utf8_lossy(&head[at..at + length]);
         // What follows it may be anything: in a pickle it is no separator.
-        match (MARK.len()..=text.len()).rev().find_map(|end| text[..end].parse().ok()) {
-            Some(state) if !found.contains(&state) => found.push(state),
-            Some(_) => {}
+        match (MARK.len()..=length).rev().find_map(|end| text[..end].parse().ok()) {
+            Some(state) if found.contains(&state) => {}
+            Some(state) => found.push(state),
             None => damaged = text.parse::<State>().err(),
         }
     }
@@ -80,13 +77,9 @@ fn in_file(path: &Path) -> Result<State, Error> {
 }
 
 impl StateArg {
-    /// Makes the options those of the run, if there is a state. Those that were `given` must be those already.
-    pub(crate) fn settle(
-        &self,
-        sampling: &mut SamplingArgs,
-        batch: Option<&mut BatchArg>,
-        given: &ArgMatches,
-    ) -> Result<(), Failure> {
+    /// Makes the options those of the run, if there is a state. Those that were `given` must be those already. Whether
+    /// the answer is `batched` decides whether the batch size has to be known.
+    pub(crate) fn settle(&self, sampling: &mut SamplingArgs, batched: bool, given: &ArgMatches) -> Result<(), Failure> {
         let Some(state) = self.state else { return Ok(()) };
         let told = GivenOptions { given, going_on: false };
         sampling.run = Some(state);
@@ -94,8 +87,8 @@ impl StateArg {
             sampling.epoch = state.epoch;
         }
         match &state.run {
-            Some(run) => told.settle_all(sampling, batch, run),
-            None if told.has("world_size") && (told.has("batch_size") || batch.is_none()) => Ok(()),
+            Some(run) => told.settle_all(sampling, batched, run),
+            None if told.has("world_size") && (told.has("batch_size") || !batched) => Ok(()),
             None => Err(Failure::usage(
                 "a state of version 1 says of a run only the epoch, and which order it has: give --world-size and \
                  --batch-size, too, and whatever else the run was made with (--order, --seed, --tail)",
@@ -104,26 +97,21 @@ impl StateArg {
     }
 
     /// Tells which run is asked about where the command line says neither by a state nor by options.
-    pub(crate) fn tell_what_is_assumed(&self, sampling: &SamplingArgs, batch: BatchArg, given: &ArgMatches) {
+    pub(crate) fn tell_what_is_assumed(&self, sampling: &SamplingArgs, given: &ArgMatches) {
         let told = GivenOptions { given, going_on: false };
         if self.state.is_none() && !told.has("seed") && sampling.dealing.order.has_seed() {
             complain(format!(
                 "assumed --seed 0 --world-size {} --batch-size {}; if the run had others, give its --state",
-                sampling.world_size, batch.batch_size
+                sampling.world_size, sampling.dealing.batch_size
             ));
         }
     }
 }
 
 /// Makes the options those of a run to go on with, but for those of ranks and batches that were `given`.
-pub(crate) fn go_on(
-    state: &State,
-    sampling: &mut SamplingArgs,
-    batch: &mut BatchArg,
-    given: &ArgMatches,
-) -> Result<(), Failure> {
+pub(crate) fn go_on(state: &State, sampling: &mut SamplingArgs, given: &ArgMatches) -> Result<(), Failure> {
     let told = GivenOptions { given, going_on: true };
-    state.run.as_ref().map_or(Ok(()), |run| told.settle_all(sampling, Some(batch), run))
+    state.run.as_ref().map_or(Ok(()), |run| told.settle_all(sampling, true, run))
 }
 
 /// What a command line says.
@@ -152,7 +140,7 @@ impl GivenOptions<'_> {
         Ok(())
     }
 
-    fn settle_all(&self, sampling: &mut SamplingArgs, batch: Option<&mut BatchArg>, run: &Run) -> Result<(), Failure> {
+    fn settle_all(&self, sampling: &mut SamplingArgs, batched: bool, run: &Run) -> Result<(), Failure> {
         sampling.drop_last_batch = run.drop_last_batch;
         self.settle("world_size", &mut sampling.world_size, run.shard.world_size())?;
         let dealing = &mut sampling.dealing;
@@ -161,14 +149,12 @@ impl GivenOptions<'_> {
         let mut tail = dealing.tail();
         self.settle("tail", &mut tail, run.shard.tail())?;
         dealing.tail = Some(tail);
-        if let Some(batch) = batch {
-            // What deals single rows knows nothing of batches.
-            if run.batch_size > 1 || run.has_packs() {
-                let of_run = usize::try_from(run.batch_size).unwrap_or(usize::MAX);
-                self.settle("batch_size", &mut batch.batch_size, of_run)?;
-            } else if !self.going_on && !self.has("batch_size") {
-                return Err(needed("a sampler that deals single rows", "the --batch-size of the run"));
-            }
+        // What deals single rows knows nothing of batches.
+        if run.batch_size > 1 || run.has_packs() {
+            let of_run = usize::try_from(run.batch_size).unwrap_or(usize::MAX);
+            self.settle("batch_size", &mut dealing.batch_size, of_run)?;
+        } else if batched && !self.going_on && !self.has("batch_size") {
+            return Err(needed("a sampler that deals single rows", "the --batch-size of the run"));
         }
         if run.order.kept && !self.has("only") {
             return Err(needed("some of the rows", "--only with a view of them (`rowdex select`)"));

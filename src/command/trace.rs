@@ -13,7 +13,7 @@ use crate::command::args::{IndexArg, JsonArg, out_of_range};
 use crate::command::failure::Failure;
 use crate::command::info::place;
 use crate::command::output;
-use crate::command::sampling::{self, BatchArg, Rank, RankArg, SamplingArgs};
+use crate::command::sampling::{self, Chosen, Rank, SamplingArgs};
 use crate::command::state_arg::StateArg;
 
 /// Rows of a step that are listed as text.
@@ -42,63 +42,54 @@ pub(crate) struct TraceArgs {
     #[command(flatten)]
     sampling: SamplingArgs,
 
-    #[command(flatten)]
-    rank: RankArg,
-
-    #[command(flatten)]
-    batch: BatchArg,
+    /// The rank to be, or `all` of them, step by step.
+    #[arg(long, value_name = "RANK", default_value = "all")]
+    rank: Rank,
 
     #[command(flatten)]
     state: StateArg,
 
-    #[command(flatten)]
-    question: Question,
-
-    #[command(flatten)]
-    json: JsonArg,
-}
-
-#[derive(Debug, Clone, Args)]
-#[group(multiple = false)]
-struct Question {
     /// The step to list the rows of.
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", conflicts_with = "row")]
     step: Option<u64>,
 
     /// A row id to find all steps of; may be given several times.
     #[arg(long, value_name = "ID")]
     row: Vec<u64>,
+
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 pub(crate) fn run(args: &TraceArgs, given: &ArgMatches) -> Result<(), Failure> {
     let mut sampling = args.sampling.clone();
-    sampling.rank = args.rank.rank;
-    let mut batch = args.batch;
-    let of_rank = args.question.step.is_none() && args.question.row.is_empty();
-    // Which rows a rank has does not depend on it.
+    sampling.rank = args.rank;
+    let of_rank = args.step.is_none() && args.row.is_empty();
+    // Which rows a rank has does not depend on batches.
     let batched = !of_rank || sampling.dealing.pack.is_some();
-    args.state.settle(&mut sampling, batched.then_some(&mut batch), given)?;
-    args.state.tell_what_is_assumed(&sampling, batch, given);
+    args.state.settle(&mut sampling, batched, given)?;
+    args.state.tell_what_is_assumed(&sampling, given);
     let index = args.index.open()?;
-    if let Some(row) = args.question.row.iter().max().filter(|row| **row >= index.len()) {
+    if let Some(row) = args.row.iter().max().filter(|row| **row >= index.len()) {
         return Err(out_of_range(*row, &index));
     }
+    let chosen = sampling.orders(&index)?;
     if of_rank {
-        return ids(args, &sampling, batch, &index);
+        return ids(args, &sampling, &chosen);
     }
-    let samplers = sampling.samplers(&sampling.orders(&index)?, batch)?;
+    let samplers = sampling.samplers(&chosen)?;
     let mut found = Vec::new();
     for epoch in sampling.epochs()? {
         let plans = sampling::plans(&samplers, epoch)?;
-        match args.question.step {
+        match args.step {
             Some(step) => found.extend(rows_of(step, &plans, &index)?),
-            None => found.extend(uses_of(&args.question.row, &plans, &index)?),
+            None => found.extend(uses_of(&args.row, &plans, &index)?),
         }
     }
     if args.json.json {
         return output::tell(true, &found.into());
     }
-    if args.question.step.is_none() {
+    if args.step.is_none() {
         let uses = |row: &Value| row["uses"].as_array().cloned().unwrap_or_default();
         let uses: Vec<Value> = found.iter().flat_map(uses).collect();
         let remarks: String = found.iter().filter_map(remark).collect();
@@ -114,7 +105,7 @@ pub(crate) fn run(args: &TraceArgs, given: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// Writes the row ids of a rank, one a line, for any other program to compare or to follow.
-fn ids(args: &TraceArgs, sampling: &SamplingArgs, batch: BatchArg, index: &Index) -> Result<(), Failure> {
+fn ids(args: &TraceArgs, sampling: &SamplingArgs, chosen: &Chosen) -> Result<(), Failure> {
     if args.json.json {
         return Err(Failure::usage("--json is for the rows of a --step or the steps of a --row"));
     }
@@ -126,10 +117,7 @@ fn ids(args: &TraceArgs, sampling: &SamplingArgs, batch: BatchArg, index: &Index
             return Err(Failure::usage(format!("one rank at a time: choose one (`--rank`) of the {ranks}")));
         }
     };
-    // Where a short last batch is left out, it does depend.
-    let of_run = sampling.run.and_then(|state| state.run).filter(|run| run.drop_last_batch);
-    let size = of_run.and_then(|run| usize::try_from(run.batch_size).ok()).unwrap_or(batch.batch_size);
-    let sampler = sampling.sampler(&sampling.orders(index)?, rank, size)?;
+    let sampler = sampling.sampler(chosen, rank)?;
     let mut stdout = BufWriter::new(io::stdout().lock());
     let mut batch = BatchPlan::default();
     for epoch in sampling.epochs()? {
@@ -248,21 +236,15 @@ fn positions(order: &dyn EpochOrder, rows: &[u64]) -> BTreeMap<u64, Vec<u64>> {
 
 /// What there is to say of a row beside its uses.
 fn remark(found: &Value) -> Option<String> {
-    let row = &found["row_id"];
-    let epoch = &found["epoch"];
-    let no_use = || found["uses"].as_array().is_none_or(Vec::is_empty);
-    if let Some(position) = found["before"].get(0) {
-        return Some(format!(
-            "row {row} at position {position} of epoch {epoch} was served before these ranks took over\n"
-        ));
-    }
-    match found["dropped"].get(0) {
-        Some(position) => Some(format!("row {row} at position {position} is dropped with the tail of epoch {epoch}\n")),
-        None if found["elsewhere"] != 0 && no_use() => {
-            Some(format!("row {row} is served to other ranks in epoch {epoch}\n"))
-        }
-        None => no_use().then(|| format!("row {row} is not in the order of epoch {epoch}\n")),
-    }
+    let at = |name: &str| found[name].get(0).map(|position| format!("at position {position} "));
+    let what = match (at("before"), at("dropped")) {
+        (Some(at), _) => at + "was served before these ranks took over",
+        (None, Some(at)) => at + "is dropped with the tail",
+        _ if found["uses"].get(0).is_some() => return None,
+        _ if found["elsewhere"] != 0 => "is served to other ranks".to_owned(),
+        _ => "is not in the order".to_owned(),
+    };
+    Some(format!("row {} {what} in epoch {}\n", found["row_id"], found["epoch"]))
 }
 
 #[cfg(test)]

@@ -3,29 +3,19 @@
 use rowdex::Index;
 use serde_json::Value;
 
-/// What became of the base of a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Base {
-    /// It is as it was.
-    Same,
-    /// It is another one, so that the view is no view of it any more.
-    Changed(String),
-    /// It is not there, which a view does not need it to be.
-    NotThere,
-}
-
-/// Compares the base of a view with what is recorded; nothing for an index that is no view.
-pub(crate) fn base(index: &Index) -> Option<Base> {
+/// Compares the base of a view with what is recorded, which is why the view is none any more, if it is; nothing for an
+/// index that is no view. A view does not need its base to be there.
+pub(crate) fn base(index: &Index) -> Option<Result<&'static str, String>> {
     let build: Value = serde_json::from_str(index.build_info()).ok()?;
     let recorded = build["view"]["base_fingerprint"].as_str()?;
-    let Some(path) = index.recorded_base() else { return Some(Base::NotThere) };
+    let Some(path) = index.recorded_base() else { return Some(Ok("not there")) };
     let shown = path.display();
     Some(match Index::open(&path) {
-        Ok(base) if format!("{:016x}", base.fingerprint()) == recorded => Base::Same,
-        Ok(_) => Base::Changed(format!(
-            "{shown} is not the index that the view was made of: it has other rows now (select anew)"
-        )),
-        Err(error) if error.kind() == rowdex::ErrorKind::NotFound => Base::NotThere,
-        Err(error) => Base::Changed(format!("the index that the view was made of cannot be read: {}", error)),
+        Ok(base) if format!("{:016x}", base.fingerprint()) == recorded => Ok("same"),
+        Ok(_) => {
+            Err(format!("{shown} is not the index that the view was made of: it has other rows now (select anew)"))
+        }
+        Err(error) if error.kind() == rowdex::ErrorKind::NotFound => Ok("not there"),
+        Err(error) => Err(format!("the index that the view was made of cannot be read: {error}"))),
     })
 }

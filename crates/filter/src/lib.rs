@@ -5,7 +5,7 @@
 //! with [`Predicate::truth`] what it may come to where no more is known of columns than their [`Bounds`].
 //!
 //! DataFusion parses, types and evaluates, and what it defines is the definition. Its simplifier is not run: it only
-//! makes conditions faster, and some of its rules are wrong. What DataFusion would answer wrongly is refused.
+//! makes conditions faster, and some of its rules are wrong. What it would answer wrongly is refused.
 
 mod plan;
 mod sql;
@@ -62,12 +62,12 @@ impl Condition {
     /// [`ErrorKind::InvalidArgument`] with what is wrong, and where it can be known, what to write instead.
     pub fn parse(texts: &[String], schema: &SchemaRef) -> Result<Self> {
         on_a_deep_stack(|| {
-            let parsed = texts.iter().map(|text| sql::parse(text, schema).map_err(|error| of(text, error)));
+            let parsed = texts.iter().map(|text| sql::parse(text).map_err(|error| of(text, error)));
             let parsed = parsed.collect::<Result<Vec<_>>>()?;
             // Planning takes time for each column that it is told of.
             let named = named(&parsed, schema);
-            let planned =
-                parsed.iter().zip(texts).map(|(one, text)| plan::one(one, &named).map_err(|error| of(text, error)));
+            let planned = parsed.iter().zip(texts);
+            let planned = planned.map(|(one, text)| plan::one(one, &named, schema).map_err(|error| of(text, error)));
             let expr = plan::all(planned.collect::<Result<_>>()?)?;
             plan::physical(&expr, &named).map_err(|error| of(&texts.join(" and "), error))?;
             let columns = plan::columns(&expr, schema);
@@ -83,7 +83,7 @@ impl Condition {
     /// The condition over batches of this schema, which has its columns, and strings perhaps as views.
     pub fn over(&self, schema: &SchemaRef) -> Result<Predicate> {
         let plan = || {
-            let planned = self.parsed.iter().map(|condition| plan::one(condition, schema));
+            let planned = self.parsed.iter().map(|condition| plan::one(condition, schema, schema));
             let expr = plan::all(planned.collect::<Result<_>>()?)?;
             let evaluated = plan::physical(&expr, schema)?;
             let terms = truth::terms(&expr, schema);

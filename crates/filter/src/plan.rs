@@ -8,9 +8,9 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{DFSchema, DataFusionError, ScalarValue, TableReference, plan_err};
+use datafusion_common::{DFSchema, DataFusionError, ScalarValue, SchemaError, TableReference, plan_err};
 use datafusion_expr::execution_props::ExecutionProps;
-use datafusion_expr::expr::{Between, BinaryExpr, Cast, InList, ScalarFunction};
+use datafusion_expr::expr::{Between, BinaryExpr, InList, ScalarFunction};
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_expr::planner::{ContextProvider, ExprPlanner};
 use datafusion_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -23,12 +23,13 @@ use datafusion_expr::{
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::BinaryExpr as PhysicalBinary;
-use datafusion_sql::planner::{PlannerContext, SqlToRel};
+use datafusion_sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 
-use super::truth::{steps, term};
+use super::truth::{paths, steps};
 use super::{Path, unfit, values, wrong};
 use rowdex_base::error::{Error, Result};
 use rowdex_base::once::Once;
+use rowdex_projection::unknown;
 
 /// Levels of an expression at most, once chains of `and` and `or` are trees: threads evaluate it on their own stacks.
 const DEEPEST: usize = 200;
@@ -132,28 +133,40 @@ impl ContextProvider for Functions {
     }
 }
 
-/// A condition over batches of a schema: typed, with constants worked out.
-pub(super) fn one(condition: &ast::Expr, schema: &SchemaRef) -> Result<Expr> {
+/// A condition over batches of a schema, or of a part of it: typed, with constants worked out.
+pub(super) fn one(condition: &ast::Expr, schema: &SchemaRef, all: &SchemaRef) -> Result<Expr> {
     let own = known(schema)?;
-    let expr = SqlToRel::new(functions())
+    // Names are those of the columns, in their case.
+    let options = ParserOptions::new().with_enable_ident_normalization(false);
+    let expr = SqlToRel::new_with_options(functions(), options)
         .sql_to_expr(condition.clone(), &own, &mut PlannerContext::new())
         .and_then(|expr| expr.transform_up(unaliased).map(|done| done.data))
-        .map_err(|error| unfit("it cannot be understood", &error))?;
+        .map_err(|error| match error.find_root() {
+            DataFusionError::SchemaError(missing, _) if let SchemaError::FieldNotFound { field, .. } = &**missing => {
+                let name = field.flat_name();
+                let known = unknown(all, &name);
+                let hint = known.hint().map_or_else(String::new, |hint| format!("{hint}; "));
+                let error = Error::new(known.kind(), known.message().to_owned()).with_column(&name);
+                error.with_hint(format!("{hint}strings are in single quotes"))
+            }
+            _ => unfit("it cannot be understood", &error),
+        })?;
     let context = SimplifyContext::builder().with_schema(Arc::clone(&own)).build();
     let coerced = |expr: Expr| {
         let typed = ExprSimplifier::new(context.clone()).coerce(balanced(expr), &own);
         typed.map_err(|error| unfit("its types do not fit", &error))
     };
+    let worked_out = |expr: Expr| {
+        let done = expr.transform_down(worked_out).map_err(|error| unfit("it cannot be worked out", &error))?;
+        Ok::<_, Error>(done.data)
+    };
     let expr = coerced(expr)?;
     check(&expr, &own)?;
     let mut operations = 0;
-    let expr = expr
-        .transform_up(|expr| evaluable(expr, &context, &mut operations))
-        .and_then(|done| done.data.transform_down(worked_out))
-        .map_err(|error| unfit("it cannot be worked out", &error))?;
+    let expr = expr.transform_up(|expr| evaluable(expr, &context, &mut operations));
+    let expr = worked_out(expr.map_err(|error| unfit("it cannot be worked out", &error))?.data)?;
     // By constants functions may have other types.
-    let expr = coerced(expr.data)?;
-    let expr = expr.transform_down(worked_out).map_err(|error| unfit("it cannot be worked out", &error))?.data;
+    let expr = worked_out(coerced(expr)?)?;
     match expr.get_type(&own).map_err(|error| unfit("its types do not fit", &error))? {
         DataType::Boolean | DataType::Null => Ok(expr),
         other => {
@@ -267,44 +280,32 @@ fn check(expr: &Expr, schema: &DFSchema) -> Result<()> {
         found = refusal(expr, schema);
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
-    walked.map_err(|error| unfit("it cannot be understood", &error))?;
+    // Nothing that is visited is an error of DataFusion's.
+    drop(walked);
     found.map_or(Ok(()), Err)
 }
 
 fn refusal(expr: &Expr, schema: &DFSchema) -> Option<Error> {
-    let is_interval = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Interval(_)));
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, .. }) if func.signature().volatility != Volatility::Immutable => {
             let error = wrong(format!("`{}` gives another value each time", func.name()));
             Some(error.with_hint("write the value itself; for a random share of rows there is `sample`"))
         }
-        // By their months, then their days, then the rest: a day is less than 25 hours and more than none.
-        Expr::BinaryExpr(BinaryExpr { left: of, op, .. }) if compares(*op) && is_interval(of) => Some(of_intervals()),
-        Expr::Between(Between { expr: of, .. }) | Expr::InList(InList { expr: of, .. }) if is_interval(of) => {
-            Some(of_intervals())
-        }
         Expr::SimilarTo(_) => Some(
             wrong("`similar to` is not what SQL means by it")
                 .with_hint("write `like`, or a regular expression: s ~ '^1'"),
         ),
-        // A number would be read as ticks of the clock.
-        Expr::Cast(Cast { expr, field }) if matches!(field.data_type(), DataType::Time32(_) | DataType::Time64(_)) => {
-            let Expr::Literal(value, _) = &**expr else { return None };
-            let text = value.try_as_str().flatten().filter(|text| !text.contains(':'))?;
-            let message = format!("'{text}' is no time of day: write one like '12:00' or '23:59:59.5'");
-            Some(wrong(message))
+        // Intervals are compared by their months, then their days, then the rest: forty days are less than a month.
+        Expr::BinaryExpr(BinaryExpr { op, .. }) if !op.supports_propagation() => None,
+        Expr::BinaryExpr(BinaryExpr { left: of, .. })
+        | Expr::Between(Between { expr: of, .. })
+        | Expr::InList(InList { expr: of, .. }) => {
+            let error = wrong("intervals are not compared with each other");
+            matches!(of.get_type(schema), Ok(DataType::Interval(_)))
+                .then(|| error.with_hint("compare times: later > earlier + interval '1 day'"))
         }
         _ => None,
     }
-}
-
-fn of_intervals() -> Error {
-    wrong("intervals are not compared with each other").with_hint("compare times: later > earlier + interval '1 day'")
-}
-
-fn compares(op: Operator) -> bool {
-    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
-    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
 fn depth(expr: &Expr) -> usize {
@@ -334,17 +335,7 @@ fn halved(mut all: Vec<Expr>, op: Operator) -> Expr {
 
 /// The columns that an expression needs, as paths for a projection: fields of structs alone where that is enough.
 pub(super) fn columns(expr: &Expr, schema: &SchemaRef) -> Vec<String> {
-    let mut paths: Vec<Path> = Vec::new();
-    let walked = expr.apply(|expr| {
-        Ok(match term(expr) {
-            Some(path) => {
-                paths.push(path);
-                TreeNodeRecursion::Jump
-            }
-            None => TreeNodeRecursion::Continue,
-        })
-    });
-    drop(walked);
+    let mut paths = paths(expr);
     for path in &mut paths {
         path.truncate(steps(path, schema).len());
         // A dot in a name would make the path of another column of it.

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion_expr::expr::{Between, BinaryExpr, Cast, InList, Like, ScalarFunction};
+use datafusion_expr::expr::{Between, BinaryExpr, Cast, InList, ScalarFunction};
 use datafusion_expr::{Expr, Operator};
 
 use super::Path;
@@ -82,14 +82,6 @@ impl Truth {
         Self { may_be_true: self.may_be_false, may_be_false: self.may_be_true, ..self }
     }
 
-    fn is_true(self) -> Self {
-        Self { may_be_false: self.may_be_false || self.may_be_null, may_be_null: false, ..self }
-    }
-
-    fn is_null(self) -> Self {
-        Self { may_be_true: self.may_be_null, may_be_false: self.may_be_true || self.may_be_false, may_be_null: false }
-    }
-
     fn and(self, other: Self) -> Self {
         // Null where one is null and the other is not false.
         let passes = |truth: Self| truth.may_be_true || truth.may_be_null;
@@ -115,7 +107,7 @@ pub(super) fn term(expr: &Expr) -> Option<Path> {
             let mut path = term(of)?;
             for name in names {
                 let Expr::Literal(name, _) = name else { return None };
-                path.push(text(name)?.to_owned());
+                path.push(name.try_as_str()??.to_owned());
             }
             Some(path)
         }
@@ -161,25 +153,32 @@ pub(super) fn steps<'a>(path: &[String], schema: &'a SchemaRef) -> Vec<&'a DataT
     found
 }
 
-/// The terms that bounds tell something of.
-pub(super) fn terms(expr: &Expr, schema: &SchemaRef) -> Vec<(Path, DataType)> {
-    let mut found: Vec<(Path, DataType)> = Vec::new();
-    each(expr, &mut |expr| {
-        let Some(path) = term(expr) else { return TreeNodeRecursion::Continue };
-        let steps = steps(&path, schema);
-        if let Some(data_type) = steps.last().filter(|of| steps.len() == path.len() && children(of).is_empty())
-            && found.iter().all(|(known, _)| *known != path)
-        {
-            found.push((path, (*data_type).clone()));
-        }
-        TreeNodeRecursion::Jump
+/// The columns and fields of structs that an expression asks for, sorted.
+pub(super) fn paths(expr: &Expr) -> Vec<Path> {
+    let mut paths = Vec::new();
+    let walked = expr.apply(|expr| {
+        Ok(match term(expr) {
+            Some(path) => {
+                paths.push(path);
+                TreeNodeRecursion::Jump
+            }
+            None => TreeNodeRecursion::Continue,
+        })
     });
-    found
+    // Nothing that is visited is an error.
+    drop(walked);
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
-fn each(expr: &Expr, visit: &mut dyn FnMut(&Expr) -> TreeNodeRecursion) {
-    // Nothing that is visited is an error.
-    drop(expr.apply(|expr| Ok(visit(expr))));
+/// The terms that bounds tell something of.
+pub(super) fn terms(expr: &Expr, schema: &SchemaRef) -> Vec<(Path, DataType)> {
+    let typed = |path: Path| {
+        let data_type = (*steps(&path, schema).get(path.len() - 1)?).clone();
+        children(&data_type).is_empty().then_some((path, data_type))
+    };
+    paths(expr).into_iter().filter_map(typed).collect()
 }
 
 /// What an expression may come to.
@@ -217,19 +216,8 @@ pub(super) fn truth<'a>(expr: &Expr, bounds: &dyn Fn(&Path) -> Option<&'a Bounds
             }
             if *negated { any.not() } else { any }
         }
-        Expr::Like(Like { negated, expr, pattern, escape_char: None, case_insensitive: false }) => {
-            let (Some(own), Expr::Literal(pattern, _)) = (known(expr), &**pattern) else { return Truth::UNKNOWN };
-            let like = begins(&own.bounds, pattern);
-            if *negated { like.not() } else { like }
-        }
         Expr::IsNull(inner) => is_null(known(inner).as_ref().map(|known| &known.bounds)),
         Expr::IsNotNull(inner) => is_null(known(inner).as_ref().map(|known| &known.bounds)).not(),
-        Expr::IsTrue(inner) => of(inner).is_true(),
-        Expr::IsNotTrue(inner) => of(inner).is_true().not(),
-        Expr::IsFalse(inner) => of(inner).not().is_true(),
-        Expr::IsNotFalse(inner) => of(inner).not().is_true().not(),
-        Expr::IsUnknown(inner) => of(inner).is_null(),
-        Expr::IsNotUnknown(inner) => of(inner).is_null().not(),
         other => match known(other) {
             Some(own) => compared(&own, Operator::Eq, &ScalarValue::Boolean(Some(true))),
             None => Truth::UNKNOWN,
@@ -284,37 +272,10 @@ fn compared(known: &KnownBounds, op: Operator, value: &ScalarValue) -> Truth {
     Truth { may_be_true, may_be_false, may_be_null }
 }
 
-/// What `like` may come to for values within bounds: a pattern says what values begin with.
-fn begins(own: &Bounds, pattern: &ScalarValue) -> Truth {
-    if own.all_null || pattern.is_null() {
-        return Truth::NULL;
-    }
-    let may_be_null = !own.no_null;
-    let unknown = Truth { may_be_null, ..Truth::UNKNOWN };
-    let Some(pattern) = text(pattern) else { return unknown };
-    let Some(wild) = pattern.find(['%', '_', '\\']) else { return unknown };
-    let prefix = &pattern.as_bytes()[..wild];
-    let head =
-        |bound: &ScalarValue| text(bound).map(|bound| bound.as_bytes()[..prefix.len().min(bound.len())].to_vec());
-    let least = own.min.as_ref().and_then(head);
-    let most = own.max.as_ref().and_then(head);
-    let above = least.as_ref().is_some_and(|least| least.as_slice() > prefix);
-    let below = most.as_ref().is_some_and(|most| most.as_slice() < prefix);
-    let only = least.as_deref() == Some(prefix) && most.as_deref() == Some(prefix) && &pattern[wild..] == "%";
-    Truth { may_be_true: !above && !below, may_be_false: !only, may_be_null }
-}
-
 fn plain(value: &ScalarValue) -> &ScalarValue {
     match value {
         ScalarValue::Dictionary(_, value) => plain(value),
         other => other,
-    }
-}
-
-fn text(value: &ScalarValue) -> Option<&str> {
-    match plain(value) {
-        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => text.as_deref(),
-        _ => None,
     }
 }
 

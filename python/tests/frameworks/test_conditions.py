@@ -123,7 +123,7 @@ def condition(random: random.Random, rows: int, depth: int = 2) -> str:
             f"f {op} {number}::real",
             "f in (0.1::real, 1.5)",
             f"Text {op} {word}",
-            f"text in ({word}, {other})",
+            f"Text in ({word}, {other})",
             f"Text like {literal(random.choice(['a%', '%b', '%b%', 'a_', '', '%', 'z%', 'Ä_', '日%', '_x']))}",
             "Text not like 'a%'",
             "Text ilike 'ab%'",

@@ -10,39 +10,24 @@ use rowdex::{Batch, Dataset, DistributedSampler, Loader};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::EpochArgs;
 use super::served::{ServedRows, ServedTokens};
-use crate::command::carousel::CarouselSettings;
 use crate::command::failure::Failure;
 use crate::command::output;
 use crate::command::progress::Progress;
-use crate::command::sampling::{BatchArg, SamplingArgs, first_of_each};
+use crate::command::sampling::first_of_each;
 
 /// So many of the dropped and of the repeated rows of an epoch are named.
 const MOST_NAMED: usize = 100;
 
-/// Which part of the epochs is read, and whether the values are digested.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Extent<'a> {
-    /// From this state on.
-    pub(crate) resume: Option<&'a State>,
-    /// So many steps at most.
-    pub(crate) steps: Option<u64>,
-    pub(crate) digests: bool,
-}
-
 /// Reads every batch of every chosen rank, step by step, so that the rows of a step are neighbours in the order.
 ///
 /// Counts of rows are of one epoch, the last; costs and digests are of all of them.
-pub(crate) fn read(
-    dataset: &Dataset,
-    sampling: &SamplingArgs,
-    batch_size: BatchArg,
-    carousel: &CarouselSettings,
-    extent: Extent<'_>,
-) -> Result<Value, Failure> {
+pub(super) fn read(dataset: &Dataset, args: &EpochArgs) -> Result<Value, Failure> {
+    let sampling = &args.sampling;
     let chosen = sampling.choose(dataset)?;
-    let mut samplers = sampling.samplers(&chosen, batch_size)?;
-    if let Some(state) = extent.resume {
+    let mut samplers = sampling.samplers(&chosen)?;
+    if let Some(state) = &args.resume {
         samplers.iter_mut().try_for_each(|sampler| sampler.resume(state))?;
     }
     let Some((sampler, others)) = samplers.split_first() else { return Err(Failure::usage("there is no rank to be")) };
@@ -51,19 +36,19 @@ pub(crate) fn read(
     let mut walk = EpochWalk {
         dataset,
         groups: dataset.index().row_groups().filter(|group| group.rows() > 0).count(),
-        loader: carousel.builder(dataset, sampler.clone()).and_ranks(others.to_vec()).epochs(end).build()?,
+        loader: args.carousel.builder(dataset, sampler.clone()).and_ranks(others.to_vec()).epochs(end).build()?,
         served: ServedRows::new(dataset.len())?,
         tokens: None,
         state: sampler.state(),
         first: first_of_each(samplers.iter().map(DistributedSampler::shard)),
-        digests: extent.digests.then(|| RowDigests::new(dataset.schema())).transpose()?,
+        digests: args.digest.then(|| RowDigests::new(dataset.schema())).transpose()?,
         ranks: samplers.iter().map(|_| RankState::default()).collect(),
         samplers,
-        left: extent.steps.unwrap_or(u64::MAX),
+        left: args.steps.unwrap_or(u64::MAX),
         substituted: 0,
         peak_held_bytes: 0,
         counted: dataset.counters(),
-        progress: Progress::new("steps", 0),
+        progress: Progress::new("steps"),
     };
     let before = walk.counted;
     let started = Instant::now();
@@ -164,7 +149,8 @@ impl EpochWalk<'_> {
         let plans = self.samplers.iter().map(|sampler| sampler.plan(epoch)).collect::<rowdex::Result<Vec<_>>>()?;
         let (Some(sampler), Some(plan)) = (self.samplers.first(), plans.first()) else { return Ok(Value::Null) };
         let counts = plan.packed().map(|packs| packs.counts()).transpose()?;
-        self.tokens = sampler.packed().zip(counts).map(|(packed, counts)| ServedTokens::new(*packed.pack(), counts));
+        self.tokens =
+            sampler.packed().zip(counts).map(|(packed, counts)| ServedTokens::new(*packed.pack(), counts.tokens));
         let first_step = plan.first_step();
         let steps = plan.steps_left().min(self.left);
         self.left -= steps;

@@ -1,6 +1,6 @@
 //! Which rows were served, and which tokens.
 
-use rowdex::order::{Algorithm, Pack, PackCounts, Piece};
+use rowdex::order::{Algorithm, Pack, Piece};
 use rowdex::sampler::BatchPlan;
 use serde_json::{Value, json};
 
@@ -9,8 +9,8 @@ use crate::command::failure::Failure;
 /// What became of the tokens of an epoch of packs. Of ranks that are served the same, those of one are counted.
 pub(super) struct ServedTokens {
     pack: Pack,
-    /// What the packs of the epoch have.
-    planned: PackCounts,
+    /// The tokens of all packs of the epoch; `rowdex estimate` says which ones packs leave out.
+    planned: u64,
     /// Pieces and tokens that were served, those counted that come again as pads.
     pieces: u64,
     served: u64,
@@ -20,7 +20,7 @@ pub(super) struct ServedTokens {
 }
 
 impl ServedTokens {
-    pub(super) fn new(pack: Pack, planned: PackCounts) -> Self {
+    pub(super) fn new(pack: Pack, planned: u64) -> Self {
         Self { pack, planned, pieces: 0, served: 0, repeated: 0, places: 0 }
     }
 
@@ -36,21 +36,14 @@ impl ServedTokens {
     }
 
     pub(super) fn told(&self) -> Value {
-        let planned = &self.planned;
         json!({
             "served": self.served,
             "repeated": self.repeated,
             // By the tail policy, and of ranks and steps that were not asked for.
-            "left_out": planned.tokens.saturating_sub(self.served - self.repeated),
-            "truncated": planned.tokens_truncated,
-            "dropped": planned.tokens_dropped,
+            "left_out": self.planned.saturating_sub(self.served - self.repeated),
             // Without those that pieces take beside their own.
             "padding": self.places.saturating_sub(self.served + self.pack.extra * self.pieces),
             "pieces": self.pieces,
-            "rows_split": planned.rows_split,
-            "rows_dropped": planned.rows_dropped,
-            "rows_truncated": planned.rows_truncated,
-            "rows_empty": planned.rows_empty,
         })
     }
 }

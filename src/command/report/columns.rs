@@ -76,24 +76,14 @@ impl ColumnReports {
         column.has_dictionary |= chunk.dictionary_page_offset().is_some();
     }
 
-    /// The part of all bytes that a column has.
-    fn share(&self, column: &ColumnReport) -> f64 {
-        let all: u64 = self.columns.iter().map(|column| column.stored).sum();
-        column.stored as f64 / all.max(1) as f64
-    }
-
-    /// The column with the most bytes, and its part of all of them.
-    pub(super) fn widest(&self) -> Option<(&str, f64)> {
-        self.columns.first().map(|column| (column.name.as_str(), self.share(column)))
-    }
-
     pub(super) fn told(&self) -> Vec<Value> {
+        let all: u64 = self.columns.iter().map(|column| column.stored).sum();
         let told = |column: &ColumnReport| {
             json!({
                 "column": column.name,
                 "type": column.kind,
                 "stored_bytes": column.stored,
-                "share": self.share(column),
+                "share": column.stored as f64 / all.max(1) as f64,
                 "unpacked_bytes": column.unpacked,
                 "codec": column.codecs,
                 "dictionary": column.has_dictionary,

@@ -1,7 +1,5 @@
 //! What is odd, and what to do about it.
 
-use std::ops::Range;
-
 use indicatif::{HumanBytes, HumanCount};
 use rowdex::Index;
 
@@ -12,10 +10,6 @@ use crate::command::epoch::MANY_PASSES;
 /// Decoded bytes of a row group below which it costs several times more a row, and rows that say the same.
 const SMALL_GROUP: u64 = 1 << 20;
 const FEW_ROWS: u64 = 1000;
-/// How many times as large as the median the largest row group is where they are called unequal.
-const SKEW: u64 = 20;
-/// The part of all bytes from which on one column decides, and beyond which it is the data itself.
-const WIDE: Range<f64> = 0.5..0.95;
 
 /// Each odd thing, with what to do about it. `passes` is what an epoch takes with the memory.
 pub(super) fn of(
@@ -30,7 +24,6 @@ pub(super) fn of(
     let [_, rows, _] = spread(index.row_groups().map(|group| group.rows()).collect());
     let [_, bytes, most] = spread(index.row_groups().map(|group| group.decoded_bytes()).collect());
     let share = |part: u64| format!("{:.0} %", part as f64 * 100.0 / columns.chunks.max(1) as f64);
-    let widest = columns.widest().filter(|(_, part)| WIDE.contains(part));
     let found = [
         (rows <= FEW_ROWS && bytes < SMALL_GROUP && index.num_row_groups() > 1).then(|| {
             let what = format!("half of the row groups have at most {} rows ({})", HumanCount(rows), HumanBytes(bytes));
@@ -39,10 +32,6 @@ pub(super) fn of(
         (most / 4 > memory).then(|| {
             let what = format!("the largest row group has {} decoded", HumanBytes(most));
             (what, "give memory for four of them at least, or write the files anew with smaller ones (rowdex rewrite)")
-        }),
-        (bytes > 0 && most / bytes >= SKEW).then(|| {
-            let what = format!("the largest row group has {} times as many bytes as the median", most / bytes);
-            (what, "write the files anew with row groups of one size (rowdex rewrite); shards are equal all the same")
         }),
         (!index.files().all(|file| file.has_footer())).then(|| {
             let remedy = "build it without --no-footers, so that nobody reads them again; columns are not told here";
@@ -55,10 +44,6 @@ pub(super) fn of(
         (columns.without_statistics > 0).then(|| {
             let what = format!("{} of the column chunks have no statistics", share(columns.without_statistics));
             (what, "write the files with them, if rows are chosen by conditions: nothing can be left out without")
-        }),
-        widest.map(|(name, part)| {
-            let what = format!("{name} takes {:.0} % of the bytes", part * 100.0);
-            (what, "nothing, if it is what training needs; else leave it out (columns=)")
         }),
         passes.filter(|passes| *passes > MANY_PASSES).map(|passes| {
             let memory = HumanBytes(memory);

@@ -15,9 +15,9 @@ use crate::command::args::{DataArgs, IndexArg, JsonArg, LEVELS, named};
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
 use crate::command::progress::Progress;
-use crate::command::sampling::{BatchArg, SamplingArgs};
+use crate::command::sampling::SamplingArgs;
 use crate::command::state_arg::StateArg;
-use crate::command::view_of::{self, Base};
+use crate::command::view_of;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -74,9 +74,6 @@ pub(crate) struct VerifyArgs {
     pub(crate) sampling: SamplingArgs,
 
     #[command(flatten)]
-    pub(crate) batch: BatchArg,
-
-    #[command(flatten)]
     pub(crate) state: StateArg,
 
     #[command(flatten)]
@@ -110,12 +107,9 @@ pub(crate) fn run(args: &VerifyArgs, given: &ArgMatches) -> Result<(), Failure> 
 }
 
 fn digest(args: &VerifyArgs) -> Result<(), Failure> {
-    let dataset = args.data.open(args.index.open()?, Some(0))?;
-    let bar = Progress::new("rows", 0);
-    let digest = dataset.rows_digest(&|progress| {
-        bar.set_length(progress.rows);
-        bar.set_position(progress.rows_done);
-    });
+    let dataset = args.data.open(args.index.open()?)?;
+    let bar = Progress::new("rows");
+    let digest = dataset.rows_digest(&|progress| bar.at(progress.rows_done, progress.rows));
     bar.finish();
     let digest = digest?;
     output::tell(
@@ -135,27 +129,22 @@ fn files(args: &VerifyArgs) -> Result<(), Failure> {
     let report = match args.check {
         Staleness::Off => None,
         level => {
-            let bar = Progress::new("checking files", index.num_files().into());
-            // Every value is looked at once, so keeping any of them would be in vain.
-            let dataset = args.data.open(index, Some(0))?;
-            let report = dataset.verify(level, &|progress| bar.set_position(progress.files_done));
+            let bar = Progress::new("checking files");
+            let files = index.num_files().into();
+            let dataset = args.data.open(index)?;
+            let report = dataset.verify(level, &|progress| bar.at(progress.files_done, files));
             bar.finish();
             Some(report?)
         }
     };
     let problems = report.as_ref().map(|report| &report.problems[..]).unwrap_or_default();
     problems.iter().for_each(complain);
-    if let Some(Base::Changed(message)) = &base {
-        complain(message);
-    }
-    let whole = problems.is_empty() && !matches!(base, Some(Base::Changed(_)));
+    let changed = base.as_ref().and_then(|base| base.as_ref().err());
+    changed.iter().for_each(complain);
+    let whole = problems.is_empty() && changed.is_none();
     let told = json!({
         "ok": whole,
-        "base": base.map(|base| match base {
-            Base::Same => "same",
-            Base::Changed(_) => "changed",
-            Base::NotThere => "not there",
-        }),
+        "base": base.as_ref().map(|base| base.as_ref().copied().unwrap_or("changed")),
         "check": args.check.to_string(),
         "files": report.as_ref().map_or(0, |report| report.files),
         "row_groups": report.as_ref().map_or(0, |report| report.row_groups),

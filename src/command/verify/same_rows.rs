@@ -15,19 +15,16 @@ use crate::command::progress::Progress;
 pub(crate) fn run(args: &VerifyArgs, other: &PathBuf, ordered: bool) -> Result<(), Failure> {
     let started = Instant::now();
     let (index, _folder) = index_of(std::slice::from_ref(&args.index.index))?;
-    let first = args.data.open(index, Some(0))?;
+    let first = args.data.open(index)?;
     let (index, _other_folder) = index_of(&[other.to_owned()])?;
-    let second = args.data.open(index, Some(0))?;
+    let second = args.data.open(index)?;
     let mut same = SameRows::new(&first, &second);
     if ordered {
         let order = args.sampling.orders(first.index())?.orders;
         same = same.with_order(order.epoch(args.sampling.epoch)?);
     }
-    let bar = Progress::new("rows", 0);
-    let report = same.check(&|progress| {
-        bar.set_length(progress.rows);
-        bar.set_position(progress.rows_done);
-    });
+    let bar = Progress::new("rows");
+    let report = same.check(&|progress| bar.at(progress.rows_done, progress.rows));
     bar.finish();
     let report = report?;
     let names = [&args.index.index, other].map(|path| path.display().to_string());

@@ -24,22 +24,38 @@ const ENOUGH: usize = 3;
 /// Positions of an order that are looked at in one go.
 const AT_ONCE: usize = 1 << 16;
 
+/// What holds, where nothing is broken.
+const PROMISES: [&str; 5] = [
+    "every rank takes as many steps, and has as many rows or packs (uneven: one more or less)",
+    "every position is dealt to one shard, once, and the same to ranks of one replica group",
+    "rows and tokens are those of the order, each as often, but for pads and what is dropped",
+    "pads are the first rows again",
+    "no pack exceeds its capacity",
+];
+
 pub(super) fn run(args: &VerifyArgs, given: &ArgMatches) -> Result<(), Failure> {
     let mut sampling = args.sampling.clone();
-    let mut batch = args.batch;
-    args.state.settle(&mut sampling, Some(&mut batch), given)?;
+    args.state.settle(&mut sampling, true, given)?;
     sampling.whole_epochs();
     let started = Instant::now();
     let index = args.index.open()?;
-    let samplers = sampling.samplers(&sampling.orders(&index)?, batch)?;
+    let samplers = sampling.samplers(&sampling.orders(&index)?)?;
     let Some(first) = samplers.first() else { return Err(Failure::usage("there is no rank to look at")) };
     let proof = prove(&samplers, index.len(), sampling.epochs()?)?;
     if !proof.broken.is_empty() {
         proof.broken.iter().for_each(complain);
         return Err(Failure::Reported);
     }
-    let packs = first.packed().is_some();
-    let ranks = (0..).zip(&proof.ranks).map(|(rank, dealt)| dealt.told(rank, packs));
+    let ranks = (0..).zip(&proof.ranks).map(|(rank, dealt)| {
+        json!({
+            "rank": rank,
+            "steps": dealt.steps,
+            "packs": first.packed().map(|_| dealt.units),
+            "samples": dealt.samples,
+            "pads": dealt.pads,
+            "row_ids_digest": format!("{:016x}", dealt.row_ids.digest()),
+        })
+    });
     let digests: Vec<u8> = proof.ranks.iter().flat_map(|rank| rank.row_ids.digest().to_le_bytes()).collect();
     output::tell(
         args.json.json,
@@ -54,36 +70,13 @@ pub(super) fn run(args: &VerifyArgs, given: &ArgMatches) -> Result<(), Failure> 
             "seconds": started.elapsed().as_secs_f64(),
             "ranks": ranks.collect::<Vec<_>>(),
             "epochs": proof.epochs,
-            "promises": promises(first.shard().tail(), packs, proof.uses),
+            "promises": PROMISES.map(|promise| json!({"holds": true, "promise": promise})),
         }),
     )
 }
 
-/// What holds, where nothing is broken.
-fn promises(tail: Tail, packs: bool, uses: Uses) -> Vec<Value> {
-    let what = if packs { "packs" } else { "samples" };
-    let promises = [
-        "every rank takes the same number of steps".to_owned(),
-        match tail {
-            Tail::Uneven => format!("{what} of any two ranks differ by one at most"),
-            _ => format!("every rank has the same number of {what}"),
-        },
-        "every position is dealt to one shard, once, and ranks of a replica group are dealt the same".to_owned(),
-        "pads are the first rows again".to_owned(),
-        match (packs, uses) {
-            (true, _) => "no pack exceeds its capacity, and every token comes once, but for pads and dropped packs",
-            (false, Uses::Once) => "every row comes once, but for pads and dropped rows",
-            (false, _) => "what comes is what the order has, but for pads and dropped rows",
-        }
-        .to_owned(),
-    ];
-    promises.into_iter().map(|promise| json!({"holds": true, "promise": promise})).collect()
-}
-
 /// What was found of a run.
 struct Proof {
-    /// What the order promises of rows.
-    uses: Uses,
     /// Of the last epoch, but for the digest.
     ranks: Vec<Dealt>,
     epochs: Vec<Value>,
@@ -110,37 +103,25 @@ struct Dealt {
 
 /// Goes through the epochs, until one breaks a promise.
 fn prove(samplers: &[DistributedSampler], rows: u64, epochs: Range<u64>) -> Result<Proof, Failure> {
-    let packed = samplers.first().and_then(DistributedSampler::packed).map(|packed| &**packed);
     let ranks = samplers.iter().map(|_| Dealt::default()).collect();
-    let mut proof = Proof { uses: Uses::Any, ranks, epochs: Vec::new(), broken: Vec::new() };
-    let most_dropped = samplers.first().map_or(0, most_dropped);
-    let progress = Progress::new("steps", 0);
+    let mut proof = Proof { ranks, epochs: Vec::new(), broken: Vec::new() };
+    let Some(sampler) = samplers.first() else { return Ok(proof) };
+    let pack = sampler.packed().map(|packed| packed.pack());
+    let progress = Progress::new("steps");
     for epoch in epochs {
         let plans = sampling::plans(samplers, epoch)?;
         progress.lengthen(plans.iter().map(EpochPlan::steps).sum());
         let all = proof.ranks.par_iter_mut().zip(&plans);
-        all.try_for_each(|(rank, plan)| rank.deal(plan, packed.map(Packed::pack), rows, &progress))?;
+        all.try_for_each(|(rank, plan)| rank.deal(plan, pack, rows, &progress))?;
         let mut broken = Vec::new();
-        proof.epochs.extend(together(&plans, &proof.ranks, packed, rows, most_dropped, &mut broken)?);
+        proof.epochs.extend(together(sampler, &plans, &proof.ranks, rows, &mut broken)?);
         proof.broken.extend(broken.iter().map(|what| format!("epoch {epoch}: {what}")));
-        proof.uses = plans.first().map_or(Uses::Any, |plan| plan.order().uses());
         if !proof.broken.is_empty() {
             break;
         }
     }
     progress.finish();
     Ok(proof)
-}
-
-/// How many positions may be left out.
-fn most_dropped(sampler: &DistributedSampler) -> u64 {
-    let drops_batches = sampler.state().run.is_some_and(|run| run.drop_last_batch);
-    match sampler.shard().tail() {
-        _ if drops_batches => u64::MAX,
-        Tail::Drop if sampler.packed().is_some() => u64::MAX,
-        Tail::Drop => u64::from(sampler.shard().count()) - 1,
-        _ => 0,
-    }
 }
 
 impl Dealt {
@@ -174,17 +155,6 @@ impl Dealt {
             }
         }
     }
-
-    fn told(&self, rank: u32, packs: bool) -> Value {
-        json!({
-            "rank": rank,
-            "steps": self.steps,
-            "packs": packs.then_some(self.units),
-            "samples": self.samples,
-            "pads": self.pads,
-            "row_ids_digest": format!("{:016x}", self.row_ids.digest()),
-        })
-    }
 }
 
 fn positions(batch: &BatchPlan) -> impl Iterator<Item = u64> {
@@ -204,31 +174,30 @@ fn wrong(batch: &BatchPlan, plan: &EpochPlan, pack: Option<&Pack>, rows: u64) ->
     // Pads are what lies at the order's length and beyond, and it is the first rows that are served again.
     let order = plan.order();
     let again = || positions(batch).zip(&batch.rows).filter(|(position, _)| *position >= order.len());
-    if let Some((_, row)) = again().find(|(position, row)| order.row(position % order.len().max(1)) != Some(**row)) {
-        return Some(format!("has row {row} as a pad, which is of another position"));
-    }
-    if again().count() != batch.pads {
-        return Some(format!("counts {} pads instead of {}", batch.pads, again().count()));
+    let is_other = |(position, row): (u64, &u64)| order.row(position % order.len().max(1)) != Some(*row);
+    if again().count() != batch.pads || again().any(is_other) {
+        return Some(format!("has {} pads that are not the order's first rows", batch.pads));
     }
     let pack = pack?;
     let first = std::iter::once(0).chain(batch.packs.iter().copied());
-    let pieces = first.zip(&batch.packs).map(|(first, end)| batch.pieces.get(first..*end).unwrap_or_default());
-    let taken = pieces.map(|pieces| (pieces.len(), pack.taken(pieces.iter().map(|piece| piece.length))));
-    let many = |pieces: usize| pack.max_pieces.is_some_and(|most| pieces as u64 > u64::from(most));
-    let bad = taken.into_iter().find(|(pieces, taken)| *taken > pack.capacity || many(*pieces) || *pieces == 0);
-    bad.map(|(pieces, taken)| format!("has a pack of {pieces} pieces that take {taken} tokens of {}", pack.capacity))
+    let mut pieces = first.zip(&batch.packs).map(|(first, end)| batch.pieces.get(first..*end).unwrap_or_default());
+    let is_bad = |pieces: &[Piece]| {
+        let many = pack.max_pieces.is_some_and(|most| pieces.len() as u64 > u64::from(most));
+        many || pieces.is_empty() || pack.taken(pieces.iter().map(|piece| piece.length)) > pack.capacity
+    };
+    pieces.any(is_bad).then(|| format!("has a pack beyond its {} tokens, or without any", pack.capacity))
 }
 
 /// Holds what the ranks were dealt against each other, and against the order.
 fn together(
+    sampler: &DistributedSampler,
     plans: &[EpochPlan],
     ranks: &[Dealt],
-    packed: Option<&Packed>,
     rows: u64,
-    most_dropped: u64,
     broken: &mut Vec<String>,
 ) -> Result<Option<Value>, Failure> {
     let Some((plan, first)) = plans.first().zip(ranks.first()) else { return Ok(None) };
+    let packed = sampler.packed().map(|packed| &**packed);
     let uneven = u64::from(plan.shard().tail() == Tail::Uneven);
     let mut shards: BTreeMap<u32, (usize, &Dealt)> = BTreeMap::new();
     for (rank, (plan, dealt)) in plans.iter().zip(ranks).enumerate() {
@@ -254,7 +223,6 @@ fn together(
     if sum(|dealt| dealt.positions) != positions {
         broken.push(format!("the ranks are not dealt each of the first {served} positions once"));
     }
-    let mut contents = sum(|dealt| dealt.contents);
     let dropped = plan.order().len().saturating_sub(served);
     let mut left_out = Vec::new();
     match plan.packed() {
@@ -265,12 +233,17 @@ fn together(
             }
         }
     }
-    contents = left_out.iter().fold(contents, |sum, piece| sum.wrapping_add(tokens(*piece)));
+    let dealt = sum(|dealt| dealt.contents);
+    let contents = left_out.iter().fold(dealt, |sum, piece| sum.wrapping_add(tokens(*piece)));
     if contents != whole(plan, packed, rows)? {
         broken.push("what the ranks are dealt and what is dropped are not all rows and tokens once".to_owned());
     }
     let tail = plan.shard().tail();
-    if (pads > 0 && tail != Tail::Wrap) || dropped > most_dropped || left_out.len() as u64 != dropped {
+    // Of whole rows so few are dropped that no shard could have one more.
+    let may_drop = sampler.state().run.is_some_and(|run| run.drop_last_batch)
+        || (tail == Tail::Drop && (packed.is_some() || dropped < u64::from(count)));
+    let drops = dropped > 0 && !may_drop;
+    if (pads > 0 && tail != Tail::Wrap) || drops || left_out.len() as u64 != dropped {
         broken.push(format!("{served} positions are served and {pads} of them are pads, of {}", plan.order().len()));
     }
     Ok(Some(json!({

@@ -2,11 +2,8 @@
 //! 1.
 
 use std::fs;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray};
-
-use super::place::{Place, rows_from};
+use super::place::Place;
 
 /// The program fails with these words and leaves the folder as it is.
 #[track_caller]
@@ -86,24 +83,6 @@ fn data_that_is_not_there_is_named() {
 }
 
 #[test]
-fn schemas_that_differ_name_both_files_and_the_field() {
-    let place = Place::with_data();
-    let good = rows_from(0, 2);
-    let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
-    let columns = good.schema_ref().fields().iter().zip(good.columns()).map(|(field, column)| {
-        let column = if field.name() == "score" { Arc::clone(&text) } else { Arc::clone(column) };
-        (field.name().clone(), column, true)
-    });
-    place.write("data/part-7.parquet", &RecordBatch::try_from_iter_with_nullable(columns).unwrap());
-    refused(&place, "build data -o train.rdx", &["part-0.parquet", "part-7.parquet", "score"]);
-
-    let place = Place::with_data();
-    place.write("data/part-7.parquet", &good.project(&[0, 1, 2, 4]).unwrap());
-    refused(&place, "build data -o train.rdx", &["part-0.parquet", "part-7.parquet", "time"]);
-    place.run("build data -o train.rdx --schema union").succeeds();
-}
-
-#[test]
 fn renames_that_cannot_be_are_refused() {
     let place = Place::with_data();
     let build = "build data -o train.rdx --rename";
@@ -120,23 +99,6 @@ fn an_index_that_is_here_and_not_there_is_named() {
     let place = Place::with_index();
     refused(&place, "info data/train.rdx", &["data/train.rdx", "there is `train.rdx` in the current folder"]);
     refused(&place, "info nothing.rdx", &["nothing.rdx", "check the path, or build the index first"]);
-}
-
-#[test]
-fn files_that_vanished_or_changed_are_noticed() {
-    let commands = ["get train.rdx 0", "epoch train.rdx", "verify train.rdx", "verify train.rdx --check deep"];
-    let again = "build the index again";
-    let place = Place::with_index();
-    let first = place.path("data/part-0.parquet");
-    let whole = fs::read(&first).unwrap();
-    for command in commands {
-        fs::write(&first, [&whole[..], b"more"].concat()).unwrap();
-        refused(&place, command, &["part-0.parquet", again]);
-        fs::write(&first, &whole[..whole.len() / 2]).unwrap();
-        refused(&place, command, &["part-0.parquet", again]);
-        fs::remove_file(&first).unwrap();
-        refused(&place, command, &["part-0.parquet", "vanished since the index was built", "root"]);
-    }
 }
 
 #[test]

@@ -59,66 +59,6 @@ fn all_ranks_take_the_same_steps_and_miss_nothing() {
 }
 
 #[test]
-fn digests_do_not_depend_on_threads_or_memory() {
-    let place = Place::with_index();
-    for order in ["global", "sequential", "torch", "blocks(3)"] {
-        let run = |options: &str| {
-            place.json(&format!(
-                "epoch train.rdx --digest --order {order} --world-size 3 --batch-size 50 --epochs 2 {options}"
-            ))
-        };
-        let report = run("");
-        for options in ["--threads 1", "--threads 2", "--memory 25%", "--memory 0", "--memory 10KiB --threads 2"] {
-            assert_eq!(digests(&run(options)), digests(&report), "{order} {options}");
-        }
-    }
-}
-
-#[test]
-fn digests_tell_seeds_epochs_columns_and_values_apart() {
-    let place = Place::with_index();
-    let mut all = Vec::new();
-    for options in ["", "--seed 1", "--epoch 1", "--epochs 2", "--columns id,label"] {
-        let report = place.json(&format!("epoch train.rdx --digest {options}"));
-        all.extend(digests(&report).into_iter().map(|both| both.join(" ")));
-    }
-    all.sort();
-    all.dedup();
-    assert_eq!(all.len(), 5);
-}
-
-#[test]
-fn one_rank_alone_gets_what_it_gets_among_all() {
-    let place = Place::with_index();
-    let all = place.json("epoch train.rdx --digest --world-size 4 --batch-size 32");
-    for rank in 0..4 {
-        let one = place.json(&format!("epoch train.rdx --digest --world-size 4 --batch-size 32 --rank {rank}"));
-        assert_eq!(one["ranks"], json!([all["ranks"][rank]]));
-        assert_eq!(one["coverage"]["missing"], json!(ROWS - 251));
-    }
-}
-
-#[test]
-fn every_tail_does_what_it_says() {
-    let place = Place::with_index();
-    let run = |options: &str| place.json(&format!("epoch train.rdx --digest --batch-size 25 {options}"));
-    let samples = |report: &Value| -> Vec<u64> {
-        report["ranks"].as_array().unwrap().iter().map(|rank| rank["samples"].as_u64().unwrap()).collect()
-    };
-    let drop = run("--world-size 4 --tail drop");
-    assert_eq!((samples(&drop), &drop["coverage"]["missing"]), (vec![250; 4], &json!(3)));
-    let uneven = run("--world-size 4 --tail uneven");
-    assert_eq!(samples(&uneven), [251, 251, 251, 250]);
-    assert_eq!(uneven["coverage"], json!({"served": ROWS, "distinct": ROWS, "repeated": 0, "missing": 0}));
-    for rank in uneven["ranks"].as_array().unwrap() {
-        assert_eq!(rank["steps"], json!(11));
-    }
-    assert_eq!(samples(&run("--world-size 17 --tail error")), vec![59; 17]);
-    let refused = place.run("epoch train.rdx --digest --world-size 4 --tail error").fails();
-    refused.complains(&["1003", "4"]);
-}
-
-#[test]
 fn the_report_has_its_names_and_adds_up() {
     let place = Place::with_index();
     let report = place.json("epoch train.rdx --digest --epochs 3 --epoch 5 --memory 20% --world-size 2");

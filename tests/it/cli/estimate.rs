@@ -1,11 +1,8 @@
 //! What is predicted, beside what then happens.
 
 use std::fs::{self, File};
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use serde_json::Value;
 
@@ -86,86 +83,6 @@ fn what_is_predicted_comes_true() {
             _ => decoded,
         };
         near(&told["peak_held_bytes"], number(&real["peak_held_bytes"]), more, &format!("{what}: peak_held_bytes"));
-    }
-}
-
-#[test]
-fn what_is_predicted_comes_true_for_words_that_repeat() {
-    let place = Place::new();
-    fs::create_dir(place.path("data")).unwrap();
-    let word = |row: usize| format!("a word of more than twelve bytes, {}", row * 7919 % 10);
-    let rows = 8 * 16_000;
-    let columns: [(&str, ArrayRef); 2] = [
-        ("id", Arc::new(Int64Array::from_iter_values(0..rows as i64))),
-        ("word", Arc::new(StringArray::from_iter_values((0..rows).map(word)))),
-    ];
-    for compression in [Compression::SNAPPY, Compression::UNCOMPRESSED] {
-        let batch = RecordBatch::try_from_iter(columns.clone()).unwrap();
-        let properties =
-            WriterProperties::builder().set_max_row_group_row_count(Some(16_000)).set_compression(compression).build();
-        let out = File::create(place.path("data/0.parquet")).unwrap();
-        let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
-        writer.write(&batch).unwrap();
-        writer.close().unwrap();
-        place.run("build data -o train.rdx --overwrite").succeeds();
-        let whole = place.json("epoch train.rdx --digest --memory 150% --epochs 4");
-        for memory in ["10%", "25%"] {
-            let told = place.json(&format!("estimate train.rdx --memory {memory}"));
-            let real = place.json(&format!("epoch train.rdx --digest --memory {memory} --epochs 4"));
-            // Words are held once for all rows that show them, as they are when decoded.
-            let steady = (number(&real["epochs"][1]["decodes"]) + number(&real["epochs"][2]["decodes"])) / 2.0;
-            near(&told["decodes"], steady, 2.0, &format!("--memory {memory} {compression}: decodes"));
-            // Threads on a busy machine bring in a chunk more or less.
-            let held = number(&real["peak_held_bytes"]);
-            near(&told["peak_held_bytes"], held, held * 0.1, &format!("--memory {memory}: peak"));
-            assert_eq!(real["ranks"][0]["rows_digest"], whole["ranks"][0]["rows_digest"], "--memory {memory}");
-        }
-    }
-}
-
-/// Sixteen row groups of values of three to nine kilobytes, which are not compressed, with a number each.
-fn images() -> Place {
-    let place = Place::new();
-    fs::create_dir(place.path("data")).unwrap();
-    let image = |row: usize| vec![(row % 251) as u8; 3000 + row * 971 % 6000];
-    let rows = 16 * 200;
-    let columns: [(&str, ArrayRef); 2] = [
-        ("image", Arc::new(BinaryArray::from_iter_values((0..rows).map(image)))),
-        ("number", Arc::new(Int64Array::from_iter_values(0..rows as i64))),
-    ];
-    let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let properties = WriterProperties::builder()
-        .set_max_row_group_row_count(Some(200))
-        .set_dictionary_enabled(false)
-        .set_compression(Compression::UNCOMPRESSED)
-        .build();
-    let out = File::create(place.path("data/0.parquet")).unwrap();
-    let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
-    place.run("build data -o train.rdx").succeeds();
-    place
-}
-
-#[test]
-fn long_values_that_are_not_compressed_are_read_about_once_however_often_their_row_groups_are() {
-    let place = images();
-    let all = number(&place.json("info train.rdx")["data_bytes"]);
-    let whole = place.json("epoch train.rdx --digest --memory 150% --epochs 8");
-    for memory in ["15%", "25%", "50%"] {
-        let what = format!("--memory {memory}");
-        let told = place.json(&format!("estimate train.rdx {what}"));
-        let real = place.json(&format!("epoch train.rdx --digest {what} --epochs 8"));
-        assert_eq!(real["ranks"][0]["rows_digest"], whole["ranks"][0]["rows_digest"], "{what}");
-        let steady = &real["epochs"][1];
-        // How far threads have read over the end of an epoch differs from one to the next.
-        let read = (1..7).map(|epoch| number(&real["epochs"][epoch]["bytes_read"])).sum::<f64>() / 6.0;
-        assert!(read < 1.1 * all, "{what}: {steady}, of {all}");
-        near(&told["bytes_read"], read, 0.1 * all, &format!("{what}: bytes_read"));
-        // Without that, all row groups would be read each time.
-        if memory != "50%" {
-            assert!(number(&steady["passes"]) > 2.0, "{what}: {steady}");
-        }
     }
 }
 

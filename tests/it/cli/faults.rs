@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Value, json};
 
-use super::place::{Place, ROWS};
+use super::place::Place;
 
 /// Inverts every byte of one row group of a file, which then looks as old as before.
 fn damage(place: &Place, file: &str, row_group: usize) {
@@ -58,31 +58,4 @@ fn a_damaged_row_group_ends_the_run_unless_its_rows_are_substituted() {
     let other =
         "epoch train.rdx --digest --world-size 3 --tail uneven --batch-size 16 --epochs 2 --on-error substitute:1";
     assert_ne!(digests(&place.json(other)), digests(&report));
-}
-
-#[test]
-fn a_rank_alone_is_served_the_substitutes_that_it_is_served_among_all() {
-    let place = Place::with_index();
-    damage(&place, "data/part-0.parquet", 0);
-    damage(&place, "data/part-3.parquet", 4);
-    let run = |options: &str| {
-        let arguments =
-            format!("epoch train.rdx --digest --world-size 4 --epochs 2 --on-error substitute --json {options}");
-        place.run(&arguments).succeeds().json()
-    };
-    let all = run("");
-    for rank in 0..4 {
-        let one = run(&format!("--rank {rank} --memory 20% --threads {rank}"));
-        assert_eq!(one["ranks"][0], all["ranks"][rank]);
-    }
-}
-
-#[test]
-fn a_missing_file_is_substituted_and_nothing_at_all_is_an_error() {
-    let place = Place::with_index();
-    fs::remove_file(place.path("data/part-0.parquet")).unwrap();
-    let report = place.run("epoch train.rdx --digest --on-error substitute --json").succeeds().json();
-    assert_eq!((&report["substituted"], &report["coverage"]["served"]), (&json!(400), &json!(ROWS)));
-    fs::remove_dir_all(place.path("data")).unwrap();
-    place.run("epoch train.rdx --digest --on-error substitute").fails().complains(&["no row can be read"]);
 }

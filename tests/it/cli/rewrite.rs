@@ -153,63 +153,6 @@ fn a_disk_that_takes_no_more_is_an_error_and_the_run_goes_on_when_it_does() {
     }
 }
 
-/// Folders that nobody may write to stop everybody but root, who becomes somebody else here.
-#[test]
-fn a_folder_that_must_not_be_written_to_is_named_and_what_is_there_stays() {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    use std::os::unix::process::CommandExt;
-
-    const NOBODY: u32 = 65_534;
-    let place = Place::with_index();
-    let allow = |name: &str, mode| {
-        fs::create_dir_all(place.path(name)).unwrap();
-        fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
-    };
-    allow("", 0o755);
-    allow("closed", 0o555);
-    allow("open", 0o777);
-    fs::write(place.path("file"), "x").unwrap();
-    let is_root = fs::metadata(place.path("closed")).unwrap().uid() == 0;
-    for (arguments, named) in [
-        ("-o closed", "closed"),
-        ("-o closed/deeper", "closed/deeper"),
-        ("-o open/out --memory 16KiB --spill closed", "closed"),
-        ("-o file", "file"),
-    ] {
-        let mut command = place.command(&format!("rewrite train.rdx {arguments}"));
-        if is_root {
-            command.uid(NOBODY);
-        }
-        let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
-        assert!(said.contains(named), "{arguments}: {said}");
-        assert!(said.contains("ermission denied") || named == "file", "{arguments}: {said}");
-        assert!(fs::read_dir(place.path("closed")).unwrap().next().is_none(), "{arguments}");
-    }
-    assert_eq!(fs::read(place.path("file")).unwrap(), b"x");
-    assert!(files(&place, "open/out").is_empty());
-}
-
-#[test]
-fn a_file_that_changed_since_it_was_indexed_stops_it_and_what_was_begun_goes_on_with_the_one_before() {
-    let place = Place::with_index();
-    let command = "rewrite train.rdx --seed 5 --files 2 --memory 64KiB";
-    place.run(&format!("{command} -o whole")).succeeds();
-    let changed = fs::read_dir(place.path("data")).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
-    let (before, times) = (fs::read(&changed).unwrap(), fs::metadata(&changed).unwrap().modified().unwrap());
-    place.run(&format!("{command} -o out --step spill:1/2")).succeeds();
-    fs::write(&changed, [&before[..], b"more"].concat()).unwrap();
-    let stopped = place.run(&format!("{command} -o out --resume")).fails();
-    let name = changed.file_name().unwrap().to_str().unwrap();
-    assert!(stopped.stderr.contains(name) && stopped.stderr.contains("was indexed"), "{}", stopped.stderr);
-    assert!(files(&place, "out").is_empty());
-    fs::write(&changed, before).unwrap();
-    fs::File::options().write(true).open(&changed).unwrap().set_modified(times).unwrap();
-    place.run(&format!("{command} -o out --resume")).succeeds();
-    assert!(files(&place, "out") == files(&place, "whole"));
-}
-
 #[test]
 fn tasks_in_processes_of_their_own_write_what_one_run_writes() {
     let place = Place::with_index();
@@ -229,22 +172,6 @@ fn tasks_in_processes_of_their_own_write_what_one_run_writes() {
         place.run(&format!("rewrite train.rdx -o out --step {step}")).exits_with_usage();
     }
     place.run("rewrite train.rdx -o out --step index --overwrite").exits_with_usage();
-}
-
-#[test]
-fn other_data_than_it_was_begun_with_is_not_gone_on_with() {
-    let place = Place::with_data();
-    place.write("other/part-0.parquet", &rows_from(0, ROWS));
-    place.run("rewrite data -o out --seed 5").succeeds();
-    let report = place.json("rewrite data -o out --seed 5 --resume");
-    assert_eq!(report["kept_files"], report["files"]);
-    let before = files(&place, "out");
-    for more in ["", "--verify", "--step index"] {
-        let resume = if more.contains("step") { "" } else { "--resume" };
-        let refused = place.run(&format!("rewrite other -o out --seed 5 {resume} {more}")).fails();
-        refused.complains(&["of other rows"]);
-    }
-    assert!(files(&place, "out") == before);
 }
 
 #[test]

@@ -85,18 +85,6 @@ fn fewer_rows_than_ranks_and_none_at_all_are_proven_too() {
 }
 
 #[test]
-fn an_epoch_has_the_row_ids_that_are_proven() {
-    let place = Place::with_index();
-    let options = "train.rdx --world-size 3 --tail drop --seed 4 --epoch 2 --epochs 2 --batch-size 20";
-    let digests = |command: &str| -> Vec<Value> {
-        let report = place.json(&format!("{command} {options}"));
-        report["ranks"].as_array().unwrap().iter().map(|rank| rank["row_ids_digest"].clone()).collect()
-    };
-    assert_eq!(digests("verify --shards"), digests("epoch"));
-    assert!(digests("epoch").iter().all(Value::is_string));
-}
-
-#[test]
 fn what_cannot_be_proven_is_refused() {
     let place = Place::with_index();
     place.run("verify train.rdx --world-size 4").exits_with_usage().complains(&["--world-size", "--shards"]);

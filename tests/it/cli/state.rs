@@ -101,14 +101,6 @@ fn what_a_state_cannot_carry_has_to_be_given_and_to_be_the_same() {
 }
 
 #[test]
-fn an_index_of_other_rows_is_refused() {
-    let place = row_choice::place();
-    let state = state(&place, "--seed 4 --world-size 2 --batch-size 8");
-    place.run("select train.rdx --split train -o view.rdx").succeeds();
-    place.run(&format!("trace view.rdx --step 0 --state {state}")).fails().complains(&["fingerprint", "dataset"]);
-}
-
-#[test]
 fn a_state_of_version_1_says_too_little_and_is_still_compared() {
     let place = row_choice::place();
     let state = state(&place, "--seed 4 --world-size 2 --batch-size 8");
@@ -196,15 +188,8 @@ fn of_an_epoch_that_other_ranks_took_over_their_part_alone_is_told() {
     by_ranks.sort_unstable();
     expected.sort_unstable();
     assert_eq!(by_ranks, expected);
-    // The rows of the others, by the positions of the order.
     let order = run(&place, "trace train.rdx --seed 5 --epoch 2");
     let order: Vec<u64> = order.lines().map(|id| id.parse().unwrap()).collect();
-    let mut left: Vec<u64> = order[36..].to_vec();
-    left.sort_unstable();
-    expected.dedup();
-    assert!(left.iter().all(|row| expected.binary_search(row).is_ok()));
-    let step = rows(&place.json(&format!("trace train.rdx --state {state} --step 1")));
-    assert!(step.iter().all(|(rank, slot, row)| *row == order[(36 + 48 + slot * 3 + rank) as usize]));
     // By row: each is where the steps have it, and those before are said to be.
     for row in [order[36], order[500], order[999]] {
         let found = place.json(&format!("trace train.rdx --state {state} --row {row}"));
@@ -220,15 +205,30 @@ fn of_an_epoch_that_other_ranks_took_over_their_part_alone_is_told() {
 }
 
 #[test]
-fn a_step_before_others_took_over_is_refused() {
+fn options_come_from_a_file_or_from_the_run_of_a_checkpoint() {
     let place = row_choice::place();
-    let first = state(&place, "--seed 5 --world-size 2 --batch-size 50");
-    let told = place.json(&format!("epoch train.rdx --steps 1 --resume {first} --world-size 1"));
-    let state = told["state"].as_str().unwrap();
-    // 800 positions are left of the 20 steps of 50.
-    place.run(&format!("trace train.rdx --state {state} --step 3")).fails().complains(&["step 3", "at step 4"]);
-    assert_eq!(rows(&place.json(&format!("trace train.rdx --state {state} --step 4"))).len(), 50);
-    place.run(&format!("trace train.rdx --state {state} --step 20")).fails().complains(&["step 20", "4 to 19"]);
+    let options = "--seed 42 --world-size 4 --batch-size 8 --columns id,class --digest";
+    let of = |report: Value| (report["state"].clone(), report["ranks"].clone());
+    let told = of(place.json(&format!("epoch train.rdx {options}")));
+    let fields = json!({"seed": 42, "world_size": 4, "batch-size": 8, "columns": ["id", "class"], "digest": true});
+    let run = |fields: Value, command: &str| {
+        fs::write(place.path("run.json"), fields.to_string()).unwrap();
+        place.run(&format!("{command} --run run.json --json"))
+    };
+    assert_eq!(of(run(fields.clone(), "epoch train.rdx").succeeds().json()), told);
+    // Nothing is said twice, and nothing is passed over.
+    run(fields, "epoch train.rdx --seed 42").exits_with_usage().complains(&["--seed"]);
+    run(json!({"sed": 42}), "epoch train.rdx").exits_with_usage().complains(&["run.json", "unknown field `sed`"]);
+    run(json!({"seed": "x"}), "epoch train.rdx").exits_with_usage().complains(&["--seed"]);
+    run(json!([42]), "epoch train.rdx").exits_with_usage().complains(&["run.json"]);
+    // What a command has to have may be there, too.
+    run(json!({"data": ["data"], "output": "other.rdx"}), "build").succeeds();
+    run(json!({"sample": "50%", "output": "half.rdx"}), "select other.rdx").succeeds();
+    let state = state(&place, "--seed 42 --world-size 4 --batch-size 8");
+    let asked = place.json(&format!("trace train.rdx --step 3 --state {state}"));
+    assert_eq!(run(json!({"loader": state}), "trace train.rdx --step 3").succeeds().json(), asked);
+    let rest = run(json!({"loader": state}), "epoch train.rdx").succeeds().json();
+    assert_eq!(rest["coverage"]["served"], json!(1000 - 2 * 32));
 }
 
 #[test]

@@ -96,23 +96,11 @@ fn a_row_is_found_where_the_steps_have_it_pads_and_replicas_included() {
 }
 
 #[test]
-fn a_row_with_more_ranks_than_rows_is_served_again_and_again() {
-    let place = Place::new();
-    place.write("data/few.parquet", &super::place::rows_from(0, 3));
-    place.run("build data -o train.rdx").succeeds();
-    let found = place.json("trace train.rdx --world-size 8 --order sequential --row 1");
-    let positions: Vec<u64> = found[0]["uses"].as_array().unwrap().iter().map(|at| number(at, "position")).collect();
-    assert_eq!(positions, [1, 4, 7]);
-    let dropped = place.json("trace train.rdx --world-size 8 --order sequential --tail drop --row 1 --row 2");
-    assert_eq!((&dropped[0]["dropped"], &dropped[1]["dropped"]), (&json!([1]), &json!([2])));
-}
-
-#[test]
 fn a_row_that_is_not_served_is_said_not_to_be() {
     let place = Place::with_index();
     let run = |options: &str| place.run(&format!("trace train.rdx --order sequential {options}")).succeeds().text();
     let dropped = run("--world-size 4 --tail drop --row 1001 --epoch 0");
-    assert_eq!(dropped, "row 1001 at position 1001 is dropped with the tail of epoch 0\n");
+    assert_eq!(dropped, "row 1001 at position 1001 is dropped with the tail in epoch 0\n");
     let elsewhere = run("--world-size 4 --rank 2 --row 3");
     assert_eq!(elsewhere, "row 3 is served to other ranks in epoch 0\n");
     let there = run("--world-size 4 --row 3");
@@ -142,21 +130,4 @@ fn a_step_of_many_rows_is_listed_in_part() {
     // Nothing is left out of what is short, nor of JSON.
     assert_eq!(lines("--batch-size 40").lines().count(), 1 + 40);
     assert_eq!(place.json("trace train.rdx --step 0 --world-size 2").as_array().unwrap().len(), 512);
-}
-
-#[test]
-fn a_rank_of_an_unshuffled_order_gets_every_so_many_th_row() {
-    let place = Place::with_index();
-    let ids = |options: &str| -> Vec<u64> {
-        let text = place.run(&format!("trace train.rdx --order sequential {options}")).succeeds().text();
-        text.lines().map(|line| line.parse().unwrap()).collect()
-    };
-    for (rank, tail) in [(0, "drop"), (3, "drop"), (0, "uneven"), (3, "uneven"), (1, "wrap")] {
-        let rows = if tail == "drop" { ROWS / 4 * 4 } else { ROWS } as u64;
-        let expected: Vec<u64> = (rank..rows).step_by(4).collect();
-        let options = format!("--world-size 4 --rank {rank} --tail {tail}");
-        assert_eq!(ids(&options), expected, "{rank} {tail}");
-    }
-    place.run("trace train.rdx --world-size 4").exits_with_usage().complains(&["--rank", "4"]);
-    place.run("trace train.rdx --json").exits_with_usage().complains(&["--json"]);
 }
