@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.utils.data
 from accelerate.data_loader import DataLoaderStateMixin
-from accelerate.state import AcceleratorState, GradientState, PartialState
+from accelerate.state import AcceleratorState, GradientState, PartialState, is_initialized
 from accelerate.utils import send_to_device
 
 from . import loader as _loader
@@ -69,8 +69,6 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
                 "read these without substitutes; use tail='drop'"
             )
         self._device, self._non_blocking = device, non_blocking
-        self.gradient_state = GradientState()
-        self.reset()
 
     def _start(self) -> None:
         super()._start()
@@ -89,16 +87,10 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
             return False
         return any(rows is not None for rows in dealt(sampler, sampler.epoch, sampler.steps - 1).rows)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        # Of the process that it is in.
-        del state["gradient_state"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.gradient_state = GradientState()
-        self.reset()
+    @property
+    def gradient_state(self) -> Any:
+        """That of this process."""
+        return GradientState()
 
     @property
     def device(self) -> Any:
@@ -117,14 +109,8 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         """How many rows the dataset has."""
         return len(self.dataset)
 
-    @property
-    def iteration(self) -> int:
-        """The epoch of the batch that comes next."""
-        return self.epoch
-
     def _epoch(self, loader: Any, epoch: int, step: int) -> Iterator[Any]:
-        self.reset()
-        self.gradient_state._add_dataloader(self)
+        self.begin()
         try:
             steps = len(self)
             for number, batch in enumerate(super()._epoch(loader, epoch, step), step):
@@ -133,7 +119,7 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
                     self.end_of_dataloader = True
                 yield batch if self.device is None else send_to_device(batch, self.device, self._non_blocking)
         finally:
-            self.gradient_state._remove_dataloader(self)
+            self.end()
 
     def _last(self, batch: Any, epoch: int, step: int) -> Any:
         """The last batch of an epoch, dealt so that what is served twice comes last when the ranks' are gathered."""
@@ -156,11 +142,11 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
 
 def ranks() -> tuple[int, int]:
     """World size and rank of the data-parallel ranks of Accelerate."""
-    if not PartialState._shared_state:
+    if not is_initialized():
         raise RuntimeError("make the Accelerator first: it knows the world size and the rank")
     state = PartialState()
     size, rank = int(state.num_processes), int(state.process_index)
-    mesh = getattr(AcceleratorState(), "device_mesh", None) if AcceleratorState._shared_state else None
+    mesh = getattr(AcceleratorState(), "device_mesh", None)
     return (size, rank) if mesh is None else data_ranks(mesh, rank)
 
 

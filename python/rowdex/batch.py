@@ -34,7 +34,7 @@ def exported(function: Any, *arguments: Any) -> tuple[_Exported, ExportedSchema]
 
 def column_array(operands: Operands, **asked: dict[str, Any]) -> tuple[_Exported, ExportedSchema]:
     """What the values of a column say of rows."""
-    return exported(library.column, described(**asked), ctypes.byref(operands.struct()))
+    return exported(library.column, described(operands, **asked), ctypes.byref(operands.struct()))
 
 
 def numbers_of(found: _Exported, kind: str) -> array.array[Any]:

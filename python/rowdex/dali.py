@@ -1,4 +1,4 @@
-"""What NVIDIA DALI takes as the ``source`` of ``fn.external_source``: batches, or single samples.
+"""What NVIDIA DALI takes as the ``source`` of ``fn.external_source``: batches.
 
 ::
 
@@ -33,15 +33,38 @@ from .native.library import PerProcess
 from .sampler import DistributedSampler
 
 
-class _Source:
-    """Which rows a rank serves when, counted as DALI does: from the epoch and the step that the run goes on with."""
+class Batches:
+    """A source of whole batches: ``fn.external_source(source, num_outputs=…, batch=True, batch_info=True)``.
 
-    def __init__(self, dataset: Dataset, batch_size: int, nulls: Nulls, sampling: dict[str, Any]) -> None:
+    It makes any batch of any epoch, so it works with ``parallel=True`` and any number of worker processes. Batches that
+    are asked for one after the other come from a :class:`rowdex.Loader`, which reads ahead on threads of its own.
+    Worker processes skip what others make, and get their rows by :meth:`rowdex.Dataset.take`: use them only for columns
+    that cost much to convert, with ``Dataset(cache=…)`` for the data.
+
+    Args:
+        dataset: The rows. Its columns are the outputs.
+        batch_size: Rows per step and rank: at most the pipeline's.
+        memory, threads, nulls: As :class:`rowdex.Loader` has them.
+        sampling: ``seed``, ``num_replicas``, ``rank``, and all else that :class:`rowdex.DistributedSampler` takes.
+    """
+
+    def __init__(
+        self, dataset: Dataset, batch_size: int, *, memory: int | str | None = None, threads: int | None = None,
+        nulls: Nulls = "error", **sampling: Any,
+    ) -> None:  # fmt: skip
         self._dataset = dataset
         self._sampler = DistributedSampler(dataset, batch_size=batch_size, **sampling)
         self._sampler.spec.check_serves_rows("rowdex.dali")
-        self._nulls: Nulls = nulls
         self._convert = Convert("numpy", nulls, "list")
+        self._reading: dict[str, Any] = {"memory": memory, "threads": threads}
+        self._reader = PerProcess(_Reader)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_reader"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reader = PerProcess(_Reader)
 
     def __len__(self) -> int:
         """How many batches every epoch has, on every rank."""
@@ -61,9 +84,19 @@ class _Source:
         epoch 0 begins. Call it before the pipeline is built. Raises a ``StateError`` if it is of other rows.
         """
         self._sampler.load_state_dict(state_dict)
+        self._reader = PerProcess(_Reader)
 
-    def _columns(self, batch: Batch) -> list[Any]:
-        return [_items(name, column, len(batch)) for name, column in self._convert(batch).items()]
+    def __call__(self, info: Any) -> tuple[Any, ...]:
+        """The batch of an iteration of an epoch: a ``BatchInfo`` says which. A ``StopIteration`` ends the epoch."""
+        if not hasattr(info, "epoch_idx"):
+            raise TypeError("only an iteration, and no epoch: give batch_info=True to fn.external_source")
+        if hasattr(info, "idx_in_batch"):
+            raise TypeError("a single sample of a source of batches: give batch=True to fn.external_source")
+        epoch, steps = self._steps(info.epoch_idx)
+        if info.iteration >= len(steps):
+            raise StopIteration
+        batch = self._reader.get().batch(self, epoch, steps, info.iteration)
+        return tuple(_items(name, column, len(batch)) for name, column in self._convert(batch).items())
 
 
 def _items(name: str, column: Any, rows: int) -> Any:
@@ -77,52 +110,6 @@ def _items(name: str, column: Any, rows: int) -> Any:
     raise SchemaError(
         f"column {name!r} is nothing that DALI takes: leave it out of the columns of the dataset", column=name
     )
-
-
-class Batches(_Source):
-    """A source of whole batches: ``fn.external_source(source, num_outputs=…, batch=True, batch_info=True)``.
-
-    It makes any batch of any epoch, so it works with ``parallel=True`` and any number of worker processes. Batches that
-    are asked for one after the other come from a :class:`rowdex.Loader`, which reads ahead on threads of its own.
-    Worker processes skip what others make, and get their rows by :meth:`rowdex.Dataset.take`: use them only for columns
-    that cost much to convert, with ``Dataset(cache=…)`` for the data.
-
-    Args:
-        dataset: The rows. Its columns are the outputs.
-        batch_size: Rows per step and rank: at most the pipeline's.
-        memory, threads, nulls: As :class:`rowdex.Loader` has them.
-        sampling: ``seed``, ``num_replicas``, ``rank``, and all else that :class:`rowdex.DistributedSampler` takes.
-    """
-
-    def __init__(
-        self, dataset: Dataset, batch_size: int, *, memory: int | str | None = None, threads: int | None = None,
-        nulls: Nulls = "error", **sampling: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(dataset, batch_size, nulls, sampling)
-        self._reading: dict[str, Any] = {"memory": memory, "threads": threads}
-        self._reader = PerProcess(_Reader)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_reader"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._reader = PerProcess(_Reader)
-
-    def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        super().load_state_dict(state_dict)
-        self._reader = PerProcess(_Reader)
-
-    def __call__(self, info: Any) -> tuple[Any, ...]:
-        """The batch of an iteration of an epoch: a ``BatchInfo`` says which. A ``StopIteration`` ends the epoch."""
-        if not hasattr(info, "epoch_idx"):
-            raise TypeError("only an iteration, and no epoch: give batch_info=True to fn.external_source")
-        if hasattr(info, "idx_in_batch"):
-            raise TypeError("a single sample of a source of batches: give batch=True, or use rowdex.dali.Samples")
-        epoch, steps = self._steps(info.epoch_idx)
-        if info.iteration >= len(steps):
-            raise StopIteration
-        return tuple(self._columns(self._reader.get().batch(self, epoch, steps, info.iteration)))
 
 
 class _Reader:
@@ -154,37 +141,4 @@ class _Reader:
         return source._dataset.take(source._sampler.batch(epoch, step).row_ids)
 
 
-class Samples(_Source):
-    """A source of single samples: ``fn.external_source(source, num_outputs=…, batch=False)``.
-
-    It makes any sample of any epoch, whichever worker is asked. Rows come by :meth:`rowdex.Dataset.take`, so give
-    ``Dataset(cache=…)`` for the data; :class:`Batches` needs none. DALI has no short batches of samples: the last one
-    is filled with the first samples of the epoch, or left out with ``drop_last="batch"``. Arguments are those of
-    :class:`Batches`, with the batch size of the pipeline.
-    """
-
-    def __init__(self, dataset: Dataset, batch_size: int, *, nulls: Nulls = "error", **sampling: Any) -> None:
-        super().__init__(dataset, batch_size, nulls, sampling)
-
-    def __call__(self, info: Any) -> tuple[Any, ...]:
-        """A sample: a ``SampleInfo`` says which. A ``StopIteration`` ends the epoch."""
-        if not hasattr(info, "idx_in_batch"):
-            raise TypeError("a batch of a source of samples: give batch=False, or use rowdex.dali.Batches")
-        size = self._sampler.spec.batch_size
-        if info.idx_in_batch >= size or info.idx_in_epoch != info.iteration * size + info.idx_in_batch:
-            raise ValueError(f"batch_size is {size}, and the pipeline has another: give this source the pipeline's")
-        epoch, steps = self._steps(info.epoch_idx)
-        if info.iteration >= len(steps):
-            raise StopIteration
-        rows = self._sampler.batch(epoch, steps[info.iteration]).row_ids
-        place = info.idx_in_batch
-        if place >= len(rows):
-            # The first samples of the epoch, again and again where it is shorter than a batch.
-            again, place = divmod(place - len(rows), size)
-            rows = self._sampler.batch(epoch, steps[again % len(steps)]).row_ids
-            place %= len(rows)
-        batch = self._dataset.take([rows[place]])
-        return tuple(np.asarray(column[0]) for column in self._columns(batch))
-
-
-__all__ = ["Batches", "Samples"]
+__all__ = ["Batches"]

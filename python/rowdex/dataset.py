@@ -114,8 +114,6 @@ class Dataset:
         max_decoded: Refuses a row group that takes more bytes than this when decoded. Default: 2 GiB.
         store: How the object store is talked to, if index or data are in one. Default: as the :class:`Index` says.
         disk_cache: Keeps row groups on a local disk. Default: none does.
-        samples: What single rows are, for samplers of one's own: dicts of ``"python"`` values, or of what ``"numpy"``
-            has: scalars, arrays for lists of numbers, ``None`` for nulls. :class:`rowdex.torch.Dataset` gives tensors.
 
     Raises:
         Error: one of its kinds, from whatever reading meets, naming file, row group and column.
@@ -133,13 +131,7 @@ class Dataset:
         max_decoded: int | str | None = None,
         store: StoreOptions | None = None,
         disk_cache: DiskCache | None = None,
-        samples: Literal["python", "numpy"] = "python",
     ) -> None:
-        if samples not in ("python", "numpy"):
-            raise ValueError(f"samples={samples!r}: use 'python' or 'numpy'; rowdex.torch.Dataset gives tensors")
-        if samples != "python" and type(self).__getitems__ is not Dataset.__getitems__:
-            name = f"{type(self).__module__}.{type(self).__name__}"
-            raise TypeError(f"samples={samples!r}: a {name} has samples of its own")
         columns = None if columns is None else column_list(columns)
         size(cache, "cache")
         size(max_decoded, "max_decoded")
@@ -160,7 +152,6 @@ class Dataset:
                 "max_decoded": max_decoded,
                 "store": store,
                 "disk_cache": None if disk_cache is None else located_tier(disk_cache),
-                "samples": samples,
             }
         )
         # So that mistakes show here; it is opened again where it is used.
@@ -312,7 +303,7 @@ class Dataset:
             raise TypeError(f"{cls.__name__} overrides __getitem__ alone: override both, PyTorch asks by __getitems__")
 
     def __getitem__(self, rows: Any) -> Any:
-        """One row as a dict, as ``samples`` says, or several as a :class:`Batch`. Negative ids count from the end.
+        """One row as a dict of Python values, or several as a :class:`Batch`. Negative ids count from the end.
 
         Raises:
             OutOfRangeError: which is an ``IndexError``.
@@ -320,7 +311,7 @@ class Dataset:
         if isinstance(rows, slice):
             return self.take(range(*rows.indices(len(self))))
         if hasattr(rows, "__index__") and not isinstance(rows, bool) and not getattr(rows, "shape", ()):
-            return self._samples(self.take([rows]))[0]
+            return self.take([rows]).to_pylist()[0]
         if rows is None or isinstance(rows, (str, bytes, float, bool)) or rows is ...:
             raise TypeError(
                 f"dataset[{rows!r}]: use a row id, a slice, or several row ids; a column is "
@@ -329,7 +320,7 @@ class Dataset:
         return self.take(rows)
 
     def __getitems__(self, rows: Any) -> Any:
-        """Several rows, each as a dict, as ``samples`` says: what PyTorch's DataLoader asks for."""
+        """Several rows, each as a dict: what PyTorch's DataLoader asks for."""
         if isinstance(rows, LoaderStep):
             return rows.batch()
         if isinstance(rows, tuple) and hasattr(rows, "spec"):
@@ -337,15 +328,11 @@ class Dataset:
                 "these are the steps of a rowdex.torch.BatchSampler: give the DataLoader a rowdex.torch.Dataset, not a "
                 "rowdex.Dataset"
             )
-        return self._samples(self.take(rows))
-
-    def _samples(self, batch: Batch) -> list[dict[str, Any]]:
-        of_numpy = self._parts[0]._arguments.get("samples") == "numpy"
-        return batch.to_numpy_rows() if of_numpy else batch.to_pylist()
+        return self.take(rows).to_pylist()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for start in range(0, len(self), 256):
-            yield from self._samples(self.take(range(start, min(start + 256, len(self)))))
+            yield from self.take(range(start, min(start + 256, len(self))))
 
     def __arrow_c_schema__(self) -> object:
         """An ``arrow_schema`` capsule, of a struct with a child for each column."""
@@ -463,7 +450,7 @@ class Dataset:
         """What the values of a column say of rows."""
         text_bytes(column, "column name")
         operands = Operands(dataset=self._pointer)
-        asked = {"column": column, "of": operands.set(optional_set(of))}
+        asked = {"column": column, "of": optional_set(of)}
         return waiting(self._remote, lambda: column_array(operands, **{what: asked}))
 
     def _row_ids(self, rows: Any) -> array.array[int]:

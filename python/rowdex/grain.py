@@ -2,7 +2,7 @@
 
 - :class:`IterDataset` is a ``grain.IterDataset`` of the batches of a :class:`rowdex.Loader`: shuffled, read ahead at
   about the speed of a scan, with an exact state.
-- :class:`Source` is a ``grain.sources.RandomAccessDataSource`` of rows by row id. What shuffles it reads at random.
+- :class:`Source` is a ``grain.sources.RandomAccessDataSource`` of rows by row id.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from .loader import Loader
 class Source:
     """The rows of a dataset by row id, as dicts of numpy arrays and Python values, which Grain may shuffle.
 
-    Random rows need a cache that holds the data, ``Dataset(cache=...)``, or row groups are decoded again and again:
-    :class:`IterDataset` needs none. Many threads may read at once. ``repr`` has the fingerprint of the index, so a
-    checkpoint of Grain's ``DataLoader`` is refused for other rows.
+    Random rows need a cache that holds the data, ``Dataset(cache=...)``, or row groups are decoded again and again.
+    ``repr`` has the fingerprint of the index, so a checkpoint of Grain's ``DataLoader`` is refused for other rows.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -91,7 +90,6 @@ class _Batches(grain.DatasetIterator[Any]):
         self._batches: Iterator[dict[str, Any]] | None = None
 
     def __next__(self) -> dict[str, Any]:
-        self._assert_not_closed()
         while (self._epochs is None or self._loader.epoch < self._epochs) and len(self._loader) > 0:
             if self._batches is None:
                 self._batches = iter(self._loader)
@@ -110,8 +108,7 @@ class _Batches(grain.DatasetIterator[Any]):
         self._batches = None
 
     def close(self) -> None:
-        if not self._closed and hasattr(self, "_loader"):
-            self._loader.close()
+        self._loader.close()
         super().close()
 
 

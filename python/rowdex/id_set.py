@@ -41,12 +41,12 @@ class IdSet(RowSet):
 
     def __init__(self, rows: int, ids: Any) -> None:
         """These row ids, out of ``rows`` rows, in any order; repeats count once."""
-        self._set(("ids", _row_count(rows), Numbers("Q", ids)))
+        self._set((("rows", _row_count(rows)), ("row_ids", Numbers("Q", ids))))
         self._handle.get()
 
     @staticmethod
-    def _of(*recipe: Any) -> IdSet:
-        made = _set_again(*recipe)
+    def _of(**recipe: Any) -> IdSet:
+        made = _set_again(*recipe.items())
         made._handle.get()
         return made
 
@@ -56,7 +56,7 @@ class IdSet(RowSet):
         empty.
         """
         bounds = Numbers("Q", [bound for start, end in ranges for bound in (start, end)])
-        return IdSet._of("ranges", _row_count(rows), bounds)
+        return IdSet._of(rows=_row_count(rows), ranges=bounds)
 
     @staticmethod
     def listed(index: Index | Dataset, rows: Path | Any) -> IdSet:
@@ -68,17 +68,14 @@ class IdSet(RowSet):
         """
         index = index if isinstance(index, Index) else index.index
         if not hasattr(rows, "__arrow_c_stream__"):
-            return IdSet._of("listed", index, local_list(rows))
-        found, _ = listed(index._handle.get(), rows)
-        made = object.__new__(IdSet)
-        made._handle = PerProcess(lambda: found)
-        return IdSet(len(index), made.ids())
+            return IdSet._of(indexes=(index,), list=local_list(rows))
+        return IdSet(len(index), listed(index._handle.get(), rows)[0].ids())
 
     @staticmethod
     def view(index: Index | Dataset, view: Index | Path) -> IdSet:
         """The rows of an index that a view of the same files serves, too."""
         view = view if isinstance(view, Index) else Index(view)
-        return IdSet._of("view", index if isinstance(index, Index) else index.index, view)
+        return IdSet._of(indexes=(index if isinstance(index, Index) else index.index, view), view=1)
 
     @staticmethod
     def split(
@@ -102,12 +99,13 @@ class IdSet(RowSet):
                 the column.
             of: Only of these rows.
         """
+        split = (("side", side), ("validation_fraction", float(validation_fraction)), ("seed", seed_number(seed)))
         if by is not None:
             if not isinstance(dataset, Dataset):
                 raise TypeError(f"by={by!r}: give the dataset, whose column is read")
-            return IdSet._of("split by", dataset, by, of, side, float(validation_fraction), seed_number(seed))
+            return IdSet._of(dataset=dataset, split=(*split, ("by", by)), of=optional_set(of))
         rows = len(dataset) if isinstance(dataset, Sized) else _row_count(dataset)
-        found = IdSet._of("split", rows, side, float(validation_fraction), seed_number(seed))
+        found = IdSet._of(rows=rows, split=split)
         return found if of is None else found & of
 
     @staticmethod
@@ -127,41 +125,21 @@ class IdSet(RowSet):
             ArgumentError: What is wrong with the condition, before anything is read.
         """
         read_of = Dataset(dataset) if isinstance(dataset, Index) else dataset
-        return IdSet._of("where", read_of, condition, of, uuid.uuid4().hex)
+        return IdSet._of(dataset=read_of, where=condition, of=optional_set(of), name=uuid.uuid4().hex)
 
     def _set(self, recipe: tuple[Any, ...]) -> None:
         self._recipe = recipe
         self._handle = PerProcess(self._open)
 
     def _open(self) -> Handle:
-        kind, *arguments = self._recipe
-        operands, fields = Operands(), dict[str, Any]()
-        if kind in ("ids", "ranges"):
-            rows, numbers = arguments
-            fields = {"rows": rows, "row_ids" if kind == "ids" else "ranges": operands.numbers(numbers.values)}
-        elif kind == "listed":
-            operands, fields = Operands([arguments[0]._handle.get()]), {"list": arguments[1]}
-        elif kind == "view":
-            operands, fields = Operands(index._handle.get() for index in arguments), {"view": 1}
-        elif kind == "split":
-            rows, side, fraction, seed = arguments
-            fields = {"rows": rows, "split": {"side": side, "validation_fraction": fraction, "seed": seed}}
-        elif kind == "split by":
-            dataset, column, of, side, fraction, seed = arguments
-            operands = Operands(dataset=dataset._pointer)
-            split = {"side": side, "validation_fraction": fraction, "seed": seed, "by": column}
-            fields = {"split": split, "of": operands.set(optional_set(of))}
-        elif kind == "where":
-            dataset, condition, of, _ = arguments
-            operands = Operands(dataset=dataset._pointer)
-            fields = {"where": condition, "of": operands.set(optional_set(of))}
-        else:
-            one, *other = (operands.set(argument._pointer) for argument in arguments)
-            fields = {"set": one, "complement": True} if kind == "complement" else {"set": one}
-            fields |= {"union" if kind == "union" else "of": number for number in other}
-        # Of the datasets that some are read of.
-        remote = any(getattr(argument, "_remote", False) for argument in arguments)
-        return waiting(remote, lambda: operands.make(library.id_set_new, fields))
+        fields = dict(self._recipe)
+        dataset, indexes = fields.pop("dataset", None), fields.pop("indexes", ())
+        fields.pop("name", None)
+        if "split" in fields:
+            fields["split"] = dict(fields["split"])
+        pointer = None if dataset is None else dataset._pointer
+        operands = Operands((index._handle.get() for index in indexes), dataset=pointer)
+        return waiting(dataset is not None and dataset._remote, lambda: operands.make(library.id_set_new, fields))
 
     @property
     def _pointer(self) -> Handle:
@@ -193,24 +171,25 @@ class IdSet(RowSet):
         return self._ids(0, len(self))
 
     def __invert__(self) -> IdSet:
-        return IdSet._of("complement", self)
+        return IdSet._of(set=self, complement=True)
 
     def __and__(self, other: IdSet) -> IdSet:
         if not isinstance(other, IdSet):
             return NotImplemented
-        return IdSet._of("intersection", self, other)
+        return IdSet._of(set=self, of=other)
 
     def __or__(self, other: IdSet) -> IdSet:
         if not isinstance(other, IdSet):
             return NotImplemented
-        return IdSet._of("union", self, other)
+        return IdSet._of(set=self, union=other)
 
     def _portable(self) -> tuple[Any, ...]:
         """The recipe; of a set that files were read for, its row ids, so that no other process reads them again and
         finds something else.
         """
-        if self._recipe[0] in ("listed", "split by", "view"):
-            self._recipe = ("ids", self.rows, Numbers("Q", self.ids()))
+        names = {name for name, _ in self._recipe}
+        if "where" not in names and {"indexes", "dataset"} & names:
+            self._recipe = (("rows", self.rows), ("row_ids", Numbers("Q", self.ids())))
         return self._recipe
 
     def _key(self) -> tuple[Any, ...]:
@@ -218,7 +197,7 @@ class IdSet(RowSet):
         are read once in a process, however often the set comes.
         """
         recipe = self._portable()
-        return (recipe[0], recipe[-1]) if recipe[0] == "where" else recipe
+        return recipe[-1:] if recipe[-1][0] == "name" else recipe
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IdSet) and self._key() == other._key()
@@ -248,23 +227,11 @@ def _set_again(*recipe: Any) -> IdSet:
     return made
 
 
-def listed(index: Handle | None, stream: Any) -> tuple[Handle, tuple[int, int]]:
+def listed(index: Handle, stream: Any) -> tuple[IdSet, tuple[int, int]]:
     """The rows that an Arrow stream lists, how often any of them came again, and how many are not served."""
     owner, struct = stream_of(stream)
-    operands = Operands([] if index is None else [index], stream=ctypes.pointer(struct))
-    found = operands.make(library.id_set_new, {"stream": True})
+    found = Operands([index], stream=ctypes.pointer(struct)).make(library.id_set_new, {"stream": True})
     del owner
-    info = told_of(found)
-    return found, (info["repeated"], info["unserved"])
-
-
-def complement(one: Handle) -> Handle:
-    """The rows that are not in a set."""
-    operands = Operands()
-    return operands.make(library.id_set_new, {"set": operands.set(one), "complement": True})
-
-
-def intersection(one: Handle, other: Handle) -> Handle:
-    """The rows that are in both sets."""
-    operands = Operands()
-    return operands.make(library.id_set_new, {"set": operands.set(one), "of": operands.set(other)})
+    made, info = object.__new__(IdSet), told_of(found)
+    made._handle = PerProcess(lambda: found)
+    return made, (info["repeated"], info["unserved"])

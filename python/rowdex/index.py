@@ -182,20 +182,20 @@ class Index:
         """What :func:`rowdex.select` recorded of this view: ``base`` (its path from the folder of the view),
         ``base_fingerprint``, ``base_rows``, ``choices``, ``rows`` and ``time``. ``None`` for any other index.
         """
-        try:
-            found = json.loads(self._told["build_info"])["view"]
-        except (ValueError, LookupError, TypeError):
-            return None
-        return found if isinstance(found, dict) else None
+        return self._noted("view")
 
     @property
     def renames(self) -> dict[str, str]:
         """The columns that files call otherwise than they are served: names in files, with the served ones."""
+        return self._noted("renamed") or {}
+
+    def _noted(self, name: str) -> dict[str, Any] | None:
+        """What was noted when it was built."""
         try:
-            found = json.loads(self._told["build_info"])["renamed"]
+            found = json.loads(self._told["build_info"])[name]
         except (ValueError, LookupError, TypeError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            return None
+        return found if isinstance(found, dict) else None
 
     def weights(self, rows: Path | Any, column: str, of: RowSet | None = None) -> array.array[float]:
         """The weights that a list of rows has in one of its columns, by row id: for :class:`rowdex.order.Weighted`.
@@ -215,7 +215,7 @@ class Index:
         """
         owner, stream = stream_of(rows) if hasattr(rows, "__arrow_c_stream__") else (None, None)
         operands = Operands([self._handle.get()], None if stream is None else ctypes.pointer(stream))
-        asked = {"column": column, "of": operands.set(optional_set(of)), "list": rows if stream is None else None}
+        asked = {"column": column, "of": optional_set(of), "list": rows if stream is None else None}
         found = numbers_of(column_array(operands, weights=asked)[0], "d")
         del owner
         return found

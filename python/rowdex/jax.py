@@ -24,6 +24,7 @@ from .batch import OF_SEQUENCES
 from .dataset import Dataset
 from .errors import SchemaError
 from .loader import Loader as _Loader
+from .loading.functions import functions
 from .loading.options import lengths
 from .native.columns import Masked, Ragged
 from .packing import Pack
@@ -81,9 +82,7 @@ class Loader(_Loader):
         if unknown and others.get("map") is None:
             raise ValueError(f"pad: there is no column {unknown[0]!r} among {', '.join(dataset.column_names)}")
         if repeated is None and others.get("map") is not None:
-            functions = others["map"]
-            functions = [functions] if callable(functions) else list(functions)
-            others["map"] = [_WithoutPads(function) for function in functions]
+            others["map"] = [_WithoutPads(function) for function in functions(others["map"])]
         super().__init__(dataset, sampler, output="numpy", repeated=repeated or _PADS, **others)
         pack = self.spec.pack
         if pack is not None and not (isinstance(pack, Pack) and pack.layout == "rows"):

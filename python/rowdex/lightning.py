@@ -19,7 +19,6 @@ except ModuleNotFoundError:
 
 from . import torch as _torch
 from .dataset import Dataset
-from .frameworks import counted as _counted
 from .loader import Loader
 from .loading.share import Share
 from .packing import Buckets
@@ -71,6 +70,9 @@ class DataModule(LightningDataModule):
         self._batch_size, self._seed, self._options = batch_size, seed, options
         self._packs = {name: self._sampling[name] for name in {"pack"} & set(self._sampling)}
         self._packed: Any = None
+        # The loader of training, and the state of one that it is to go on from.
+        self._loader: Any = None
+        self._state: dict[str, str] | None = None
         self._samples: dict[str, Any] | None = None
         if workers or callable(collate):
             self._samples = _of_samples(collate, workers, options)
@@ -105,8 +107,18 @@ class DataModule(LightningDataModule):
             if isinstance(loader, _Training) and self._packs:
                 self._ask_again(loader)
         if isinstance(loader, (Loader, _Samples)):
+            self._loader = loader
             self._go_on(loader)
         return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands: Lightning has it in its checkpoints."""
+        return {} if self._loader is None else {"train": self._loader.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from a checkpoint when Lightning asks for the loader of training."""
+        if self.trainer is None or self.trainer.state.fn == "fit":
+            self._state = state_dict.get("train")
 
     def _ask_again(self, loader: Loader) -> None:
         """Has Lightning ask for the loader before each epoch: it ends epochs after as many steps as the one that it has
@@ -172,22 +184,31 @@ class DataModule(LightningDataModule):
         Lightning loads the state of a loader only within an epoch that it counts as begun. It counts batches, and ends
         an epoch when it has counted ``len(loader)`` of them: with another number of ranks it is told how many are over.
         """
+        state, self._state = self._state, None
         fit = getattr(self.trainer, "fit_loop", None)
         if fit is None:
             return
-        states = getattr(fit, "_combined_loader_states_to_load", None)
-        if not states:
+        if state is None:
             if fit.epoch_progress.current.processed > 0:
                 loader.set_epoch(fit.epoch_progress.current.processed)
             return
-        loader.load_state_dict(states[0])
+        loader.load_state_dict(state)
         _end_epoch(self, loader)
         progress = fit.epoch_loop.batch_progress.current
         if fit.restarting and progress.ready > 0:
             # Not all of the counters have counted the last batch, if it was being finished when the state was saved.
-            more = len(loader) - loader.steps_left - _counted.steps_done(progress)
+            more = len(loader) - loader.steps_left - _steps_done(progress)
             for name in ("ready", "started", "processed", "completed"):
                 setattr(progress, name, getattr(progress, name) + more)
+
+
+def _steps_done(current: Any) -> int:
+    """How many steps Lightning goes on after.
+
+    A checkpoint that is saved as a step ends has not counted it as completed. One that is saved within a step has not
+    counted it as processed, and Lightning takes that step again.
+    """
+    return int(current.processed if current.processed == current.ready else current.completed)
 
 
 def _of_samples(collate: Any, workers: int, options: dict[str, Any]) -> dict[str, Any]:
@@ -249,7 +270,6 @@ class _Samples:
             _begin_again(sampler, self._goes_on)
             self._goes_on = False
         epoch, first = sampler.epoch, len(self) - sampler.steps_left
-        _counted.check(self, epoch, first)
         self._after = sampler._state(epoch, first)
         for step, batch in enumerate(self._loader, first):
             self._before, self._after = self._after, sampler._state(epoch, step + 1)
@@ -274,7 +294,7 @@ def _end_epoch(module: DataModule, rows: Any) -> None:
     if module.trainer is None:
         return
     batches = module.trainer.fit_loop.epoch_loop.batch_progress
-    is_over = batches.is_last_batch and _counted.steps_done(batches.current) == batches.current.ready
+    is_over = batches.is_last_batch and _steps_done(batches.current) == batches.current.ready
     if is_over and rows.steps_left < len(rows):
         rows.set_epoch(rows.epoch + 1)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from . import native
-from .batch import Batch, stream_capsule
+from .batch import Batch
 from .dataset import Dataset
 from .errors import ArgumentError
-from .frameworks import counted as _counted, running as _running
+from .frameworks import sharded as _sharded
 from .loading import arguments as _arguments, sequences as _sequences, share as _share
 from .loading.convert import Added, Convert, Output
 from .loading.functions import RowErrors, Transforms, kept
@@ -20,7 +20,7 @@ from .loading.plain import Plain
 from .loading.reports import LostGroup, LostRow, Estimate, estimated
 from .loading.share import Sharing
 from .loading.stats import COUNTS, TIMES, LoaderStats, Meter
-from .loading.steps import LoaderSteps, telling
+from .loading.steps import LoaderSteps
 from .loading.substitutes import Substitutes
 from .loading.threads import Mapping
 from .native.arrays import Nulls
@@ -90,6 +90,9 @@ class Loader:
             ``pack=rowdex.Pack(...)`` and ``output="torch"`` or ``"numpy"``, batches have what :meth:`Batch.sequences`
             gives, and the other columns with a value a piece.
     """
+
+    # What its length was when it was asked for.
+    _told_steps: int | None = None
 
     def __init__(
         self,
@@ -198,7 +201,9 @@ class Loader:
         """A copy of its sampler, for frameworks that ask for one. Its ``set_epoch`` is also that of the loader; nothing
         else that happens to it does anything to the loader.
         """
-        return telling(self._sampler_copy(), self.set_epoch)
+        copy = self._sampler_copy()
+        copy._listener = self._follow
+        return copy
 
     def _sampler_copy(self) -> DistributedSampler:
         copy: DistributedSampler = DistributedSampler.__new__(DistributedSampler)
@@ -255,7 +260,8 @@ class Loader:
 
     def __len__(self) -> int:
         """How many batches every epoch has, wherever the run was resumed. :attr:`steps_left` is how many are left."""
-        return int(self._info().steps)
+        self._told_steps = int(self._info().steps)
+        return self._told_steps
 
     @property
     def steps_left(self) -> int:
@@ -279,13 +285,12 @@ class Loader:
                 # Frameworks begin an epoch, and say then which one it is.
                 begun = self._begin()
             self._begun = None
-        _counted.check(self, *begun[1:])
         yield from self._epoch(*begun)
 
     def _begin(self) -> tuple[Handle, int, int]:
         """Begins an epoch. Returns the loader of the library, the epoch and its first step."""
         self._sampler._check_world()
-        _running.check_worker(
+        _sharded.check_worker(
             type(self).__name__, self._made_in, any(self._sampler._assumed), self._told_epoch or self._iterations > 0
         )
         loader, begun = self._loader.get(), native.LoaderInfo()
@@ -361,6 +366,17 @@ class Loader:
             refuse_earlier(epoch, self._loaded_epoch)
         self._begun = None
         call(library.loader_begin_epoch, self._loader.get(), ctypes.byref(ctypes.c_uint64(epoch)), None)
+
+    def _follow(self, epoch: int) -> None:
+        """Goes on with an epoch that a framework has set, which ends it after as many steps as it was told last."""
+        self.set_epoch(epoch)
+        steps = int(self._info().steps)
+        if self._told_steps is not None and self._told_steps < steps:
+            raise RuntimeError(
+                f"epoch {epoch} has {steps} steps, and would end after {self._told_steps}, as many as the first one "
+                "had: use rowdex.lightning.DataModule(dataset, batch_size=…, pack=…), or "
+                "Trainer(reload_dataloaders_every_n_epochs=1)"
+            )
 
     def state_dict(self) -> dict[str, str]:
         """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same
@@ -441,26 +457,6 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"Loader({self.dataset!r}, {self._sampler.spec})"
-
-    def __arrow_c_schema__(self) -> object:
-        """An ``arrow_schema`` capsule, of a struct with a child for each column."""
-        return self.schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """An ``arrow_array_stream`` capsule: the batches of the epoch that comes, which is then over for this
-        loader."""
-        is_own = type(self)._finish is not Loader._finish
-        _arguments.check_stream(type(self).__name__, self._convert.added, self._mapping is not None, is_own)
-        options = self._loader_options()
-        loader, epoch, _ = self._begin()
-        self._begun = None
-        options.epochs = epoch + 1
-        sampler = self._sampler._at(self._sampler.epoch)
-        own = Handle(library.loader_new, self.dataset._pointer, sampler, ctypes.byref(options))
-        call(library.resume, own, state_text(self.state_dict()))
-        stream = stream_capsule(own)
-        call(library.loader_begin_epoch, loader, ctypes.byref(ctypes.c_uint64(epoch + 1)), None)
-        return stream
 
 
 _OF_A_RUN = frozenset(

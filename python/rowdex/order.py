@@ -37,31 +37,41 @@ class Context(NamedTuple):
 class Orders:
     """Which row comes at which position, in every epoch."""
 
-    _parts: tuple[Any, ...]
+    _fields: tuple[tuple[str, Any], ...]
+    """What a description has of them."""
 
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        """What a description has of them."""
-        raise NotImplementedError
+    def _operand(self, operands: Operands) -> dict[str, Any]:
+        return dict(self._fields)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._parts == other._parts
+        return type(self) is type(other) and self._fields == other._fields
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self._parts))
+        return hash((type(self).__name__, self._fields))
 
     def __reduce__(self) -> Any:
-        return _again, (type(self), self._parts)
+        return _again, (type(self), self._fields)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, self._parts))})"
+        return f"{type(self).__name__}({', '.join(repr(value) for _, value in self._fields)})"
 
 
 Order = Union[str, Orders]
 
 
-def _again(kind: type[Any], parts: tuple[Any, ...]) -> Any:
+class _Named(Orders):
+    """An order that is a name."""
+
+    def __init__(self, name: str) -> None:
+        self._fields = (("order", name),)
+
+    def __repr__(self) -> str:
+        return repr(self._fields[0][1])
+
+
+def _again(kind: type[Any], fields: tuple[Any, ...]) -> Any:
     made = object.__new__(kind)
-    made._parts = parts
+    made._fields = fields
     return made
 
 
@@ -69,17 +79,14 @@ def open_order(order: Order, context: Context) -> Handle:
     """A ``rowdex_order`` handle."""
     parts = () if context.dataset is None else context.dataset._parts
     operands = Operands(part.index._handle.get() for part in parts)
-    fields = _described(order, operands) | {"seed": context.seed, "rows": None if parts else context.rows}
+    fields = _orders(order)._operand(operands) | {"seed": context.seed, "rows": None if parts else context.rows}
     return operands.make(library.order_new, fields)
 
 
-def _described(order: Order, operands: Operands) -> dict[str, Any]:
-    order = _checked(order)
-    return order._described(operands) if isinstance(order, Orders) else {"order": order}
-
-
-def _checked(order: Order) -> Order:
-    if not isinstance(order, (str, Orders)):
+def _orders(order: Order) -> Orders:
+    if isinstance(order, str):
+        return _Named(order)
+    if not isinstance(order, Orders):
         raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order, such as Explicit(rows)")
     return order
 
@@ -104,19 +111,17 @@ class Explicit(Orders):
     def __init__(self, ids: Any = None, *, file: Path | None = None, permutation: bool = False) -> None:
         if (ids is None) == (file is None):
             raise ValueError("give either ids or a file")
-        self._parts = (
-            None if ids is None else Numbers("Q", ids),
-            None if file is None else local_list(file),
-            permutation,
-        )
+        numbers = None if ids is None else Numbers("Q", ids)
+        path = None if file is None else local_list(file)
+        self._fields = (("row_ids", numbers), ("file", path), ("permutation", permutation))
 
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        ids, file, permutation = self._parts
+    def _operand(self, operands: Operands) -> dict[str, Any]:
+        fields = dict(self._fields)
+        ids = fields["row_ids"]
         if ids is not None and ids._values is None and sys.byteorder == "little":
             # From another process: share its file.
-            file = ids._path
-        listed = {"file": file} if file is not None else {"row_ids": operands.numbers(ids.values)}
-        return {**listed, "permutation": permutation}
+            fields |= {"row_ids": None, "file": ids._path}
+        return fields
 
 
 class Weighted(Orders):
@@ -130,11 +135,7 @@ class Weighted(Orders):
     """
 
     def __init__(self, weights: Any, size: int | None = None, *, replacement: bool = True) -> None:
-        self._parts = (Numbers("d", weights), _size(size), replacement)
-
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        weights, size, replacement = self._parts
-        return {"weights": operands.numbers(weights.values), "size": size, "replacement": replacement}
+        self._fields = (("weights", Numbers("d", weights)), ("size", _size(size)), ("replacement", replacement))
 
 
 class Balanced(Orders):
@@ -168,15 +169,8 @@ class Balanced(Orders):
         if proportions is not None and len(proportions) == 0:
             raise ValueError("proportions=[]: give a number for each class, or leave it out")
         codes = labels.codes if isinstance(labels, Labels) else labels
-        self._parts = (
-            Numbers("I", codes),
-            _size(size),
-            None if proportions is None else tuple(map(float, proportions)),
-        )
-
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        labels, size, proportions = self._parts
-        return {"labels": operands.numbers(labels.values), "size": size, "proportions": proportions}
+        shares = None if proportions is None else tuple(map(float, proportions))
+        self._fields = (("labels", Numbers("I", codes)), ("size", _size(size)), ("proportions", shares))
 
 
 class Mixed(Orders):
@@ -195,23 +189,15 @@ class Mixed(Orders):
         each = [orders] * len(proportions) if isinstance(orders, (str, Orders)) else list(orders)
         if len(each) != len(proportions):
             raise ValueError(f"{len(proportions)} proportions and {len(each)} orders")
-        self._parts = (tuple(map(float, proportions)), _size(size), tuple(map(_checked, each)))
-
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        proportions, size, orders = self._parts
-        parts = [_described(order, operands) for order in orders]
-        return {"parts": parts, "size": size, "proportions": proportions}
+        parts, shares = tuple(map(_orders, each)), tuple(map(float, proportions))
+        self._fields = (("proportions", shares), ("size", _size(size)), ("parts", parts))
 
 
 class Resized(Orders):
     """Another order, in epochs of ``size`` positions: a pass over the rows goes on where the epoch before ended."""
 
     def __init__(self, order: Order, size: int) -> None:
-        self._parts = (_checked(order), _size(size))
-
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        order, size = self._parts
-        return {"inner": _described(order, operands), "size": size}
+        self._fields = (("inner", _orders(order)), ("size", _size(size)))
 
 
 class Subset(Orders):
@@ -226,12 +212,8 @@ class Subset(Orders):
     def __init__(self, order: Order, kept: IdSet) -> None:
         if not isinstance(kept, IdSet):
             raise TypeError("kept: use an IdSet")
-        self._parts = (_checked(order), kept)
-
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        order, kept = self._parts
-        base = _described(order, operands)
-        return {**(base if isinstance(order, str) else {"inner": base}), "kept": operands.set(kept._pointer)}
+        base = _orders(order)
+        self._fields = (*(base._fields if isinstance(base, _Named) else (("inner", base),)), ("kept", kept))
 
 
 class Contiguous(Orders):
@@ -242,21 +224,17 @@ class Contiguous(Orders):
     def __init__(self, order: Order, shards: int) -> None:
         if not 1 <= shards < 2**32:
             raise ValueError(f"shards is {shards}: use 1 or more")
-        self._parts = (_checked(order), shards)
-
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        order, shards = self._parts
-        return {"inner": _described(order, operands), "shards": shards}
+        self._fields = (("inner", _orders(order)), ("shards", shards))
 
 
 class Rotated(Orders):
     """Another order, beginning elsewhere each epoch. A sampler does this where it is needed."""
 
     def __init__(self, order: Order) -> None:
-        self._parts = (_checked(order),)
+        self._fields = (("inner", _orders(order)), ("rotated", True))
 
-    def _described(self, operands: Operands) -> dict[str, Any]:
-        return {"inner": _described(self._parts[0], operands), "rotated": True}
+    def __repr__(self) -> str:
+        return f"Rotated({self._fields[0][1]!r})"
 
 
 __all__ = [

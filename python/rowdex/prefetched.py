@@ -50,10 +50,9 @@ class Prefetched:
         options = native.PrefetchedOptions(memory=size(memory, "memory"), threads=count(threads, "threads"))
         ids = dataset._row_ids(rows)
         pointer = dataset._pointer
+        given = (pointer, *ids.buffer_info(), ctypes.byref(options))
         self._handle: Handle | None = waiting(
-            dataset._remote,
-            lambda: Handle(library.dataset_prefetch, pointer, *ids.buffer_info(), ctypes.byref(options)
-            ),
+            dataset._remote, lambda: Handle(library.dataset_prefetch, *given)
         )
         self._schema = dataset.schema
         self._pid = os.getpid()

@@ -9,8 +9,7 @@
 from __future__ import annotations
 
 import bisect
-import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ray.data
@@ -118,19 +117,12 @@ def _pieces(dataset: Dataset, count: int) -> Iterator[tuple[int, int]]:
     bounds = [total * n // count for n in range(count + 1)]
     ends = sorted(_group_ends(dataset))
     if len(ends) >= count:
-        near = _nearest(ends)
-        bounds = [0, *(near(bound) for bound in bounds[1:-1]), total]
+        for place, bound in enumerate(bounds[1:-1], 1):
+            at = bisect.bisect_left(ends, bound)
+            bounds[place] = min(ends[max(0, at - 1) : at + 1], key=lambda end: abs(end - bound))
     for start, end in zip(bounds, bounds[1:]):
         if start < end:
             yield start, end
-
-
-def _nearest(ends: list[int]) -> Callable[[int], int]:
-    def near(bound: int) -> int:
-        at = bisect.bisect_left(ends, bound)
-        return min(ends[max(0, at - 1) : at + 1], key=lambda end: abs(end - bound))
-
-    return near
 
 
 def _group_ends(dataset: Dataset) -> Iterator[int]:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Union
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Union
 
-from .building import build, several
 from .dataset import Dataset
 from .digest import same_rows
 from .errors import ArgumentError
 from .id_set import IdSet
 from .index import Index, Path
-from .native.library import Operands, is_remote, seed_number, size, waiting
+from .native.library import Operands, seed_number, size, waiting
 from .order import Context, Order, Subset, open_order
 from .progress import Progress, told
 from .store import StoreOptions
 
-Source = Union[Dataset, Index, Path, Iterable[Path]]
+Source = Union[Dataset, Index, Path]
 Step = Literal["spill", "write", "index"]
 
 
 class RewriteReport(NamedTuple):
-    """What :func:`shuffle` wrote."""
+    """What :func:`rewrite` wrote."""
 
     rows: int
     """Rows that were written, or are in files that were there already."""
@@ -79,8 +76,7 @@ def rewrite(
     on with what was finished.
 
     Args:
-        source: A dataset, an index, or Parquet files, folders and patterns, of which an index is built in a temporary
-            folder.
+        source: A dataset, or an index.
         output: The folder to write to, or a prefix of a store, such as ``"s3://bucket/shuffled/"``.
         seed: The seed of the order.
         order: As for :class:`rowdex.DistributedSampler`: ``"global"``, ``"blocks(8)"``, ``"sequential"``, or one of
@@ -103,7 +99,7 @@ def rewrite(
         overwrite: Replaces what an earlier call wrote there.
         verify: Reads both once more, and raises unless every row is where it belongs.
         step: Does one step of the work alone, where several machines share it: all tasks of ``"spill"``, then all of
-            ``"write"``, then ``"index"``. The source is an index or a dataset, then.
+            ``"write"``, then ``"index"``.
         task: The number of this task of the step, from 0.
         tasks: How many share the step.
         progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
@@ -117,8 +113,14 @@ def rewrite(
     """
     if verify and step not in (None, "index"):
         raise ValueError("verify reads what is written: it is for the whole, or for step='index'")
-    with contextlib.ExitStack() as stack:
-        dataset = stack.enter_context(_opened(source, output, columns, root, threads, store, step))
+    if isinstance(source, Dataset):
+        if root is not None or store is not None:
+            raise TypeError("root and store are those of the dataset: leave them out")
+        chosen = source if columns is None else source.select(columns)
+        given: contextlib.AbstractContextManager[Dataset] = contextlib.nullcontext(chosen)
+    else:
+        given = Dataset(source, columns, root=root, cache=1, threads=threads, store=store)
+    with given as dataset:
         if where is not None:
             kept = IdSet.where(dataset, where)
             if len(kept) == 0:
@@ -158,63 +160,6 @@ def _proven(dataset: Dataset, index: str, order: Order, seed: int, progress: Pro
     if found.difference is not None:
         raise found.difference
     return found.other_digest
-
-
-@contextlib.contextmanager
-def _opened(
-    source: Source,
-    output: Path,
-    columns: Sequence[str] | None,
-    root: Path | None,
-    threads: int | None,
-    store: StoreOptions | None,
-    step: Step | None,
-) -> Iterator[Dataset]:
-    if isinstance(source, Dataset):
-        if root is not None or store is not None:
-            raise TypeError("root and store are those of the dataset: leave them out")
-        yield source if columns is None else source.select(columns)
-        return
-    with contextlib.ExitStack() as stack:
-        if not isinstance(source, Index) and not _is_index(source):
-            if step is not None:
-                raise ValueError(f"step={step!r} shares one index: rowdex.build it first, and give that")
-            if root is not None:
-                raise TypeError("root is where the data of an index is: leave it out, or give an index")
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            source = _built(source, folder, os.fsdecode(output), store)
-        dataset = Dataset(source, columns, root=root, cache=1, threads=threads, store=store)  # type: ignore[arg-type]
-        yield stack.enter_context(dataset)
-
-
-def _built(source: Any, folder: str, output: str, store: StoreOptions | None) -> str:
-    """An index of these files in the folder."""
-    path = os.path.join(folder, "source.rdx")
-    inputs = several(source)
-    for given in inputs:
-        if is_remote(given):
-            is_within = f"{output.rstrip('/')}/".startswith(f"{os.fsdecode(given).rstrip('/')}/")
-        else:
-            found = os.path.realpath(os.fsdecode(given))
-            is_within = os.path.isdir(found) and not is_remote(output) and _is_below(os.path.realpath(output), found)
-        if is_within:
-            raise ArgumentError(f"{output}: the output is within the input; choose a folder beside it")
-    build(inputs, path, progress=False, store=store)
-    return path
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return os.path.commonpath([folder, path]) == folder
-
-
-def _is_index(source: Any) -> bool:
-    """Whether a path is an index, and not data to build one of."""
-    if not isinstance(source, (str, bytes, os.PathLike)):
-        return False
-    text = os.fsdecode(source)
-    if text.endswith((".parquet", ".parq", ".pq", "/")):
-        return False
-    return text.endswith(".rdx") if is_remote(text) else os.path.isfile(text)
 
 
 __all__ = ["RewriteReport", "rewrite"]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import array
 import ctypes
 import functools
 import inspect
-import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sized
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, Literal
 
 from . import native
 from .dataset import Dataset
-from .frameworks import counted as _counted
-from .frameworks import running as _sharded
+from .frameworks import sharded as _sharded
 from .launch import process_group, world
 from .loading import options as _options
 from .loading.sampled_rows import SampledRows
@@ -23,6 +20,7 @@ from .native.library import Handle, PerProcess, call, library, told_of, whole
 from .order import Explicit, Order, Orders
 from .packing import Buckets, Budget, Pack, Packing, default_tail
 from .spec import (
+    SampledBatch,
     SamplerSpec,
     batch_of,
     epoch_number,
@@ -34,7 +32,6 @@ from .spec import (
 )
 
 Tail = Literal["wrap", "drop", "uneven", "error", "even"]
-_GOES_ON = "sampler.load_state_dict(sampler.state_after({}, {}))"
 
 
 @functools.cache
@@ -43,22 +40,7 @@ def _one_of(theirs: type) -> type:
     return type("DistributedSampler", (DistributedSampler, theirs), {"__doc__": DistributedSampler.__doc__})
 
 
-class SampledBatch(NamedTuple):
-    """The rows of one step on one rank."""
-
-    row_ids: list[int]
-    """In the order to serve them: one for each piece of packs."""
-    num_pads: int
-    """How many of them, always the last ones, are pads."""
-    offsets: array.array[int] | None = None
-    """Of packs, the token that each piece begins with in its row. Shape ``(pieces,)``, uint64."""
-    lengths: array.array[int] | None = None
-    """Of packs, how many tokens each piece has. Shape ``(pieces,)``, uint64."""
-    packs: array.array[int] | None = None
-    """Of packs, how many pieces there are up to the end of each. Shape ``(packs,)``, uint64."""
-
-
-class DistributedSampler:
+class DistributedSampler(_sharded.Generated):
     """The rows of one rank, the same number on every rank: in the place of ``torch.utils.data.DistributedSampler``, and
     with its vocabulary.
 
@@ -90,6 +72,11 @@ class DistributedSampler:
         pack: Batches of packs, by the lengths that are noted in the index: :class:`Pack`,
             :class:`Budget` or :class:`Buckets`.
     """
+
+    # Whether a sampler of the batches of all ranks has this one.
+    _is_of_all = False
+    # Is told of epochs that are set.
+    _listener: Callable[[int], None] | None = None
 
     def __new__(cls, *_: Any, **__: Any) -> DistributedSampler:
         """Where PyTorch is imported, a sampler is one of PyTorch's, too: others are replaced or sharded again."""
@@ -188,12 +175,6 @@ class DistributedSampler:
         self._resumed_epoch = opened.get().resumed_epoch
         # The epoch that is iterated over, and the step that comes next; none was handed out where that is ``None``.
         self._served: tuple[int, int | None] = (self._epoch, None)
-        # What Lightning counted when that iteration began.
-        self._counted: _counted.Counted | None = None
-        # Whether its batches may be handed out in another order than that of their steps.
-        self._is_unordered = False
-        # How many rows a step of a DataLoader has that makes batches of the rows itself.
-        self._rows_of_step: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -271,10 +252,9 @@ class DistributedSampler:
         """
         epoch = epoch_number(epoch)
         # Ranks for which Accelerate reads elsewhere begin an epoch in this way alone.
-        _sharded.check_begun()
-        if self._served[0] == epoch != self._epoch and self._counted is not None and _counted.by_lightning(self):
-            # It tells of the epoch that it has begun already.
-            return
+        self._check_sharded()
+        if self._listener is not None:
+            self._listener(epoch)
         self._go_to(epoch)
 
     def _go_to(self, epoch: int) -> None:
@@ -359,18 +339,15 @@ class DistributedSampler:
                 "rowdex.lightning.DataModule), or give num_replicas and rank"
             )
 
-    def _begin(self) -> int:
-        loader = _sharded.check_begun()
-        self._is_unordered, self._rows_of_step = _sharded.is_unordered(loader), _sharded.rows_of_step(loader, self)
-        self._check_world()
-        self._follow()
-        return self._advance()
+    def _check_sharded(self) -> None:
+        """Refuses to be sharded again, unless this is what all ranks are dealt by."""
+        _sharded.check("DistributedSampler", 1 if self._is_of_all else self._shards, self, self._dataset)
 
-    def _follow(self) -> None:
-        """Goes to the epoch that Lightning is at, which tells of it after workers were told what to read."""
-        counted = self._counted = _counted.by_lightning(self)
-        if counted is not None:
-            self._go_to(counted.epoch)
+    def _begin(self) -> int:
+        self._check_sharded()
+        _sharded.is_over(self._dataset)
+        self._check_world()
+        return self._advance()
 
     def _advance(self) -> int:
         epoch = self._epoch
@@ -379,41 +356,19 @@ class DistributedSampler:
         self._epoch, self._served = epoch + 1, (epoch, None)
         return epoch
 
-    def _refusals(self, step: int, rows: int | None = None, goes_on: str = _GOES_ON) -> Iterator[Any]:
-        """What to hand out alone if a framework begins elsewhere than at this step, or these rows: how to go on."""
-        _counted.check_steps(self._served[0], step, type(self).__name__, self._is_unordered)
-        counted = self._counted
-        if counted is None or counted.steps is None:
-            return
-        begins, batch = (step, 1) if rows is None else (rows, counted.batch_size)
-        # Rows that are handed out one by one are steps of the sampler, unless it has a batch size.
-        last = counted.steps * batch // (1 if rows is None else self._spec.batch_size) - 1
-        if (refusal := counted.refusal(begins, batch, goes_on.format(counted.epoch, last))) is not None:
-            yield from itertools.repeat(refusal, batch)
-
     def batch(self, epoch: int, step: int) -> SampledBatch:
         """The batch of this rank at a step of an epoch."""
         epoch, step = epoch_number(epoch), step_number(step)
         if self._spec.pack is None:
             return SampledBatch(*batch_of(self._at(epoch), epoch, step))
-        found = pieces_of(self._at(epoch), epoch, step)
-        return SampledBatch(found.row_ids.tolist(), found.num_pads, found.offsets, found.lengths, found.packs)
+        return pieces_of(self._at(epoch), epoch, step)
 
     def state_after(self, epoch: int, step: int) -> dict[str, str]:
         """The state once every rank is done with this step: the same on all of them, for :meth:`load_state_dict`.
 
-        Raises:
-            RuntimeError: within an epoch of a ``DataLoader`` whose steps are others: with ``in_order=False``, or with
-                another ``batch_size``.
+        Steps are those of this sampler: where a ``DataLoader`` makes batches of row ids, give both the same
+        ``batch_size``, and leave out ``in_order=False``.
         """
-        rows, own = self._rows_of_step, self._spec.batch_size
-        if rows not in (None, own) and step >= 0:
-            raise RuntimeError(
-                f"the state after step {step} of epoch {epoch}: a step of the DataLoader has {rows} rows, and one of "
-                f"this sampler {own}. Make the sampler with batch_size={rows}, too"
-            )
-        if self._is_unordered and 0 < step + 1 < self.steps:
-            raise RuntimeError(f"the state after step {step} of epoch {epoch}: {_sharded.UNORDERED}")
         # That after step -1 is the one that the epoch begins with.
         return self._state(epoch_number(epoch), step_number(step + 1))
 

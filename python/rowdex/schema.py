@@ -82,10 +82,10 @@ def _parts(schema: Any) -> tuple[Any, ...]:
     """What there is to know of an ``ArrowSchema``."""
     children = tuple(_parts(schema.children[i].contents) for i in range(schema.n_children))
     dictionary = _parts(schema.dictionary.contents) if schema.dictionary else None
-    return schema.format, schema.name, _metadata(schema.metadata), schema.flags, children, dictionary
+    return schema.format, schema.name, metadata_of(schema.metadata), schema.flags, children, dictionary
 
 
-def _metadata(address: int | None) -> bytes | None:
+def metadata_of(address: int | None) -> bytes | None:
     """Keys and values, as the Arrow C data interface has them: a length of 32 bits before each."""
     if not address:
         return None

@@ -184,17 +184,22 @@ def batch_of(sampler: Handle, epoch: int, step: int) -> tuple[list[int], int]:
     return rows[: found.value], pads.value
 
 
-class Pieces(NamedTuple):
-    """What a step serves of its rows: numbers of 64 bits without a sign, for each piece, pack after pack."""
+class SampledBatch(NamedTuple):
+    """The rows of one step on one rank."""
 
-    row_ids: array.array[int]
+    row_ids: list[int]
+    """In the order to serve them: one for each piece of packs."""
     num_pads: int
-    offsets: array.array[int]
-    lengths: array.array[int]
-    packs: array.array[int]
+    """How many of them, always the last ones, are pads."""
+    offsets: array.array[int] | None = None
+    """Of packs, the token that each piece begins with in its row. Shape ``(pieces,)``, uint64."""
+    lengths: array.array[int] | None = None
+    """Of packs, how many tokens each piece has. Shape ``(pieces,)``, uint64."""
+    packs: array.array[int] | None = None
+    """Of packs, how many pieces there are up to the end of each. Shape ``(packs,)``, uint64."""
 
 
-def pieces_of(sampler: Handle, epoch: int, step: int) -> Pieces:
+def pieces_of(sampler: Handle, epoch: int, step: int) -> SampledBatch:
     """The pieces of a step of packs."""
     found, pads = ctypes.c_size_t(), ctypes.c_size_t()
     numbers = (ctypes.byref(found), ctypes.byref(pads))
@@ -208,7 +213,7 @@ def pieces_of(sampler: Handle, epoch: int, step: int) -> Pieces:
     )  # fmt: skip
     if rows:
         call(library.sampler_batch, sampler, epoch, step, *rows.buffer_info(), *numbers, ctypes.byref(pieces))
-    return Pieces(rows, pads.value, offsets, lengths, packs[: num_packs.value])
+    return SampledBatch(rows.tolist(), pads.value, offsets, lengths, packs[: num_packs.value])
 
 
 def steps_left(sampler: Handle) -> range:

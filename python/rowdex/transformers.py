@@ -19,7 +19,7 @@ from typing import Any
 
 import torch.utils.data
 from transformers import Trainer, TrainerCallback, default_data_collator
-from transformers.trainer_utils import seed_worker
+from transformers.trainer_utils import get_last_checkpoint, seed_worker
 
 from . import accelerate as _accelerate
 from . import torch as _torch
@@ -86,22 +86,27 @@ class TrainerMixin:
         self._rowdex_evaluations = 0
         self._rowdex_epochs: Epochs | None = None
         self._rowdex_unproven = False
-        given = _trainer.Given(super().__init__, arguments, options)
-        for dataset in (given["train_dataset"], given["eval_dataset"]):
+        given = _trainer.by_name(super().__init__, arguments, options)
+        for dataset in (given.get("train_dataset"), given.get("eval_dataset")):
             if isinstance(dataset, Loader):
                 # Says what a Loader is and what to write; TRL would say that it is no datasets.Dataset.
                 dataset[0]
+            if isinstance(dataset, _torch.IterableDataset):
+                raise TypeError(
+                    "an IterableDataset makes batches, and the Trainer would make batches of these: give it the "
+                    "rowdex.Dataset"
+                )
         kind = _trainer.trl_trainer(type(self))
         # TRL's trainers look at the first row of a datasets.Dataset, and take nothing else.
-        kept = {} if kind is None else given.replace(_first_row)
+        kept = {} if kind is None else _trainer.replaced(given, _first_row)
         if kind is not None and kept:
             _trainer.check_trl(kind, given, masked=all(self._rowdex_masked(data) for data in kept.values()))
-        given.make(super().__init__)
+        super().__init__(**given)
         for name, dataset in kept.items():
             setattr(self, name, dataset)
         length = getattr(self.args, "max_length", None)  # type: ignore[attr-defined]
         self._rowdex_cuts = kind is not None and length is not None
-        collator = given["data_collator"]
+        collator = given.get("data_collator")
         self._rowdex_collates = collator is not None and collator is not default_data_collator
         self.add_callback(_Place(self))  # type: ignore[attr-defined]
 
@@ -115,6 +120,17 @@ class TrainerMixin:
         # TRL asks for labels that are made of masks, and packs are masked by the columns themselves.
         if not isinstance(self._rowdex_options.get("pack"), Pack):
             super()._reject_skip_prepare_without_labels(*given)  # type: ignore[misc]
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *given: Any, **named: Any) -> Any:
+        folder = resume_from_checkpoint
+        if folder is True:
+            folder = get_last_checkpoint(self.args.output_dir)  # type: ignore[attr-defined]
+        path = os.path.join(folder or "", _FILE)
+        self._rowdex_saved = None
+        if folder and os.path.exists(path):
+            with open(path) as file:
+                self._rowdex_saved = json.load(file)["state"]
+        return super().train(resume_from_checkpoint, *given, **named)  # type: ignore[misc]
 
     def get_train_dataloader(self) -> Any:
         trainer: Any = self
@@ -163,9 +179,6 @@ class TrainerMixin:
         try:
             return super().evaluation_loop(dataloader, *given, **named)  # type: ignore[misc]
         finally:
-            # The next evaluation has a loader of its own, and the accelerator would keep them all.
-            prepared = self.accelerator._dataloaders  # type: ignore[attr-defined]
-            prepared[:] = [other for other in prepared if other is not dataloader]
             if isinstance(dataloader, _accelerate.Loader):
                 dataloader.close()
 
@@ -174,7 +187,7 @@ class TrainerMixin:
         args = trainer.args
         _trainer.check(args)
         if isinstance(options.get("pack"), Pack):
-            return self._rowdex_packs(dataset, options)
+            return self._rowdex_packs(dataset, options, training)
         if isinstance(options.get("pack"), Buckets):
             raise ValueError(
                 "rowdex.Buckets with a Trainer: its models shift labels, and its collators pad samples; use "
@@ -196,10 +209,9 @@ class TrainerMixin:
         }
         if trainer.data_collator is default_data_collator and not any(workers.values()):
             if self._rowdex_cuts:
-                checks = functools.partial(_checked, args.max_length)
+                checks = functools.partial(_trainer.checked, args.max_length)
                 options["map"] = [*functions(options.get("map")), checks]
-            loader = _accelerate.Loader(dataset, non_blocking=trainer.accelerator.non_blocking, **options)
-            return trainer.accelerator.prepare_data_loader(loader)
+            return self._rowdex_prepared(dataset, options, training)
         if not isinstance(dataset, _torch.Dataset):
             raise TypeError(
                 "a data_collator, a tokenizer and options of workers such as dataloader_num_workers are for samples: "
@@ -207,8 +219,9 @@ class TrainerMixin:
                 "model takes, data_collator=transformers.default_data_collator and no workers"
             )
         collate = trainer.data_collator
+        listed = functools.partial(_trainer.listed, collate)
         making = {
-            "collate_fn": _trainer.Cut(collate, args) if self._rowdex_cuts else _trainer.Listed(collate),
+            "collate_fn": _trainer.Cut(collate, args) if self._rowdex_cuts else listed,
             "pin_memory": args.dataloader_pin_memory,
             **workers,
         }
@@ -223,7 +236,7 @@ class TrainerMixin:
         everything = _torch.GlobalBatchSampler(dataset, num_shards=_accelerate.ranks()[0], **options)
         return trainer.accelerator.prepare(torch.utils.data.DataLoader(dataset, batch_sampler=everything, **making))
 
-    def _rowdex_packs(self, dataset: Dataset, options: dict[str, Any]) -> Any:
+    def _rowdex_packs(self, dataset: Dataset, options: dict[str, Any], training: bool) -> Any:
         trainer: Any = self
         args, pack = trainer.args, options["pack"]
         _trainer.check_packs(args, self._rowdex_collates)
@@ -248,8 +261,13 @@ class TrainerMixin:
         making = functools.partial(causal, column=column, bounds=bounds, with_columns=named)
         options["map"] = [*functions(options.get("map")), making]
         self._rowdex_unproven = True
-        loader = _accelerate.Loader(dataset, non_blocking=trainer.accelerator.non_blocking, **options)
-        return trainer.accelerator.prepare_data_loader(loader)
+        return self._rowdex_prepared(dataset, options, training)
+
+    def _rowdex_prepared(self, dataset: Dataset, options: dict[str, Any], training: bool) -> Any:
+        accelerator = self.accelerator  # type: ignore[attr-defined]
+        loader = _accelerate.Loader(dataset, non_blocking=accelerator.non_blocking, **options)
+        # The accelerator keeps what it prepares, and each evaluation has a loader of its own.
+        return accelerator.prepare_data_loader(loader) if training else loader
 
     def compute_loss(self, model: Any, inputs: Any, *given: Any, **named: Any) -> Any:
         if self._rowdex_unproven and "position_ids" in inputs:
@@ -288,23 +306,11 @@ class TrainerMixin:
             named["num_update_steps_per_epoch"] = self._rowdex_epochs.updates(named["epoch"])
         super()._run_epoch(*given, **named)  # type: ignore[misc]
 
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        # What is called before training goes on, whoever loads the model.
-        path = os.path.join(checkpoint or "", _FILE)
-        if checkpoint is not None and os.path.exists(path):
-            with open(path) as file:
-                self._rowdex_saved = json.load(file)["state"]
-        super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
-
 
 def _first_row(dataset: Dataset) -> Any:
     import datasets
 
     return datasets.Dataset.from_dict(dataset.take([0]).to_pydict())
-
-
-def _checked(length: int, batch: Any) -> Any:
-    return _trainer.checked(batch, length, len(batch["input_ids"]) if "input_ids" in batch else 0)
 
 
 def _batches(loader: Any) -> Any:
@@ -339,7 +345,7 @@ class _Place(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **things: Any) -> None:
         self._begins = True
-        saved, self._trainer._rowdex_saved = self._trainer._rowdex_saved, None
+        saved = self._trainer._rowdex_saved
         place = self._place(args, state, things.get("train_dataloader"))
         if place is None or args.ignore_data_skip:
             return

@@ -18,12 +18,12 @@ import importlib.util
 import io
 import json
 import operator
-import struct
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
-from .native import values as _values
-from .native.columns import Ragged, check_fill, is_tensor
+from .native.columns import Ragged, in_places
 from .native.imports import loaded
+from .schema import metadata_of
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -174,33 +174,10 @@ class Pad:
         """The lists as one array or tensor, and where the items are. Shape ``(rows, length, ...)`` and the same."""
         if not isinstance(lists, Ragged) or not hasattr(lists.values, "shape"):
             raise ValueError("only lists of numbers are padded, and these are not: name columns, pad={'tokens': …}")
-        of_torch = is_tensor(lists.values)
-        values, offsets = (part.numpy() if of_torch else part for part in (lists.values, lists.offsets))
-        found, there = self._padded(values, offsets)
-        if of_torch:
-            torch = loaded("torch")
-
-            return torch.from_numpy(found), torch.from_numpy(there)
-        return found, there
-
-    def _padded(self, values: Any, offsets: Any) -> tuple[Any, Any]:
-        np = loaded("numpy")
-
-        lengths = offsets[1:] - offsets[:-1]
-        longest = int(lengths.max()) if len(lengths) else 0
-        width = longest if self._length == "longest" else self._length
-        if longest > width and not self._cut:
-            raise ValueError(f"a list of {longest} items is longer than {width}: choose a greater length, or cut=True")
-        kept = np.minimum(lengths, width)
-        width = -(-width // self._multiple) * self._multiple
-        items = np.arange(len(values)) - np.repeat(offsets[:-1] - offsets[0], lengths)
-        values = values[items < np.repeat(kept, lengths)]
-        places = np.arange(width)
-        there = places < kept[:, None] if self._side == "right" else places >= width - kept[:, None]
-        check_fill(np, self._fill, values.dtype)
-        found = np.full((len(lengths), width, *values.shape[1:]), self._fill, dtype=values.dtype)
-        found[there] = values
-        return found, there
+        length = None if self._length == "longest" else self._length
+        return in_places(
+            lists, self._fill, length, left=self._side == "left", multiple=self._multiple, cuts=self._cut
+        )
 
 
 def hub(dataset: Dataset) -> dict[str, Image]:
@@ -210,8 +187,7 @@ def hub(dataset: Dataset) -> dict[str, Image]:
     Raises:
         ValueError: if there is no such metadata, or no such column.
     """
-    exported = dataset.schema._exported
-    metadata = _metadata(exported.schema.metadata)
+    metadata = _metadata(metadata_of(dataset.schema._exported.schema.metadata))
     try:
         features = json.loads(metadata[b"huggingface"])["info"]["features"]
     except (KeyError, TypeError, ValueError):
@@ -228,26 +204,14 @@ def _kind(feature: Any) -> Any:
     return feature.get("_type") if isinstance(feature, dict) else None
 
 
-def _metadata(address: int | None) -> dict[bytes, bytes]:
+def _metadata(data: bytes | None) -> dict[bytes, bytes]:
     """Keys and values, as the Arrow C data interface has them: numbers of 32 bits, each before what it counts."""
-    if not address:
-        return {}
-    at = address
+    stream = io.BytesIO(data or bytes(4))
 
     def number() -> int:
-        nonlocal at
-        (found,) = struct.unpack("i", _values.raw_at(at, 4))
-        at += 4
-        return int(found)
+        return int.from_bytes(stream.read(4), sys.byteorder)
 
-    def text() -> bytes:
-        nonlocal at
-        length = number()
-        found = bytes(_values.raw_at(at, length))
-        at += length
-        return found
-
-    return {text(): text() for _ in range(number())}
+    return {stream.read(number()): stream.read(number()) for _ in range(number())}
 
 
 __all__ = ["Image", "Pad", "hub"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Union, overload
+from typing import Any, NamedTuple, Union
 
 from .dataset import Class, Dataset
-from .id_set import IdSet, Side, complement, intersection, listed
+from .id_set import IdSet, Side, listed
 from .index import Index, Path
 from .native.library import Handle, Operands, is_remote, seed_number, waiting
 from .progress import Progress, told
@@ -96,7 +96,7 @@ def select(
     handle = base._handle.get()
     kept, files, repeated, unserved = _lists(handle, rows, skip)
     operands = Operands([handle])
-    if kept and note is None:
+    if kept is not None and note is None:
         note = "rows given to rowdex.select"
     key = None if split_seed is None else seed_number(split_seed, "split_seed")
     parted = {"side": split, "validation_fraction": split_fraction, "by": split_by, "seed": key}
@@ -113,7 +113,7 @@ def select(
         where=where,
         root=root,
         overwrite=overwrite,
-        kept=operands.set(kept[0] if kept else None),
+        kept=kept,
         store=store_fields(store),
     )
     with told(progress if where is not None else False, "selecting", "rows") as tell:
@@ -122,18 +122,18 @@ def select(
     return made._replace(repeated=made.repeated + repeated, unserved=made.unserved + unserved)
 
 
-def _lists(base: Handle, rows: Rows | None, skip: Rows | None) -> tuple[list[Handle], dict[str, Any], int, int]:
+def _lists(base: Handle, rows: Rows | None, skip: Rows | None) -> tuple[IdSet | None, dict[str, Any], int, int]:
     """The set of the rows that are listed, if they are not in files; the files, by what they are for; how often rows
     were listed again, and how many that are not served.
     """
-    kept: list[Handle] = []
+    kept: IdSet | None = None
     files: dict[str, Any] = {}
     counts = [0, 0]
     for name, chosen in (("rows", rows), ("skip", skip)):
         if chosen is None:
             continue
         if isinstance(chosen, IdSet):
-            found = chosen._pointer
+            found = chosen
         elif hasattr(chosen, "__arrow_c_stream__"):
             found, told_of = listed(base, chosen)
             counts = [one + other for one, other in zip(counts, told_of)]
@@ -145,34 +145,9 @@ def _lists(base: Handle, rows: Rows | None, skip: Rows | None) -> tuple[list[Han
                 f"{name} is a {type(chosen).__name__}: give a table, a file that lists rows, or for row ids "
                 "rowdex.order.IdSet(len(base), ids)"
             )
-        kept.append(found if name == "rows" else complement(found))
-    if len(kept) == 2:
-        kept = [intersection(*kept)]
+        found = found if name == "rows" else ~found
+        kept = found if kept is None else kept & found
     return kept, files, counts[0], counts[1]
-
-
-@overload
-def count(
-    index: Index | Path,
-    *,
-    where: str | None = None,
-    by: None = None,
-    root: Path | None = None,
-    threads: int | None = None,
-    store: StoreOptions | None = None,
-) -> int: ...
-
-
-@overload
-def count(
-    index: Index | Path,
-    *,
-    where: str | None = None,
-    by: str,
-    root: Path | None = None,
-    threads: int | None = None,
-    store: StoreOptions | None = None,
-) -> dict[Class, int]: ...
 
 
 def count(

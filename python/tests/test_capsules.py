@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib.util
 import pathlib
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,12 +37,11 @@ for _ in range(20):
     table = pa.table(batch)
     pa.RecordBatchReader.from_stream(batch).read_all()
     capsules = [batch.__arrow_c_array__(), batch.__arrow_c_stream__(), dataset.schema.__arrow_c_schema__()]
-    loader = rowdex.Loader(dataset, batch_size=100, output="arrow")
-    capsules.append(loader.__arrow_c_stream__())
+    capsules.append(dataset.__arrow_c_stream__())
     assert pa.schema(dataset.schema).names == dataset.column_names
     assert table["id"].to_pylist() == list(range(10))
     assert rowdex.native.capsule.live() == 5, rowdex.native.capsule.live()
-    del capsules, batch, loader, table
+    del capsules, batch, table
     gc.collect()
     assert rowdex.native.capsule.live() == 0, rowdex.native.capsule.live()
 """
@@ -96,29 +94,11 @@ def test_the_error_of_a_stream_reaches_whoever_reads_it_and_its_capsule_is_relea
     damaged = (tmp_path / "a.parquet").read_bytes()
     (tmp_path / "a.parquet").write_bytes(b"PAR1" + b"\xff" * 20_000 + damaged[20_004:])
     dataset = rowdex.Dataset(tmp_path / "a.rdx", check="off")
-    loader = rowdex.Loader(dataset, batch_size=10, num_replicas=1, rank=0, output="arrow")
-    for stream in (dataset, loader):
-        for _ in range(3):
-            with pytest.raises(pa.ArrowInvalid, match=r"a\.parquet, row group \d"):
-                pa.table(stream)
+    for _ in range(3):
+        with pytest.raises(pa.ArrowInvalid, match=r"a\.parquet, row group \d"):
+            pa.table(dataset)
     gc.collect()
     assert _capsule.live() == 0
-
-
-def test_a_stream_of_a_loader_leaves_out_nothing_that_its_batches_have(index: str) -> None:
-    dataset = rowdex.Dataset(index)
-    for name in ("row_ids", "repeated"):
-        loader = rowdex.Loader(dataset, batch_size=100, **{name: "added"})  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=f"a Loader with {name} is no Arrow stream: leave these out"):
-            loader.__arrow_c_stream__()
-
-    class Other(rowdex.Loader):
-        def _finish(self, batch: Any) -> Any:
-            return batch
-
-    with pytest.raises(TypeError, match="a Other is no Arrow stream: use rowdex.Loader"):
-        Other(dataset, batch_size=100).__arrow_c_stream__()
-    assert pa.table(rowdex.Loader(dataset, batch_size=100, seed=1)).num_rows == len(dataset)
 
 
 def test_many_capsules_in_use_are_not_looked_at_for_each_new_one(index: str, monkeypatch: pytest.MonkeyPatch) -> None:

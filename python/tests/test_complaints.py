@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import collections
+import http.server
 import itertools
 import json
 import os
 import pathlib
 import re
+import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +22,6 @@ import rowdex.order
 
 from .conftest import REPOSITORY, ROWS, run_python, table_of
 from .test_faults import Server, server  # noqa: F401
-from .test_hub import Server as Answers
 
 COMPLAINTS = REPOSITORY / "docs/comparison.md"
 KILLED = pathlib.Path(__file__).with_name("killed_worker_program.py")
@@ -202,6 +203,45 @@ def test_an_interpreter_ends_with_a_loader_alive(index: str, how: str) -> None:
         pytest.importorskip("torch", reason="PyTorch is not installed")
     done = run_python(ENDS + KEEPS[how], index)
     assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
+
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Answers:
+    """Answers on a port of its own, and what it heard: the path and the header of each request."""
+
+    def __init__(self, answer: Callable[[str, dict[str, str]], Answer]) -> None:
+        heard: list[tuple[str, dict[str, str]]] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                heard.append((self.path, headers))
+                status, told, body = answer(self.path, headers)
+                self.send_response(status)
+                for name, value in {**told, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(body)
+
+            do_HEAD = do_GET
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.heard = heard
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.place = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
 
 
 class Bucket:

@@ -237,26 +237,15 @@ assert dataset[[1, 500]].to_pylist() == rows and len(next(batches).row_ids) == 1
     assert done.returncode == 0, done.stderr
 
 
-def test_samples_are_python_values_or_those_of_numpy(index: str, table: pa.Table) -> None:
-    with rowdex.Dataset(index, samples="numpy") as dataset:
-        samples = dataset.__getitems__([5, 3, -1])
-        for sample, row in zip(samples, [5, 3, ROWS - 1]):
-            assert list(sample) == table.column_names
-            for name, value in sample.items():
-                expected = table[name][row].as_py()
-                assert (value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value) == expected, name
-            assert type(sample["x"]) is np.float32 and sample["vector"].dtype == np.int32
-            assert sample["tokens"].dtype == np.int64 and isinstance(sample["name"], str)
-        assert (samples[1]["maybe"], samples[0]["maybe"]) == (None, 5)
-        assert dataset[7]["vector"].tolist() == dataset.select(["vector"])[7]["vector"].tolist() == [7, 8, 9]
-        assert pickle.loads(pickle.dumps(dataset))[7]["x"] == np.float32(3.5)
-        assert [sample["id"].item() for sample in dataset] == list(range(ROWS))
-    for samples, kind in (("python", list), ("numpy", np.ndarray)):
-        parts = [rowdex.Dataset(index, samples=samples) for _ in range(2)]  # type: ignore[arg-type]
-        mixed = rowdex.MixedDataset(parts)
-        assert type(mixed[ROWS + 7]["vector"]) is kind and list(mixed[ROWS + 7]["vector"]) == [7, 8, 9]
-    with pytest.raises(ValueError, match="samples='torch': use 'python' or 'numpy'"):
-        rowdex.Dataset(index, samples="torch")  # type: ignore[arg-type]
+def test_rows_of_numpy_are_those_of_python(index: str, table: pa.Table) -> None:
+    samples = rowdex.Dataset(index).take([5, 3, -1]).to_numpy_rows()
+    for sample, row in zip(samples, [5, 3, ROWS - 1]):
+        assert list(sample) == table.column_names
+        for name, value in sample.items():
+            expected = table[name][row].as_py()
+            assert (value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value) == expected, name
+        assert type(sample["x"]) is np.float32 and sample["vector"].dtype == np.int32
+    assert (samples[1]["maybe"], samples[0]["maybe"]) == (None, 5)
 
 
 def test_numpy_samples_of_dictionaries_structs_and_nulls_are_those_of_python(tmp_path: pathlib.Path) -> None:
@@ -271,7 +260,7 @@ def test_numpy_samples_of_dictionaries_structs_and_nulls_are_those_of_python(tmp
     )
     pq.write_table(table, tmp_path / "a.parquet")
     rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
-    dataset = rowdex.Dataset(tmp_path / "a.rdx", samples="numpy")
+    samples = rowdex.Dataset(tmp_path / "a.rdx").take(range(4)).to_numpy_rows()
 
     def plain(value: object) -> object:
         if isinstance(value, rowdex.Ragged):
@@ -281,7 +270,7 @@ def test_numpy_samples_of_dictionaries_structs_and_nulls_are_those_of_python(tmp
             return {name: plain(part) for name, part in value.items()}
         return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
-    assert [plain(sample) for sample in dataset] == table.to_pylist()
+    assert [plain(sample) for sample in samples] == table.to_pylist()
 
 
 def test_numpy_samples_have_none_for_a_null_wherever_it_is_and_are_alike_in_any_batch(tmp_path: pathlib.Path) -> None:
@@ -297,10 +286,10 @@ def test_numpy_samples_have_none_for_a_null_wherever_it_is_and_are_alike_in_any_
     )
     pq.write_table(table, tmp_path / "a.parquet")
     rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
-    dataset = rowdex.Dataset(tmp_path / "a.rdx", samples="numpy")
-    samples = list(dataset)
+    dataset = rowdex.Dataset(tmp_path / "a.rdx")
+    samples = dataset.take(range(4)).to_numpy_rows()
     assert [[str(value) for value in sample.values()] for sample in samples] == [
-        [str(value) for value in dataset[row].values()] for row in range(4)
+        [str(value) for value in dataset.take([row]).to_numpy_rows()[0].values()] for row in range(4)
     ]
     for sample, row in zip(samples, table.to_pylist()):
         for name in ("ids", "pair", "flags"):

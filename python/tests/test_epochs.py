@@ -7,7 +7,6 @@ import gc
 import itertools
 import multiprocessing
 import pickle
-import warnings
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ def ids(batches: Any) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("workers, persistent", [*WORKERS, (7, False)])
-@pytest.mark.parametrize("kind", ["iterable", "batches", "samples", "stock"])
+@pytest.mark.parametrize("kind", ["iterable", "batches", "samples"])
 def test_epochs_follow_each_other(index: str, kind: str, workers: int, persistent: bool) -> None:
     dataset = rowdex.torch.Dataset(index, ["id"])
     options: dict[str, Any] = {"persistent_workers": persistent} if workers else {}
@@ -63,21 +62,10 @@ def test_epochs_follow_each_other(index: str, kind: str, workers: int, persisten
         loader: Any = loader_of(iterable(index), workers, persistent)
     elif kind == "batches":
         loader = DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, BATCH, **SAMPLING), **options)
-    elif kind == "samples":
+    else:
         loader = DataLoader(
             dataset, batch_size=BATCH, sampler=rowdex.DistributedSampler(dataset, **SAMPLING), **options
         )
-    else:
-        stock = torch.utils.data.DistributedSampler(dataset, **SAMPLING)
-        loader = DataLoader(dataset.follow(stock), batch_size=BATCH, sampler=stock, **options)
-        found = []
-        for epoch in range(3):
-            stock.set_epoch(epoch)
-            rows = list(stock)
-            assert ids(loader) == [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
-            found.append(rows)
-        assert found[0] != found[1] != found[2]
-        return
     assert [ids(loader) for _ in range(3)] == wanted
 
 
@@ -101,10 +89,9 @@ def test_an_iteration_that_was_given_up_counts(index: str, workers: int, persist
     assert [ids(loader) for _ in range(2)] == expected(index, [2, 3])
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_two_iterations_at_once_are_two_epochs(index: str, workers: int) -> None:
+def test_two_iterations_at_once_are_two_epochs(index: str) -> None:
     dataset = iterable(index)
-    loader, other = (loader_of(dataset, workers, False) for _ in range(2))
+    loader, other = (loader_of(dataset, 0, False) for _ in range(2))
     first, second, third = iter(loader), iter(loader), iter(other)
     found: list[list[list[int]]] = [[], [], []]
     for batches in itertools.zip_longest(first, second, third):
@@ -113,57 +100,20 @@ def test_two_iterations_at_once_are_two_epochs(index: str, workers: int) -> None
     assert found == expected(index, range(3)) and ids(other) == expected(index, [3])[0]
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
-def test_the_epoch_of_workers_that_persist_is_that_of_when_it_began(index: str, method: str) -> None:
-    dataset = iterable(index)
-    loader, other = (loader_of(dataset, 2, True, method) for _ in range(2))
-    assert [ids(loader), ids(other)] == expected(index, range(2))
-    # Begun in this order, before any worker was heard of.
-    begun = [iter(other), iter(loader)]
-    dataset.set_epoch(7)
-    found = [[batch["id"].tolist() for batch in batches] for batches in begun]
-    assert found == expected(index, [2, 3]) and ids(other) == expected(index, [7])[0]
-
-
-class Sharded(torch.utils.data.IterableDataset):  # type: ignore[misc]
-    """What a framework makes of a dataset that it shards."""
-
-    num_replicas = 2
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __iter__(self) -> Any:
-        return iter(self.dataset)
-
-
-@pytest.mark.parametrize("workers, method", [(0, None), (2, "fork"), (1, "forkserver")])
-def test_an_epoch_that_is_refused_is_not_served_and_does_not_count(index: str, workers: int, method: str) -> None:
-    dataset = iterable(index)
-    options = {"multiprocessing_context": method, "persistent_workers": True} if workers else {}
-    again = DataLoader(Sharded(dataset), batch_size=None, num_workers=workers, **options)
-    batched = DataLoader(dataset, batch_size=8, num_workers=workers, **options)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_of_batches_are_refused(index: str, workers: int) -> None:
+    batched = DataLoader(iterable(index), batch_size=3, num_workers=workers, persistent_workers=bool(workers))
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="takes one of 2 shards of this IterableDataset.*part of its part"):
-            ids(again)
-        with pytest.raises(RuntimeError, match="batches of 8 of the batches of an IterableDataset.*batch_size=None"):
+        with pytest.raises(RuntimeError, match="batches of 3 of the batches of an IterableDataset.*batch_size=None"):
             ids(batched)
-    assert ids(loader_of(dataset, workers, bool(workers), method)) == expected(index, [0])[0]
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
-def test_workers_that_share_no_memory_serve_nothing(index: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(told: Any) -> None:
-        raise OSError("no space left to share")
-
-    dataset = iterable(index)
-    assert ids(loader_of(dataset, 1, False, method)) == expected(index, [0])[0]
-    with monkeypatch.context() as patched:
-        patched.setattr("rowdex.torch.workers.Told.__init__", full)
-        with pytest.raises(OSError, match="no space left to share"):
-            ids(loader_of(dataset, 1, False, method))
-    dataset.set_epoch(1)
-    assert ids(loader_of(dataset, 1, False, method)) == expected(index, [1])[0]
+def test_workers_whose_seeds_are_drawn_alike_serve_the_next_epoch(index: str) -> None:
+    dataset, found = iterable(index), []
+    for _ in range(3):
+        torch.manual_seed(1)
+        found.append(ids(loader_of(dataset, 2, False)))
+    assert found == expected(index, range(3))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -248,13 +198,7 @@ def test_a_stateful_loader_goes_on_from_every_step_and_into_the_next_epochs(
     assert ids(loader) == second
 
 
-def test_datasets_within_others_are_told(index: str) -> None:
-    chained = ChainDataset([iterable(index)])
-    loader = DataLoader(chained, batch_size=None, num_workers=1)
-    assert [ids(loader) for _ in range(2)] == expected(index, range(2))
-
-
-def test_workers_that_cannot_be_told_say_so(index: str) -> None:
+def test_datasets_within_others_have_their_epochs(index: str) -> None:
     class Wrapper(torch.utils.data.IterableDataset):  # type: ignore[misc,name-defined]
         def __init__(self, dataset: Any) -> None:
             self.get = lambda: dataset
@@ -262,15 +206,9 @@ def test_workers_that_cannot_be_told_say_so(index: str) -> None:
         def __iter__(self) -> Any:
             return iter(self.get())
 
-    dataset = iterable(index)
-    loader = DataLoader(Wrapper(dataset), batch_size=None, num_workers=1)
-    with warnings.catch_warnings():
-        # So that the worker hands it over.
-        warnings.simplefilter("error")
-        with pytest.raises(UserWarning, match="call set_epoch"):
-            ids(loader)
-        dataset.set_epoch(4)
-        assert ids(loader) == expected(index, [4])[0]
+    for around in (ChainDataset([iterable(index)]), Wrapper(iterable(index))):
+        loader = DataLoader(around, batch_size=None, num_workers=1, multiprocessing_context="fork")
+        assert [ids(loader) for _ in range(2)] == expected(index, range(2))
 
 
 def test_a_copy_has_epochs_of_its_own(index: str) -> None:
@@ -280,41 +218,6 @@ def test_a_copy_has_epochs_of_its_own(index: str) -> None:
     other = pickle.loads(pickle.dumps(dataset))
     assert [ids(loader_of(other, workers, False)) for workers in (1, 0, 1)] == expected(index, [1, 2, 3])
     assert ids(loader) == expected(index, [1])[0]
-
-
-UNORDERED = "in_order=False .* leave it out, or save and go on at the end of an epoch"
-
-
-@pytest.mark.parametrize("kind", ["batches", "samples", "iterable"])
-def test_steps_that_come_in_any_order_have_no_state_within_an_epoch(index: str, kind: str) -> None:
-    dataset = rowdex.torch.Dataset(index, ["id"])
-    options: dict[str, Any] = {"num_workers": 2, "in_order": False, "timeout": 120}
-    steps: Any
-    if kind == "iterable":
-        steps = iterable(index)
-        loader = DataLoader(steps, batch_size=None, **options)
-    elif kind == "batches":
-        steps = rowdex.torch.BatchSampler(dataset, BATCH, **SAMPLING)
-        loader = DataLoader(dataset, batch_sampler=steps, **options)
-    else:
-        steps = rowdex.DistributedSampler(dataset, batch_size=BATCH, **SAMPLING)
-        loader = DataLoader(dataset, batch_size=BATCH, sampler=steps, **options)
-    last = len(expected(index, [0])[0]) - 1
-    for epoch in range(2):
-        for step, _ in enumerate(loader):
-            if step < last:
-                with pytest.raises(RuntimeError, match=UNORDERED):
-                    steps.state_after(epoch, step)
-        state = steps.state_after(epoch, last)
-    load = steps.load_run_state if kind == "iterable" else steps.load_state_dict
-    load(state)
-    rows = [row for batch in ids(loader) for row in batch]
-    assert sorted(rows) == sorted(row for batch in expected(index, [2])[0] for row in batch)
-    # One that was saved in order, of which the rest would come in any.
-    ordered = rowdex.DistributedSampler(dataset, batch_size=BATCH, **SAMPLING)
-    load(ordered.state_after(1, 2))
-    with pytest.raises(RuntimeError, match=f"goes on after 3 steps: {UNORDERED}"):
-        next(iter(loader))
 
 
 @pytest.mark.parametrize(

@@ -36,34 +36,3 @@ assert os.listdir(os.environ["TMPDIR"]) == [], os.listdir(os.environ["TMPDIR"])
 """
     done = run_python(program, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
-
-
-def test_an_index_that_does_not_fit_is_named_and_leaves_nothing(tmp_path: pathlib.Path, folder: pathlib.Path) -> None:
-    program = f"""{LIMIT}
-data, output = sys.argv[1:]
-try:
-    rowdex.build(data, output)
-except rowdex.errors.IoError as error:
-    assert error.file == output and output in str(error) and "File too large" in str(error), error
-else:
-    raise AssertionError("it was written")
-assert os.listdir(os.path.dirname(output)) == []
-"""
-    done = run_python(program, str(folder), str(tmp_path / "x.rdx"))
-    assert done.returncode == 0, done.stderr
-
-
-def test_an_index_is_replaced_only_by_a_whole_one(tmp_path: pathlib.Path, folder: pathlib.Path, index: Any) -> None:
-    output = tmp_path / "x.rdx"
-    output.write_bytes(pathlib.Path(index).read_bytes())
-    program = f"""{LIMIT}
-data, output = sys.argv[1:]
-before = pathlib.Path(output).read_bytes()
-try:
-    rowdex.build(data, output, overwrite=True)
-except rowdex.errors.IoError as error:
-    assert error.file == output, error
-assert pathlib.Path(output).read_bytes() == before and os.listdir(os.path.dirname(output)) == ["x.rdx"]
-"""
-    done = run_python(program, str(folder), str(output))
-    assert done.returncode == 0, done.stderr

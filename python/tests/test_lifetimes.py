@@ -140,8 +140,6 @@ TORCH = {
     "loader = DataLoader(of, batch_sampler=steps); first(loader); return [of, steps, loader]",
     "torch iterable": "of = rowdex.torch.IterableDataset(data(), 16); loader = DataLoader(of, batch_size=None); "
     "first(loader); return [of, of.dataset, loader]",
-    "torch follow": "of = data(); stock = StockSampler(of, 1, 0); loader = DataLoader(of.follow(stock), batch_size=16, "
-    "sampler=stock); first(loader); return [of, loader]",
     "torch global": "of = data(); steps = rowdex.torch.GlobalBatchSampler(of, 16, num_shards=1); "
     "first(steps); return [of, steps]",
     "stock loader": "of = rowdex.Loader(dataset(), batch_size=16); first(of); return [of]",

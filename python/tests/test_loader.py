@@ -290,14 +290,6 @@ def test_a_loader_made_with_a_sampler_takes_its_place_and_leaves_it_alone(datase
         rowdex.Loader(dataset, sampler, seed=4)
 
 
-def test_a_loader_is_an_arrow_stream_of_an_epoch(dataset: Any) -> None:
-    loader = loader_of(dataset)
-    expected = [row for batch in loader for row in batch["id"].tolist()]
-    loader.set_epoch(0)
-    assert pa.RecordBatchReader.from_stream(loader).read_all()["id"].to_pylist() == expected
-    assert loader.epoch == 1
-
-
 def test_a_prediction_comes_true(dataset: Any) -> None:
     loader = loader_of(dataset, memory=20_000, threads=0)
     told = loader.estimate()

@@ -130,15 +130,6 @@ def test_what_is_no_sampler_tier_or_store_is_refused_by_name(dataset: rowdex.Dat
         rowdex.count(dataset)  # type: ignore[call-overload]
 
 
-def test_a_sampler_of_another_number_of_rows_is_refused(dataset: rowdex.Dataset) -> None:
-    for rows in (len(dataset) - 1, len(dataset) + 1, 0):
-        sampler = rowdex.DistributedSampler(range(rows), 2, 0, batch_size=8)
-        with pytest.raises(ValueError, match=f"a sampler of {rows} rows for a dataset of {len(dataset)}"):
-            rowdex.Loader(dataset, sampler)
-    sampler = rowdex.DistributedSampler(range(len(dataset)), 2, 0, batch_size=8)
-    assert len(rowdex.Loader(dataset, sampler)) == sampler.steps
-
-
 @pytest.mark.parametrize("epoch", ["1", None, 1.5, [1]])
 def test_an_epoch_is_a_whole_number(dataset: rowdex.Dataset, epoch: Any) -> None:
     for served in (rowdex.Loader(dataset, batch_size=8), rowdex.DistributedSampler(dataset)):
@@ -248,12 +239,6 @@ def test_what_is_no_whole_number_is_refused_by_name(dataset: rowdex.Dataset, opt
     name = next(iter(options))
     with pytest.raises((TypeError, ValueError), match=f"^{name} is "):
         rowdex.Loader(dataset, **{"batch_size": 8, **options})
-
-
-def test_numbers_of_numpy_and_whole_floats_are_whole_numbers(dataset: rowdex.Dataset) -> None:
-    plain = rowdex.Loader(dataset, batch_size=8, seed=3, memory=4_000_000_000)
-    other = rowdex.Loader(dataset, batch_size=np.int64(8), seed=np.uint8(3), memory=4e9)  # type: ignore[arg-type]
-    assert other.spec == plain.spec
 
 
 @pytest.mark.parametrize("seed", [np.int64(-3), np.uint8(3), 3.0])
@@ -461,19 +446,6 @@ def test_a_batch_that_a_worker_cannot_send_is_an_error_and_nobody_waits(index: s
             next(iter(loader))
     with pytest.raises(TypeError, match="a Batch is not pickled"):
         pickle.dumps(rows[[1, 2]])
-
-
-def test_batches_of_batches_are_refused_whichever_framework_collates(index: str) -> None:
-    dataset = rowdex.torch.IterableDataset(rowdex.torch.Dataset(index, columns=["id"]), 10)
-
-    def of_a_framework(batch: Any) -> Any:
-        return batch
-
-    of_a_framework.__module__ = "transformers.data.data_collator"
-    for collate in (None, of_a_framework):
-        with pytest.raises(RuntimeError, match="makes batches of 3 of the batches"):
-            next(iter(torch.utils.data.DataLoader(dataset, batch_size=3, collate_fn=collate)))
-    assert len(next(iter(torch.utils.data.DataLoader(dataset, batch_size=3, collate_fn=list)))) == 3
 
 
 def test_epochs_and_steps_that_cannot_be_are_refused_and_do_not_wrap(dataset: rowdex.Dataset) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-import shutil
-import subprocess
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import rowdex
 
-COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
+
 ROWS, WORLD, BATCH = 700, 3, 4
 LENGTHS = [row * row % 90 for row in range(ROWS)]
 
@@ -82,23 +78,6 @@ def test_what_is_told_of_packs_is_what_all_ranks_are_served(dataset: Any, tail: 
         assert told.fill == pytest.approx((tokens + extra * len(pieces)) / (64 * told.packs))
     assert (told.opened > 0) == (tail == "even") and told.cost_imbalance >= 1
     assert told.pieces_a_pack > 1 and told.steps_looked_at == told.steps and told.seconds_to_plan >= 0
-
-
-@pytest.mark.skipif(not COMMAND, reason="there is no rowdex command: ROWDEX_COMMAND names it")
-@pytest.mark.parametrize("tail", CASES)
-def test_the_command_tells_the_same(dataset: Any, tail: Any) -> None:
-    arguments = ["--world-size", str(WORLD), "--batch-size", str(BATCH), "--seed", "3", "--tail", tail, "--json"]
-    done = subprocess.run(
-        [COMMAND, "estimate", str(dataset.index.path), "--pack", CASES[tail][1], *arguments],
-        capture_output=True, check=True, timeout=60,
-    )  # fmt: skip
-    told = loaders_of(dataset, tail)[0].estimate().packs
-    assert told is not None
-    found = json.loads(done.stdout)
-    by_command = found["packs"] | {"steps": found["steps"]}
-    mine = told._asdict()
-    del mine["seconds_to_plan"]
-    assert {name: by_command[name] for name in mine} == pytest.approx(mine)
 
 
 def test_a_loader_of_rows_tells_of_no_packs_and_one_of_buckets_of_its_padding(dataset: Any) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
-import subprocess
 import time
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 import rowdex
 from random_tables import random_array, random_type
 
-COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
+
 ROWS, GROUP = 600, 100
 IMAGES = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -126,26 +124,6 @@ def test_a_loader_and_its_prediction_are_of_the_chosen_fields_alone(made: tuple[
                 assert 0.5 * alone < dataset.counters.bytes_read / loader.stats.passes <= 1.05 * alone
 
 
-def test_a_prediction_for_a_small_field_is_of_its_bytes(made: tuple[pathlib.Path, pathlib.Path]) -> None:
-    file, index = made
-    for columns in (["image.path"], ["nested.a.x"], ["image.path", "label"]):
-        with rowdex.Dataset(index, columns=columns) as dataset:
-            told = rowdex.Loader(dataset, batch_size=50, memory="64MiB").estimate()
-        assert (told.first_passes, told.first_bytes_read) == (1, chunks(file, columns)), columns
-
-
-def test_the_tier_keeps_each_choice_of_fields_apart(
-    made: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path
-) -> None:
-    file, index = made
-    tier = rowdex.DiskCache(tmp_path / "tier", 1 << 30)
-    for columns in (["image.bytes"], ["image.path"], ["image"], ["image.bytes"], ["nested.a.x"], ["nested.a.y"]):
-        wanted = pq.ParquetFile(file).read(columns=columns)
-        with rowdex.Dataset(index, columns=columns, cache=1, disk_cache=tier) as dataset:
-            got = pa.table(dataset.take(range(ROWS)))
-        assert got.to_pylist() == wanted.to_pylist(), columns
-
-
 def test_conditions_classes_and_digests_reach_fields_that_are_not_served(
     made: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path
 ) -> None:
@@ -195,22 +173,6 @@ def test_a_column_that_is_selected_keeps_the_fields_that_were_chosen(made: tuple
     pytest.importorskip("polars")
     with rowdex.Dataset(index, columns=["image.path", "label"]) as dataset:
         assert dataset.select(dataset.column_names).schema.fields == dataset.schema.fields
-
-
-@pytest.mark.skipif(not COMMAND, reason="there is no rowdex command: ROWDEX_COMMAND names it")
-def test_the_command_serves_fields(made: tuple[pathlib.Path, pathlib.Path]) -> None:
-    _, index = made
-
-    def run(*columns: str) -> subprocess.CompletedProcess[str]:
-        given = [COMMAND, "get", str(index), "1", "--columns", ",".join(columns)]
-        return subprocess.run(given, capture_output=True, text=True, timeout=60)
-
-    found = run("image.path", "label")
-    assert found.returncode == 0 and '"path":"1.jpg"' in found.stdout.replace(" ", ""), found
-    assert "bytes" not in found.stdout
-    for path, told in (("image.byts", 'did you mean "image.bytes"?'), ("image.thumb", "image.bytes, image.path")):
-        refused = run(path)
-        assert refused.returncode == 1 and path in refused.stderr and told in refused.stderr, refused
 
 
 @pytest.mark.parametrize("seed", range(6))

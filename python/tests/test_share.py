@@ -333,9 +333,6 @@ def test_a_dataset_of_workers_takes_the_options_of_a_shared_reader(index: str) -
 
     with pytest.raises(ValueError, match="share='rack': use 'machine', a rowdex.Share, or None"):
         rowdex.torch.Dataset(index, share="rack")
-    dataset = rowdex.torch.Dataset(index, share=rowdex.Share(job="x", ranks=1))
-    with pytest.raises(TypeError, match="follow\\(\\) of a dataset with share"):
-        dataset.follow(None)  # type: ignore[arg-type]
 
     def first(memory: str) -> Any:
         share = rowdex.Share(job=f"test {os.getpid()}", name="one", ranks=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import itertools
 import multiprocessing
 import os
 import pathlib
@@ -74,29 +73,6 @@ def test_workers_of_every_kind_serve_the_right_rows(index: str, method: str, bef
     print(f"{method}, {before} before, {workers} workers: {time.perf_counter() - start:.1f} s")
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_pytorch_does_is_left_as_it_is(index: str, workers: int) -> None:
-    program = """
-import sys, torch.utils.data.dataloader as theirs
-def found():
-    kinds = [kind for kind in vars(theirs).values() if isinstance(kind, type) and kind.__module__ == theirs.__name__]
-    return {(kind, name): value for kind in kinds for name, value in vars(kind).items() if callable(value)}
-before = found()
-import rowdex.torch
-from torch.utils.data import DataLoader
-options = {"num_workers": int(sys.argv[2]), "persistent_workers": sys.argv[2] != "0"}
-dataset = rowdex.torch.Dataset(sys.argv[1], ["id"])
-sampled = DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, 300), **options)
-streamed = DataLoader(rowdex.torch.IterableDataset(dataset, 300), batch_size=None, **options)
-assert [len(list(loader)) for loader in (sampled, streamed) for _ in range(2)] == [4] * 4
-assert found() == before
-for method in (theirs._BaseDataLoaderIter.__init__, theirs._BaseDataLoaderIter._reset):
-    assert method.__code__.co_filename == theirs.__file__ and not hasattr(method, "__wrapped__")
-"""
-    run = run_python(program, index, str(workers), timeout=WATCHDOG)
-    assert run.returncode == 0, run.stderr
-
-
 def test_workers_plan_ahead_and_decode_seldom(index: str) -> None:
     dataset = rowdex.torch.Dataset(index, ["id"], cache=1)
     ids(DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, 16, seed=1)))
@@ -114,43 +90,6 @@ def test_the_stock_sampler_works_as_it_is(torch_dataset: Any, workers: int) -> N
     for epoch in (0, 4):
         sampler.set_epoch(epoch)
         assert [row for batch in ids(loader) for row in batch] == list(sampler)
-
-
-@pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize("drop_last", [True, False])
-@pytest.mark.parametrize("persistent", [True, False])
-@pytest.mark.parametrize("workers", [0, 2])
-def test_following_the_stock_sampler_changes_nothing_that_is_served(
-    index: str, shuffle: bool, drop_last: bool, persistent: bool, workers: int
-) -> None:
-    if persistent and not workers:
-        pytest.skip("there is no worker to persist")
-    dataset = rowdex.torch.Dataset(index, ["id"], cache=1)
-    sampler: Any = DistributedSampler(dataset, num_replicas=2, rank=1, seed=3, shuffle=shuffle, drop_last=drop_last)
-    loader = DataLoader(
-        dataset.follow(sampler),
-        batch_size=30,
-        sampler=sampler,
-        num_workers=workers,
-        persistent_workers=persistent,
-        timeout=WATCHDOG if workers else 0,
-    )
-    for epoch in (0, 1, 2, 7, 7):
-        sampler.set_epoch(epoch)
-        assert [row for batch in ids(loader) for row in batch] == list(sampler)
-
-
-def test_following_decodes_seldom_and_wrong_guesses_are_served_too(index: str) -> None:
-    dataset = rowdex.torch.Dataset(index, ["id"], cache=1)
-    sampler: Any = DistributedSampler(dataset, num_replicas=1, rank=0, seed=3)
-    loader = DataLoader(dataset.follow(sampler), batch_size=16, sampler=sampler)
-    assert [row for batch in ids(loader) for row in batch] == list(sampler)
-    assert dataset.counters.decodes <= 2 * 12
-    other = DistributedSampler(dataset, num_replicas=1, rank=0, seed=4)
-    assert [row for batch in ids(DataLoader(dataset, batch_size=16, sampler=other)) for row in batch] == list(other)
-    assert ids(DataLoader(dataset, batch_size=500, shuffle=False))[0] == list(range(500))
-    with pytest.raises(TypeError, match="follow"):
-        dataset.follow(range(5))
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -248,20 +187,6 @@ def test_a_run_goes_on_from_a_state_with_other_workers_and_another_world(torch_d
     assert sorted(served) == list(range(ROWS))
 
 
-def test_a_state_after_a_step_of_other_rows_than_those_of_the_sampler_is_refused(torch_dataset: Any) -> None:
-    for size, workers in itertools.product((1, 5, 10), (0, 2)):
-        sampler = rowdex.DistributedSampler(torch_dataset, 1, 0, batch_size=size, seed=1)
-        loader = DataLoader(torch_dataset, sampler=sampler, batch_size=10, num_workers=workers)
-        served = [row for _, batch in zip(range(4), loader) for row in batch["id"].tolist()]
-        if size != 10:
-            with pytest.raises(RuntimeError, match=rf"has 10 rows, and one of this sampler {size}.*batch_size=10"):
-                sampler.state_after(0, 3)
-            continue
-        other = rowdex.DistributedSampler(torch_dataset, 1, 0, batch_size=7, seed=1)
-        other.load_state_dict(sampler.state_after(0, 3))
-        assert sorted([*served, *other]) == list(range(ROWS))
-
-
 def test_ranks_without_rows_in_the_last_step_take_part_in_it(torch_dataset: Any) -> None:
     for rank in range(3):
         # Of 1003 rows, ranks 0, 1 and 2 have 335, 334 and 334.
@@ -287,41 +212,6 @@ def test_orders_of_lists_sets_and_files_reach_the_workers(torch_dataset: Any, me
             torch_dataset, batch_sampler=batches, num_workers=2, multiprocessing_context=method, timeout=WATCHDOG
         )
         assert ids(loader) == expected(torch_dataset, batch_size=40, **sampling)
-
-
-@pytest.mark.parametrize("workers", [0, 1, 3])
-def test_an_iterable_dataset_serves_the_same_for_any_number_of_workers(torch_dataset: Any, workers: int) -> None:
-    sampling = {"batch_size": 40, "seed": 8, "num_replicas": 2, "rank": 0}
-    iterable = rowdex.torch.IterableDataset(torch_dataset, **sampling)
-    loader = DataLoader(iterable, batch_size=None, num_workers=workers)
-    sampler = rowdex.DistributedSampler(torch_dataset, **sampling)  # type: ignore[arg-type]
-    for epoch in (0, 1):
-        iterable.set_epoch(epoch)
-        assert ids(loader) == [batch.row_ids for batch in sampler.batches()]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("kind", ["map", "iterable"])
-def test_stateful_data_loaders_go_on_where_they_were(torch_dataset: Any, workers: int, kind: str) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
-
-    def loader() -> Any:
-        if kind == "iterable":
-            iterable = rowdex.torch.IterableDataset(torch_dataset, 40, seed=8)
-            return stateful.StatefulDataLoader(iterable, batch_size=None, num_workers=workers)
-        return stateful.StatefulDataLoader(
-            torch_dataset, batch_sampler=rowdex.torch.BatchSampler(torch_dataset, 40, seed=8), num_workers=workers
-        )
-
-    whole = ids(loader())
-    assert whole == expected(torch_dataset, batch_size=40, seed=8)
-    first = loader()
-    batches = iter(first)
-    begun = [next(batches)["id"].tolist() for _ in range(7)]
-    state = pickle.loads(pickle.dumps(first.state_dict()))
-    second = loader()
-    second.load_state_dict(state)
-    assert begun + ids(second) == whole
 
 
 class Doubled(torch.utils.data.IterableDataset):  # type: ignore[misc]
@@ -385,22 +275,13 @@ for batch in DataLoader(Own(loader), batch_size=None, num_workers=1, multiproces
     assert told.returncode == 0 and "persistent_workers=True" not in told.stderr
 
 
-@pytest.mark.parametrize("stock", [False, True])
-def test_threads_that_iterate_over_one_dataset_at_once_get_their_own_batches(index: str, stock: bool) -> None:
+def test_threads_that_iterate_over_one_dataset_at_once_get_their_own_batches(index: str) -> None:
     dataset = rowdex.torch.Dataset(index, ["id"])
-    if stock:
-        dataset.follow(DistributedSampler(dataset, num_replicas=1, rank=0, seed=1))
 
     def epoch(number: int) -> list[list[int]]:
-        options: dict[str, Any]
-        if stock:
-            sampler: Any = DistributedSampler(dataset, num_replicas=1, rank=0, seed=1)
-            options = {"sampler": sampler, "batch_size": 9}
-        else:
-            sampler = rowdex.torch.BatchSampler(dataset, 9, seed=1)
-            options = {"batch_sampler": sampler}
+        sampler = rowdex.torch.BatchSampler(dataset, 9, seed=1)
         sampler.set_epoch(number)
-        return ids(DataLoader(dataset, **options))
+        return ids(DataLoader(dataset, batch_sampler=sampler))
 
     alone = [epoch(number) for number in range(2)]
     interval = sys.getswitchinterval()
@@ -411,17 +292,6 @@ def test_threads_that_iterate_over_one_dataset_at_once_get_their_own_batches(ind
                 assert list(threads.map(epoch, range(2), timeout=WATCHDOG)) == alone
     finally:
         sys.setswitchinterval(interval)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks share a reader on Linux only")
-def test_steps_that_go_to_any_worker_are_refused_where_workers_share_a_reader(index: str) -> None:
-    dataset = rowdex.torch.Dataset(index, ["id"], share=rowdex.Share(job="any worker", ranks=1))
-    batches = rowdex.torch.BatchSampler(dataset, 10)
-    with pytest.raises(RuntimeError, match="in_order=False with share='machine'.*leave out one"):
-        iter(DataLoader(dataset, batch_sampler=batches, num_workers=2, in_order=False))
-    # Rows of other samplers are not shared.
-    rows = DataLoader(dataset, batch_size=100, num_workers=2, in_order=False, timeout=WATCHDOG)
-    assert sorted(row for batch in ids(rows) for row in batch) == list(range(ROWS))
 
 
 def test_errors_of_workers_are_of_their_own_kind(index: str) -> None:
@@ -559,8 +429,6 @@ def test_rowdexs_sampler_is_one_of_pytorchs_and_a_sampler_of_it_is_refused(index
         if sampler is not ours:
             with pytest.raises(TypeError, match="shard its rows again"):
                 rowdex.torch.BatchSampler(sampler, 10)
-    with pytest.raises(TypeError, match="BatchSampler"):
-        dataset.follow(ours)
 
 
 def test_the_epoch_of_a_loader_is_that_of_its_sampler(index: str) -> None:

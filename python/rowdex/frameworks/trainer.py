@@ -121,36 +121,25 @@ def _refuse(options: Any, refusals: Refusals, where: str) -> None:
             raise ValueError(f"{where}{name}={value!r} with a rowdex dataset: {advice}")
 
 
-class Given:
-    """The arguments of a trainer, by name, and those of its datasets that are rowdex's."""
+def by_name(make: Callable[..., None], given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a trainer is made with, all by name."""
+    parameters = inspect.signature(make).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    if len(given) > len(names):
+        raise TypeError("give the arguments of the trainer by name")
+    return {**dict(zip(names, given)), **named}
 
-    def __init__(self, make: Callable[..., None], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-        signature = inspect.signature(make)
-        self._bound = signature.bind(*arguments, **options)
-        more = (name for name, given in signature.parameters.items() if given.kind is inspect.Parameter.VAR_KEYWORD)
-        self._where = [self._bound.arguments, *(self._bound.arguments[n] for n in more if n in self._bound.arguments)]
 
-    def __getitem__(self, name: str) -> Any:
-        return next((where[name] for where in self._where if name in where), None)
-
-    def make(self, function: Callable[..., None]) -> None:
-        """Calls what they are the arguments of."""
-        function(*self._bound.args, **self._bound.kwargs)
-
-    def replace(self, change: Callable[[Dataset], Any]) -> dict[str, Any]:
-        """Puts something else in the place of the datasets. Returns what was there, by the name of the argument."""
-        kept = {}
-        for name in ("train_dataset", "eval_dataset"):
-            given = self[name]
-            parts = list(given.values()) if isinstance(given, dict) else [given]
-            if not any(isinstance(part, Dataset) for part in parts):
-                continue
+def replaced(arguments: dict[str, Any], change: Callable[[Dataset], Any]) -> dict[str, Any]:
+    """Puts something else in the place of datasets of rowdex. Returns what was there, by the name of the argument."""
+    kept = {}
+    for name in ("train_dataset", "eval_dataset"):
+        given = arguments.get(name)
+        parts = list(given.values()) if isinstance(given, dict) else [given]
+        if any(isinstance(part, Dataset) for part in parts):
             made = [change(part) if isinstance(part, Dataset) else part for part in parts]
-            for where in self._where:
-                if name in where:
-                    kept[name] = given
-                    where[name] = dict(zip(given, made)) if isinstance(given, dict) else made[0]
-        return kept
+            kept[name], arguments[name] = given, dict(zip(given, made)) if isinstance(given, dict) else made[0]
+    return kept
 
 
 def trl_trainer(kind: type) -> type | None:
@@ -158,7 +147,7 @@ def trl_trainer(kind: type) -> type | None:
     return next((base for base in kind.__mro__ if base.__module__.partition(".")[0] == "trl"), None)
 
 
-def check_trl(kind: type, given: Given, masked: bool) -> None:
+def check_trl(kind: type, given: dict[str, Any], masked: bool) -> None:
     """Refuses what a trainer of TRL does to a dataset before it trains: here it would do that to one row.
 
     Args:
@@ -173,8 +162,8 @@ def check_trl(kind: type, given: Given, masked: bool) -> None:
             f"{kind.__name__} of TRL makes what it trains on from a whole datasets.Dataset: give it one; of TRL's "
             "trainers SFTTrainer reads a rowdex.torch.Dataset"
         )
-    arguments = given["args"]
-    _refuse(types.SimpleNamespace(formatting_func=given["formatting_func"]), _SUPERVISED, "")
+    arguments = given.get("args")
+    _refuse(types.SimpleNamespace(formatting_func=given.get("formatting_func")), _SUPERVISED, "")
     given_up = {"completion_only_loss"} if masked else set()
     _refuse(arguments, {name: refusal for name, refusal in _SUPERVISED.items() if name not in given_up}, "")
     prepared = getattr(arguments, "dataset_kwargs", None) or {}
@@ -185,14 +174,9 @@ def check_trl(kind: type, given: Given, masked: bool) -> None:
         )
 
 
-class Listed:
-    """A collator that is given a list, which tokenizers want, and nothing like it."""
-
-    def __init__(self, collate: Callable[[Any], Any]) -> None:
-        self._collate = collate
-
-    def __call__(self, samples: Iterable[Any]) -> Any:
-        return self._collate(list(samples))
+def listed(collate: Callable[[Any], Any], samples: Iterable[Any]) -> Any:
+    """What a collator makes of a list, which tokenizers want, and of nothing like it."""
+    return collate(list(samples))
 
 
 class Cut:
@@ -205,7 +189,7 @@ class Cut:
 
     def __call__(self, samples: Iterable[Any]) -> Any:
         cut = [self._cut(sample) for sample in samples]
-        return checked(self._collate(cut), self._length, len(cut))
+        return checked(self._length, self._collate(cut), len(cut))
 
     def _cut(self, sample: Any) -> Any:
         ids = sample.get("input_ids")
@@ -230,13 +214,15 @@ def _length(value: Any) -> int:
         return -1
 
 
-def checked(batch: Any, length: int, rows: int) -> Any:
+def checked(length: int, batch: Any, rows: int | None = None) -> Any:
     """A batch, if none of its rows has more than so many tokens.
 
     Raises:
         ValueError: saying where to cut them.
     """
     ids, mask = batch.get("input_ids"), batch.get("attention_mask")
+    if rows is None:
+        rows = 0 if ids is None else len(ids)
     if ids is None or not rows:
         return batch
     # What fills rows up counts only where nothing tells it from tokens, and flattened rows by their average.

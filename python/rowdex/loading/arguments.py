@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .convert import Added
-
 
 def no_dataset(given: Any) -> TypeError:
     """Why a loader of this cannot be made."""
@@ -25,18 +23,3 @@ def check(on_error: Any, strings: Any) -> None:
         raise ValueError(f"on_error={on_error!r}: use 'raise' or 'substitute'")
     if strings not in ("list", "offsets", "views"):
         raise ValueError(f"strings={strings!r}: use 'list', 'offsets' or 'views'")
-
-
-def check_stream(kind: str, added: Added, mapped: bool, is_own: bool) -> None:
-    """Refuses an Arrow stream that would lack what a loader of this class does with its batches.
-
-    Raises:
-        TypeError: naming it.
-    """
-    names = [name for name, column in added._asdict().items() if column is not None]
-    if mapped:
-        names.append("map, decode, collate or pad")
-    if names:
-        raise TypeError(f"a Loader with {', '.join(names)} is no Arrow stream: leave these out")
-    if is_own:
-        raise TypeError(f"a {kind} is no Arrow stream: use rowdex.Loader")

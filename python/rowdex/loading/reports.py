@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from .. import native
 from ..errors import Error, TransformError
@@ -106,17 +106,8 @@ class Estimate(NamedTuple):
     """What its packs come to, in the loader's current epoch; ``None`` where rows are served."""
 
 
-class _Loading(Protocol):
-    """A dataset, of one index or of several."""
-
-    @property
-    def _pointer(self) -> Any: ...
-    @property
-    def _remote(self) -> bool: ...
-
-
 def estimated(
-    dataset: _Loading, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int
+    dataset: Any, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int
 ) -> Estimate:
     """What a loader with these options will do, and what the packs of an epoch come to."""
     given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options))

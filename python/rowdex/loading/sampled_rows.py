@@ -23,7 +23,7 @@ class SampledRows(Iterator[int]):
         self._sampler = sampler
         self._rows: Iterator[int] | None = None
         self._ended = False
-        # The epoch that is handed out and its number of steps, unless it ends elsewhere.
+        # The epoch that is handed out, and its number of steps.
         self._end: tuple[int, int] | None = None
         # The epoch, and how many rows of it this rank has handed out.
         self._place: tuple[int, int] | None = None
@@ -47,9 +47,6 @@ class SampledRows(Iterator[int]):
         if self._place is not None and self._place[0] == epoch:
             start = min(max(begin, self._place[1]), total)
         self._end = (epoch, info["steps"])
-        for refusal in sampler._refusals(served, start):
-            total, self._end = start, None
-            yield refusal
         for first in range(start, total, _CHUNK):
             rows = (ctypes.c_uint64 * min(_CHUNK, total - first))()
             call(library.sampler_fill, sampler._at(epoch), epoch, first, len(rows), ctypes.addressof(rows), None)

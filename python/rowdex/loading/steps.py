@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ..batch import LoaderStep
-from ..frameworks import counted as _counted
-from ..frameworks import running as _sharded
+from ..frameworks import sharded as _sharded
 from ..sampler import DistributedSampler
 
 
@@ -35,10 +33,6 @@ class LoaderSteps:
         """Makes ``epoch`` the next one of the loader."""
         self._loader.set_epoch(epoch)
 
-    @property
-    def _shards(self) -> int:
-        return int(self._loader._sampler._shards)
-
     def __len__(self) -> int:
         return len(self._loader)
 
@@ -46,12 +40,12 @@ class LoaderSteps:
         return f"LoaderSteps({self._loader!r})"
 
     def __iter__(self) -> Iterator[Any]:
-        _sharded.check_begun()
         loader = self._loader
+        _sharded.check("LoaderSteps", loader._sampler._shards, None, loader.dataset)
+        _sharded.is_over(loader.dataset)
         _, epoch, first = loader._begin()
         loader._begun = None
-        _counted.check_steps(epoch, first, type(loader).__name__)
-        served = _Served(loader, epoch)
+        served = _Served(loader, epoch, first)
         end = len(loader)
         if first >= end:
             # A state may have nothing left of its epoch, which ends so.
@@ -63,28 +57,19 @@ class LoaderSteps:
 class _Served:
     """The batches of one epoch, by step."""
 
-    def __init__(self, loader: Any, epoch: int) -> None:
-        self._loader, self._epoch = loader, epoch
+    def __init__(self, loader: Any, epoch: int, first: int) -> None:
+        self._loader, self._epoch, self._first = loader, epoch, first
         self._next: int | None = None
         self._batches: Iterator[Any] = iter(())
 
     def batch(self, step: int) -> Any:
+        if self._next is None and step > self._first > 0:
+            raise RuntimeError(
+                f"this {type(self._loader).__name__} goes on after {self._first} steps, from its state, and "
+                f"skip_first_batches() would skip {step - self._first} more: leave skip_first_batches() out after "
+                "load_state(), or load no state"
+            )
         if step != self._next:
             self._batches = self._loader._from(self._epoch, step)
         self._next = step + 1
         return next(self._batches)
-
-
-def telling(copy: DistributedSampler, told: Callable[[int], None]) -> DistributedSampler:
-    """The copy of a sampler, whose ``set_epoch`` tells somebody else, too."""
-    # It has this function, and is not kept alive by it.
-    own = weakref.ref(copy)
-
-    def set_epoch(epoch: int) -> None:
-        told(epoch)
-        sampler = own()
-        if sampler is not None:
-            DistributedSampler.set_epoch(sampler, epoch)
-
-    copy.set_epoch = set_epoch  # type: ignore[method-assign]
-    return copy

@@ -99,7 +99,7 @@ def _fill(np: Any, found: Any, valid: Any, masked: bool = False) -> Any:
         if (lengths[~valid] == 0).all():
             return found
         return Ragged(
-            _keep(np, found.values, np.repeat(valid, lengths)),
+            _picked(np, found.values, np.flatnonzero(np.repeat(valid, lengths))),
             _ends(np, np.where(valid, lengths, 0), found.offsets.dtype),
         )
     if isinstance(found, Codes):
@@ -121,22 +121,6 @@ def _with_null(np: Any, categories: Any) -> tuple[int, Any]:
         more = np.concatenate([categories, np.zeros((1, *categories.shape[1:]), dtype=categories.dtype)])
         return count, _fill(np, more, np.arange(count + 1) < count)
     return count, [*categories, None]
-
-
-def _keep(np: Any, value: Any, kept: Any) -> Any:
-    """The values of the rows for which ``kept`` is true."""
-    if isinstance(value, np.ndarray):
-        return value[kept]
-    if isinstance(value, dict):
-        return {name: _keep(np, part, kept) for name, part in value.items()}
-    if isinstance(value, Ragged):
-        lengths = np.diff(value.offsets)
-        return Ragged(_keep(np, value.values, np.repeat(kept, lengths)), _ends(np, lengths[kept], value.offsets.dtype))
-    if isinstance(value, Codes):
-        return Codes(value.codes[kept], value.categories)
-    if isinstance(value, Masked):
-        return Masked(_keep(np, value.values, kept), value.valid[kept])
-    return list(itertools.compress(value, kept))
 
 
 def _ends(np: Any, lengths: Any, dtype: Any) -> Any:

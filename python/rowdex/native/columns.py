@@ -97,31 +97,9 @@ class Ragged(_Column):
         Raises:
             ValueError: if a list is longer, or lists hold what is no array.
         """
-        values, offsets = self.values, self.offsets
-        if not hasattr(values, "shape"):
+        if not hasattr(self.values, "shape"):
             raise ValueError("only lists of numbers are padded, and lists of arrays of one shape")
-        lengths = offsets[1:] - offsets[:-1]
-        longest = int(lengths.max()) if len(lengths) else 0
-        width = longest if length is None else length
-        if longest > width:
-            raise ValueError(
-                f"a list of {longest} items is longer than {width}: choose a greater length, or cut the lists first"
-            )
-        np = loaded("numpy")
-
-        shape = (len(lengths), width, *values.shape[1:])
-        if is_tensor(values):
-            torch = loaded("torch")
-
-            if not values.dtype.is_floating_point:
-                check_fill(np, fill, np.dtype(str(values.dtype).partition(".")[2]))
-            found = torch.full(shape, fill, dtype=values.dtype)
-            found[torch.arange(width) < lengths[:, None]] = values
-            return found
-        check_fill(np, fill, values.dtype)
-        padded = np.full(shape, fill, dtype=values.dtype)
-        padded[np.arange(width) < lengths[:, None]] = values
-        return padded
+        return in_places(self, fill, length)[0]
 
 
 class Codes(_Column):
@@ -185,6 +163,38 @@ class Masked(_Column):
         values, valid = np.asarray(self.values), np.asarray(self.valid)
         masked = ~valid.reshape(-1, *[1] * (values.ndim - 1))
         return np.ma.MaskedArray(values, np.broadcast_to(masked, values.shape))
+
+
+def in_places(
+    lists: Ragged, fill: Any, length: int | None, *, left: bool = False, multiple: int = 1, cuts: bool = False
+) -> tuple[Any, Any]:
+    """Lists of numbers as one array or tensor, and where their items are.
+
+    Raises:
+        ValueError: for a list that is longer than ``length``, unless it ``cuts``, and a ``fill`` of another type.
+    """
+    np = loaded("numpy")
+
+    of_torch = is_tensor(lists.values)
+    values, offsets = (part.numpy() if of_torch else part for part in (lists.values, lists.offsets))
+    lengths = offsets[1:] - offsets[:-1]
+    longest = int(lengths.max()) if len(lengths) else 0
+    width = longest if length is None else length
+    if longest > width and not cuts:
+        raise ValueError(f"a list of {longest} items is longer than {width}: choose a greater length, or cut the lists")
+    kept = np.minimum(lengths, width)
+    width = -(-width // multiple) * multiple
+    items = np.arange(len(values)) - np.repeat(offsets[:-1] - offsets[0], lengths)
+    places = np.arange(width)
+    there = places >= width - kept[:, None] if left else places < kept[:, None]
+    check_fill(np, fill, values.dtype)
+    found = np.full((len(lengths), width, *values.shape[1:]), fill, dtype=values.dtype)
+    found[there] = values[items < np.repeat(kept, lengths)]
+    if not of_torch:
+        return found, there
+    torch = loaded("torch")
+
+    return torch.from_numpy(found), torch.from_numpy(there)
 
 
 def check_fill(np: Any, fill: Any, dtype: Any) -> None:

@@ -174,13 +174,15 @@ class Handle(Owned):
         return address
 
 
-def described(**fields: Any) -> bytes:
+def described(operands: Operands | None = None, /, **fields: Any) -> bytes:
     """A description as the library takes it, which says what is wrong with it."""
-    return json.dumps(_plain(fields), ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return json.dumps(_plain(fields, operands), ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, operands: Operands | None) -> Any:
     """What JSON has for a value. A float that is a whole number is one."""
+    if hasattr(value, "_operand"):
+        return _plain(value._operand(operands), operands)
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (bytes, os.PathLike)):
@@ -188,11 +190,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _plain(item, operands) for name, item in value.items()}
     if hasattr(value, "__index__"):
         return operator.index(value)
     if isinstance(value, Iterable):
-        return [_plain(item) for item in value]
+        return [_plain(item, operands) for item in value]
     return float(value)
 
 
@@ -327,9 +329,12 @@ class RowSet:
         """How many rows are in the set."""
         return int(told_of(self._pointer)["len"])
 
+    def _operand(self, operands: Operands) -> int:
+        return operands.set(self._pointer)
+
 
 class Operands:
-    """What a description refers to by numbers, which these have as they are added."""
+    """What a description refers to by numbers: what has ``_operand`` adds itself."""
 
     def __init__(self, indexes: Iterable[Handle] = (), stream: Any = None, **handles: Handle | None) -> None:
         self._indexes, self._stream, self._handles = list(indexes), stream, handles
@@ -341,10 +346,8 @@ class Operands:
         self._numbers.append(values)
         return len(self._numbers) - 1
 
-    def set(self, handle: Handle | None) -> int | None:
-        """The number of a set, if there is one."""
-        if handle is None:
-            return None
+    def set(self, handle: Handle) -> int:
+        """The number of a set."""
         self._sets.append(handle)
         return len(self._sets) - 1
 
@@ -361,20 +364,18 @@ class Operands:
 
     def make(self, function: Any, fields: dict[str, Any]) -> Handle:
         """What a function makes of a description."""
-        return Handle(function, described(**fields), ctypes.byref(self.struct()))
+        return Handle(function, described(self, **fields), ctypes.byref(self.struct()))
 
     def run(self, tell: Any = native.Progress(), **job: dict[str, Any]) -> Any:
         """What work reports that is described by its name."""
-        return reported(library.run, described(**job), ctypes.byref(self.struct()), tell, None)
+        return reported(library.run, described(self, **job), ctypes.byref(self.struct()), tell, None)
 
 
-def optional_set(of: RowSet | None) -> Handle | None:
+def optional_set(of: RowSet | None) -> RowSet | None:
     """The rows that are asked for. Other objects have pointers, too, which the library would take for one of a set."""
-    if of is None:
-        return None
-    if not isinstance(of, RowSet):
+    if of is not None and not isinstance(of, RowSet):
         raise TypeError(f"of is a {type(of).__name__}: use an IdSet, such as rowdex.order.IdSet(len(dataset), row_ids)")
-    return of._pointer
+    return of
 
 
 def text_bytes(value: str, name: str) -> bytes:

@@ -81,6 +81,9 @@ class Numbers:
     def __repr__(self) -> str:
         return f"{self.length} numbers"
 
+    def _operand(self, operands: Any) -> Any:
+        return operands.numbers(self.values)
+
     def __reduce__(self) -> Any:
         if _whole.get() or (self._path is None and self.length * self.values.itemsize <= _INLINE_BYTES):
             return Numbers, (self.code, self.values.tobytes())

@@ -179,20 +179,19 @@ def _maker(kind: str) -> Callable[[int], Any]:
         return lambda days: datetime.date(1970, 1, 1) + datetime.timedelta(days=days)
     if kind == "tdm":
         return lambda ms: (_EPOCH + datetime.timedelta(milliseconds=ms)).date()
+    scale = 10**6 // _PER_SECOND[kind[2]]
+
+    def since(number: int) -> datetime.timedelta:
+        return datetime.timedelta(microseconds=number * scale)
+
     if kind.startswith("tt"):
-        scale = 10**6 // _PER_SECOND[kind[2]]
-        return lambda number: (_EPOCH + datetime.timedelta(microseconds=number * scale)).time()
+        return lambda number: (_EPOCH + since(number)).time()
     if kind.startswith("tD"):
-        scale = 10**6 // _PER_SECOND[kind[2]]
-        return lambda number: datetime.timedelta(microseconds=number * scale)
-    if kind.startswith("ts"):
-        scale = 10**6 // _PER_SECOND[kind[2]]
-        zone = _zone(kind[4:]) if kind[4:] else None
-        if zone is None:
-            return lambda number: _EPOCH + datetime.timedelta(microseconds=number * scale)
-        start = _EPOCH.replace(tzinfo=datetime.timezone.utc)
-        return lambda number: (start + datetime.timedelta(microseconds=number * scale)).astimezone(zone)
-    raise SchemaError(f"values of Arrow type {kind!r} have no Python type; take them as Arrow")
+        return since
+    if not kind[4:]:
+        return lambda number: _EPOCH + since(number)
+    zone, start = _zone(kind[4:]), _EPOCH.replace(tzinfo=datetime.timezone.utc)
+    return lambda number: (start + since(number)).astimezone(zone)
 
 
 def _zone(name: str) -> datetime.tzinfo:

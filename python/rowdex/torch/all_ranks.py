@@ -9,6 +9,7 @@ import torch.utils.data
 
 from ..dataset import Dataset as _Dataset
 from ..frameworks.gathered import dealt
+from ..frameworks.sharded import is_prepared
 from ..launch import world
 from ..sampler import sampler_of
 from .samplers import Step
@@ -60,6 +61,7 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
         self.sampler = sampler_of(
             dataset, "GlobalBatchSampler", ("num_shards",), num_replicas=shards, rank=0, batch_size=size, **sampling
         )
+        self.sampler._is_of_all = True
         self.sampler.spec.check_serves_rows("a GlobalBatchSampler")
         if self.sampler.steps:
             last = dealt(self.sampler, self.sampler.epoch, self.sampler.steps - 1)
@@ -77,12 +79,10 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
         return f"GlobalBatchSampler({self.sampler!r}, split_batches={self.split_batches})"
 
     def __iter__(self) -> Iterator[GlobalStep]:
+        self._check_dealt()
         sampler = self.sampler
         epoch = sampler._begin()
         steps = sampler._steps(epoch)
-        for refusal in sampler._refusals(steps.start):
-            steps = range(0)
-            yield refusal
         for step in steps:
             # Nobody splits batches for one rank.
             if self.split_batches and self._shards > 1:
@@ -95,18 +95,21 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
     def _shards(self) -> int:
         return self.sampler.num_replicas
 
-    def _check_wrapped(self, wrappers: list[Any]) -> None:
-        for wrapper in wrappers:
-            shards, split = getattr(wrapper, "num_processes", None), getattr(wrapper, "split_batches", None)
-            if shards != self._shards or split != self.split_batches or len(wrappers) > 1:
+    def _check_dealt(self) -> None:
+        """Refuses an epoch that nobody deals, or that is dealt among other numbers of ranks."""
+        if not is_prepared(self.sampler, self.sampler.dataset):
+            if self._shards > 1:
                 raise RuntimeError(
-                    f"a GlobalBatchSampler with num_shards={self._shards}, split_batches={self.split_batches} is "
-                    f"sharded with {shards} and {split}: make it with these"
+                    f"a GlobalBatchSampler has the batches of all {self._shards} ranks, and nobody deals them: give "
+                    "the DataLoader to accelerator.prepare(), or use rowdex.torch.BatchSampler"
                 )
-        if not wrappers:
+            return
+        from ..accelerate import ranks
+
+        if ranks()[0] != self._shards:
             raise RuntimeError(
-                f"a GlobalBatchSampler has the batches of all {self._shards} ranks, and nobody deals them: give the "
-                "DataLoader to accelerator.prepare(), or use rowdex.torch.BatchSampler"
+                f"a GlobalBatchSampler with num_shards={self._shards} is dealt among {ranks()[0]} ranks of "
+                "Accelerate: make it with these"
             )
 
     def set_epoch(self, epoch: int) -> None:
@@ -131,7 +134,10 @@ class GlobalStep(Sequence[Any]):
         size = self._sampler.sampler.spec.batch_size
         start, stop, stride = part.indices(len(self)) if isinstance(part, slice) else (0, 0, 0)
         if self._rank is not None or stride != 1 or start % size != 0 or stop - start != size:
-            raise TypeError(f"batch[{part}] of a GlobalBatchSampler, which deals whole batches of {size} rows")
+            raise RuntimeError(
+                f"batch[{part}] of a GlobalBatchSampler, which deals whole batches of {size} rows: make it with "
+                "split_batches as the framework was told"
+            )
         return GlobalStep(self._sampler, self._epoch, self._step, start // size)
 
     def share(self) -> DealtStep:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import uuid
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch.utils.data
@@ -14,22 +12,19 @@ from .. import native
 from ..batch import LoaderStep
 from ..dataset import Dataset as _Dataset
 from ..errors import StateError
-from ..frameworks import counted as _counted
-from ..frameworks.running import is_unordered
+from ..frameworks.sharded import Measured
 from ..loading.convert import Convert
 from ..loading.share import Sharing, can_share
 from ..loading.share import options as share_options
 from ..native.arrays import Nulls
 from ..native.library import PerProcess, call, count, library, size
-from ..sampler import DistributedSampler
 from .all_ranks import DealtStep, GlobalStep
-from .reader import Followed, StepReader, check_workers, workers_of
+from .reader import StepReader, check_workers, workers_of
 from .rows import Rows, samples
-from .samplers import Step, hands_out_all
-from .workers import Announced, tell_if_starting
+from .samplers import Step
 
 
-class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
+class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
     """A :class:`rowdex.Dataset` for ``DataLoader``, with any sampler.
 
     ``dataset[i]`` is a sample: a dict of Python values, with lists of numbers as tensors. Batches come as dicts of
@@ -38,7 +33,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
 
     Args:
         memory: Bytes of decoded rows that all workers of a ``DataLoader`` together may hold when they know what comes
-            (see :class:`BatchSampler` and :meth:`follow`). Default: 1 GiB.
+            (see :class:`BatchSampler`). Default: 1 GiB.
         worker_threads: Threads of each worker then. Default: 1 in workers, 2 without them. 0: none.
         nulls, strings: As :meth:`rowdex.Batch.to_numpy` has them.
         share: ``"workers"``: the workers of a ``DataLoader`` over a :class:`BatchSampler` or an
@@ -82,12 +77,8 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
             arguments["torch"] = self._torch
         self._torch = arguments["torch"]
         self._convert = Convert("torch", self._torch["nulls"], self._torch["strings"])
-        followed = arguments.pop("followed", None)
-        # What the workers that are made now have in common, and those of each iterator of a DataLoader.
+        # What the workers that are made now have in common.
         self._group: str | None = arguments.pop("group", None)
-        self._groups: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
-        # Gives PyTorch's sampler, which has the dataset and is not kept alive by it, or what was known of it.
-        self._followed: Callable[[], Any] = lambda: followed
         self._readers = PerProcess(self._new_reader)
         # The step that was dealt last, or what a state says of it.
         self._served: Step | None = None
@@ -97,26 +88,16 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
         return StepReader(self, self._torch, self._group)
 
     def __getstate__(self) -> dict[str, Any]:
-        group = self._group if tell_if_starting(self) else None
-        state = {**super().__getstate__(), "group": group}
-        # The sampler is read when workers start: then it has the epoch that they begin with.
-        followed = self._followed()
-        return state if followed is None else {**state, "followed": Followed.of(followed)}
+        return {**super().__getstate__(), "group": self._group}
 
-    def _start_workers(self, iterator: Any, loader: Any) -> None:
-        self._group_workers(iterator, loader, loader.dataset is self and hands_out_all(loader.batch_sampler))
-
-    def _group_workers(self, iterator: Any, loader: Any, in_turn: bool) -> None:
-        """Gives the workers of an iterator a name in common if they can share a reader.
+    def _share_among_workers(self, group: str | None) -> None:
+        """Gives the workers of a ``DataLoader`` that are made from now on a name in common, if they can share a reader.
 
         They must ask for all steps in turn, because what waits for one of them holds up the others: somebody else's
-        dataset, subclass or sampler may leave out what it likes, and with ``in_order=False`` steps come to any worker.
+        dataset, subclass or sampler may leave out what it likes.
         """
-        if iterator not in self._groups:
-            in_turn &= type(self).__getitems__ is Dataset.__getitems__ and not is_unordered(loader)
-            shares = in_turn and can_share()
-            self._groups[iterator] = f"workers {uuid.uuid4().hex}" if shares else None
-        self._group = self._groups[iterator]
+        in_turn = group is not None and type(self).__getitems__ is Dataset.__getitems__
+        self._group = group if in_turn and can_share() else None
 
     def _leave(self) -> None:
         """Lets the other workers know that this one asks for no more steps."""
@@ -131,21 +112,13 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
         """The samples of a list of row ids, or of a :class:`Step`: a :class:`Rows`."""
         if isinstance(rows, LoaderStep):
             return rows.batch()
-        if isinstance(rows, _counted.Refusal):
-            rows.__index__()
         if isinstance(rows, GlobalStep):
             rows = rows.share()
         if isinstance(rows, DealtStep):
             self._deal(rows.step)
             rows = rows.step if rows.rows is None else rows.rows
-        followed = self._followed()
-        if isinstance(rows, Step):
-            batch = self._readers.get().serve(rows)
-        elif followed is not None:
-            batch = self._readers.get().follow(Followed.of(followed), list(rows))
-        else:
-            batch = self._readers.get().take(rows)
-        return Rows(batch, self._convert)
+        reader = self._readers.get()
+        return Rows(reader.serve(rows) if isinstance(rows, Step) else reader.take(rows), self._convert)
 
     def state_dict(self) -> dict[str, Any]:
         """What torchdata's ``StatefulDataLoader`` keeps beside how many steps it took: of what these are.
@@ -187,28 +160,3 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Announced):
                 f"every process, so call set_epoch({epoch}) of the prepared loader before its first iteration, or use "
                 "rowdex.accelerate.Loader, whose epochs follow its state"
             )
-
-    def follow(self, sampler: torch.utils.data.DistributedSampler[Any]) -> Dataset:
-        """Plans for what PyTorch's own ``DistributedSampler`` will ask for, and returns this dataset.
-
-        Order ``torch`` has the very numbers of that sampler, so every worker knows which row ids it will get and reads
-        ahead for them, within ``memory``. A wrong guess is no error: what comes is served all the same, but slower. It
-        costs 4 bytes a row in every worker::
-
-            sampler = torch.utils.data.DistributedSampler(dataset, seed=1)
-            loader = DataLoader(dataset.follow(sampler), batch_size=256, sampler=sampler, num_workers=4)
-        """
-        if self._torch["share"]:
-            raise TypeError("follow() of a dataset with share: only what a rowdex sampler hands out is shared")
-        if isinstance(sampler, DistributedSampler):
-            raise TypeError(
-                "follow() is for PyTorch's own sampler: with rowdex's, use batch_sampler=rowdex.torch.BatchSampler(...)"
-            )
-        for name in ("num_replicas", "rank", "shuffle", "seed", "drop_last", "epoch"):
-            if not hasattr(sampler, name):
-                raise TypeError(
-                    f"{type(sampler).__name__} has no {name}: follow() is for torch.utils.data.DistributedSampler"
-                )
-        self._followed = weakref.ref(sampler)
-        self._readers.forget()
-        return self

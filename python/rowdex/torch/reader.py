@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch.utils.data
 
@@ -17,22 +17,10 @@ from ..loading.share import among_workers
 from ..native.library import Handle, call, count, library, loader_options, told_of
 from ..spec import OpenSampler, SamplerSpec, batch_of, steps_left
 from .samplers import Step
-from .workers import Announced
 
 
-class Followed(NamedTuple):
-    """What there is to know of PyTorch's sampler."""
-
-    num_replicas: int
-    rank: int
-    shuffle: bool
-    seed: int
-    drop_last: bool
-    epoch: int
-
-    @staticmethod
-    def of(sampler: Any) -> Followed:
-        return Followed(*(getattr(sampler, name) for name in Followed._fields))
+ITERABLE = "iterable"
+"""The group of workers that each ask an iterable dataset for all steps of their own."""
 
 
 class Stream:
@@ -108,7 +96,6 @@ class StepReader:
         self._group = group
         self._opened: dict[SamplerSpec, OpenSampler] = {}
         self._stream: Stream | None = None
-        self._misses = 0
         # A DataLoader without workers reads in the thread that iterates, and there may be several of these.
         self._lock = threading.Lock()
 
@@ -122,7 +109,7 @@ class StepReader:
         with self._lock:
             return self._serve(step)
 
-    def _serve(self, step: Step, guessed: bool = False) -> Batch:
+    def _serve(self, step: Step) -> Batch:
         workers = workers_of()
         opened = self._open(step.spec)
         begin = steps_left(opened.sampler(step.resumed)).start
@@ -131,9 +118,7 @@ class StepReader:
         key = (step.spec, step.resumed, first, workers)
         stream = self._stream
         is_new = stream is None or stream.key != key
-        # Where a guess is wrong, this worker asks for no step.
-        decides = not guessed and (is_new or step.step == first)
-        among = self._shared(step, first - begin, opened) if decides else {}
+        among = self._shared(step, first - begin, opened) if is_new or step.step == first else {}
         if stream is None or is_new or among and not stream.among_workers:
             epochs = step.epoch + 1 if step.resumed else 0
             shared = self._options["share"] or among
@@ -161,20 +146,16 @@ class StepReader:
         info, group = torch.utils.data.get_worker_info(), self._group
         if self._options["share"] is None or self._options["worker_threads"] == 0:
             return {}
-        if info is None or info.num_workers == 1 or group is None or not self._is_of(info.dataset):
+        if info is None or info.num_workers == 1 or group is None:
+            return {}
+        # A fork may have the dataset for another one, which it is a part of.
+        if group != ITERABLE and info.dataset is not self._is():
             return {}
         if first != info.id or step.step - info.id + info.num_workers > steps_left(opened.sampler(step.resumed)).stop:
             return {}
         spec = step.spec
         name = f"{spec.rank} of {spec.world_size}, {spec.batch_size} rows, seed {spec.seed}, {step.resumed}"
-        # A fork has the group of another DataLoader where nobody was told of its own.
         return among_workers(f"{group} {info.seed - info.id}", name)
-
-    def _is_of(self, asks: Any) -> bool:
-        """Whether a worker asks for nothing but what this reader serves: a fork may have the dataset for another one,
-        which was not seen in what it is a part of."""
-        within = asks.dataset if isinstance(asks, Announced) and hasattr(asks, "dataset") else asks
-        return within is self._is()
 
     def leave(self) -> None:
         """Nobody waits for a step of this worker, until it asks for one."""
@@ -187,46 +168,6 @@ class StepReader:
             if self._stream is not None and self._stream.among_workers:
                 self._stream = None
         return self._dataset.take(rows)
-
-    def follow(self, sampler: Followed, rows: list[int]) -> Batch:
-        """The batch of rows that PyTorch's sampler asked for."""
-        with self._lock:
-            found = self._guess(sampler, rows) if self._misses < 3 and rows else None
-            if found is not None:
-                self._misses = 0
-                return self._serve(found, guessed=True)
-        return self._dataset.take(rows)
-
-    def _guess(self, sampler: Followed, rows: list[int]) -> Step | None:
-        info = torch.utils.data.get_worker_info()
-        first = 0 if info is None else info.id
-        stream = self._stream
-        if stream is not None and self._asks(stream.key[0], *stream.next, rows):
-            return Step(stream.key[0], *stream.next, False)
-        spec = SamplerSpec(
-            rows=len(self._dataset),
-            order="torch" if sampler.shuffle else "sequential",
-            seed=sampler.seed,
-            rank=sampler.rank,
-            world_size=sampler.num_replicas,
-            batch_size=len(rows),
-            tail="drop" if sampler.drop_last else "wrap",
-        )
-        epochs = [sampler.epoch] if sampler.shuffle else [0]
-        if stream is not None and sampler.shuffle:
-            epochs += [stream.next[0], stream.next[0] + 1]
-            spec = spec._replace(batch_size=max(len(rows), stream.key[0].batch_size))
-        for epoch in dict.fromkeys(epochs):
-            if self._asks(spec, epoch, first, rows):
-                return Step(spec, epoch, first, False)
-        self._misses += 1
-        return None
-
-    def _asks(self, spec: SamplerSpec, epoch: int, step: int, rows: list[int]) -> bool:
-        pointer = self._open(spec).sampler(False)
-        if step >= told_of(pointer)["steps"]:
-            return False
-        return batch_of(pointer, epoch, step)[0] == rows
 
     def _open(self, spec: SamplerSpec) -> OpenSampler:
         opened = self._opened.get(spec)

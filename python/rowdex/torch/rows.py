@@ -62,6 +62,10 @@ class Rows(Sequence[Row]):
         return self._convert(self.batch)
 
 
+class Columns(dict[str, Any]):
+    """A batch of an :class:`IterableDataset`, of which a ``DataLoader`` makes no batch."""
+
+
 def _collate(samples: Any, *, collate_fn_map: Any = None) -> Any:
     if isinstance(samples, Rows):
         return samples.columns()
@@ -69,8 +73,17 @@ def _collate(samples: Any, *, collate_fn_map: Any = None) -> Any:
     return torch.utils.data.default_collate([dict(sample) for sample in samples])
 
 
+def _collate_batches(batches: Any, *, collate_fn_map: Any = None) -> Any:
+    raise RuntimeError(
+        f"a DataLoader that makes batches of {len(batches)} of the batches of an IterableDataset of rowdex: write "
+        "DataLoader(dataset, batch_size=None), and give the dataset the batch size; the Trainer of Hugging Face takes "
+        "the rowdex.Dataset, with rowdex.transformers.TrainerMixin"
+    )
+
+
 # The way to teach `default_collate` about a type that its documentation gives.
 default_collate_fn_map[Row] = _collate
+default_collate_fn_map[Columns] = _collate_batches
 
 
 def samples(batch: Batch) -> list[Row]:

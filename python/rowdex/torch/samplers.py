@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -54,6 +55,10 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
 
     def __iter__(self) -> Iterator[Step]:
+        dataset = self.sampler.dataset
+        if type(self).__iter__ is BatchSampler.__iter__ and hasattr(dataset, "_share_among_workers"):
+            # A DataLoader that has this sampler itself makes its workers between here and the first step.
+            dataset._share_among_workers(uuid.uuid4().hex)
         return _Steps(self.sampler)
 
     def __len__(self) -> int:
@@ -61,10 +66,6 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
 
     def __repr__(self) -> str:
         return f"BatchSampler({self.sampler!r})"
-
-    @property
-    def _shards(self) -> int:
-        return self.sampler._shards
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration serve ``epoch``."""
@@ -81,11 +82,6 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
         """Goes on from a state, which may come from another number of ranks, workers, and another batch size."""
         self.sampler.load_state_dict(state_dict)
-
-
-def hands_out_all(sampler: Any) -> bool:
-    """Whether each iteration is sure to hand out every step that is left of an epoch, in order."""
-    return getattr(type(sampler), "__iter__", None) is BatchSampler.__iter__
 
 
 class _Steps(Iterator[Step]):
@@ -105,6 +101,8 @@ class _Steps(Iterator[Step]):
             raise StopIteration
         if self._steps is None:
             self._steps = _Steps._of_epoch(weakref.proxy(self))
+            if hasattr(self._sampler.dataset, "_share_among_workers"):
+                self._sampler.dataset._share_among_workers(None)
         return next(self._steps)
 
     def _of_epoch(self) -> Iterator[Step]:
@@ -112,9 +110,6 @@ class _Steps(Iterator[Step]):
         spec, epoch = sampler.spec, sampler._begin()
         resumed = epoch == sampler._resumed_epoch
         steps = sampler._steps(epoch)
-        for refusal in sampler._refusals(steps.start):
-            steps = range(0)
-            yield refusal
         for step in steps:
             sampler._served = (epoch, step + 1)
             self._ended = step + 1 == steps.stop

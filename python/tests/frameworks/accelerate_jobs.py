@@ -79,12 +79,6 @@ def goes_on(index: str, folder: str, stop: int) -> dict[str, Any]:
     return {"rest": ids(other), "next": ids(other), "plain": plain(index, 3)}
 
 
-def goes_on_with_another_world(index: str, folder: str) -> dict[str, Any]:
-    made, loader = prepared(index, "loader")
-    made.load_state(folder)
-    return {"rest": ids(loader), "next": ids(loader)}
-
-
 def gathers_the_rest(index: str, folder: str) -> list[int]:
     """The rows of what is left of an epoch as gather_for_metrics gives them."""
     made, loader = prepared(index, "loader")
@@ -201,6 +195,25 @@ def refused(index: str, kinds: list[str]) -> dict[str, list[str]]:
     return found
 
 
+class Own(torch.utils.data.Dataset):  # type: ignore[misc]
+    """A dataset that rowdex does not know."""
+
+    def __init__(self, index: str) -> None:
+        self.rows = rowdex.Dataset(index, ["id"])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.rows[row]
+
+
+def refused_around_another_dataset(index: str) -> str:
+    own = Own(index)
+    loader = DataLoader(own, batch_size=SIZE, sampler=rowdex.DistributedSampler(own, seed=3), drop_last=True)
+    return error_of(lambda: ids(accelerator().prepare(loader)))
+
+
 def misused(index: str) -> list[str]:
     dataset = rowdex.torch.Dataset(index, ["id"])
 
@@ -254,11 +267,7 @@ def skips_twice(index: str, folder: str) -> str:
     return error_of(lambda: ids(again.skip_first_batches(other, 30)))
 
 
-def dispatched(index: str) -> str:
-    return error_of(lambda: epochs(index, "global", 1, dispatch_batches=True))
-
-
 def dispatched_with_a_state(index: str) -> list[str]:
     """Accelerate begins a ``StatefulDataLoader`` while it makes what dispatches it."""
     options = {"use_stateful_dataloader": True, "dispatch_batches": True}
-    return [error_of(lambda: epochs(index, kind, 1, **options)) for kind in ("iterable", "batches", "global")]
+    return [error_of(lambda: epochs(index, kind, 1, **options)) for kind in ("iterable", "batches")]

@@ -81,9 +81,8 @@ def source(index: str, kind: str) -> Any:
         return DataLoader(dataset, batch_size=SIZE, sampler=rowdex.DistributedSampler(dataset, seed=3))
     if kind == "batches":
         return DataLoader(dataset, batch_sampler=rowdex.torch.BatchSampler(dataset, SIZE, seed=3))
-    if kind.startswith("iterable"):
-        batches = rowdex.torch.IterableDataset(dataset, SIZE, seed=3)
-        return DataLoader(batches, batch_size=None, num_workers=int(kind == "iterable in workers"))
+    if kind == "iterable":
+        return DataLoader(rowdex.torch.IterableDataset(dataset, SIZE, seed=3), batch_size=None)
     raise ValueError(kind)
 
 
@@ -299,34 +298,3 @@ def misused(index: str) -> list[str]:
         except TypeError as error:
             errors.append(str(error))
     return errors
-
-
-class Two(Model):
-    """Takes batches of two loaders at once."""
-
-    def training_step(self, batch: Any, number: int) -> Any:
-        super().training_step(batch["short"], number)
-        return super().training_step(batch["long"], number)
-
-
-def of_two_loaders(index: str, folder: str) -> list[str]:
-    """What goes on from checkpoints in the middle of an epoch of two loaders, by how Lightning brings these together:
-    whether it does, and what it says."""
-
-    def loaders(mode: str) -> Any:
-        dataset = rowdex.Dataset(index, ["id", "x", "y"])
-        sizes = {"short": 3 * SIZE, "long": SIZE}
-        made = {name: rowdex.Loader(dataset, batch_size=size, seed=3) for name, size in sizes.items()}
-        return lightning.pytorch.utilities.CombinedLoader(made, mode)
-
-    found = []
-    for mode, stop in [("min_size", 3), ("max_size_cycle", 3), ("max_size_cycle", 60)]:
-        saves = ModelCheckpoint(f"{folder}/{mode}", "{step}", save_top_k=-1, every_n_train_steps=stop)
-        trainer(max_epochs=1, enable_checkpointing=True, callbacks=[saves]).fit(Two(), loaders(mode))
-        goes_on = Two()
-        try:
-            trainer(max_epochs=1).fit(goes_on, loaders(mode), ckpt_path=f"{folder}/{mode}/step={stop}.ckpt")
-            found.append(f"{len(goes_on.epochs[0]) // 2} steps")
-        except RuntimeError as error:
-            found.append(str(error))
-    return found

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
 
 from option_cases import HONOURED, REFUSED, TOKENS, clear, error_of  # isort: skip
 
-import options_loops  # noqa: F401
 import rowdex.torch
 import rowdex.transformers
 import transformers

@@ -77,26 +77,28 @@ def iterable(run: Run) -> None:
     loop(run, loader, lambda epoch, step: run.keep(dataset.state_after(epoch, step)), run.epoch)
 
 
-def data_loader(run: Run, kind: str, make: Any = DataLoader, workers: int = 1) -> Any:
+def stateful_loader(run: Run, kind: str) -> Any:
     dataset = run.dataset()
     if kind == "batches":
         sampler: Any = rowdex.torch.BatchSampler(dataset, run.size, seed=SEED)
-        return make(dataset, batch_sampler=sampler, num_workers=workers)
+        return StatefulDataLoader(dataset, batch_sampler=sampler, num_workers=1)
     if kind == "samples":
         sampler = rowdex.DistributedSampler(dataset, seed=SEED)
-        return make(dataset, batch_size=run.size, sampler=sampler, num_workers=workers)
-    return make(rowdex.torch.IterableDataset(dataset, run.size, seed=SEED), batch_size=None, num_workers=workers)
+        return StatefulDataLoader(dataset, batch_size=run.size, sampler=sampler, num_workers=1)
+    batches: Any = rowdex.torch.IterableDataset(dataset, run.size, seed=SEED)
+    return StatefulDataLoader(batches, batch_size=None, num_workers=1)
 
 
 def stateful(run: Run, kind: str) -> None:
-    loader = data_loader(run, kind, StatefulDataLoader)
+    loader = stateful_loader(run, kind)
     if run.resumes:
         loader.load_state_dict(run.kept(run.own))
     loop(run, loader, lambda *_: run.keep(loader.state_dict(), run.own), run.epoch)
 
 
 def nodes(run: Run) -> None:
-    node: Any = rowdex.torch.Node(rowdex.Loader(run.dataset(), batch_size=run.size, seed=SEED))
+    made = rowdex.Loader(run.dataset(), batch_size=run.size, seed=SEED)
+    node: Any = torchdata.nodes.IterableWrapper(made)
     loader: Any = torchdata.nodes.Loader(torchdata.nodes.Prefetcher(node, prefetch_factor=2))
     if run.resumes:
         loader.load_state_dict(run.kept())
@@ -156,9 +158,7 @@ def fitted(run: Run, kind: str) -> None:
     elif kind == "loader":
         data = {"train_dataloaders": rowdex.Loader(run.dataset(), batch_size=run.size, seed=SEED)}
     else:
-        name, make, workers = kind.split()
-        make = {"plain": DataLoader, "stateful": StatefulDataLoader}[make]
-        data = {"train_dataloaders": data_loader(run, name, make, int(workers))}
+        data = {"train_dataloaders": stateful_loader(run, kind.split()[0])}
     saves = ModelCheckpoint(run.folder, "run", every_n_train_steps=run.stop, save_on_train_epoch_end=False)
     trainer = lightning.Trainer(
         accelerator="cpu", devices=run.world, num_sanity_val_steps=0, max_epochs=run.epochs, logger=False,
@@ -290,7 +290,7 @@ def integrations() -> Iterator[tuple[str, Callable[[Run], None]]]:
         yield f"stateful {kind}", functools.partial(stateful, kind=kind)
     for kind in ("loader", "global"):
         yield f"accelerate {kind}", functools.partial(accelerated, kind=kind)
-    loaders = [f"{kind} {make}" for make in ("plain 0", "plain 1", "stateful 1") for kind in KINDS]
+    loaders = [f"{kind} stateful" for kind in KINDS]
     for kind in ("module", "module of samples", "loader", *loaders):
         yield f"lightning {kind}", functools.partial(fitted, kind=kind)
     own = [f"{how}own {kind}" for how in ("", "bare ") for kind in ("loader", "global", "batches")]

@@ -50,6 +50,7 @@ def check_epochs(ranks: list[Any], epochs: int) -> None:
         ("global", {"even_batches": True}),
         ("global", {"even_batches": False, "workers": 2}),
         ("global", {"split_batches": True}),
+        ("global", {"dispatch_batches": True}),
         ("global", {"split_batches": True, "even_batches": False, "use_seedable_sampler": True}),
     ],
 )
@@ -80,23 +81,23 @@ def test_a_global_sampler_reads_ahead_as_that_of_one_rank_does(jobs: Jobs) -> No
 
 
 def test_what_would_be_sharded_twice_is_an_error_that_says_what_to_write(jobs: Jobs) -> None:
-    kinds = ["batches", "samples", "iterable", "steps", "global"]
+    kinds = ["batches", "samples", "iterable", "steps"]
     for rank in jobs.run("refused", index=INDEX, kinds=kinds):
-        assert [len(rank[dispatch]) for dispatch in ("None", "True", "False")] == [4, 5, 4]
+        assert [len(rank[dispatch]) for dispatch in ("None", "True", "False")] == [4, 4, 4]
         for error in [error for errors in rank.values() for error in errors]:
             assert error.startswith("RuntimeError") and "part of its part" in error, error
             assert "rowdex.accelerate.Loader" in error and "GlobalBatchSampler" in error
 
 
-def test_a_global_sampler_that_is_dispatched_is_told_to_dispatch_no_batches(jobs: Jobs) -> None:
-    for error in jobs.run("dispatched", index=INDEX):
-        assert error.endswith("Use dispatch_batches=False, or a rowdex.accelerate.Loader"), error
+def test_a_sampler_of_another_dataset_is_refused_too(jobs: Jobs) -> None:
+    for error in jobs.run("refused_around_another_dataset", index=INDEX):
+        assert error.startswith("RuntimeError") and "part of its part" in error, error
 
 
-def test_what_is_dispatched_with_a_state_of_its_own_is_refused_by_name(jobs: Jobs) -> None:
+def test_what_is_dispatched_with_a_state_of_its_own_is_refused(jobs: Jobs) -> None:
     need("torchdata")
     for errors in jobs.run("dispatched_with_a_state", index=INDEX):
-        assert len(errors) == 3 and all("Use dispatch_batches=False" in error for error in errors), errors
+        assert len(errors) == 2 and all("part of its part" in error for error in errors), errors
 
 
 def test_an_epoch_that_is_not_that_of_the_state_is_an_error(jobs: Jobs, tmp_path: pathlib.Path) -> None:
@@ -111,21 +112,9 @@ def test_batches_that_a_state_has_skipped_are_not_skipped_again(jobs: Jobs, tmp_
 
 def test_a_global_sampler_that_is_not_dealt_as_it_was_told_is_an_error(jobs: Jobs) -> None:
     for split, unprepared, last_step in jobs.run("misused", index=INDEX):
-        assert split.startswith("RuntimeError") and "make it with these" in split
+        assert split.startswith("RuntimeError") and "make it with split_batches" in split
         assert unprepared.startswith("RuntimeError") and "nobody deals them" in unprepared
         assert last_step.startswith("ValueError") and "use rowdex.accelerate.Loader" in last_step
-
-
-def test_a_saved_state_goes_on_exactly_also_with_another_world(jobs: Jobs, tmp_path: pathlib.Path) -> None:
-    ranks = jobs.run("goes_on", index=INDEX, folder=str(tmp_path), stop=30)
-    for rank in ranks:
-        assert rank["rest"] == rank["plain"][1][30:] and rank["next"] == rank["plain"][2]
-    rest = sorted(row for rank in ranks for batch in rank["rest"] for row in batch)
-    other = jobs.run("goes_on_with_another_world", world=3, index=INDEX, folder=str(tmp_path))
-    assert len({len(rank["rest"]) for rank in other}) == 1
-    again = collections.Counter(row for rank in other for batch in rank["rest"] for row in batch)
-    assert set(again) == set(rest) and sum(again.values()) - len(set(rest)) < 3
-    assert {row for rank in other for batch in rank["next"] for row in batch} == set(range(ROWS))
 
 
 @pytest.mark.parametrize("world", [1, 3, 4])

@@ -1,4 +1,4 @@
-"""NVIDIA DALI: sources of batches and of samples, in its pipelines and asked as its workers ask."""
+"""NVIDIA DALI: a source of batches, in its pipelines and asked as its workers ask."""
 
 from __future__ import annotations
 
@@ -35,12 +35,6 @@ def batch_info(epoch: int, iteration: int) -> Any:
     return SimpleNamespace(epoch_idx=epoch, iteration=iteration)
 
 
-def sample_info(epoch: int, iteration: int, place: int, size: int) -> Any:
-    return SimpleNamespace(
-        epoch_idx=epoch, iteration=iteration, idx_in_batch=place, idx_in_epoch=iteration * size + place
-    )
-
-
 def served(pipe: Any) -> list[list[list[int]]]:
     """The ids of two epochs of a pipeline."""
     found: list[list[list[int]]] = []
@@ -57,48 +51,34 @@ def served(pipe: Any) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("parallel", [None, "spawn", "fork"])
-@pytest.mark.parametrize("batch", [True, False])
-def test_a_pipeline_serves_the_batches_of_the_plain_loader(rows: Any, batch: bool, parallel: str | None) -> None:
+def test_a_pipeline_serves_the_batches_of_the_plain_loader(rows: Any, parallel: str | None) -> None:
     dali = need("nvidia.dali", "nvidia.dali.fn")
-    size = 400
-    source: Any = rowdex_dali.Batches if batch else rowdex_dali.Samples
-    how: dict[str, Any] = {"batch": True, "batch_info": True} if batch else {"batch": False}
+    source = rowdex_dali.Batches(rows, 400, **SAMPLING)
     workers = {"py_num_workers": 2, "py_start_method": parallel} if parallel else {}
-    pipe = dali.Pipeline(batch_size=size, num_threads=1, device_id=None, **workers)
+    pipe = dali.Pipeline(batch_size=400, num_threads=1, device_id=None, **workers)
+    options = {"num_outputs": 2, "parallel": parallel is not None, "batch": True, "batch_info": True}
     with pipe:
-        outputs = dali.fn.external_source(
-            source(rows, size, **SAMPLING), num_outputs=2, parallel=parallel is not None, **how
-        )
-        pipe.set_outputs(*outputs)
+        pipe.set_outputs(*dali.fn.external_source(source, **options))
     pipe.build()
-    want = plain(rows, size, **SAMPLING)
-    if not batch:
-        for epoch in want:
-            epoch[-1] = (epoch[-1] + epoch[0])[:size]
+    want = plain(rows, 400, **SAMPLING)
     assert served(pipe) == want and want[0] != want[1]
 
 
 @pytest.mark.parametrize("size", [64, 6000])
-def test_batches_and_samples_are_right_whichever_worker_is_asked_for_which(rows: Any, size: int) -> None:
+def test_batches_are_right_whichever_worker_is_asked_for_which(rows: Any, size: int) -> None:
     want = plain(rows, size, **SAMPLING)
     batches = [pickle.loads(pickle.dumps(rowdex_dali.Batches(rows, size, **SAMPLING))) for _ in range(3)]
-    samples = [pickle.loads(pickle.dumps(rowdex_dali.Samples(rows, size, **SAMPLING))) for _ in range(3)]
     steps = len(want[0])
-    assert len(batches[0]) == len(samples[0]) == steps
+    assert len(batches[0]) == steps
     generator = random.Random(1)
     asked = [(epoch, iteration) for epoch in range(2) for iteration in range(steps)]
     generator.shuffle(asked)
     for epoch, iteration in asked:
         ids, x = generator.choice(batches)(batch_info(epoch, iteration))
         assert ids.tolist() == want[epoch][iteration] and x.shape == (len(ids), 3)
-        place = generator.randrange(size)
-        filled = (want[epoch][iteration] + [row for step in want[epoch] for row in step] * 2)[place]
-        assert generator.choice(samples)(sample_info(epoch, iteration, place, size))[0] == filled
     for epoch in range(2):
         with pytest.raises(StopIteration):
             batches[0](batch_info(epoch, steps))
-        with pytest.raises(StopIteration):
-            samples[0](sample_info(epoch, steps, 0, size))
 
 
 def test_batches_one_after_the_other_are_read_ahead(rows: Any) -> None:
@@ -111,32 +91,6 @@ def test_batches_one_after_the_other_are_read_ahead(rows: Any) -> None:
     assert rows.counters.decodes - before <= 5 * rows.index.num_row_groups
 
 
-def test_a_state_goes_on_with_another_number_of_ranks(rows: Any) -> None:
-    whole = rowdex_dali.Batches(rows, 128, seed=3, num_replicas=1, rank=0)
-    want = plain(rows, 128, seed=3, num_replicas=1, rank=0)
-    state = whole.state_after(0, 29)
-    for kind in (rowdex_dali.Batches, rowdex_dali.Samples):
-        parts = []
-        for rank in range(2):
-            source: Any = kind(rows, 64, seed=3, num_replicas=2, rank=rank)
-            source.load_state_dict(state)
-            assert isinstance(source, rowdex_dali.Samples) or list(source(batch_info(0, 0))[0]) != []
-            parts.append(
-                source(batch_info(0, 0))[0].tolist()
-                if isinstance(source, rowdex_dali.Batches)
-                else [int(source(sample_info(0, 0, place, 64))[0]) for place in range(64)]
-            )
-        assert sorted(parts[0] + parts[1]) == sorted(want[0][30])
-    same = rowdex_dali.Batches(rows, 128, seed=3, num_replicas=1, rank=0)
-    same.load_state_dict(state)
-    rest = [same(batch_info(0, iteration))[0].tolist() for iteration in range(len(want[0]) - 30)]
-    assert rest == want[0][30:]
-    with pytest.raises(StopIteration):
-        same(batch_info(0, len(rest)))
-    assert same(batch_info(1, 0))[0].tolist() == want[1][0]
-    assert same.state_after(0, 5) == whole.state_after(0, 35)
-
-
 def test_columns_become_arrays_and_what_dali_does_not_take_is_refused(index: str) -> None:
     dataset = rowdex.Dataset(index, columns=["id", "tokens", "name"])
     ids, tokens, names = rowdex_dali.Batches(dataset, 8, shuffle=False)(batch_info(0, 1))
@@ -146,12 +100,8 @@ def test_columns_become_arrays_and_what_dali_does_not_take_is_refused(index: str
     source = rowdex_dali.Batches(dataset, 8)
     with pytest.raises(TypeError, match="batch_info=True"):
         source(3)
-    with pytest.raises(TypeError, match="rowdex.dali.Samples"):
-        source(sample_info(0, 0, 0, 8))
-    with pytest.raises(TypeError, match="rowdex.dali.Batches"):
-        rowdex_dali.Samples(dataset, 8)(batch_info(0, 0))
-    with pytest.raises(ValueError, match="give this source the pipeline's"):
-        rowdex_dali.Samples(dataset, 8)(sample_info(0, 1, 0, 16))
+    with pytest.raises(TypeError, match="give batch=True"):
+        source(SimpleNamespace(epoch_idx=0, iteration=0, idx_in_batch=0, idx_in_epoch=0))
     with pytest.raises(rowdex.errors.SchemaError, match="maybe"):
         rowdex_dali.Batches(rowdex.Dataset(index, columns=["maybe"]), 8)(batch_info(0, 0))
 

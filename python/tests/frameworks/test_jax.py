@@ -102,22 +102,6 @@ def test_a_function_of_a_batch_may_return_other_columns_and_sees_none_that_nobod
         next(iter(rowdex_jax.Loader(rows, batch_size=256, map=list)))
 
 
-def test_a_state_goes_on_in_mid_epoch_and_with_another_number_of_processes(rows: Any) -> None:
-    whole = rowdex_jax.Loader(rows, batch_size=128, seed=3, num_replicas=1, rank=0)
-    steps = iter(whole)
-    begun = [next(steps)["id"].tolist() for _ in range(20)]
-    state = whole.state_dict()
-    rest = [batch["id"].tolist() for batch in steps]
-    assert len(begun) + len(rest) == 79
-    parts = []
-    for rank in range(2):
-        loader = rowdex_jax.Loader(rows, batch_size=64, seed=3, num_replicas=2, rank=rank)
-        loader.load_state_dict(state)
-        parts.append([batch["id"].tolist() for batch in loader])
-    assert [len(part) for part in parts] == [59, 59]
-    assert all(sorted(a + b) == sorted(both) for a, b, both in zip(*parts, rest[:-1]))
-
-
 def test_lists_are_padded_and_what_is_no_number_is_refused_with_what_to_do(index: str) -> None:
     dataset = rowdex.Dataset(index, columns=["id", "tokens"])
     batch = next(iter(rowdex_jax.Loader(dataset, batch_size=8, shuffle=False, pad={"tokens": 4})))

@@ -13,11 +13,11 @@ import rowdex
 from .jobs import Jobs
 from .need import need
 
-need("torch", "accelerate", "transformers", "trl", "lightning")
+need("torch", "accelerate", "transformers", "trl")
 
 ROWS = 1003
 KINDS = [
-    "TrainingArguments", "AcceleratorConfig", "Trainer", "SFTConfig", "SFTTrainer", "lightning.Trainer", "Accelerator",
+    "TrainingArguments", "AcceleratorConfig", "Trainer", "SFTConfig", "SFTTrainer",
 ]  # fmt: skip
 WORLDS = [1, 2] if os.environ.get("ROWDEX_LONG") == "1" else [1]
 

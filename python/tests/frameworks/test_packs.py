@@ -227,7 +227,6 @@ def refusals(index: str, pack: Any) -> Iterator[tuple[str, Any]]:
         dataset, batch_size=2, sampler=rowdex.DistributedSampler(dataset, batch_size=2, **given)
     ))  # fmt: skip
     yield "dali", lambda: rowdex.dali.Batches(rows, 2, **given)
-    yield "dali", lambda: rowdex.dali.Samples(rows, 2, **given)
     yield "ray", lambda: rowdex.ray.read(rows, pack=pack)
     yield "DataModule", lambda: rowdex.lightning.DataModule(dataset, batch_size=2, workers=1, pack=pack)
 

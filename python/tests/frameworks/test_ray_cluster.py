@@ -81,7 +81,8 @@ def test_a_shuffle_on_two_nodes_from_a_store_into_a_store_writes_the_files_of_on
         table = pa.table({"id": np.arange(100_000) + number * 100_000, "noise": noise + number})
         pq.write_table(table, tmp_path / f"data/{number}.parquet", row_group_size=9_000)
     options: dict[str, Any] = {"seed": 5, "files": 5, "memory": "1MiB"}
-    rowdex.rewrite(tmp_path / "data", tmp_path / "local", **options)
+    rowdex.build(tmp_path / "data", tmp_path / "data.rdx", progress=False)
+    rowdex.rewrite(tmp_path / "data.rdx", tmp_path / "local", **options)
     (tmp_path / "spill").mkdir()
     with stores.bucket(tmp_path / "server") as bucket:
         shutil.copytree(tmp_path / "data", bucket.folder / "data")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import itertools
 import os
 import pathlib
 import pickle
@@ -75,36 +74,6 @@ def test_a_state_counts_what_was_handed_out_and_goes_on_with_another_world_size(
     assert set(served) == set(range(ROWS)) and len(served) - ROWS < world
 
 
-def test_an_iteration_that_is_given_up_a_state_and_set_epoch_do_as_without_functions(dataset: Any) -> None:
-    plain, mapped = loader_of(dataset), loader_of(dataset, map=slowly, threads=3)
-    for loader in (plain, mapped):
-        for step, _ in enumerate(loader):
-            if step == 3:
-                break
-    assert (plain.state_dict(), plain.epoch) == (mapped.state_dict(), mapped.epoch)
-    assert [ids(batch) for batch in plain] == [ids(batch) for batch in mapped]
-    state = mapped.state_dict()
-    for epoch in (7, 0, 7):
-        for loader in (plain, mapped):
-            loader.set_epoch(epoch)
-        assert [ids(batch) for batch in plain] == [ids(batch) for batch in mapped]
-    for loader in (plain, mapped):
-        loader.load_state_dict(state)
-        next(iter(loader))
-    assert plain.state_dict() == mapped.state_dict()
-    # An epoch that was resumed is whole when it is asked for again.
-    middle = loader_of(dataset)
-    for _ in zip(range(4), middle):
-        pass
-    found = []
-    for loader in (plain, mapped):
-        loader.load_state_dict(middle.state_dict())
-        found.append([[ids(batch) for batch in loader] for _ in range(2)])
-        loader.set_epoch(0)
-        found[-1].append([ids(batch) for batch in loader])
-    assert found[0] == found[1] and list(map(len, found[0])) == [28, 32, 32]
-
-
 def test_no_more_than_twice_the_threads_are_read_ahead(dataset: Any) -> None:
     done: list[int] = []
     loader = loader_of(dataset, map=lambda batch: done.append(1) or batch, threads=3)
@@ -113,20 +82,6 @@ def test_no_more_than_twice_the_threads_are_read_ahead(dataset: Any) -> None:
         next(batches)
         time.sleep(0.02)
         assert handed <= len(done) <= handed + 6
-
-
-def test_functions_run_on_as_many_threads_at_once(dataset: Any) -> None:
-    together = threading.Barrier(3)
-
-    def meet(batch: Any) -> Any:
-        if batch["id"][0] >= 0 and loader.epoch == 0:
-            together.wait(WAIT)
-        return threading.current_thread().name
-
-    loader = loader_of(dataset, map=meet, threads=3, batch_size=335)
-    assert len(set(loader)) == 3
-    inline = loader_of(dataset, map=lambda batch: threading.current_thread().name, threads=0)
-    assert set(inline) == {threading.current_thread().name}
 
 
 def test_close_ends_an_iteration_and_the_loader_goes_on_after_the_last_batch(dataset: Any) -> None:
@@ -165,17 +120,6 @@ def test_close_ends_an_iteration_and_the_loader_goes_on_after_the_last_batch(dat
     resumed = loader_of(dataset)
     resumed.load_state_dict(state)
     assert [ids(batch) for batch in resumed] == expected[len(handed) :]
-
-
-def test_a_second_iteration_ends_the_first(dataset: Any) -> None:
-    loader = loader_of(dataset, map=slowly, threads=2)
-    first = iter(loader)
-    next(first)
-    second = iter(loader)
-    assert len(list(second)) == 32
-    with pytest.raises(rowdex.errors.ClosedError):
-        for _ in range(10):
-            next(first)
 
 
 def test_a_loader_that_is_dropped_in_mid_epoch_leaves_no_thread(dataset: Any) -> None:
@@ -474,13 +418,6 @@ def test_padding_lists_where_there_are_none_is_refused(dataset: Any) -> None:
         loader_of(dataset.select(["id", "vector"]), pad="longest")
 
 
-def test_a_loader_with_functions_is_no_arrow_stream(dataset: Any) -> None:
-    with pytest.raises(TypeError, match="leave these out"):
-        pa.table(loader_of(dataset, output="arrow", map=lambda batch: batch))
-    taken = list(loader_of(dataset.select(["id"]), output="arrow", map=lambda batch: batch.to_arrow().num_rows))
-    assert sum(taken) == ROWS
-
-
 def test_tensors_are_pinned_where_there_is_a_device_and_there_is_a_warning_otherwise(dataset: Any) -> None:
     torch = need("torch")
     narrow = dataset.select(["id", "tokens"])
@@ -491,37 +428,6 @@ def test_tensors_are_pinned_where_there_is_a_device_and_there_is_a_warning_other
     with pytest.warns(UserWarning, match="there is no accelerator"):
         loader = loader_of(narrow, output="torch", pin_memory=True, threads=1)
     assert not next(iter(loader))["id"].is_pinned()
-
-
-def test_every_tensor_of_a_batch_is_pinned_on_the_threads_with_the_device_of_the_loop(
-    dataset: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch = need("torch")
-    # There is no device here, so this says what is asked of torch.
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 3)
-    chosen: list[tuple[str, int]] = []
-    monkeypatch.setattr(
-        torch.accelerator, "set_device_index", lambda index: chosen.append((threading.current_thread().name, index))
-    )
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 100)
-    narrow = dataset.select(["id", "tokens", "name", "maybe"])
-    expected = next(iter(loader_of(narrow, output="torch", nulls="mask")))
-    # Each of the first two batches waits for the other, so both threads are there.
-    both, calls = threading.Barrier(2), itertools.count()
-
-    def wait(batch: Any) -> Any:
-        if next(calls) < 2:
-            both.wait(60)
-        return batch
-
-    loader = loader_of(narrow, output="torch", nulls="mask", pin_memory=True, threads=2, map=wait)
-    found = next(iter(loader))
-    assert found["id"].values.tolist() == [value + 100 for value in expected["id"].values.tolist()]
-    tokens = expected["tokens"].values.values
-    assert found["tokens"].values.values.tolist() == [token + 100 for token in tokens.tolist()]
-    assert found["name"].values == expected["name"].values
-    assert sorted(set(chosen)) == [("rowdex-map_0", 3), ("rowdex-map_1", 3)]
 
 
 @pytest.fixture(scope="module")
@@ -609,20 +515,6 @@ def test_an_image_that_is_none_is_an_error_that_names_its_row(hub: Any, tmp_path
     assert pickle.loads(pickle.dumps(rowdex.transforms.Image("L")))._mode == "L"
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-def test_a_program_that_ends_within_an_iteration_says_nothing(threads: int, index: str) -> None:
-    need("torch")
-    program = """
-import sys, rowdex
-dataset = rowdex.Dataset(sys.argv[1], columns=["id"])
-loader = rowdex.Loader(dataset, batch_size=4, map=lambda batch: batch, threads=int(sys.argv[2]))
-batches = iter(loader)
-next(batches)
-"""
-    done = run_python(program, index, str(threads))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def refusing(*refused: str) -> Any:
     def decode(text: str) -> str:
         if text in refused:
@@ -655,37 +547,6 @@ def test_a_row_that_cannot_be_decoded_is_replaced_by_the_same_one_whoever_serves
     assert served_with(dataset, decode) == [alone[row] for row in order]
     with pytest.raises(rowdex.errors.TransformError, match="decode failed for row id 0 .*refused row 0"):
         served_with(dataset, decode, shuffle=False, on_error="raise")
-
-
-@pytest.mark.parametrize("output", ["numpy", "torch"])
-@pytest.mark.parametrize("kind", ["string", "int64", "timestamp[us]"])
-def test_categories_of_a_batch_with_a_replaced_row_have_one_code_each(
-    output: str, kind: str, tmp_path: pathlib.Path
-) -> None:
-    need(output)
-    numbers = [1, 2, 1, 1, 2, 1, 2, *[None] * 5]
-    values = pa.array(numbers, pa.int64()).cast(kind).dictionary_encode()
-    pq.write_table(pa.table({"id": range(12), "d": values}), tmp_path / "0.parquet", row_group_size=4)
-    rowdex.build(tmp_path / "0.parquet", tmp_path / "i.rdx")
-    dataset = rowdex.Dataset(tmp_path / "i.rdx")
-
-    def decode(row: int) -> int:
-        if row in (2, 9):
-            raise ValueError("refused")
-        return row
-
-    options: dict[str, Any] = {"shuffle": False, "batch_size": 12, "output": output, "row_ids": "row", "rank": 0}
-    options |= {"num_replicas": 1, "decode": {"id": decode}, "on_error": "substitute"}
-    for nulls in ("mask", "fill"):
-        batch = next(iter(rowdex.Loader(dataset, nulls=nulls, **options)))
-        found = batch["d"].values if nulls == "mask" else batch["d"]
-        codes, served = found.codes.tolist(), [numbers[row] for row in batch["row"].tolist()]
-        assert len(found.categories) == (2 if nulls == "mask" else 3) and max(codes) < len(found.categories)
-        by_code = {(code, value) for code, value in zip(codes, served) if value is not None or nulls == "fill"}
-        assert len(by_code) == len(found.categories) == len({code for code, _ in by_code}), (codes, served)
-        last = found.categories[-1]
-        # What fills integers is 0, which may be a value.
-        assert nulls == "mask" or kind == "int64" or output == "torch" or last is None or last != last
 
 
 def test_a_row_is_replaced_in_all_of_its_columns(dataset: Any) -> None:
@@ -723,28 +584,3 @@ def test_where_nothing_can_be_decoded_there_is_an_error(dataset: Any) -> None:
 
     with pytest.raises(rowdex.errors.TransformError, match="row id 0, .*never"):
         served_with(dataset, refuse, shuffle=False)
-
-
-def test_dictionaries_and_structs_of_replaced_rows_are_theirs(tmp_path: pathlib.Path) -> None:
-    kind = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.int32()))])
-    parts = [{"a": i, "b": list(range(i % 3))} for i in range(200)]
-    table = pa.table(
-        {
-            "id": range(200),
-            "city": pa.array([f"city {i % 7}" for i in range(200)]).dictionary_encode(),
-            "part": pa.array(parts, kind),
-        }
-    )
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=11)
-    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
-    dataset = rowdex.Dataset(tmp_path / "a.rdx")
-
-    def refuse(row: int) -> int:
-        if row % 9 == 4:
-            raise ValueError(row)
-        return row
-
-    for batch in loader_of(dataset, decode={"id": refuse}, on_error="substitute"):
-        for place, row in enumerate(batch["id"].tolist()):
-            assert batch["city"][place] == f"city {row % 7}" and batch["part"]["a"][place] == row
-            assert batch["part"]["b"][place].tolist() == list(range(row % 3))

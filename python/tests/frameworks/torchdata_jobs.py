@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import rowdex
 import rowdex.torch
 import torchdata.nodes
-from torch.distributed import checkpoint
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 SAMPLING: dict[str, Any] = {"seed": 3}
@@ -33,73 +31,13 @@ def stateful(index: str, size: int, kind: str, workers: int) -> Any:
     return StatefulDataLoader(dataset, batch_size=size, sampler=sampler, num_workers=workers)
 
 
-def goes_on(index: str, size: int, kind: str, workers: int, stop: int) -> dict[str, Any]:
-    """Stops in the second epoch, and goes on from the state in another loader."""
-    before = stateful(index, size, kind, workers)
-    first = ids(before)
-    begun = []
-    for batch in before:
-        begun.append(batch["id"].tolist())
-        if len(begun) == stop:
-            break
-    after = stateful(index, size, kind, workers)
-    after.load_state_dict(before.state_dict())
-    return {"plain": plain(index, size, 3), "found": [first, begun + ids(after), ids(after)]}
-
-
-
-def nodes(index: str, size: int, stop: int, threads: bool) -> dict[str, Any]:
-    """Stops in the second epoch of a pipeline of nodes, and goes on in another one."""
-
-    def pipeline() -> Any:
-        loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=size, **SAMPLING)
-        node: Any = rowdex.torch.Node(loader)
-        return torchdata.nodes.Loader(torchdata.nodes.Prefetcher(node, prefetch_factor=3) if threads else node)
-
-    before = pipeline()
-    found = [ids(before)]
-    at_end = json.loads(json.dumps(before.state_dict())) if not threads else None
-    begun = []
-    for batch in before:
-        begun.append(batch["id"].tolist())
-        if len(begun) == stop:
-            break
-    after = pipeline()
-    after.load_state_dict(before.state_dict())
-    found += [begun + ids(after), ids(after)]
-    if at_end is not None:
-        third = pipeline()
-        third.load_state_dict(at_end)
-        assert ids(third) == found[1]
-    return {"plain": plain(index, size, 3), "found": found}
-
-
 def leaves_an_epoch(index: str, size: int) -> dict[str, Any]:
     """Leaves the first epoch after three batches, and reads two more."""
     loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=size, **SAMPLING)
-    node: Any = rowdex.torch.Node(loader)
+    node: Any = torchdata.nodes.IterableWrapper(loader)
     batches: Any = torchdata.nodes.Loader(node)
     found = [ids(batch for _, batch in zip(range(3), batches))]
     return {"plain": plain(index, size, 3), "found": [*found, ids(batches), ids(batches)]}
-
-
-def checkpoints(index: str, size: int, folder: str, stop: int) -> dict[str, Any]:
-    """Saves a loader in a distributed checkpoint, and what the epoch has left then."""
-    loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=size, **SAMPLING)
-    ids(loader)
-    begun = [batch["id"].tolist() for _, batch in zip(range(stop), loader)]
-    return {"begun": begun, "state": loader.state_dict(), "saved": save(loader, folder)}
-
-
-def save(loader: Any, folder: str) -> bool:
-    checkpoint.save({"loader": loader}, checkpoint_id=folder)
-    return True
-
-
-def goes_on_from_a_checkpoint(index: str, size: int, folder: str) -> dict[str, Any]:
-    loader = rowdex.Loader(rowdex.Dataset(index, ["id"]), batch_size=size, **SAMPLING)
-    checkpoint.load({"loader": loader}, checkpoint_id=folder)
-    return {"state": loader.state_dict(), "rest": ids(loader), "next": ids(loader)}
 
 
 def another_number_of_workers(index: str, kind: str) -> str:
