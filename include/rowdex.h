@@ -47,9 +47,11 @@
  * library belong to a handle and end with it. There is no global state; a thread has the number that it gave
  * rowdex_stop_when.
  *
- * Fork. A forked child may go on using all handles: datasets and loaders start caches and threads of their own there.
- * It must not use one that another thread of the parent was inside of at that moment, and it need not free what it
- * inherited. fork() waits while another thread parses a condition or evaluates it for some rows, 10 seconds at most.
+ * Fork. A forked child may go on using all handles but loaders and prefetched rows that its parent has used: those are
+ * opened again (rowdex_loader_reopen) or prefetched again, and return ROWDEX_STATUS_CLOSED otherwise. Datasets start
+ * caches and threads of their own there. It must not use a handle that another thread of the parent was inside of at
+ * that moment, and it need not free what it inherited. fork() waits while another thread parses a condition or
+ * evaluates it for some rows, 10 seconds at most.
  *
  * Panics and exceptions. A defect of the library comes back as ROWDEX_STATUS_INTERNAL and does not unwind into the
  * caller. A callback must return: C++ exceptions and longjmp must not leave it. The library installs no signal handlers

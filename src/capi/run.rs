@@ -10,11 +10,11 @@ use super::error::{self, rowdex_error, rowdex_status};
 use super::handle::{self, require};
 use super::operands::{GivenOperands, rowdex_operands};
 use super::progress::{Progress, rowdex_progress};
+use crate::dataset::{RowProgress, VerifyProgress};
 use crate::describe::{
     BuildDescription, DigestDescription, JobDescription, LengthsDescription, Operands, RewriteDescription,
     SelectDescription, VerifyDescription,
 };
-use crate::dataset::{RowProgress, VerifyProgress};
 use crate::digest::SameRows;
 use crate::select::{ListOfRows, Select};
 use ::rowdex_index::Index;
@@ -139,7 +139,7 @@ fn launched() -> Result<Value> {
         "world_size": world_size,
         "local_rank": local_rank,
         "local_world_size": local_world_size,
-        "launcher": launcher.name(),
+        "launcher": launcher,
     }))
 }
 

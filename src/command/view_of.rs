@@ -16,6 +16,6 @@ pub(crate) fn base(index: &Index) -> Option<Result<&'static str, String>> {
             Err(format!("{shown} is not the index that the view was made of: it has other rows now (select anew)"))
         }
         Err(error) if error.kind() == rowdex::ErrorKind::NotFound => Ok("not there"),
-        Err(error) => Err(format!("the index that the view was made of cannot be read: {error}"))),
+        Err(error) => Err(format!("the index that the view was made of cannot be read: {error}")),
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{GivenPath, Operands, OptionalSetting, invalid};
+use super::{GivenPath, Operands, invalid};
 use rowdex_base::error::Result;
 use rowdex_index::{Index, order_file};
 use rowdex_order::{Order, OrderSpec, Recipe, RecipeBase, RowLayout};

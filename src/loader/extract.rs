@@ -131,7 +131,13 @@ pub(crate) fn from_file(
             let whole = chunks.into_held(units)?;
             let decoded_bytes = Some(whole.bytes());
             let staged_bytes = whole.bytes() + largest;
-            Extracted { decoded_bytes, staged_bytes, read_bytes, decodes, ..from_held(units, unit, whole, places, true)? }
+            Extracted {
+                decoded_bytes,
+                staged_bytes,
+                read_bytes,
+                decodes,
+                ..from_held(units, unit, whole, places, true)?
+            }
         }
         route => {
             let began = Instant::now();
@@ -219,7 +225,8 @@ fn decode_due(
     let elsewhere = units.elsewhere();
     let mut footprint = ChunkBytes::beside(&elsewhere);
     let staged_bytes: u64 = chunks.iter().map(|chunk| footprint.add(chunk)).sum();
-    let lie = facts.values == ChunkValues::Kept && breaks(&ranks) == 0 && rows::show_what_they_keep(&chunks, &elsewhere);
+    let lie =
+        facts.values == ChunkValues::Kept && breaks(&ranks) == 0 && rows::show_what_they_keep(&chunks, &elsewhere);
     let pieces = match lie {
         true => Held::in_turn(chunks, &elsewhere),
         false => {

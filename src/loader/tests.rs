@@ -12,7 +12,6 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use proptest::prelude::*;
 
-use self::plans::Cut;
 use super::groups::{FetchCost, Groups, Reads, RowForm, Unit, UnitSize};
 use super::recovery::Recovery;
 use super::*;

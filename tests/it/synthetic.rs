@@ -1,5 +1,7 @@
 //! Indexes of any size without any data, for measuring.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::Cursor;
 use std::sync::Arc;
 

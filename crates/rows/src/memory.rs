@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, downcast_primitive_array};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, downcast_primitive_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 

@@ -1,6 +1,5 @@
 //! Which rank this process is, from what its launcher put into the environment.
 
-use std::ffi::CStr;
 use std::fmt;
 
 use super::shard::Shard;
@@ -9,16 +8,16 @@ use rowdex_base::error::{Error, Result};
 /// What can start a process as one of several, by its name; where several are found and agree, the first one counts.
 /// Then its variables: of the rank, the number of ranks, the rank on this machine and the number of ranks on it, which
 /// not all launchers say.
-const LAUNCHERS: [(&CStr, [&str; 4]); 4] = [
+const LAUNCHERS: [(&str, [&str; 4]); 4] = [
     // And everything that speaks as it does.
-    (c"torchrun", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"]),
+    ("torchrun", ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"]),
     (
-        c"Open MPI",
+        "Open MPI",
         ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"],
     ),
     // MPICH, Intel MPI and others.
-    (c"PMI", ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"]),
-    (c"Slurm", ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""]),
+    ("PMI", ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"]),
+    ("Slurm", ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""]),
 ];
 
 /// The rank that a launcher gave this process. Displayed with where it is from:
@@ -27,7 +26,7 @@ const LAUNCHERS: [(&CStr, [&str; 4]); 4] = [
 #[non_exhaustive]
 pub struct Launch {
     /// Whose variables these are: `torchrun`, `Open MPI`, `PMI` or `Slurm`.
-    pub launcher: &'static CStr,
+    pub launcher: &'static str,
     /// Those of the rank and the number of ranks.
     variables: [&'static str; 2],
     /// The rank of this process, below `world_size`.
@@ -78,7 +77,7 @@ impl Launch {
         }
         if let Some((launcher, set, missing)) = half.first() {
             return Err(Error::invalid(format!("{set} is set and {missing} is not"))
-                .with_hint(format!("start the ranks with {}, or set both, or neither", launcher.to_string_lossy())));
+                .with_hint(format!("start the ranks with {}, or set both, or neither", launcher)));
         }
         let Some(&chosen) = found.first() else {
             return Err(Error::invalid(
@@ -98,7 +97,7 @@ impl Launch {
     }
 
     /// The variables of one launcher, of which rank and number are set.
-    fn of(launcher: &'static CStr, names: [&'static str; 4], lookup: &impl Fn(&str) -> Option<String>) -> Result<Self> {
+    fn of(launcher: &'static str, names: [&'static str; 4], lookup: &impl Fn(&str) -> Option<String>) -> Result<Self> {
         let read = |name| lookup(name).map(|value| number(name, &value)).transpose();
         let rank = read(names[0])?.unwrap_or(0);
         let world_size = read(names[1])?.unwrap_or(0);
@@ -120,7 +119,7 @@ impl Launch {
         let named = (group("GROUP_RANK"), group("GROUP_WORLD_SIZE"));
         let counted = self.local_world_size.filter(|size| *size > 0 && self.world_size.is_multiple_of(*size));
         let counted = counted.map(|size| (self.rank / size, self.world_size / size));
-        self.launcher == c"torchrun"
+        self.launcher == "torchrun"
             && (named == (Some(other.rank), Some(other.world_size)) || counted == Some((other.rank, other.world_size)))
     }
 
@@ -143,7 +142,7 @@ impl fmt::Display for Launch {
             (Some(rank), None) => write!(f, ", local rank {rank}")?,
             _ => {}
         }
-        write!(f, " ({}: {rank} and {world_size})", self.launcher.to_string_lossy())
+        write!(f, " ({}: {rank} and {world_size})", self.launcher)
     }
 }
 
@@ -226,7 +225,7 @@ mod tests {
             ("OMPI_COMM_WORLD_RANK", "2"),
             ("OMPI_COMM_WORLD_SIZE", "4"),
         ];
-        assert_eq!(launch(&both).unwrap().launcher, c"Open MPI");
+        assert_eq!(launch(&both).unwrap().launcher, "Open MPI");
     }
 
     #[test]
@@ -234,7 +233,7 @@ mod tests {
         let torchrun = [("RANK", "5"), ("WORLD_SIZE", "8"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2")];
         for rest in [&[("LOCAL_WORLD_SIZE", "4")][..], &[("GROUP_RANK", "1"), ("GROUP_WORLD_SIZE", "2")]] {
             let launch = launch(&[&torchrun[..], rest].concat()).unwrap();
-            assert_eq!((launch.launcher, launch.rank, launch.world_size), (c"torchrun", 5, 8));
+            assert_eq!((launch.launcher, launch.rank, launch.world_size), ("torchrun", 5, 8));
         }
         refused(&torchrun, &["rank 5 of 8", "rank 1 of 2", "SLURM_PROCID", "unset"]);
         refused(&[&torchrun[..], &[("LOCAL_WORLD_SIZE", "2")]].concat(), &["SLURM_PROCID"]);

@@ -14,7 +14,7 @@ use super::super::pages::LEFT_TO_PARQUET;
 use super::super::tests::{Collected, Counted, Memory, open, small_pages, write};
 use super::super::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
 use super::hybrid::{Hybrid, HybridPiece};
-use super::values::{ColumnValues, ValueNulls};
+use super::values::ValueNulls;
 use super::*;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;

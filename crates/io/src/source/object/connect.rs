@@ -16,7 +16,6 @@ use crate::source::place::{Scheme, Url};
 use rowdex_base::error::Result;
 use rowdex_base::fork::undivided;
 
-
 /// Gives TLS its cryptography: what the application has installed, otherwise ring, which builds in a fraction of the
 /// time of rustls' own default.
 fn install_cryptography() {
