@@ -1,5 +1,6 @@
 //! Sends ranks what the engine delivers.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -140,11 +141,14 @@ impl Inner {
     /// Sends the batches of a segment to their ranks, those that lie together in one file. Whether the engine goes on:
     /// not if another one is needed, or none.
     fn hand_out(&self, mut batches: &[Batch], round: &Round, stats: &LoaderStats, pool: &mut Pool) -> Result<bool> {
+        // The walk notes a batch before the engine has it.
+        let mut lanes: VecDeque<usize> = batches.iter().map_while(|_| round.marks.pop()).collect();
         while !batches.is_empty() {
-            let (together, rest) = batches.split_at(count_together(batches));
-            // The walk notes a batch before the engine has it.
-            let lanes = together.iter().map_while(|_| round.marks.pop());
-            let lane = lanes.last().ok_or_else(|| Error::new(ErrorKind::Internal, "a batch that nobody asked for"))?;
+            let lane = lanes.front().copied();
+            let lane = lane.ok_or_else(|| Error::new(ErrorKind::Internal, "a batch that nobody asked for"))?;
+            let of_lane = lanes.iter().take_while(|other| **other == lane).count();
+            let (together, rest) = batches.split_at(count_together(batches.get(..of_lane).unwrap_or_default()));
+            lanes.drain(..together.len());
             if !self.send(lane, together, round, stats, pool)? {
                 return Ok(false);
             }
