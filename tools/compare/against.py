@@ -41,7 +41,8 @@ def command(source: pathlib.Path, name: str) -> pathlib.Path:
     """Builds the command of a source tree."""
     # Older commits have the command in the package of the library.
     features = "object-store" if (source / "cli").exists() else "cli,object-store"
-    build = ["cargo", "build", "--quiet", "--release", "--bin", "rowdex", "--no-default-features", "--features", features]
+    build = ["cargo", "build", "--quiet", "--release", "--bin", "rowdex", "--no-default-features"]
+    build += ["--features", features]
     subprocess.run(build, cwd=source, env={**os.environ, "CARGO_TARGET_DIR": BUILDS}, check=True)
     return pathlib.Path(shutil.copy(BUILDS / "release/rowdex", BUILDS / f"rowdex-{name}"))
 

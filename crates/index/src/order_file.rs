@@ -12,8 +12,8 @@ const MOST_READ: u64 = 64 << 20;
 /// The row ids in a file: little-endian 64-bit integers one after another and nothing else, as numpy's
 /// `ids.astype("<u8").tofile(path)` writes them.
 ///
-/// A file of more than 64 MiB, eight million row ids, is mapped, and all processes on a machine share its memory. Such a
-/// file must not be changed while it is open: replace it by renaming another to its path.
+/// A file of more than 64 MiB, eight million row ids, is mapped, and all processes on a machine share its memory. Such
+/// a file must not be changed while it is open: replace it by renaming another to its path.
 ///
 /// # Errors
 ///

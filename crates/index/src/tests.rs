@@ -728,7 +728,8 @@ proptest! {
     ) {
         let mut writer = IndexWriter::new(Cursor::new(Vec::new())).unwrap();
         let footer = FooterCompressor::new(false).unwrap().footer(b"").unwrap();
-        let file = NewFile { path: "a", stat: &FileStat { size: 0, mtime_ns: None, etag: None }, footer: &footer, partition_values: &[] };
+        let stat = FileStat { size: 0, mtime_ns: None, etag: None };
+        let file = NewFile { path: "a", stat: &stat, footer: &footer, partition_values: &[] };
         writer.push_file(file).unwrap();
         let mut expected = Vec::new();
         for (ordinal, &(rows, seed, density)) in groups.iter().enumerate() {

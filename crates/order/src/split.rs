@@ -55,8 +55,8 @@ impl Split {
     }
 
     /// The same hash for a sample of the rows: its rows are those of [`Side::Validation`]. Another seed is another
-    /// sample, and a sample has nothing to do with the split of its seed. A row that is in it stays in it when files are
-    /// appended, and in every larger sample of the same seed.
+    /// sample, and a sample has nothing to do with the split of its seed. A row that is in it stays in it when files
+    /// are appended, and in every larger sample of the same seed.
     ///
     /// # Errors
     ///

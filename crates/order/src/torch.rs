@@ -32,10 +32,10 @@ const LARGE: u64 = 214_748_364;
 /// - a negative seed `-s` of torch is `2^64 - s` here, `s.wrapping_neg()`. Torch refuses a sum beyond 2^64 - 1, which
 ///   wraps here.
 ///
-/// An epoch costs 4 bytes a row, of which there are at most 2^32, and one draw a row, in sequence, before its first row.
-/// It is made once for all samplers that share these orders, clones included, and kept as long as one of them uses it.
-/// [`position`](EpochOrder::position) makes an inverse of the same size when it is first asked for; where there is no
-/// memory for that, it looks through the rows.
+/// An epoch costs 4 bytes a row, of which there are at most 2^32, and one draw a row, in sequence, before its first
+/// row. It is made once for all samplers that share these orders, clones included, and kept as long as one of them uses
+/// it. [`position`](EpochOrder::position) makes an inverse of the same size when it is first asked for; where there is
+/// no memory for that, it looks through the rows.
 ///
 /// From 214 748 364 rows on this is what PyTorch 2.6 and later do; earlier versions went on with the algorithm for
 /// fewer rows.

@@ -136,8 +136,8 @@ fn bytes<T: ByteArrayType, P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Resul
     runs.iter().map(copied).collect()
 }
 
-/// Strings, or bytes out of views, one after the other. Strings come from arrays, so a builder need not look again whether
-/// they are UTF-8, which takes as long as copying them, and several times as long where they are not ASCII.
+/// Strings, or bytes out of views, one after the other. Strings come from arrays, so a builder need not look again
+/// whether they are UTF-8, which takes as long as copying them, and several times as long where they are not ASCII.
 fn appended<'a, T: ByteArrayType<Native: 'a>, A: ArrayAccessor<Item = &'a T::Native>, P: Picks>(
     arrays: &[&'a dyn Array],
     of_type: fn(&'a dyn Array) -> A,

@@ -367,8 +367,8 @@ fn socket() -> Result<OwnedFd> {
     made.map_err(|error| fs::error("cannot make a socket", error))
 }
 
-/// A socket of whoever listens at an address; `AGAIN` if that has too many connections to accept, `CONNREFUSED` if there
-/// is nobody.
+/// A socket of whoever listens at an address; `AGAIN` if that has too many connections to accept, `CONNREFUSED` if
+/// there is nobody.
 fn connect_to(address: &SocketAddrUnix) -> Result<std::result::Result<OwnedFd, Errno>> {
     let socket = socket()?;
     match retry_on_intr(|| connect(&socket, address)) {
