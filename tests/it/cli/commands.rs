@@ -23,7 +23,7 @@ fn build_says_what_it_made() {
 fn build_keeps_an_index_unless_told_to_replace_it() {
     let place = Place::with_index();
     let before = std::fs::read(place.path("train.rdx")).unwrap();
-    place.run("build data/part-0.parquet -o train.rdx").fails().complains(&["train.rdx", "exists", "--overwrite"]);
+    place.run("build data/part-0.parquet -o train.rdx").fails().complains(&["train.rdx", "exists", "`overwrite`"]);
     assert_eq!(std::fs::read(place.path("train.rdx")).unwrap(), before);
     place.run("build data/part-0.parquet -o train.rdx --overwrite").succeeds();
     assert_eq!(place.json("info train.rdx")["rows"], json!(FILES[0]));

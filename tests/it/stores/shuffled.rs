@@ -208,7 +208,7 @@ fn what_is_there_already_is_refused_and_replaced_on_request_alone() {
         };
         succeeds(folder.path(), &environment, &format!("build {url}/data/ -o {url}/train.rdx"));
         succeeds(folder.path(), &environment, &shuffle(&format!("-o {url}/out/ --seed 1 --files 3 --spill .")));
-        refused(&shuffle(&format!("-o {url}/out --seed 1 --files 3")), &[&format!("{url}/out"), "--overwrite"]);
+        refused(&shuffle(&format!("-o {url}/out --seed 1 --files 3")), &[&format!("{url}/out"), "`overwrite`"]);
         refused(&shuffle(&format!("-o {url}/out --seed 2 --files 3 --resume")), &["other rows, in another order"]);
         std::fs::write(store.bucket.join("out/_keep"), "").unwrap();
         succeeds(
