@@ -1,7 +1,7 @@
 //! How long the rows of a row group are, by a column of lists or of numbers.
 //!
-//! The items of lists are counted by their levels, without decoding a value; only what the parquet crate alone makes
-//! sense of is decoded.
+//! The items of lists are counted by their levels, without decoding a value. Lists in lists are decoded, and what the
+//! parquet crate alone makes sense of.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;

@@ -48,7 +48,7 @@ fn left_to_parquet<T>(decode: impl FnOnce() -> T) -> T {
 fn numbers_texts_lists_and_structs_are_decoded_here() {
     let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
-    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)]), None]));
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)]), Some([None])]));
     let field = |array: &ArrayRef| Arc::new(Field::new("of", array.data_type().clone(), false));
     let structs: ArrayRef = Arc::new(StructArray::from(vec![(field(&texts), Arc::clone(&texts))]));
     let lists_in: ArrayRef = Arc::new(StructArray::from(vec![(field(&lists), Arc::clone(&lists))]));
