@@ -153,12 +153,16 @@ fn with_long(
 ) -> Result<Vec<u128>, ArrowError> {
     let views = views_of(array).map_or(&[][..], |(views, _)| views);
     let nulls = array.nulls();
-    let view = |(row, &view): (usize, &u128)| match nulls.is_some_and(|nulls| nulls.is_null(row)) {
-        true => Ok(0),
-        false if view as u32 <= INLINE => Ok(view),
-        false => long(view),
-    };
-    views.iter().enumerate().map(view).collect()
+    // In memory of just their size.
+    let mut found = Vec::with_capacity(views.len());
+    for (row, &view) in views.iter().enumerate() {
+        found.push(match nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            true => 0,
+            false if view as u32 <= INLINE => view,
+            false => long(view)?,
+        });
+    }
+    Ok(found)
 }
 
 /// The array with these views of these buffers.
