@@ -1,7 +1,7 @@
 //! Memory files: made, written and sealed.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::os::fd::AsFd;
 
 use rowdex_base::error::Result;
@@ -18,9 +18,11 @@ pub(super) fn make(name: &str) -> io::Result<File> {
 /// # Errors
 /// `Io` if the system has no more memory or descriptors.
 pub fn sealed(name: &str, pieces: &[&[u8]]) -> Result<File> {
-    let made = make(name).and_then(|file| {
+    let made = make(name).and_then(|mut file| {
         write(&file, pieces)?;
         seal(&file)?;
+        // Whoever inherits it reads it from its beginning.
+        file.rewind()?;
         Ok(file)
     });
     made.map_err(|error| {
