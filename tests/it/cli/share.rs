@@ -211,7 +211,7 @@ fn a_reader_that_cannot_be_started_is_an_error_that_says_why() {
         };
         let error = refused(Arc::new(global), "/no/such/program");
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        assert!(error.to_string().contains("/no/such/program serve") && error.hint().is_some(), "{error}");
+        assert!(error.to_string().contains("/no/such/program") && error.hint().is_some(), "{error}");
         let error = refused(Arc::new(global), "/bin/ls");
         assert!(error.to_string().contains("has failed (exit status"), "{error}");
         let error = refused(Arc::new(Own(global)), env!("CARGO_BIN_EXE_rowdex"));

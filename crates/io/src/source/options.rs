@@ -41,9 +41,8 @@ impl StoreOptions {
         self
     }
 
-    /// How often a request is sent again after a fault that may pass: a lost connection, a body that is cut off where
-    /// the store has tags, a status of 408, 429 or 5xx. The pauses between grow from 100 ms to 5 s, with jitter.
-    /// Default: 10.
+    /// How often a request is sent again after a fault that may pass: a lost connection, a body that is cut off, a
+    /// status of 408, 429 or 5xx. The pauses between grow from 100 ms to 5 s, with jitter. Default: 10.
     #[must_use]
     pub fn with_retries(mut self, retries: usize) -> Self {
         self.retries = retries;

@@ -17,8 +17,18 @@ use rowdex_base::error::{Error, ErrorKind};
 #[derive(Debug)]
 pub(super) struct StoreFault {
     pub(super) error: Error,
+    pub(super) sort: FaultSort,
+}
+
+/// What a fault is to whoever asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FaultSort {
+    /// There is nothing to do about it.
+    Final,
     /// The range asked for is not there, or not served as one.
-    pub(super) is_of_range: bool,
+    Range,
+    /// The store cannot do what was asked.
+    Unsupported,
 }
 
 /// An error of this crate on its way through the store's client, which neither repeats nor changes it.
@@ -33,19 +43,24 @@ impl StoreFault {
     }
 
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Self {
-        Self { error: Error::new(kind, message.into()).with_hint(hint), is_of_range: false }
+        Self { error: Error::new(kind, message.into()).with_hint(hint), sort: FaultSort::Final }
     }
 
     /// From an error of the client, on the way to `url`.
     pub(super) fn of(error: &object_store::Error, url: &Url) -> Self {
         use object_store::Error as Store;
         if let Some(own) = causes(error).find_map(|cause| cause.downcast_ref::<Error>()) {
-            return Self { error: own.clone(), is_of_range: false };
+            return Self { error: own.clone(), sort: FaultSort::Final };
         }
         let text = causes(error).map(ToString::to_string).collect::<Vec<_>>().join(" | ");
         let status = status(&text);
         let code = code(&text);
-        let lasting = |kind, message: &str, hint: &'static str| {
+        let sort = match (error, status) {
+            (_, Some(416)) => FaultSort::Range,
+            (_, Some(405 | 501)) | (Store::NotImplemented { .. }, _) => FaultSort::Unsupported,
+            _ => FaultSort::Final,
+        };
+        let told = |kind, message: &str, hint: &'static str| {
             let message = match (&code, status) {
                 (Some(code), _) => format!("{message} ({code})"),
                 (None, Some(status)) => format!("{message} (HTTP status {status})"),
@@ -54,40 +69,38 @@ impl StoreFault {
             let error = Error::new(kind, message);
             // Without a hint here, whoever asked knows what to do.
             let error = if hint.is_empty() { error } else { error.with_hint(hint) };
-            Self { error, is_of_range: status == Some(416) }
+            Self { error, sort }
         };
         match (error, status) {
             // The client takes a request that is not allowed for one of a file that is not there.
             (_, Some(405 | 501)) | (Store::NotImplemented { .. }, _) => {
-                lasting(ErrorKind::Io, "the server does not do this", "")
+                told(ErrorKind::Io, "the server does not do this", "")
             }
             _ if matches!(code.as_deref(), Some("NoSuchBucket" | "ContainerNotFound")) => {
                 let message = format!("there is no bucket or container `{}`", url.authority);
-                lasting(ErrorKind::NotFound, &message, "check its name, and the endpoint that the environment sets")
+                told(ErrorKind::NotFound, &message, "check its name, and the endpoint that the environment sets")
             }
             (Store::NotFound { .. }, _) | (_, Some(404 | 410)) => {
-                lasting(ErrorKind::NotFound, "there is no such file in the store", "")
+                told(ErrorKind::NotFound, "there is no such file in the store", "")
             }
-            (Store::AlreadyExists { .. }, _) => lasting(ErrorKind::AlreadyExists, "it exists already", ""),
+            (Store::AlreadyExists { .. }, _) => told(ErrorKind::AlreadyExists, "it exists already", ""),
             (Store::Precondition { .. } | Store::NotModified { .. }, _) => Self::changed(),
             (Store::PermissionDenied { .. } | Store::Unauthenticated { .. }, _) | (_, Some(401 | 403)) => {
-                lasting(ErrorKind::Io, "the store refuses access", credentials(url.scheme))
+                told(ErrorKind::Io, "the store refuses access", credentials(url.scheme))
             }
             // Paths that are asked for were looked at before, so it is one of a listing.
             (Store::InvalidPath { source: BadPath::EmptySegment { path } | BadPath::BadSegment { path, .. } }, _) => {
                 let message =
                     format!("the name `{path}` of an object is no path: it has an empty part, a `.` or a `..`");
                 let hint = "rename or remove the object, or name folders, or files, that it is not below";
-                lasting(ErrorKind::InvalidArgument, &message, hint)
+                told(ErrorKind::InvalidArgument, &message, hint)
             }
             (_, Some(416)) => {
-                lasting(ErrorKind::Io, "the file is shorter than what was asked for", "build the index again")
+                told(ErrorKind::Io, "the file is shorter than what was asked for", "build the index again")
             }
-            (_, Some(300..400)) => lasting(ErrorKind::Io, "the store redirects to another place", advice(url.scheme).1),
-            (_, Some(400)) => lasting(ErrorKind::Io, "the store refuses the request", credentials(url.scheme)),
-            (_, Some(_)) => {
-                lasting(ErrorKind::Io, "the store fails", "try again later, or with fewer requests at once")
-            }
+            (_, Some(300..400)) => told(ErrorKind::Io, "the store redirects to another place", advice(url.scheme).1),
+            (_, Some(400)) => told(ErrorKind::Io, "the store refuses the request", credentials(url.scheme)),
+            (_, Some(_)) => told(ErrorKind::Io, "the store fails", "try again later, or with fewer requests at once"),
             (_, None) => Self::without_status(error, &text, url),
         }
     }
@@ -105,7 +118,7 @@ impl StoreFault {
         }
         if has(&["non-partial response", "Content-Range header", "ange request not supported"]) {
             let message = "the server does not serve parts of a file";
-            return Self { is_of_range: true, ..lasting(message, "use a server that supports range requests") };
+            return Self { sort: FaultSort::Range, ..lasting(message, "use a server that supports range requests") };
         }
         if has(&["Content-Length Header missing"]) {
             let hint =
@@ -132,7 +145,7 @@ impl StoreFault {
     /// What keeps a client from being made. Nothing of the error is shown: it may quote the value that it is about.
     pub(super) fn of_configuration(error: &object_store::Error, url: &Url) -> Self {
         match causes(error).find_map(|cause| cause.downcast_ref::<Error>()) {
-            Some(own) => Self { error: own.clone(), is_of_range: false },
+            Some(own) => Self { error: own.clone(), sort: FaultSort::Final },
             None => {
                 let message = "the store's configuration is not understood, or a file that it names cannot be read";
                 Self::new(ErrorKind::Io, message, credentials(url.scheme))

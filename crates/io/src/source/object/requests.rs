@@ -10,11 +10,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, try_join_all};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, WriteMultipart};
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, WriteMultipart};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::fault::StoreFault;
+use super::fault::{FaultSort, StoreFault};
 use super::hub::Hub;
 use super::meter::Meter;
 use crate::source::place::{Scheme, Url};
@@ -126,6 +126,7 @@ impl Requests {
         Ok((stat, whole.freeze()))
     }
 
+    /// The client goes on with a body that breaks off, but only where the store has tags, and not after a short one.
     async fn part(
         &self,
         path: &Path,
@@ -133,20 +134,30 @@ impl Requests {
         expected: &FileStat,
         body: &mut BytesMut,
     ) -> Result<FileStat, StoreFault> {
-        let if_match = expected.etag.as_deref().and_then(strong);
-        let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), if_match, ..GetOptions::default() };
-        let sent = Instant::now();
-        let before = self.bytes.load(Ordering::Relaxed);
-        let answer = self.get(path, options).await?;
-        let latency = sent.elapsed();
-        // Not every server knows conditions, so the answer must say of which content it is, too.
-        let stat = stat_of(&answer.meta);
-        if !expected.may_be(&stat) {
-            return Err(StoreFault::changed());
+        let mut attempts = 3;
+        loop {
+            let if_match = expected.etag.as_deref().and_then(strong);
+            let part = Some(GetRange::Bounded(range.clone()));
+            let options = GetOptions { range: part, if_match, ..GetOptions::default() };
+            let sent = Instant::now();
+            let before = self.bytes.load(Ordering::Relaxed);
+            let answer = self.get(path, options).await?;
+            let latency = sent.elapsed();
+            // Not every server knows conditions, so the answer must say of which content it is, too.
+            let stat = stat_of(&answer.meta);
+            if !expected.may_be(&stat) {
+                return Err(StoreFault::changed());
+            }
+            attempts -= 1;
+            match self.body(answer, range.end - range.start, body).await {
+                Err(_) if attempts > 0 => {}
+                received => {
+                    received?;
+                    self.meter().note(latency, self.bytes.load(Ordering::Relaxed) - before, sent.elapsed());
+                    return Ok(stat);
+                }
+            }
         }
-        self.body(answer, range.end - range.start, body).await?;
-        self.meter().note(latency, self.bytes.load(Ordering::Relaxed) - before, sent.elapsed());
-        Ok(stat)
     }
 
     /// The end of an object, at most `length` bytes.
@@ -158,7 +169,7 @@ impl Requests {
                 let options = GetOptions { range: Some(GetRange::Suffix(length)), ..GetOptions::default() };
                 match self.ask(self.try_get(path, options, length)).await {
                     // It is empty, which has no end, or the server knows no suffixes.
-                    Err(StoreFault { is_of_range: true, .. }) => self.stat(path).await?,
+                    Err(StoreFault { sort: FaultSort::Range, .. }) => self.stat(path).await?,
                     end => return end.map_err(StoreFault::into_error),
                 }
             }
@@ -217,12 +228,30 @@ impl Requests {
     }
 
     pub(super) async fn put(&self, path: &Path, bytes: Bytes, overwrite: bool) -> Result<()> {
-        // Some stores cannot create conditionally, none in parts; this is right but for a race.
+        // Some stores cannot create conditionally; this is right but for a race.
         if !overwrite && self.is_there(path).await?.is_some() {
             return Err(Error::new(ErrorKind::AlreadyExists, "the file exists already"));
         }
-        let put = async { self.store.put(path, bytes.into()).await.map(drop).map_err(|error| self.fault(&error)) };
-        self.ask(put).await.map_err(StoreFault::into_error)
+        let mode = if overwrite { PutMode::Overwrite } else { PutMode::Create };
+        let put = match self.try_put(path, &bytes, mode).await {
+            Err(StoreFault { sort: FaultSort::Unsupported, .. }) => {
+                self.try_put(path, &bytes, PutMode::Overwrite).await
+            }
+            put => put,
+        };
+        match put.map_err(StoreFault::into_error) {
+            // An earlier attempt may have put it without an answer.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => match self.get_whole(path).await {
+                Ok(found) if found == bytes => Ok(()),
+                _ => Err(error),
+            },
+            put => put,
+        }
+    }
+
+    async fn try_put(&self, path: &Path, bytes: &Bytes, mode: PutMode) -> Result<(), StoreFault> {
+        let put = self.store.put_opts(path, bytes.clone().into(), mode.into());
+        self.ask(async { put.await.map(drop).map_err(|error| self.fault(&error)) }).await
     }
 
     /// The stat of an object, if there is one.

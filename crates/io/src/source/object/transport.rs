@@ -187,7 +187,7 @@ fn client(options: &ClientOptions, deadline: Duration) -> object_store::Result<r
         .user_agent(concat!("rowdex/", env!("CARGO_PKG_VERSION")))
         .https_only(!is(Key::AllowHttp))
         .danger_accept_invalid_certs(is(Key::AllowInvalidCertificates))
-        .timeout(deadline)
+        .timeout(deadline.max(Duration::from_secs(1)))
         .connect_timeout(CONNECTING)
         .read_timeout(SILENCE.min(deadline));
     if let Some(headers) = options.get_default_headers() {
