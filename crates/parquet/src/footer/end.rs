@@ -32,8 +32,8 @@ pub struct Footer {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidParquet`] if the file is empty, too short, not Parquet, or declares a footer that it has no
-/// room for; [`ErrorKind::UnsupportedParquet`] if the footer is encrypted; whatever the source reports.
+/// `InvalidParquet` if the file is empty, too short, not Parquet, or declares a footer that it has no
+/// room for; `UnsupportedParquet` if the footer is encrypted; whatever the source reports.
 pub fn read_end(
     source: &dyn Source,
     path: &str,
