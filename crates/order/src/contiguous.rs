@@ -28,7 +28,7 @@ use rowdex_base::error::{Error, Result};
 /// One position costs what it costs inside, and so does its inverse.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Contiguous {
-    #[serde(with = "crate::saved::order")]
+    #[serde(with = "crate::shared")]
     orders: Arc<dyn Order>,
     shards: u32,
 }

@@ -21,7 +21,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// it may not find the position that this epoch has.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Resized {
-    #[serde(with = "crate::saved::order")]
+    #[serde(with = "crate::shared")]
     inner: Arc<dyn Order>,
     size: u64,
 }

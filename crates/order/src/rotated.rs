@@ -24,7 +24,7 @@ const CANDIDATES: u64 = 64;
 /// [`with_rotation`](crate::sampler::DistributedSampler::with_rotation). `docs/orders.md` has the exact step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Rotated {
-    #[serde(with = "crate::saved::order")]
+    #[serde(with = "crate::shared")]
     orders: Arc<dyn Order>,
     step: u64,
 }

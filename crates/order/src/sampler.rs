@@ -62,14 +62,14 @@ mod world;
 use std::sync::Arc;
 
 pub use self::batch::BatchPlan;
-use self::deal::{Deal, RankDeal, Rest, RowsDeal};
+use self::deal::{Deal, PackBatching, RankDeal, RowsDeal};
 pub use self::forecast::PackForecast;
 pub use self::launch::Launch;
 pub use self::options::SamplerOptions;
 pub use self::pack_spec::PackSpec;
-use self::packs::PackBatching;
 pub use self::plan::{EpochPlan, Sample};
 use self::resume::Resumed;
+use self::shard::Rest;
 pub use self::shard::{ReplicationLayout, Shard, Tail};
 pub use self::state::{Run, State};
 #[doc(hidden)]

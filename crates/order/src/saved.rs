@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
 use crate::sampler::{DistributedSampler, Shard};
 use crate::{
@@ -30,9 +30,9 @@ macro_rules! orders {
                 None
             }
 
-            fn orders(self) -> Arc<dyn Order> {
+            fn orders(self) -> Box<dyn Order> {
                 match self {
-                    $(Self::$order(order) => Arc::new(order)),+
+                    $(Self::$order(order) => Box::new(order)),+
                 }
             }
         }
@@ -86,7 +86,7 @@ impl SavedSampler {
             SavedOrder::Packed(packed) => {
                 DistributedSampler::of_packs(Arc::new(packed), self.shard, batch_size, self.cost)
             }
-            order => DistributedSampler::new(order.orders(), self.shard, batch_size),
+            order => DistributedSampler::new(order.orders().into(), self.shard, batch_size),
         };
         Ok(sampler?.with_drop_last_batch(self.drop_last_batch))
     }
@@ -119,45 +119,35 @@ impl Lengths for SavedLengths {
     }
 }
 
-pub(crate) mod order {
-    use std::sync::Arc;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
-
-    use super::SavedOrder;
-    use crate::Order;
-
-    pub(crate) fn serialize<S: Serializer>(order: &Arc<dyn Order>, to: S) -> Result<S::Ok, S::Error> {
-        SavedOrder::of(&**order).ok_or_else(|| ser::Error::custom("an order of another crate"))?.serialize(to)
+impl Serialize for dyn Order {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        SavedOrder::of(self).ok_or_else(|| ser::Error::custom("an order of another crate"))?.serialize(to)
     }
+}
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Order>, D::Error> {
+impl<'de> Deserialize<'de> for Box<dyn Order> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Ok(SavedOrder::deserialize(from)?.orders())
     }
 }
 
-pub(crate) mod lengths {
-    use std::sync::Arc;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
-
-    use super::SavedLengths;
-    use crate::{Lengths, Measure};
-
-    pub(crate) fn serialize<S: Serializer>(lengths: &Arc<dyn Lengths>, to: S) -> Result<S::Ok, S::Error> {
-        let mut all = vec![0; lengths.len() as usize];
-        let rows: Vec<u64> = (0..lengths.len()).collect();
-        lengths.fill(&rows, &mut all).map_err(ser::Error::custom)?;
-        let mut saved = SavedLengths { lengths: all, items: None, numbers: None, fingerprint: lengths.fingerprint() };
-        match lengths.measure() {
+impl Serialize for dyn Lengths {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut lengths = vec![0; self.len() as usize];
+        let rows: Vec<u64> = (0..self.len()).collect();
+        self.fill(&rows, &mut lengths).map_err(ser::Error::custom)?;
+        let mut saved = SavedLengths { lengths, items: None, numbers: None, fingerprint: self.fingerprint() };
+        match self.measure() {
             Some(Measure::Items(column)) => saved.items = Some(column.to_owned()),
             Some(Measure::Numbers(column)) => saved.numbers = Some(column.to_owned()),
             None => {}
         }
         saved.serialize(to)
     }
+}
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<dyn Lengths>, D::Error> {
-        Ok(Arc::new(SavedLengths::deserialize(from)?))
+impl<'de> Deserialize<'de> for Box<dyn Lengths> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Box::new(SavedLengths::deserialize(from)?))
     }
 }

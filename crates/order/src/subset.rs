@@ -17,7 +17,7 @@ use rowdex_base::error::{Error, Result};
 /// the set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Subset {
-    #[serde(with = "crate::saved::order")]
+    #[serde(with = "crate::shared")]
     inner: Arc<dyn Order>,
     #[serde(with = "crate::shared")]
     kept: Arc<IdSet>,

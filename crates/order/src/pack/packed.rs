@@ -29,9 +29,9 @@ const BLOCKS: usize = 4;
 /// row is a step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Packed {
-    #[serde(with = "crate::saved::order")]
+    #[serde(with = "crate::shared")]
     orders: Arc<dyn Order>,
-    #[serde(with = "crate::saved::lengths")]
+    #[serde(with = "crate::shared")]
     lengths: Arc<dyn Lengths>,
     pack: Pack,
     /// Rows of a step, for which buckets are cut.

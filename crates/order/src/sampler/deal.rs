@@ -4,42 +4,19 @@ use std::sync::Arc;
 
 use super::batch::BatchPlan;
 use super::packs::PacksDeal;
-use super::shard::{SampleCounts, Shard};
-use crate::{EpochOrder, PackedEpoch};
-use rowdex_base::error::Result;
+use super::shard::{OwnPositions, Rest, SampleCounts, Shard, Tail};
+use crate::recent::Recent;
+use crate::{Cost, EpochOrder, Pack, Packed, PackedEpoch};
+use rowdex_base::error::{Error, Result};
 use rowdex_base::once::Once;
 
-/// What is left of an epoch, and whose share of it is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Rest {
-    /// Which epoch it is of.
-    pub(super) epoch: u64,
-    /// Positions of the whole epoch's order.
-    pub(super) len: u64,
-    /// The first position that is left.
-    pub(super) start: u64,
-    /// The position at which this world took the epoch over: 0 if it began it, and `start` if it goes on where another
-    /// world stopped. At a position in between it stopped itself, after a step.
-    pub(super) began: u64,
-    /// How many rows a step of all ranks had of the world that began the epoch, for which buckets of rows are cut; 0
-    /// for as many as this world's.
-    pub(super) step: u64,
-    /// The rank's shard.
-    pub(super) shard: Shard,
-    /// Whether a short last batch is left out.
-    pub(super) drop_last_batch: bool,
-}
+/// The kind of plan of packs, which states name.
+pub(super) const PACKS: &str = "packs";
+/// That of packs which are one row each, in buckets of like lengths.
+pub(super) const BUCKETS: &str = "buckets";
 
-/// Samples of a rank that follow each other, at positions with equal distances.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct OwnPositions {
-    /// The position of the first one, counted from the beginning of the epoch; from the order's length on it is a pad.
-    pub(super) first: u64,
-    /// From each position to the next.
-    pub(super) stride: u64,
-    /// How many there are.
-    pub(super) samples: u64,
-}
+/// How many deals of an epoch are kept: of its rests, for the ranks of a machine.
+const DEALS: usize = 32;
 
 /// What a rank, or a worker of it, has left of one epoch. Steps and samples are counted from the first that is left.
 /// With `N` for [`steps`](Self::steps):
@@ -263,5 +240,70 @@ impl RowsDeal {
         let shards = u64::from(shard.count());
         let sample = past / shards;
         past.is_multiple_of(shards).then_some((sample / self.batch_size, sample % self.batch_size))
+    }
+}
+
+/// Packs of the epochs of `orders`, so many a rank and step. The packs of a step follow each other, those of rank 0
+/// first.
+#[derive(Debug)]
+pub(super) struct PackBatching {
+    pub(super) orders: Arc<Packed>,
+    batch_size: u64,
+    /// With a cost, the packs of each full step are dealt by it.
+    pub(super) cost: Option<Cost>,
+    recent: Recent<u64, Arc<Recent<Rest, Arc<Deal>>>>,
+    /// Buckets for steps of so many rows: those of this world, and of one that began an epoch.
+    cuts: Recent<u64, Arc<Packed>>,
+}
+
+impl PackBatching {
+    /// Of so many packs each, of which there is one at least.
+    pub(super) fn new(orders: Arc<Packed>, batch_size: u64, cost: Option<Cost>) -> Self {
+        Self { orders, batch_size, cost, recent: Recent::default(), cuts: Recent::default() }
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        if self.orders.pack().is_of_rows() { BUCKETS } else { PACKS }
+    }
+
+    /// How many rows a step has on all ranks of this shard's world, where the order of an epoch depends on it.
+    pub(super) fn step(&self, shard: Shard) -> Option<u64> {
+        let step = self.batch_size.saturating_mul(shard.count().into());
+        self.orders.pack().is_of_rows().then_some(step)
+    }
+
+    /// Refuses what cannot be, where that can be told without planning an epoch.
+    pub(super) fn check(&self, shard: Shard) -> Result<()> {
+        let Some(step) = self.step(shard) else { return Ok(()) };
+        if shard.tail() == Tail::Even {
+            let message = "buckets with the tail policy even: packs are opened for it, and these are one row each";
+            return Err(Error::invalid(message).with_hint("use wrap, drop, uneven or error"));
+        }
+        if self.cost.is_some() {
+            let message = "buckets that are dealt by their cost: the rows of a step have like lengths already";
+            return Err(Error::invalid(message).with_hint("leave the cost out"));
+        }
+        if step > Pack::MAX_BLOCK {
+            return Err(Error::invalid(format!("buckets of rows in steps of {step}"))
+                .with_hint("use at most 1048576 rows for all ranks together"));
+        }
+        Ok(())
+    }
+
+    /// Deals what is left of an epoch.
+    pub(super) fn deal(&self, rest: &Rest) -> Result<Arc<Deal>> {
+        // Deals of other epochs would keep these.
+        let of_epoch = self.recent.get(rest.epoch, || Ok::<_, Error>(Arc::new(Recent::new(DEALS))))?;
+        of_epoch.get(*rest, || {
+            let orders = match self.step(rest.shard) {
+                None => Arc::clone(&self.orders),
+                Some(own) => {
+                    let step = if rest.step == 0 { own } else { rest.step };
+                    self.cuts.get(step, || Ok::<_, Error>(Arc::new(self.orders.in_steps(step))))?
+                }
+            };
+            let deal = PacksDeal::new(orders.packed(rest.epoch)?, self.batch_size, self.cost, *rest)?;
+            Ok(Arc::new(Deal::of(RankDeal::Packs(Arc::new(deal)))))
+        })
     }
 }

@@ -3,86 +3,11 @@
 use std::sync::Arc;
 
 use super::batch::BatchPlan;
-use super::deal::{Deal, OwnPositions, RankDeal, Rest};
 use super::evened::{Evened, EvenedStep};
-use super::shard::{Shard, Tail};
+use super::shard::{OwnPositions, Rest};
 use super::world::World;
-use crate::recent::Recent;
-use crate::{Cost, EpochOrder, Pack, Packed, PackedEpoch};
-use rowdex_base::error::{Error, Result};
-
-/// The kind of plan of packs, which states name.
-pub(super) const PACKS: &str = "packs";
-/// That of packs which are one row each, in buckets of like lengths.
-pub(super) const BUCKETS: &str = "buckets";
-
-/// How many deals of an epoch are kept: of its rests, for the ranks of a machine.
-const DEALS: usize = 32;
-
-/// Packs of the epochs of `orders`, so many a rank and step. The packs of a step follow each other, those of rank 0
-/// first.
-#[derive(Debug)]
-pub(super) struct PackBatching {
-    pub(super) orders: Arc<Packed>,
-    batch_size: u64,
-    /// With a cost, the packs of each full step are dealt by it.
-    pub(super) cost: Option<Cost>,
-    recent: Recent<u64, Arc<Recent<Rest, Arc<Deal>>>>,
-    /// Buckets for steps of so many rows: those of this world, and of one that began an epoch.
-    cuts: Recent<u64, Arc<Packed>>,
-}
-
-impl PackBatching {
-    /// Of so many packs each, of which there is one at least.
-    pub(super) fn new(orders: Arc<Packed>, batch_size: u64, cost: Option<Cost>) -> Self {
-        Self { orders, batch_size, cost, recent: Recent::default(), cuts: Recent::default() }
-    }
-
-    pub(super) fn kind(&self) -> &'static str {
-        if self.orders.pack().is_of_rows() { BUCKETS } else { PACKS }
-    }
-
-    /// How many rows a step has on all ranks of this shard's world, where the order of an epoch depends on it.
-    pub(super) fn step(&self, shard: Shard) -> Option<u64> {
-        let step = self.batch_size.saturating_mul(shard.count().into());
-        self.orders.pack().is_of_rows().then_some(step)
-    }
-
-    /// Refuses what cannot be, where that can be told without planning an epoch.
-    pub(super) fn check(&self, shard: Shard) -> Result<()> {
-        let Some(step) = self.step(shard) else { return Ok(()) };
-        if shard.tail() == Tail::Even {
-            let message = "buckets with the tail policy even: packs are opened for it, and these are one row each";
-            return Err(Error::invalid(message).with_hint("use wrap, drop, uneven or error"));
-        }
-        if self.cost.is_some() {
-            let message = "buckets that are dealt by their cost: the rows of a step have like lengths already";
-            return Err(Error::invalid(message).with_hint("leave the cost out"));
-        }
-        if step > Pack::MAX_BLOCK {
-            return Err(Error::invalid(format!("buckets of rows in steps of {step}"))
-                .with_hint("use at most 1048576 rows for all ranks together"));
-        }
-        Ok(())
-    }
-
-    /// Deals what is left of an epoch.
-    pub(super) fn deal(&self, rest: &Rest) -> Result<Arc<Deal>> {
-        // Deals of other epochs would keep these.
-        let of_epoch = self.recent.get(rest.epoch, || Ok::<_, Error>(Arc::new(Recent::new(DEALS))))?;
-        of_epoch.get(*rest, || {
-            let orders = match self.step(rest.shard) {
-                None => Arc::clone(&self.orders),
-                Some(own) => {
-                    let step = if rest.step == 0 { own } else { rest.step };
-                    self.cuts.get(step, || Ok::<_, Error>(Arc::new(self.orders.in_steps(step))))?
-                }
-            };
-            let deal = PacksDeal::new(orders.packed(rest.epoch)?, self.batch_size, self.cost, *rest)?;
-            Ok(Arc::new(Deal::of(RankDeal::Packs(Arc::new(deal)))))
-        })
-    }
-}
+use crate::{Cost, EpochOrder, PackedEpoch};
+use rowdex_base::error::Result;
 
 /// What a rank has left of an epoch of packs.
 #[derive(Debug)]
@@ -96,7 +21,7 @@ pub(super) struct PacksDeal {
 }
 
 impl PacksDeal {
-    fn new(epoch: Arc<PackedEpoch>, batch_size: u64, cost: Option<Cost>, rest: Rest) -> Result<Self> {
+    pub(super) fn new(epoch: Arc<PackedEpoch>, batch_size: u64, cost: Option<Cost>, rest: Rest) -> Result<Self> {
         let deal = |world, done| {
             let world = Arc::new(world);
             let evened = cost.map(|cost| Arc::new(Evened::new(cost, Arc::clone(&world))));

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::BatchPlan;
-use super::deal::{Deal, OwnPositions, Rest};
-use super::shard::Shard;
+use super::deal::Deal;
+use super::shard::{OwnPositions, Rest, Shard};
 use crate::{EpochOrder, PackedEpoch};
 use rowdex_base::error::{Error, ErrorKind, Result};
 

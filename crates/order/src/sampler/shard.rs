@@ -76,6 +76,38 @@ pub struct Shard {
     layout: ReplicationLayout,
 }
 
+/// What is left of an epoch, and whose share of it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Rest {
+    /// Which epoch it is of.
+    pub(super) epoch: u64,
+    /// Positions of the whole epoch's order.
+    pub(super) len: u64,
+    /// The first position that is left.
+    pub(super) start: u64,
+    /// The position at which this world took the epoch over: 0 if it began it, and `start` if it goes on where another
+    /// world stopped. At a position in between it stopped itself, after a step.
+    pub(super) began: u64,
+    /// How many rows a step of all ranks had of the world that began the epoch, for which buckets of rows are cut; 0
+    /// for as many as this world's.
+    pub(super) step: u64,
+    /// The rank's shard.
+    pub(super) shard: Shard,
+    /// Whether a short last batch is left out.
+    pub(super) drop_last_batch: bool,
+}
+
+/// Samples of a rank that follow each other, at positions with equal distances.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OwnPositions {
+    /// The position of the first one, counted from the beginning of the epoch; from the order's length on it is a pad.
+    pub(super) first: u64,
+    /// From each position to the next.
+    pub(super) stride: u64,
+    /// How many there are.
+    pub(super) samples: u64,
+}
+
 /// How many samples one shard has, and the most and the fewest that any has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SampleCounts {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::packs::{BUCKETS, PACKS};
+use super::deal::{BUCKETS, PACKS};
 use super::plan::steps_done;
 use super::{DistributedSampler, ReplicationLayout, Shard, Tail, after};
 use crate::{Cost, Outline, Pack};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::deal::{Deal, Rest};
+use super::deal::Deal;
+use super::shard::Rest;
 use super::{DistributedSampler, Rotation};
 use crate::{EpochOrder, Order, fingerprint};
 use rowdex_base::error::{Error, Result};

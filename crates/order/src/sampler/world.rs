@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::deal::Rest;
-use super::shard::Tail;
+use super::shard::{Rest, Tail};
 use crate::{EpochOrder, PackCounts, PackedEpoch};
 use rowdex_base::error::{Error, Result};
 
