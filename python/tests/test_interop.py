@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import rowdex
 
-from .conftest import ROWS
 
 
 @pytest.fixture()
@@ -24,15 +22,10 @@ def test_nanoarrow_takes_a_batch_without_copying(batch: Any, dataset: Any) -> No
         if child.schema.name in ("id", "x", "label"):
             ours = batch[child.schema.name]
             assert np.shares_memory(np.frombuffer(child.buffers[1], dtype=ours.dtype), ours), child.schema.name
-    loader = rowdex.Loader(dataset.select(["id", "name"]), batch_size=64, seed=1, output="arrow")
-    expected = [row for served in loader for row in served.row_ids]
-    loader.set_epoch(0)
-    stream = na.ArrayStream(loader)
-    assert [row["id"] for array in stream for row in array.to_pylist()] == expected
     assert na.Schema(dataset.schema).type == na.Type.STRUCT
 
 
-def test_polars_takes_a_batch_without_copying(batch: Any, dataset: Any) -> None:
+def test_polars_takes_a_batch_without_copying(batch: Any) -> None:
     pl = pytest.importorskip("polars", reason="polars is not installed")
     frame = pl.DataFrame(batch)
     assert frame.shape == (300, 7) and frame.to_dicts() == batch.to_pylist()
@@ -43,12 +36,9 @@ def test_polars_takes_a_batch_without_copying(batch: Any, dataset: Any) -> None:
     total = int(batch["id"].sum())
     del batch
     assert frame["id"].sum() == total
-    loader = rowdex.Loader(dataset.select(["id", "name"]), batch_size=64, seed=1, output="arrow")
-    whole = pl.DataFrame(loader)
-    assert whole.height == ROWS and sorted(whole["id"].to_list()) == list(range(ROWS)) and loader.epoch == 1
 
 
-def test_duckdb_queries_a_batch_and_a_loader(batch: Any, dataset: Any) -> None:
+def test_duckdb_queries_a_batch(batch: Any) -> None:
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     connection = duckdb.connect()
     found = connection.sql(
@@ -62,9 +52,6 @@ def test_duckdb_queries_a_batch_and_a_loader(batch: Any, dataset: Any) -> None:
     assert found == expected
     nested = connection.sql("select sum(tokens[1]), count(maybe), sum(vector[3]) from batch").fetchall()
     assert nested == [(0, 200, sum(row + 2 for row in rows))]
-    loader = rowdex.Loader(dataset.select(["id", "name"]), batch_size=64, seed=1, output="arrow")
-    assert connection.sql("select count(*), sum(id) from loader").fetchall() == [(ROWS, sum(range(ROWS)))]
-    assert loader.epoch == 1
 
 
 def test_pyarrow_takes_a_batch_without_copying(batch: Any) -> None:
