@@ -9,9 +9,8 @@ from .loading.reports import LostGroup, LostRow, PackForecast, Estimate
 from .loading.stats import LoaderStats
 from .prefetched import Prefetched, PrefetchedStats
 from .rewriting import RewriteReport
-from .sampler import SampledBatch
 from .schema import Field
-from .spec import SamplerSpec
+from .spec import SampledBatch, SamplerSpec
 from .tier import DiskCacheCounters
 from .views import SelectReport
 

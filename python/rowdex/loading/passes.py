@@ -14,7 +14,8 @@ _BATCH_ROWS = 65_536
 
 def batch_rows(dataset: Any) -> int:
     """Rows that take about 16 MiB when decoded, and 65,536 at most."""
-    decoded, rows = dataset.decoded_bytes, len(dataset)
+    decoded: int = dataset.decoded_bytes
+    rows = len(dataset)
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(decoded, 1)))
 
 

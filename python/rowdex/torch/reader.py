@@ -149,7 +149,8 @@ class StepReader:
         if info is None or info.num_workers == 1 or group is None:
             return {}
         # A fork may have the dataset for another one, which it is a part of.
-        if group != ITERABLE and info.dataset is not self._is():
+        dataset: Any = info.dataset
+        if group != ITERABLE and dataset is not self._is():
             return {}
         if first != info.id or step.step - info.id + info.num_workers > steps_left(opened.sampler(step.resumed)).stop:
             return {}
