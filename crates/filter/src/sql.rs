@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use datafusion_expr::sqlparser::ast::{Expr, visit_expressions};
+use datafusion_expr::sqlparser::ast::{Expr, UnaryOperator, visit_expressions};
 use datafusion_expr::sqlparser::dialect::{Dialect, GenericDialect};
 use datafusion_expr::sqlparser::keywords::Keyword;
 use datafusion_expr::sqlparser::parser::{Parser, ParserError};
@@ -102,7 +102,8 @@ fn refusal(expr: &Expr) -> Option<Error> {
         Expr::IsDistinctFrom(_, other) | Expr::IsNotDistinctFrom(_, other) => {
             let is_one = matches!(
                 **other,
-                Expr::Identifier(_)
+                Expr::UnaryOp { op: UnaryOperator::Minus, .. }
+                    | Expr::Identifier(_)
                     | Expr::CompoundIdentifier(_)
                     | Expr::Value(_)
                     | Expr::TypedString(_)
