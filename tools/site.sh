@@ -44,6 +44,6 @@ rm -rf target/site/report && mkdir -p target/site/report
 "$rowdex" demo --keep target/site/report/demo >/dev/null
 demo=target/site/report/demo
 "$rowdex" build $demo/data -o $demo/train.rdx --update --lengths embedding >/dev/null
-"$rowdex" info $demo/train.rdx --html target/site/report/report.html --memory 10%
+"$rowdex" info $demo/train.rdx --html target/site/report/report.html
 timeout 1200 "$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)" \
   target/site/report/report.html

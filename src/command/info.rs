@@ -13,7 +13,6 @@ use crate::command::failure::Failure;
 use crate::command::lengths;
 use crate::command::output;
 use crate::command::report;
-use crate::command::size::Memory;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -39,10 +38,6 @@ pub(crate) struct InfoArgs {
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
 
-    /// With --html: what a loader may hold, bytes, a size like 4GiB, or a share like 25% when decoded.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "html")]
-    memory: Memory,
-
     #[command(flatten)]
     json: JsonArg,
 }
@@ -53,7 +48,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
         if args.json.json {
             return Err(Failure::usage("a page is no JSON; leave out --json or --html"));
         }
-        return report::write(&index, figures(&index)?, path, args.memory);
+        return report::write(&index, figures(&index)?, path);
     }
     let found = match &args.by {
         Some(column) => classes(index, column)?,

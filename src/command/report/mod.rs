@@ -13,7 +13,6 @@ use self::columns::ColumnReports;
 use crate::command::estimate::{SHARES, later_epochs};
 use crate::command::failure::Failure;
 use crate::command::output::{self, Sink};
-use crate::command::size::Memory;
 
 /// What a job is asked about: a global order, of one rank.
 const BATCH_SIZE: usize = 256;
@@ -21,18 +20,20 @@ const BATCH_SIZE: usize = 256;
 /// Row groups up to which loaders are asked what they would do.
 const MOST_GROUPS: u32 = 100_000;
 
+/// What a loader holds if nobody says how much.
+const MEMORY: u64 = 1 << 30;
+
 const STYLE: &str = include_str!("style.css");
 
 /// Writes the page, with these figures of the index, and says what is odd.
-pub(crate) fn write(index: &Index, figures: Value, path: &Path, memory: Memory) -> Result<(), Failure> {
+pub(crate) fn write(index: &Index, figures: Value, path: &Path) -> Result<(), Failure> {
     let sink = Sink::called(path, "html")?;
     let name = index.path().unwrap_or(Path::new("an index")).display().to_string();
     let dataset = Dataset::builder(index.clone()).with_cache_bytes(0).open()?;
-    let memory = memory.bytes(dataset.decoded_bytes());
     let columns = ColumnReports::of(index)?;
-    let passes = passes(&dataset, memory)?;
+    let passes = passes(&dataset)?;
     let here = passes.first().and_then(|here| here["passes"].as_f64());
-    let odd: Vec<Value> = odd::of(index, &columns, memory, here)
+    let odd: Vec<Value> = odd::of(index, &columns, MEMORY, here)
         .into_iter()
         .map(|(what, remedy)| json!({"what": what, "what to do": remedy}))
         .collect();
@@ -47,8 +48,8 @@ pub(crate) fn write(index: &Index, figures: Value, path: &Path, memory: Memory) 
     output::tell(false, &json!({"page": path.display().to_string(), "rows": index.len(), "odd": odd}))
 }
 
-/// What an epoch takes with this memory, and with shares of all that is decoded.
-fn passes(dataset: &Dataset, memory: u64) -> Result<Vec<Value>, Failure> {
+/// What an epoch takes with [`MEMORY`], and with shares of all that is decoded.
+fn passes(dataset: &Dataset) -> Result<Vec<Value>, Failure> {
     if dataset.is_empty() || dataset.index().num_row_groups() > MOST_GROUPS {
         return Ok(Vec::new());
     }
@@ -58,7 +59,7 @@ fn passes(dataset: &Dataset, memory: u64) -> Result<Vec<Value>, Failure> {
     let decoded = u128::from(dataset.decoded_bytes());
     let shares = SHARES.iter().map(|percent| (decoded * u128::from(*percent) / 100) as u64);
     let at = |memory| Ok(later_epochs(memory, &loader.clone().memory(memory).estimate()?));
-    std::iter::once(memory).chain(shares).map(at).collect()
+    std::iter::once(MEMORY).chain(shares).map(at).collect()
 }
 
 /// How files and row groups are spread.

@@ -9,7 +9,7 @@ use crate::synthetic;
 fn a_page_tells_what_is_in_an_index_what_it_costs_and_what_is_odd() {
     let place = Place::with_data();
     place.run("build data -o train.rdx --lengths tags").succeeds();
-    let text = place.run("info train.rdx --html report.html --memory 20%").succeeds().text();
+    let text = place.run("info train.rdx --html report.html").succeeds().text();
     assert!(text.contains("1,003") && text.contains("half of the row groups"), "{text}");
     let page = fs::read_to_string(place.path("report.html")).unwrap();
     for words in ["score", "memory and passes", "peak held bytes", "lengths", "tags"] {
