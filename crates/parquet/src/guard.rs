@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
 
-use super::direct::spelled_out;
+use super::direct::delta::spelled_out;
 use super::errors::{invalid, too_large, unsupported};
 use super::thrift::ThriftReader;
 use super::unpack::{self, Unpacker};

@@ -11,7 +11,7 @@
 //! arrays, and tests compare them.
 
 mod checks;
-mod delta;
+pub(super) mod delta;
 mod flags;
 mod hybrid;
 mod items;
@@ -38,7 +38,6 @@ use parquet::basic::{Encoding, Repetition};
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub(super) use self::checks::check_levels;
-pub(super) use self::delta::spelled_out;
 pub(super) use self::items::{count_items, item_level};
 use self::kinds::values_of;
 use self::leaf::{Flat, Leaf, ListColumn};
