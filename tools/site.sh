@@ -27,7 +27,8 @@ esac
 if [ ! -f "${CARGO_TARGET_DIR:-target}/doc/rowdex/index.html" ]; then
   cargo doc --locked --quiet --workspace --no-deps --all-features
 fi
-"$venv/bin/python" -m mkdocs build --quiet --strict -f tools/site/mkdocs.yml
+# Not --quiet, with which mkdocs drops its warnings, and --strict finds none.
+"$venv/bin/python" -m mkdocs build --strict -f tools/site/mkdocs.yml
 [ "${1:-}" != build ] || exit 0
 
 if ! sh tools/site/chromium.sh >target/site/chromium; then
