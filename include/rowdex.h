@@ -492,7 +492,7 @@ void rowdex_free(void *handle);
 // A dataset: rows; and, unless it is mixed, what it did so far in this process: hits and misses (look-ups that found
 // the row group decoded, or not), decodes (of row groups, whole or in part), bytes_decoded, bytes_read (from the
 // source, footers included), evictions, held_bytes (of decoded row groups), requests (to a store), bytes_fetched
-// (those of failed and repeated requests included), and tier, of its disk cache: hits, misses, writes, bytes_written,
+// (those of failed and repeated requests included), and disk_cache: hits, misses, writes, bytes_written,
 // evictions, bytes_evicted, discards (entries that were damaged or of another version), and fault: null, or why
 // nothing more is kept there since some time; rows are served all the same.
 //

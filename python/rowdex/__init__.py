@@ -34,7 +34,7 @@ from .packing import Buckets, Budget, Pack
 from .sampler import DistributedSampler
 from .schema import Schema
 from .store import StoreOptions
-from .tier import DiskCache
+from .disk_cache import DiskCache
 
 from . import order  # isort: skip
 from .digest import rows_digest, same_rows  # isort: skip

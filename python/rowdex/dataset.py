@@ -39,7 +39,7 @@ from .progress import Progress, told
 from .row_ids import row_ids
 from .schema import Schema, column_list
 from .store import StoreOptions, store_text
-from .tier import DiskCache, DiskCacheCounters, located_tier, tier_pointer
+from .disk_cache import DiskCache, DiskCacheCounters, disk_cache_pointer, located_disk_cache
 
 
 class Counters(NamedTuple):
@@ -151,7 +151,7 @@ class Dataset:
                 "threads": threads,
                 "max_decoded": max_decoded,
                 "store": store,
-                "disk_cache": None if disk_cache is None else located_tier(disk_cache),
+                "disk_cache": None if disk_cache is None else located_disk_cache(disk_cache),
             }
         )
         # So that mistakes show here; it is opened again where it is used.
@@ -187,7 +187,7 @@ class Dataset:
             threads=count(arguments["threads"], "threads"),
             max_decoded_bytes=size(arguments["max_decoded"], "max_decoded"),
             store=store_text(arguments["store"]),
-            disk_cache=tier_pointer(arguments["disk_cache"]),
+            disk_cache=disk_cache_pointer(arguments["disk_cache"]),
         )
         index = self._index.get()._handle.get()
         return waiting(
@@ -275,15 +275,15 @@ class Dataset:
     @property
     def disk_cache_counters(self) -> DiskCacheCounters:
         """What it has done with its disk cache so far, in this process; zeros without one."""
-        told = told_of(self._pointer)["tier"]
+        told = told_of(self._pointer)["disk_cache"]
         return DiskCacheCounters(*(told[name] for name in DiskCacheCounters._fields))
 
     @property
-    def tier_fault(self) -> Error | None:
+    def disk_cache_fault(self) -> Error | None:
         """Why nothing more is kept in the disk cache since some time: the disk is full, say. ``None`` while all is
         well; rows are served all the same.
         """
-        fault = told_of(self._pointer)["tier"]["fault"]
+        fault = told_of(self._pointer)["disk_cache"]["fault"]
         return None if fault is None else exception_of(fault)
 
     def select(self, columns: Sequence[str]) -> Dataset:

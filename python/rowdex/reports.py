@@ -11,7 +11,7 @@ from .prefetched import Prefetched, PrefetchedStats
 from .rewriting import RewriteReport
 from .schema import Field
 from .spec import SampledBatch, SamplerSpec
-from .tier import DiskCacheCounters
+from .disk_cache import DiskCacheCounters
 from .views import SelectReport
 
 __all__ = [

@@ -41,7 +41,7 @@ def loader(**options: Any) -> rowdex.Loader:
 
 
 def kept() -> rowdex.Dataset:
-    return dataset(disk_cache=rowdex.DiskCache(f"{folder}/tier", 1 << 24))
+    return dataset(disk_cache=rowdex.DiskCache(f"{folder}/disk_cache", 1 << 24))
 
 
 def sets(of: rowdex.Dataset) -> Any:
@@ -129,7 +129,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         len(of), of.estimate(), of.schema.names, of.state_dict(), of.stats["rows"] >= 0, of.lost_groups,
     ]),
     "transforms": (lambda: loader(map=len, threads=2), lambda of: len(some(of))),
-    "tier": (kept, lambda of: of.take([1, 900]).to_pydict()),
+    "disk_cache": (kept, lambda of: of.take([1, 900]).to_pydict()),
 }  # fmt: skip
 
 

@@ -131,7 +131,7 @@ CASES = {
     "return [of]",
     "loader's steps": "of = loader(); steps = of.batch_sampler; step = next(iter(steps)); step.batch(); "
     "return [of, steps]",
-    "tier": "of = dataset(disk_cache=rowdex.DiskCache(path + '.tier', 1 << 24)); of.take([1, 900]); return [of]",
+    "disk_cache": "of = dataset(disk_cache=rowdex.DiskCache(path + '.kept', 1 << 24)); of.take([1, 900]); return [of]",
 }
 
 TORCH = {

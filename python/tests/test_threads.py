@@ -108,7 +108,7 @@ until = time.monotonic() + 1
 def ask():
     while time.monotonic() < until:
         assert len(dataset) == 1003 and dataset.column_names == ["id"]
-        dataset.decoded_bytes, dataset.counters, dataset.disk_cache_counters, dataset.tier_fault
+        dataset.decoded_bytes, dataset.counters, dataset.disk_cache_counters, dataset.disk_cache_fault
         assert len(dataset.labels("label").classes) == 5
         assert len(dataset.weights("x")) == 1003
         assert dataset.verify("stat").problems == []

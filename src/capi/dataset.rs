@@ -54,8 +54,8 @@ impl AnyHandle for rowdex_dataset {
         };
         let mut told = error::json(&dataset.counters())?;
         told["rows"] = dataset.len().into();
-        told["tier"] = error::json(&dataset.disk_cache_counters())?;
-        told["tier"]["fault"] = dataset.tier_fault().as_ref().map(error::told).into();
+        told["disk_cache"] = error::json(&dataset.disk_cache_counters())?;
+        told["disk_cache"]["fault"] = dataset.disk_cache_fault().as_ref().map(error::told).into();
         Ok(told)
     }
 

@@ -114,7 +114,7 @@ impl DataArgs {
 
 /// Where row groups are kept on disk.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct TierArgs {
+pub(crate) struct DiskCacheArgs {
     /// Keep row groups in this folder on a local disk, for all processes of this machine, so that each is fetched and
     /// decoded once between them; at most so much of them: bytes, a size like 500GiB, or a share like 100% of the
     /// chosen columns when decoded.
@@ -127,16 +127,16 @@ fn disk_cache(text: &str) -> Result<(PathBuf, Memory), String> {
     Ok((folder.into(), size.parse()?))
 }
 
-impl TierArgs {
-    /// The same dataset, with the tier that was asked for.
+impl DiskCacheArgs {
+    /// The same dataset, with the disk cache that was asked for.
     pub(crate) fn open(&self, builder: DatasetBuilder) -> Result<Dataset, Failure> {
         let Some((folder, size)) = &self.disk_cache else { return Ok(builder.open()?) };
         let decoded = match size {
             Memory::Bytes(_) => 0,
             Memory::Share(_) => builder.clone().open()?.decoded_bytes(),
         };
-        let tier = DiskCache::new(folder, size.bytes(decoded));
-        Ok(builder.with_disk_cache(tier).open()?)
+        let disk_cache = DiskCache::new(folder, size.bytes(decoded));
+        Ok(builder.with_disk_cache(disk_cache).open()?)
     }
 }
 

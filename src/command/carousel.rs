@@ -5,7 +5,7 @@ use rowdex::dataset::DatasetBuilder;
 use rowdex::loader::{Fault, LoaderBuilder};
 use rowdex::{Dataset, DistributedSampler, Index, Loader};
 
-use crate::command::args::{DataArgs, TierArgs};
+use crate::command::args::{DataArgs, DiskCacheArgs};
 use crate::command::failure::Failure;
 use crate::command::size::Memory;
 
@@ -26,7 +26,7 @@ pub(crate) struct CarouselArgs {
     data: DataArgs,
 
     #[command(flatten)]
-    tier: TierArgs,
+    disk_cache: DiskCacheArgs,
 }
 
 fn fault(text: &str) -> Result<Fault, String> {
@@ -41,7 +41,7 @@ fn fault(text: &str) -> Result<Fault, String> {
 
 impl CarouselArgs {
     pub(crate) fn open(&self, index: Index) -> Result<Dataset, Failure> {
-        self.tier.open(self.data.builder(index))
+        self.disk_cache.open(self.data.builder(index))
     }
 
     pub(crate) fn memory(&self, dataset: &Dataset) -> u64 {

@@ -88,6 +88,6 @@ pub(crate) fn report(args: &EpochArgs, given: &ArgMatches) -> Result<Value, Fail
     }
     let dataset = args.carousel.open(args.index.open()?)?;
     let report = reading::read(&dataset, &args);
-    dataset.tier_fault().iter().for_each(complain);
+    dataset.disk_cache_fault().iter().for_each(complain);
     report
 }

@@ -13,7 +13,7 @@ use arrow::json::writer::{EncoderOptions, JsonArray, make_encoder};
 use clap::Args;
 use rowdex::{Dataset, Error, ErrorKind};
 
-use crate::command::args::{FilesArgs, IndexArg, RowIds, TierArgs, checked};
+use crate::command::args::{DiskCacheArgs, FilesArgs, IndexArg, RowIds, checked};
 use crate::command::failure::{Failure, complain};
 use crate::command::output::Sink;
 
@@ -45,7 +45,7 @@ pub(crate) struct GetArgs {
     files: FilesArgs,
 
     #[command(flatten)]
-    tier: TierArgs,
+    disk_cache: DiskCacheArgs,
 }
 
 pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
     let arrow = output.and_then(Path::extension).is_some_and(|end| end.eq_ignore_ascii_case("arrow"));
     let index = args.index.open()?;
     let rows = checked(&args.rows, &index)?;
-    let dataset = args.tier.open(args.files.builder(index.clone()))?;
+    let dataset = args.disk_cache.open(args.files.builder(index.clone()))?;
     if !arrow {
         check(dataset.schema())?;
     }
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &GetArgs) -> Result<(), Failure> {
         },
         other => Failure::new(format!("cannot write the rows in this format: {other}")),
     });
-    dataset.tier_fault().iter().for_each(complain);
+    dataset.disk_cache_fault().iter().for_each(complain);
     written?;
     sink.commit()
 }

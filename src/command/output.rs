@@ -231,7 +231,7 @@ mod tests {
             "left_out": [],
             "columns": ["id", "a\nb"],
             "problem": null,
-            "tier": {"hits": null},
+            "disk_cache": {"hits": null},
             "ok": true,
             "ranks": [{"rank": 0, "samples": 1000, "more": {"x": 1}}, {"rank": 1, "samples": null, "share": 0.5}],
             "root": {"path": "data"},

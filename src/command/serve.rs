@@ -121,7 +121,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let left = server.connected();
     let stats = server.stats();
     drop(server);
-    dataset.tier_fault().iter().for_each(complain);
+    dataset.disk_cache_fault().iter().for_each(complain);
     if left > 0 {
         let left = output::counted(left as u64, "loader");
         complain(format!("ended while {left} used it, which have a reader of their own now"));

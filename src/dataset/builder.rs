@@ -11,9 +11,9 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
 use rowdex_index::{Index, root};
+use rowdex_io::disk_cache::DiskCache;
 use rowdex_io::source::place::Place;
 use rowdex_io::source::{self, Source, StoreOptions};
-use rowdex_io::tier::DiskCache;
 use rowdex_parquet::{FileMetadata, MAX_DECODED_BYTES, views_pay, views_save_nothing};
 use rowdex_projection::Projection;
 
@@ -33,7 +33,7 @@ pub struct DatasetBuilder {
     pub(super) store: StoreOptions,
     pub(super) staleness: Staleness,
     pub(super) max_decoded_bytes: u64,
-    pub(super) tier: Option<DiskCache>,
+    pub(super) disk_cache: Option<DiskCache>,
 }
 
 /// What another process opens the same dataset with.
@@ -48,7 +48,7 @@ pub(crate) struct SavedDataset {
     store: StoreOptions,
     staleness: Staleness,
     max_decoded_bytes: u64,
-    tier: Option<DiskCache>,
+    disk_cache: Option<DiskCache>,
 }
 
 impl SavedDataset {
@@ -57,9 +57,9 @@ impl SavedDataset {
             Some(bytes) => Index::from_bytes(bytes)?,
             None => Index::open_with(&self.index, &self.store)?,
         };
-        let SavedDataset { columns, root, store, staleness, max_decoded_bytes, tier, .. } = self;
+        let SavedDataset { columns, root, store, staleness, max_decoded_bytes, disk_cache, .. } = self;
         let new = DatasetBuilder::new(index);
-        DatasetBuilder { columns, root, store, staleness, max_decoded_bytes, tier, cache_bytes: 0, ..new }.open()
+        DatasetBuilder { columns, root, store, staleness, max_decoded_bytes, disk_cache, cache_bytes: 0, ..new }.open()
     }
 }
 
@@ -80,7 +80,7 @@ impl Dataset {
             store: options.store.clone(),
             staleness: options.staleness,
             max_decoded_bytes: options.max_decoded_bytes,
-            tier: options.tier.clone(),
+            disk_cache: options.disk_cache.clone(),
         })
     }
 }
@@ -106,7 +106,7 @@ impl DatasetBuilder {
             store: StoreOptions::default(),
             staleness: Staleness::default(),
             max_decoded_bytes: MAX_DECODED_BYTES,
-            tier: None,
+            disk_cache: None,
         }
     }
 
@@ -169,19 +169,20 @@ impl DatasetBuilder {
     ///
     /// A loader comes back to row groups that are kept instead of decoding them again, and `take` does when its cache
     /// does not have them. Rows are the same with and without. The folder is made when something is first kept; when
-    /// that fails, or the disk is full, rows are read as if there were no tier, and [`Dataset::tier_fault`] says why.
+    /// that fails, or the disk is full, rows are read as if there were no disk cache, and [`Dataset::disk_cache_fault`]
+    /// says why.
     ///
     /// ```no_run
     /// use rowdex::dataset::DiskCache;
     /// use rowdex::{Dataset, Index};
     ///
     /// # fn main() -> rowdex::Result<()> {
-    /// let tier = DiskCache::new("/nvme/rowdex", 500 << 30);
-    /// let dataset = Dataset::builder(Index::open("s3://bucket/train.rdx")?).with_disk_cache(tier).open()?;
+    /// let disk_cache = DiskCache::new("/nvme/rowdex", 500 << 30);
+    /// let dataset = Dataset::builder(Index::open("s3://bucket/train.rdx")?).with_disk_cache(disk_cache).open()?;
     /// # Ok(()) }
     /// ```
-    pub fn with_disk_cache(mut self, tier: DiskCache) -> Self {
-        self.tier = Some(tier);
+    pub fn with_disk_cache(mut self, disk_cache: DiskCache) -> Self {
+        self.disk_cache = Some(disk_cache);
         self
     }
 
@@ -205,11 +206,9 @@ impl DatasetBuilder {
             }
             None => (projection.clone(), projection),
         };
-        if self.tier.is_some() && self.staleness == Staleness::Off {
+        if self.disk_cache.is_some() && self.staleness == Staleness::Off {
             return Err(Error::new(ErrorKind::InvalidArgument, "a disk cache, and files that are not compared")
-                .with_hint(
-                    "what is kept is of the files that were indexed: compare them (`stat`), or do without the tier",
-                ));
+                .with_hint("what is kept is of the files that were indexed: compare them (`stat`), or leave it out"));
         }
         let (source, place) = match &self.source {
             Some(source) => (Arc::clone(source), String::new()),

@@ -60,7 +60,7 @@ pub(crate) use mixed::common_schema;
 pub(crate) use prefetch::Prefetch;
 pub(crate) use reader::Slots;
 pub use rowdex_base::cache::Counters;
-pub use rowdex_io::tier::{DiskCache, DiskCacheCounters};
+pub use rowdex_io::disk_cache::{DiskCache, DiskCacheCounters};
 pub(crate) use run::{JoinedChunks, RunPart};
 pub use scan::RowProgress;
 pub(crate) use scan::{EachChunk, RowsDone};
@@ -150,19 +150,19 @@ impl Dataset {
 
     /// What it has done with its disk cache so far, in this process; zeros without one.
     pub fn disk_cache_counters(&self) -> DiskCacheCounters {
-        let tier = self.inner.state().ok().and_then(|state| state.disk_cache.as_ref());
-        tier.map_or_else(DiskCacheCounters::default, CachedReader::counters)
+        let disk_cache = self.inner.state().ok().and_then(|state| state.disk_cache.as_ref());
+        disk_cache.map_or_else(DiskCacheCounters::default, CachedReader::counters)
     }
 
     pub(crate) fn has_disk_cache(&self) -> bool {
-        self.inner.options.tier.is_some()
+        self.inner.options.disk_cache.is_some()
     }
 
     /// Why nothing more is kept in the disk cache since some time: the disk is full, say, or the folder cannot be
     /// written to. `None` while all is well.
     ///
-    /// Rows are served all the same; what the tier has already, too, from there.
-    pub fn tier_fault(&self) -> Option<Error> {
+    /// Rows are served all the same; what the disk cache has already, too, from there.
+    pub fn disk_cache_fault(&self) -> Option<Error> {
         self.inner.state().ok()?.disk_cache.as_ref()?.fault()
     }
 
@@ -387,11 +387,13 @@ impl OpenDataset {
 impl Unshared {
     fn new(options: &DatasetBuilder, source: &Arc<dyn Source>, projection: &Projection, place: &str) -> Self {
         let reader = Arc::new(FileReader::new(Arc::clone(source), options.max_decoded_bytes));
-        let around = |tier: &DiskCache| CachedReader::new(tier.clone(), Arc::clone(&reader), place.into(), projection);
+        let around = |disk_cache: &DiskCache| {
+            CachedReader::new(disk_cache.clone(), Arc::clone(&reader), place.into(), projection)
+        };
         Self {
             files: FileTable::new(options.index.clone(), Arc::clone(source), options.staleness),
             held: HeldGroups::new(options.cache_bytes),
-            disk_cache: options.tier.as_ref().map(around),
+            disk_cache: options.disk_cache.as_ref().map(around),
             reader,
             pool: Once::new(),
         }

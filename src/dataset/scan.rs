@@ -60,7 +60,7 @@ impl Dataset {
     pub(crate) fn with_other_columns(&self, columns: &[impl AsRef<str>]) -> Result<Self> {
         let inner = &*self.inner;
         let mut other = inner.options.clone().with_columns(columns.iter().map(AsRef::as_ref));
-        other.tier = None;
+        other.disk_cache = None;
         other.with_source(Arc::clone(&inner.source)).with_threads(inner.threads).with_cache_bytes(0).open()
     }
 

@@ -279,14 +279,14 @@ fn a_copied_dataset_is_served_at_every_level_and_its_changed_files_are_noticed()
             let later = std::fs::metadata(&from).unwrap().modified().unwrap() + std::time::Duration::from_secs(5);
             std::fs::File::options().write(true).open(&to).unwrap().set_modified(later).unwrap();
         }
-        let tier = TempDir::new().unwrap();
+        let disk_cache = TempDir::new().unwrap();
         for level in Staleness::ALL {
             let dataset = open(&copy).with_check(level).open().unwrap();
             assert_eq!(ids(&dataset.take(&[0, 300, 379]).unwrap()), [0, 300, 379], "{level}");
             let report = dataset.verify(level, &|_| ()).unwrap();
             assert!(report.problems.is_empty(), "{level}: {:?}", report.problems);
             if level != Staleness::Off {
-                let kept = open(&copy).with_check(level).with_disk_cache(DiskCache::new(tier.path(), 1 << 30));
+                let kept = open(&copy).with_check(level).with_disk_cache(DiskCache::new(disk_cache.path(), 1 << 30));
                 let kept = kept.open().unwrap();
                 assert_eq!(ids(&kept.take(&(0..380).collect::<Vec<_>>()).unwrap()).len(), 380, "{level}");
             }

@@ -235,9 +235,9 @@ static void numbers_that_would_change_nothing_are_refused(const char *folder) {
   operands.order = NULL;
   IS_UNUSED(rowdex_run("{\"digest\": {\"epoch\": 1}}", &operands, NULL, NULL, NULL, &error), "epoch");
 #undef IS_UNUSED
-  rowdex_disk_cache tier = {.folder = "x"};
-  rowdex_dataset_options tiered = {.disk_cache = &tier};
-  FAILS(rowdex_dataset_open(index, &tiered, &no_dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "0 bytes");
+  rowdex_disk_cache disk_cache = {.folder = "x"};
+  rowdex_dataset_options cached = {.disk_cache = &disk_cache};
+  FAILS(rowdex_dataset_open(index, &cached, &no_dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "0 bytes");
   CHECK(no_dataset == NULL && no_sampler == NULL && no_loader == NULL);
   rowdex_free(sampler);
   rowdex_free(orders);

@@ -519,9 +519,9 @@ static void files_are_verified(const char *folder) {
 static void row_groups_are_kept_on_a_local_disk(const char *folder) {
   rowdex_index *index = open_index(folder);
   char kept[4096];
-  snprintf(kept, sizeof kept, "%s/tier", folder);
-  rowdex_disk_cache tier = {.folder = kept, .bytes = (uint64_t)1 << 30};
-  rowdex_dataset_options options = {.cache_bytes = 1, .disk_cache = &tier};
+  snprintf(kept, sizeof kept, "%s/disk_cache", folder);
+  rowdex_disk_cache disk_cache = {.folder = kept, .bytes = (uint64_t)1 << 30};
+  rowdex_dataset_options options = {.cache_bytes = 1, .disk_cache = &disk_cache};
   uint64_t rows[300];
   for (uint64_t row = 0; row < 300; row += 1) rows[row] = row;
   for (int turn = 0; turn < 2; turn += 1) {
@@ -532,7 +532,7 @@ static void row_groups_are_kept_on_a_local_disk(const char *folder) {
     CHECK(array.length == 300);
     array.release(&array);
     char *known = describe(dataset);
-    const char *kept_there = strstr(known, "\"tier\":");
+    const char *kept_there = strstr(known, "\"disk_cache\":");
     CHECK(kept_there != NULL && strstr(kept_there, "\"fault\":null") != NULL);
     /* An earlier run may have left it. */
     uint64_t hits = reported(kept_there, "hits"), misses = reported(kept_there, "misses");
@@ -541,7 +541,7 @@ static void row_groups_are_kept_on_a_local_disk(const char *folder) {
     rowdex_free(dataset);
   }
   rowdex_dataset *dataset = NULL;
-  tier.folder = NULL;
+  disk_cache.folder = NULL;
   FAILS(rowdex_dataset_open(index, &options, &dataset, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "folder");
   CHECK(dataset == NULL);
   rowdex_free(index);

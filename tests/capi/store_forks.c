@@ -136,17 +136,17 @@ static void read_on(rowdex_loader *loader) {
   }
 }
 
-/* Parent and children read on from an inherited dataset with a tier, of which the parent was reading row groups ahead
- * when they were forked. */
-static void share_a_tier(const char *folder, const char *root) {
+/* Parent and children read on from an inherited dataset with a disk cache, of which the parent was reading row groups
+ * ahead when they were forked. */
+static void share_a_disk_cache(const char *folder, const char *root) {
   char path[4096], tidy[4200];
-  snprintf(path, sizeof path, "%s/tier-XXXXXX", folder);
+  snprintf(path, sizeof path, "%s/disk_cache-XXXXXX", folder);
   CHECK(mkdtemp(path) != NULL);
   rowdex_index *index = open_index(folder);
   const char *id = "id";
-  rowdex_disk_cache tier = {.folder = path, .bytes = 1 << 30};
+  rowdex_disk_cache disk_cache = {.folder = path, .bytes = 1 << 30};
   rowdex_dataset_options options = {.columns = &id, .num_columns = 1, .root = root,
-                                    .cache_bytes = 1, .threads = 4, .disk_cache = &tier};
+                                    .cache_bytes = 1, .threads = 4, .disk_cache = &disk_cache};
   rowdex_dataset *dataset = NULL;
   OK(rowdex_dataset_open(index, &options, &dataset, &error));
   rowdex_free(index);
@@ -167,7 +167,7 @@ static void share_a_tier(const char *folder, const char *root) {
       read_on(loader);
       take_a_few(dataset);
       char *known = describe(dataset);
-      const char *kept = strstr(known, "\"tier\":");
+      const char *kept = strstr(known, "\"disk_cache\":");
       CHECK(kept != NULL && reported(kept, "hits") > 0);
       rowdex_free(known);
       rowdex_free(loader);
@@ -241,7 +241,7 @@ int main(int argc, char **argv) {
     rowdex_free(sampler);
     rowdex_free(dataset);
   }
-  for (int turn = 0; turn < 2; turn++) share_a_tier(argv[1], root);
+  for (int turn = 0; turn < 2; turn++) share_a_disk_cache(argv[1], root);
   kill(server, SIGKILL);
   waitpid(server, NULL, 0);
   return 0;

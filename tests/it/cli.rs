@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod commands;
+mod disk_cache;
 mod epochs;
 mod estimate;
 mod faults;
@@ -24,5 +25,4 @@ mod shards;
 #[cfg(target_os = "linux")]
 mod share;
 mod state;
-mod tier;
 mod trace;

@@ -57,14 +57,14 @@ fn serves_many_datasets() {
         IndexBuilder::new([&data]).with_footers(number % 2 == 0).build(&index).unwrap();
         let mut builder = Dataset::builder(Index::open(&index).unwrap()).with_threads(4).with_cache_bytes(0);
         if number == 3 {
-            builder = builder.with_disk_cache(DiskCache::new(folder.path().join("tier"), 1 << 30));
+            builder = builder.with_disk_cache(DiskCache::new(folder.path().join("disk_cache"), 1 << 30));
         }
         datasets.push(builder.open().unwrap());
     }
     for _ in 0..2 {
         for dataset in &datasets {
             assert_eq!(ids(&dataset.take(&rows).unwrap()), expected);
-            assert_eq!(dataset.tier_fault().map(|fault| fault.to_string()), None);
+            assert_eq!(dataset.disk_cache_fault().map(|fault| fault.to_string()), None);
         }
     }
     let report = datasets[0].verify(Staleness::Deep, &|_| ()).unwrap();

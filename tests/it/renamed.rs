@@ -235,9 +235,9 @@ fn a_disk_tier_tells_indexes_with_other_names_apart() {
     write(&path("data/a.parquet"), &batch);
     let build = |name: &str, renames: [(&str, &str); 2]| {
         IndexBuilder::new([path("data")]).with_renames(renames).build(path(name)).unwrap();
-        let tier = DiskCache::new(path("tier"), 1 << 20);
+        let disk_cache = DiskCache::new(path("disk_cache"), 1 << 20);
         let builder = Dataset::builder(Index::open(path(name)).unwrap());
-        builder.with_columns(["x"]).with_cache_bytes(0).with_disk_cache(tier).open().unwrap()
+        builder.with_columns(["x"]).with_cache_bytes(0).with_disk_cache(disk_cache).open().unwrap()
     };
     let (m, n) = (batch.column(1), batch.column(2));
     for (name, renames, expected) in [("m.rdx", [("m", "x"), ("n", "y")], m), ("n.rdx", [("n", "x"), ("m", "y")], n)] {

@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let [task, data @ .., scratch] = arguments.as_slice() else {
         eprintln!(
             "usage: rowdex_side take|get|cold-get|build|sequential|plain|first-PERCENT|loader-PERCENT|views-PERCENT|\
-             tier-PERCENT DATA ... SCRATCH"
+             disk_cache-PERCENT DATA ... SCRATCH"
         );
         std::process::exit(2);
     };
@@ -37,11 +37,12 @@ fn main() -> Result<()> {
     let build = || IndexBuilder::new(data).with_overwrite(true).build(&index);
     let report = build()?;
     // Filled by the first epoch.
-    let tier = task.starts_with("tier-").then(|| DiskCache::new(Path::new(scratch).join("tier"), 1 << 40));
+    let disk_cache =
+        task.starts_with("disk_cache-").then(|| DiskCache::new(Path::new(scratch).join("disk_cache"), 1 << 40));
     let open = |cache| {
         let builder = Dataset::builder(Index::open(&index)?).with_cache_bytes(cache).with_threads(1);
-        match tier.clone() {
-            Some(tier) => builder.with_disk_cache(tier).open(),
+        match disk_cache.clone() {
+            Some(disk_cache) => builder.with_disk_cache(disk_cache).open(),
             None => builder.open(),
         }
     };
@@ -53,7 +54,7 @@ fn main() -> Result<()> {
     }
     let (views, percent) = match task.strip_prefix("views-") {
         Some(percent) => (true, Some(percent)),
-        None => (false, task.strip_prefix("loader-").or_else(|| task.strip_prefix("tier-"))),
+        None => (false, task.strip_prefix("loader-").or_else(|| task.strip_prefix("disk_cache-"))),
     };
     let shuffled = || Global::new(report.rows, 42).map(|order| Arc::new(order) as Arc<dyn Order>);
     let in_order = || Sequential::new(report.rows).map(|order| Arc::new(order) as Arc<dyn Order>);

@@ -2,6 +2,6 @@
 //!
 //! It knows names and ranges of bytes, and nothing of what the bytes mean.
 
+pub mod disk_cache;
 pub mod fs;
 pub mod source;
-pub mod tier;

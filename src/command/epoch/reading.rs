@@ -78,7 +78,7 @@ pub(super) fn read(dataset: &Dataset, args: &EpochArgs) -> Result<Value, Failure
         "bytes_read": cost.bytes_read,
         "requests": cost.requests,
         "bytes_fetched": cost.bytes_fetched,
-        "tier": tier(dataset.disk_cache_counters()),
+        "disk_cache": disk_cache(dataset.disk_cache_counters()),
         "seconds": seconds,
         "rows_per_second": output::rate(served, seconds),
         "peak_held_bytes": walk.peak_held_bytes,
@@ -90,7 +90,7 @@ pub(super) fn read(dataset: &Dataset, args: &EpochArgs) -> Result<Value, Failure
 }
 
 /// What came from the disk cache, and what went there, if there is one.
-fn tier(counted: DiskCacheCounters) -> Option<Value> {
+fn disk_cache(counted: DiskCacheCounters) -> Option<Value> {
     (counted != DiskCacheCounters::default()).then(|| {
         json!({
             "hits": counted.hits,

@@ -21,8 +21,8 @@ use super::prefetch::Prefetch;
 use super::reader::{FileReader, RowGroupRead, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::schema;
+use rowdex_io::disk_cache::{CacheFolder, CacheKey, Claim, DiskCache, DiskCacheCounters, Maker};
 use rowdex_io::source::FileStat;
-use rowdex_io::tier::{Claim, DiskCache, DiskCacheCounters, Maker, Tier, TierKey};
 use rowdex_parquet::RowSink;
 use rowdex_projection::{Projection, children};
 
@@ -31,10 +31,10 @@ use self::rows::RowsWriter;
 /// An entry that is open: all served rows of a row group, in chunks, in mapped memory but for dictionaries.
 pub(super) type Kept = Vec<RecordBatch>;
 
-/// Reads row groups from the disk cache, and from the data files what the tier does not have.
+/// Reads row groups from the disk cache, and from the data files what the disk cache does not have.
 pub(super) struct CachedReader {
     reader: Arc<FileReader>,
-    tier: Tier<Kept>,
+    disk_cache: CacheFolder<Kept>,
     /// Where the files are, by name.
     place: String,
     /// What may be asked for: what the dataset serves, and the same with strings and binary as views.
@@ -49,7 +49,7 @@ impl CachedReader {
         let projections = [served.clone(), served.clone().serving_views()];
         Self {
             reader,
-            tier: Tier::new(options, |bytes| rows::parse(&bytes)),
+            disk_cache: CacheFolder::new(options, |bytes| rows::parse(&bytes)),
             place,
             projections,
             fingerprints: Mutex::default(),
@@ -69,13 +69,13 @@ impl CachedReader {
         let estimate = read.decoded_bytes();
         let makes = read.keeps && estimate <= self.reader.max_decoded_bytes();
         let claim = match makes {
-            true => self.tier.find_or_make(key.clone(), estimate),
-            false => self.tier.find(&key).map_or(Claim::Without, Claim::Found),
+            true => self.disk_cache.find_or_make(key.clone(), estimate),
+            false => self.disk_cache.find(&key).map_or(Claim::Without, Claim::Found),
         };
         match claim {
             Claim::Found(kept) => {
                 if are_many(read.slots, read.group.entry.rows()) {
-                    self.tier.expect(&key);
+                    self.disk_cache.expect(&key);
                 }
                 serve_rows(read, &kept, sink)
             }
@@ -91,18 +91,18 @@ impl CachedReader {
     }
 
     pub(super) fn counters(&self) -> DiskCacheCounters {
-        self.tier.counters()
+        self.disk_cache.counters()
     }
 
     /// Why nothing more is kept, if so.
     pub(super) fn fault(&self) -> Option<Error> {
-        self.tier.fault()
+        self.disk_cache.fault()
     }
 
-    /// Whether the tier has the rows, in the types that whoever is going to ask for them may want.
+    /// Whether the disk cache has the rows, in the types that whoever is going to ask for them may want.
     fn contains(&self, read: RowGroupRead<'_>) -> bool {
         let keys = self.projections.iter().filter_map(|projection| self.rows_key(read.to(projection)));
-        keys.into_iter().any(|key| self.tier.contains(&key))
+        keys.into_iter().any(|key| self.disk_cache.contains(&key))
     }
 
     /// Makes the entry of a row group, and hands over rows of it.
@@ -111,7 +111,7 @@ impl CachedReader {
         read: RowGroupRead<'_>,
         prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
-        key: &TierKey,
+        key: &CacheKey,
         maker: Maker<'_, Kept>,
     ) -> Result<u64> {
         let mut writer = RowsWriter::new(maker, rows::chunk_rows(read.group.entry.rows(), read.decoded_bytes()));
@@ -131,13 +131,13 @@ impl CachedReader {
         if wants_all {
             return Ok(bytes);
         }
-        match self.tier.look(key) {
+        match self.disk_cache.look(key) {
             Some(kept) => serve_rows(read, &kept, sink).map(|_| bytes),
             None => Ok(bytes + self.reader.read(read, None, sink)?),
         }
     }
 
-    fn rows_key(&self, read: RowGroupRead<'_>) -> Option<TierKey> {
+    fn rows_key(&self, read: RowGroupRead<'_>) -> Option<CacheKey> {
         let entry = &read.group.entry;
         // Nothing is decoded where there are no columns of the file.
         if entry.rows() == 0 || read.chunks().is_empty() {
@@ -162,7 +162,7 @@ impl CachedReader {
         let values = values.digest128();
         // Writing to a string does not fail.
         let _ = write!(identity, "decoded to {schema:032x}\npartitions {values:032x}\nrows {rows:032x?}\n");
-        Some(TierKey::new(identity))
+        Some(CacheKey::new(identity))
     }
 
     fn identity(&self, read: RowGroupRead<'_>) -> String {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use super::Kept;
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_io::tier::Maker;
+use rowdex_io::disk_cache::Maker;
 use rowdex_rows::{compact_sparse, record_batch};
 
 /// Decoded bytes of a chunk, about: two or three of them fit a core's own cache.
@@ -56,7 +56,7 @@ impl<'a> RowsWriter<'a> {
         self.chunk_rows
     }
 
-    /// Adds the next rows. What goes wrong switches the tier off.
+    /// Adds the next rows. What goes wrong switches the disk cache off.
     pub(super) fn add(&mut self, batch: &RecordBatch) {
         // Chunks of a reader are about as large as ours, and cut alike by its like.
         let large = batch.num_rows() > self.chunk_rows.saturating_mul(2);

@@ -92,7 +92,7 @@ fn write(path: &Path, batch: &RecordBatch, rows: usize) {
     writer.close().unwrap();
 }
 
-/// A folder with `data/a.parquet`, its index, and room for a tier.
+/// A folder with `data/a.parquet`, its index, and room for a disk cache.
 struct Fixture(TempDir);
 
 impl Fixture {
@@ -119,17 +119,17 @@ impl Fixture {
         self.builder().open().unwrap()
     }
 
-    fn tier(&self, bytes: u64) -> DiskCache {
-        DiskCache::new(self.path("tier"), bytes)
+    fn disk_cache(&self, bytes: u64) -> DiskCache {
+        DiskCache::new(self.path("disk_cache"), bytes)
     }
 
-    /// With a tier, and no other cache.
+    /// With a disk cache, and no other cache.
     fn kept(&self) -> Dataset {
-        self.builder().with_disk_cache(self.tier(PLENTY)).with_cache_bytes(0).open().unwrap()
+        self.builder().with_disk_cache(self.disk_cache(PLENTY)).with_cache_bytes(0).open().unwrap()
     }
 
     fn entries(&self) -> Vec<std::path::PathBuf> {
-        fs::read_dir(self.path("tier"))
+        fs::read_dir(self.path("disk_cache"))
             .map_or_else(|_| Vec::new(), |files| files.map(|file| file.unwrap().path()).collect())
     }
 }
@@ -177,15 +177,15 @@ impl RowSink for Collected {
 
 /// An entry of these rows, which came in one piece and are kept in chunks of so many.
 fn keep(folder: &Path, batch: &RecordBatch, chunk: usize) -> Vec<RecordBatch> {
-    let tier = Tier::<Kept>::new(DiskCache::new(folder, PLENTY), |bytes| rows::parse(&bytes));
-    let key = TierKey::new(format!("chunks of {chunk}"));
-    let Claim::Make(maker) = tier.find_or_make(key.clone(), 0) else { panic!("there is room") };
+    let disk_cache = CacheFolder::<Kept>::new(DiskCache::new(folder, PLENTY), |bytes| rows::parse(&bytes));
+    let key = CacheKey::new(format!("chunks of {chunk}"));
+    let Claim::Make(maker) = disk_cache.find_or_make(key.clone(), 0) else { panic!("there is room") };
     let mut writer = RowsWriter::new(maker, chunk);
     writer.add(&batch.slice(0, batch.num_rows() - 5));
     writer.add(&batch.slice(batch.num_rows() - 5, 5));
     writer.finish();
-    assert!(tier.fault().is_none(), "{:?}", tier.fault());
-    tier.find(&key).unwrap().to_vec()
+    assert!(disk_cache.fault().is_none(), "{:?}", disk_cache.fault());
+    disk_cache.find(&key).unwrap().to_vec()
 }
 
 #[test]
@@ -262,11 +262,11 @@ fn rows_of_every_type_are_the_same_by_way_of_the_tier_and_without_it() {
         for row in [0, 699, 700, 2999] {
             assert_same(&kept.get(row).unwrap(), &without.get(row).unwrap());
         }
-        let (counters, tier) = (kept.counters(), kept.disk_cache_counters());
-        assert_eq!(tier.writes, if turn == 0 { GROUPS } else { 0 });
-        assert_eq!((counters.decodes, counters.bytes_read == 0), (tier.writes, turn > 0));
+        let (counters, disk_cache) = (kept.counters(), kept.disk_cache_counters());
+        assert_eq!(disk_cache.writes, if turn == 0 { GROUPS } else { 0 });
+        assert_eq!((counters.decodes, counters.bytes_read == 0), (disk_cache.writes, turn > 0));
 
-        assert!(kept.tier_fault().is_none(), "{:?}", kept.tier_fault());
+        assert!(kept.disk_cache_fault().is_none(), "{:?}", kept.disk_cache_fault());
     }
 }
 
@@ -311,7 +311,7 @@ fn few_rows_of_a_row_group_wanted_by_a_loader_put_all_of_it_into_the_tier_and_a_
     let before = dataset.counters();
     assert_same(&dataset.get(701).unwrap(), &expected.get(701).unwrap());
     assert_eq!(dataset.counters().decodes - before.decodes, 0);
-    fs::remove_dir_all(place.path("tier")).unwrap();
+    fs::remove_dir_all(place.path("disk_cache")).unwrap();
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn other_columns_and_other_rows_are_other_entries() {
     let rows: Vec<u64> = (0..200).collect();
     let (one, two) = (["id", "text"], ["text", "id"]);
     let open = |columns: &[&str]| {
-        let builder = place.builder().with_columns(columns.to_vec()).with_disk_cache(place.tier(PLENTY));
+        let builder = place.builder().with_columns(columns.to_vec()).with_disk_cache(place.disk_cache(PLENTY));
         builder.with_cache_bytes(0).open().unwrap()
     };
     let expected =
@@ -340,7 +340,7 @@ fn other_columns_and_other_rows_are_other_entries() {
     }
     // The same bytes serve columns in any order; the same rows do not.
     assert_eq!(place.entries().len(), 5);
-    fs::remove_dir_all(place.path("tier")).unwrap();
+    fs::remove_dir_all(place.path("disk_cache")).unwrap();
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn an_index_of_some_rows_keeps_those_and_no_others() {
     let expected = some().open().unwrap().take(&asked).unwrap();
     place.kept().take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap();
     for turn in 0..2 {
-        let dataset = some().with_disk_cache(place.tier(PLENTY)).with_cache_bytes(0).open().unwrap();
+        let dataset = some().with_disk_cache(place.disk_cache(PLENTY)).with_cache_bytes(0).open().unwrap();
         assert_same(&dataset.take(&asked).unwrap(), &expected);
         // The fetched bytes are those of any rows.
         let misses = if turn == 0 { GROUPS } else { 0 };
@@ -373,7 +373,7 @@ fn values_from_folder_names_are_kept_with_the_rows() {
     for _ in 0..2 {
         assert_same(&place.kept().take(&rows).unwrap(), &place.plain().take(&rows).unwrap());
     }
-    let days = place.builder().with_columns(["day"]).with_disk_cache(place.tier(PLENTY)).open().unwrap();
+    let days = place.builder().with_columns(["day"]).with_disk_cache(place.disk_cache(PLENTY)).open().unwrap();
     let before = place.entries().len();
     assert_eq!(days.take(&rows).unwrap().column(0).as_primitive::<Int64Type>().values()[..2], [3, 3]);
     assert_eq!(place.entries().len(), before, "there is nothing to keep");
@@ -405,7 +405,7 @@ fn rows_of_a_file_that_was_replaced_are_never_served() {
 }
 
 #[test]
-fn verifying_reads_the_files_and_not_the_tier() {
+fn verifying_reads_the_files_and_not_the_disk_cache() {
     let place = Fixture::new();
     let dataset = place.kept();
     dataset.take(&(0..ROWS as u64).collect::<Vec<_>>()).unwrap();
@@ -434,8 +434,11 @@ fn damaged_entries_and_a_tier_that_is_deleted_meanwhile_cost_time_and_nothing_el
     }
     let dataset = place.kept();
     assert_same(&dataset.take(&rows).unwrap(), &expected);
-    let tier = dataset.disk_cache_counters();
-    assert_eq!((tier.discards, tier.misses, tier.writes, tier.hits), (GROUPS, GROUPS, GROUPS, 0));
+    let disk_cache = dataset.disk_cache_counters();
+    assert_eq!(
+        (disk_cache.discards, disk_cache.misses, disk_cache.writes, disk_cache.hits),
+        (GROUPS, GROUPS, GROUPS, 0)
+    );
 
     let order = Arc::new(Global::new(dataset.len(), 5).unwrap());
     let sampler = DistributedSampler::new(order, Shard::new(0, 1).unwrap(), 64).unwrap();
@@ -446,11 +449,11 @@ fn damaged_entries_and_a_tier_that_is_deleted_meanwhile_cost_time_and_nothing_el
         assert!(ids.values().iter().zip(&batch.row_ids).all(|(id, row)| *id as u64 == *row));
         if number % 20 == 10 {
             // Somebody may be writing into it.
-            let _ = fs::remove_dir_all(place.path("tier"));
+            let _ = fs::remove_dir_all(place.path("disk_cache"));
         }
     }
-    assert!(dataset.tier_fault().is_none(), "{:?}", dataset.tier_fault());
-    let _ = fs::remove_dir_all(place.path("tier"));
+    assert!(dataset.disk_cache_fault().is_none(), "{:?}", dataset.disk_cache_fault());
+    let _ = fs::remove_dir_all(place.path("disk_cache"));
 }
 
 #[test]
@@ -460,22 +463,25 @@ fn a_tier_that_holds_a_part_of_the_data_goes_on_serving_that_part() {
     place.kept().take(&rows).unwrap();
     let size = |path: &std::path::PathBuf| fs::metadata(path).unwrap().len();
     let all: u64 = place.entries().iter().map(size).sum();
-    fs::remove_dir_all(place.path("tier")).unwrap();
-    let tier = place.tier(all * 7 / 10);
-    let dataset = place.builder().with_disk_cache(tier).with_cache_bytes(0).with_threads(0).open().unwrap();
+    fs::remove_dir_all(place.path("disk_cache")).unwrap();
+    let disk_cache = place.disk_cache(all * 7 / 10);
+    let dataset = place.builder().with_disk_cache(disk_cache).with_cache_bytes(0).with_threads(0).open().unwrap();
     for _ in 0..4 {
         dataset.take(&rows).unwrap();
         assert!(place.entries().iter().map(size).sum::<u64>() <= all * 7 / 10);
     }
-    let tier = dataset.disk_cache_counters();
-    assert!(tier.evictions == 0 && tier.writes >= 2 && tier.hits >= 3 * tier.writes, "{tier:?}");
-    fs::remove_dir_all(place.path("tier")).unwrap();
+    let disk_cache = dataset.disk_cache_counters();
+    assert!(
+        disk_cache.evictions == 0 && disk_cache.writes >= 2 && disk_cache.hits >= 3 * disk_cache.writes,
+        "{disk_cache:?}"
+    );
+    fs::remove_dir_all(place.path("disk_cache")).unwrap();
 }
 
 #[test]
 fn rows_that_are_handed_out_do_not_keep_an_entry_mapped() {
     let place = Fixture::new();
-    let folder = place.path("tier").to_str().unwrap().to_owned();
+    let folder = place.path("disk_cache").to_str().unwrap().to_owned();
     let mapped = || fs::read_to_string("/proc/self/maps").unwrap().contains(&folder);
     let rows: Vec<u64> = (0..ROWS as u64).rev().collect();
     place.kept().take(&rows).unwrap();

@@ -15,7 +15,7 @@ const NAMES: [&str; 18] = [
     "bytes_read",
     "requests",
     "bytes_fetched",
-    "tier",
+    "disk_cache",
     "seconds",
     "rows_per_second",
     "peak_held_bytes",

@@ -126,13 +126,13 @@ fn ranks_get_what_they_would_have_read_themselves_and_a_server_ends_once_they_ha
         let place = Place::with_index();
         for ranks in [2, 3] {
             let job = job();
-            let more = "--batch-size 16 --seed 42 --memory 20% --threads 1 --disk-cache tier=10MiB --once";
+            let more = "--batch-size 16 --seed 42 --memory 20% --threads 1 --disk-cache disk_cache=10MiB --once";
             let arguments = format!("serve train.rdx --job {job} --ranks {ranks} {more}");
             let mut serving = Serving::start(&place, &arguments).unwrap();
             assert!(serving.line.contains("1,003 rows") && serving.line.contains(&serving.process()));
             let shared = served(&place, |builder| builder.share(share(&job, ranks)), ranks);
             assert_eq!(shared, served(&place, |builder| builder, ranks));
-            assert!(std::fs::read_dir(place.path("tier")).unwrap().next().is_some(), "the server has decoded");
+            assert!(std::fs::read_dir(place.path("disk_cache")).unwrap().next().is_some(), "the server has decoded");
             let (status, stdout, stderr) = serving.end();
             assert!(status.success() && stderr.is_empty(), "{stderr}");
             assert!(stdout.contains("served ") && stdout.contains("decoded"), "{stdout}");

@@ -202,18 +202,18 @@ impl Reader<'_> {
 
     /// By way of a disk cache, into it and out of it.
     fn kept(&mut self, folder: &Path) -> Result<(), String> {
-        let tier = DiskCache::new(folder.join("tier"), 1 << 40);
+        let disk_cache = DiskCache::new(folder.join("disk_cache"), 1 << 40);
         for how in ["into", "out of"] {
-            let how = format!("{how} a tier");
+            let how = format!("{how} a disk_cache");
             let builder = Dataset::builder(self.index.clone()).with_cache_bytes(0).with_threads(0);
-            let dataset = open(builder.with_disk_cache(tier.clone()))?;
+            let dataset = open(builder.with_disk_cache(disk_cache.clone()))?;
             let mut rows: Vec<u64> = (0..dataset.len()).collect();
             rows.shuffle(&mut self.rng);
             let want = self.want.clone();
             self.take(&how, &dataset, &rows, &want)?;
             let rows = self.some_rows(20);
             self.get(&how, &dataset, &rows, &want)?;
-            if let Some(fault) = dataset.tier_fault() {
+            if let Some(fault) = dataset.disk_cache_fault() {
                 return Err(format!("{how}: {fault}"));
             }
         }

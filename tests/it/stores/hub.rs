@@ -91,9 +91,9 @@ fn the_token_goes_to_the_hub_and_to_nothing_else() {
 
     let options = hub.logged_in();
     build("hf://datasets/o/n", &options, &index).unwrap();
-    let tier = folder.path().join("tier");
+    let disk_cache = folder.path().join("disk_cache");
     let builder = Dataset::builder(Index::open(&index).unwrap()).with_store_options(options.clone());
-    let dataset = builder.with_disk_cache(DiskCache::new(&tier, 1 << 30)).open().unwrap();
+    let dataset = builder.with_disk_cache(DiskCache::new(&disk_cache, 1 << 30)).open().unwrap();
     all(&dataset);
     let heard = hub.hub.heard();
     assert!(heard.len() > before);
@@ -103,7 +103,7 @@ fn the_token_goes_to_the_hub_and_to_nothing_else() {
     assert!(!stored.contains(TOKEN) && !stored.to_lowercase().contains("authorization"), "{stored}");
 
     let mut written = std::fs::read(&index).unwrap();
-    for entry in std::fs::read_dir(&tier).unwrap() {
+    for entry in std::fs::read_dir(&disk_cache).unwrap() {
         written.extend(std::fs::read(entry.unwrap().path()).unwrap());
     }
     for secret in [TOKEN, "X-Amz-Signature"] {
@@ -220,16 +220,16 @@ fn without_a_network_the_disk_tier_serves_what_it_has_and_the_rest_is_an_error_t
     let (folder, data, index) = prepared();
     let hub = Hub::start(&data, false);
     build("hf://datasets/o/n", &hub.options(), &index).unwrap();
-    let tiered = |options: StoreOptions, tier: &str| {
+    let cached = |options: StoreOptions, disk_cache: &str| {
         let builder = Dataset::builder(Index::open(&index).unwrap()).with_store_options(options);
-        builder.with_disk_cache(DiskCache::new(folder.path().join(tier), 1 << 30)).open().unwrap()
+        builder.with_disk_cache(DiskCache::new(folder.path().join(disk_cache), 1 << 30)).open().unwrap()
     };
-    let expected = all(&tiered(hub.options(), "full"));
+    let expected = all(&cached(hub.options(), "full"));
     let heard = (hub.hub.heard().len(), hub.store.heard().len());
     let offline = || hub.options().with_config("hf_hub_offline", "1");
-    assert_eq!(all(&tiered(offline(), "full")), expected);
+    assert_eq!(all(&cached(offline(), "full")), expected);
     for error in [
-        tiered(offline(), "empty").take(&[0]).unwrap_err(),
+        cached(offline(), "empty").take(&[0]).unwrap_err(),
         build("hf://datasets/o/n", &offline(), &index).unwrap_err(),
         build(&format!("hf://datasets/o/n@{FIRST}"), &offline(), &index).unwrap_err(),
     ] {

@@ -10,6 +10,7 @@
 mod answers;
 mod command;
 mod credentials;
+mod disk_cache;
 mod faults;
 mod gcs;
 mod http;
@@ -21,7 +22,6 @@ mod reading;
 mod redirects;
 mod server;
 mod shuffled;
-mod tier;
 
 use std::fs::File;
 use std::path::Path;

@@ -57,7 +57,7 @@ pub fn map_file(file: &File, what: &str) -> Result<Bytes> {
     // mapped. The bytes of indexes and order files are only ever read as integers of alignment 1, for which every bit
     // pattern is valid, and each use re-checks its bounds, so a broken contract gives wrong numbers or SIGBUS but no
     // out-of-bounds access. An entry's bytes become arrays, whose offsets Arrow checks once: there the contract is all
-    // there is. That is why entries are files of the tier's own, in a folder that it makes for its owner alone.
+    // there is. That is why entries are files of the disk cache's own, in a folder that it makes for its owner alone.
     let map = unsafe { Mmap::map(file) }.map_err(|cause| error(format!("cannot map {what}"), cause))?;
     Ok(Bytes::from_owner(map))
 }

@@ -34,10 +34,10 @@ fn epoch(dataset: &Dataset, seed: u64) {
 }
 
 fn check(index: &Path, options: &StoreOptions, folder: &Path) {
-    let tier = folder.join("tier");
+    let disk_cache = folder.join("disk_cache");
     let open = || {
         let builder = Dataset::builder(Index::open(index).unwrap()).with_store_options(options.clone());
-        builder.with_disk_cache(DiskCache::new(&tier, 1 << 30)).open().unwrap()
+        builder.with_disk_cache(DiskCache::new(&disk_cache, 1 << 30)).open().unwrap()
     };
     let stats = Index::open(index).unwrap().files().filter(|file| file.etag().is_none()).count() as u64;
     let first = open();
@@ -47,11 +47,11 @@ fn check(index: &Path, options: &StoreOptions, folder: &Path) {
     assert!((ROW_GROUPS..=ROW_GROUPS + stats + 4).contains(&asked), "{asked} requests for {ROW_GROUPS} row groups");
     let second = open();
     epoch(&second, 1);
-    assert_eq!((second.disk_cache_counters().misses, second.tier_fault().is_none()), (0, true));
+    assert_eq!((second.disk_cache_counters().misses, second.disk_cache_fault().is_none()), (0, true));
     assert_eq!(second.counters().requests, stats);
     assert_eq!((first.counters().decodes, second.counters().decodes), (ROW_GROUPS, 0));
 
-    for entry in std::fs::read_dir(&tier).unwrap() {
+    for entry in std::fs::read_dir(&disk_cache).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         for secret in [KEY, SECRET] {
             assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
@@ -70,11 +70,11 @@ fn another_process_asks_a_store_for_nothing_that_is_kept() {
             FILES.iter().map(|(name, ..)| format!("http://{}/{}", http.address, url(name))).collect();
         let index = folder.path().join(format!("{tags}.rdx"));
         IndexBuilder::new(urls).build(&index).unwrap();
-        check(&index, &StoreOptions::default(), &folder.path().join(format!("tier-{tags}")));
+        check(&index, &StoreOptions::default(), &folder.path().join(format!("disk_cache-{tags}")));
     }
     let Some(s3) = S3::start() else { return };
     write_data(&s3.bucket().join("data"));
     let (index, options) = (folder.path().join("s3.rdx"), S3::options(s3.address));
     IndexBuilder::new([format!("s3://{BUCKET}/data/")]).with_store_options(options.clone()).build(&index).unwrap();
-    check(&index, &options, &folder.path().join("tier-s3"));
+    check(&index, &options, &folder.path().join("disk_cache-s3"));
 }

@@ -110,8 +110,8 @@ impl FolderRoom {
     }
 }
 
-/// The entries of a folder. Files that are not the tier's are none of its business; its own leftovers are deleted when
-/// they are old.
+/// The entries of a folder. Files that are not the disk cache's are none of its business; its own leftovers are deleted
+/// when they are old.
 fn look_through(folder: &Path) -> Vec<FoundEntry> {
     let Ok(files) = with_room(|| fs::read_dir(folder)) else { return Vec::new() };
     let mut entries = Vec::new();

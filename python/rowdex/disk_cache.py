@@ -29,7 +29,7 @@ class DiskCacheCounters(NamedTuple):
     """What a dataset has done with its disk cache so far, in this process."""
 
     hits: int
-    """Row groups served from the tier, each as often as it was."""
+    """Row groups served from the disk cache, each as often as it was."""
     misses: int
     """Row groups that were not there and had to be read from the source."""
     writes: int
@@ -44,16 +44,16 @@ class DiskCacheCounters(NamedTuple):
     """Entries deleted because they were damaged or of another version."""
 
 
-def located_tier(tier: DiskCache) -> DiskCache:
+def located_disk_cache(disk_cache: DiskCache) -> DiskCache:
     """The same folder wherever the process goes, and for workers that begin elsewhere."""
-    if not isinstance(tier, DiskCache):
-        raise TypeError(f"disk_cache is {tier!r}: give a rowdex.DiskCache(folder, bytes)")
-    return tier._replace(folder=os.path.abspath(os.fsdecode(tier.folder)))
+    if not isinstance(disk_cache, DiskCache):
+        raise TypeError(f"disk_cache is {disk_cache!r}: give a rowdex.DiskCache(folder, bytes)")
+    return disk_cache._replace(folder=os.path.abspath(os.fsdecode(disk_cache.folder)))
 
 
-def tier_pointer(tier: DiskCache | None) -> Any:
+def disk_cache_pointer(disk_cache: DiskCache | None) -> Any:
     """What the library is told: a pointer, or nothing."""
-    return None if tier is None else ctypes.pointer(tier._struct())
+    return None if disk_cache is None else ctypes.pointer(disk_cache._struct())
 
 
 __all__ = ["DiskCache", "DiskCacheCounters"]

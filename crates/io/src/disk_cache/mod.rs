@@ -1,9 +1,9 @@
 //! The disk cache: row groups that were decoded once, in a folder that all processes of a machine share.
 //!
-//! The tier knows keys and bytes, not what the bytes mean. An entry is one file. It appears whole, by rename, and is
-//! never changed. A process maps an entry and compares its checksum when it first uses it, and unmaps it after the last
-//! use, so anybody may delete any entry at any time. Nobody waits for anybody: whoever wants an entry that another one
-//! is making reads from the source.
+//! The disk cache knows keys and bytes, not what the bytes mean. An entry is one file. It appears whole, by rename, and
+//! is never changed. A process maps an entry and compares its checksum when it first uses it, and unmaps it after the
+//! last use, so anybody may delete any entry at any time. Nobody waits for anybody: whoever wants an entry that another
+//! one is making reads from the source.
 
 mod entry;
 mod room;
@@ -62,7 +62,7 @@ impl DiskCache {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DiskCacheCounters {
-    /// Row groups served from the tier, each as often as it was.
+    /// Row groups served from the disk cache, each as often as it was.
     pub hits: u64,
     /// Row groups that were not there and had to be read from the source.
     pub misses: u64,
@@ -80,12 +80,12 @@ pub struct DiskCacheCounters {
 
 /// What an entry is of. Two keys are the same entry only if all of their text is the same.
 #[derive(Debug, Clone)]
-pub struct TierKey {
+pub struct CacheKey {
     identity: String,
     hash: u128,
 }
 
-impl TierKey {
+impl CacheKey {
     /// The key of what this text identifies.
     pub fn new(identity: String) -> Self {
         let hash = xxh3_128(identity.as_bytes());
@@ -108,8 +108,9 @@ pub enum Claim<'a, V> {
     Without,
 }
 
-/// The tier as one process sees it. `V` is what an entry's bytes are turned into, once for each time that it is opened.
-pub struct Tier<V> {
+/// The disk cache as one process sees it. `V` is what an entry's bytes are turned into, once for each time that it is
+/// opened.
+pub struct CacheFolder<V> {
     options: DiskCache,
     /// From the mapped bytes of an entry to its value, and how much memory besides the map that takes.
     parse: fn(Bytes) -> Result<(V, u64)>,
@@ -127,8 +128,8 @@ const OPEN_BYTES: u64 = 64 << 20;
 /// What a mapped entry takes at least: arrays are small structs, and the number of maps in a process is limited.
 const OPEN_LEAST: u64 = 8 << 10;
 
-impl<V> Tier<V> {
-    /// A tier whose entries `parse` turns into values.
+impl<V> CacheFolder<V> {
+    /// A disk cache whose entries `parse` turns into values.
     pub fn new(options: DiskCache, parse: fn(Bytes) -> Result<(V, u64)>) -> Self {
         Self {
             open: Mutex::new(LruCache::unbounded()),
@@ -151,19 +152,19 @@ impl<V> Tier<V> {
     }
 
     /// Whether the entry is there, as far as can be told without opening it.
-    pub fn contains(&self, key: &TierKey) -> bool {
+    pub fn contains(&self, key: &CacheKey) -> bool {
         self.path(key).is_file()
     }
 
     /// The entry if it is there, counted as a hit or a miss.
-    pub fn find(&self, key: &TierKey) -> Option<Arc<V>> {
+    pub fn find(&self, key: &CacheKey) -> Option<Arc<V>> {
         let found = self.look(key);
         self.count_look_up(found.is_some());
         found
     }
 
     /// The entry, or the right to make it. `estimate` is how many bytes it will have, about.
-    pub fn find_or_make(&self, key: TierKey, estimate: u64) -> Claim<'_, V> {
+    pub fn find_or_make(&self, key: CacheKey, estimate: u64) -> Claim<'_, V> {
         let claim = match self.look(&key) {
             Some(found) => Claim::Found(found),
             None if self.takes(estimate) => self.make(key),
@@ -195,7 +196,7 @@ impl<V> Tier<V> {
         self.fault.set(error);
     }
 
-    fn make(&self, key: TierKey) -> Claim<'_, V> {
+    fn make(&self, key: CacheKey) -> Claim<'_, V> {
         let path = self.path(&key);
         let lock = match self.in_folder(|| EntryLock::try_new(&path)) {
             Ok(Some(lock)) => lock,
@@ -210,7 +211,7 @@ impl<V> Tier<V> {
             return Claim::Found(found);
         }
         match EntryDraft::create(&path, &key) {
-            Ok(draft) => Claim::Make(Maker { tier: self, path, draft: Some(draft), _lock: lock }),
+            Ok(draft) => Claim::Make(Maker { disk_cache: self, path, draft: Some(draft), _lock: lock }),
             // Somebody deleted the folder just now, which is anybody's right.
             Err(error) if error.kind() == ErrorKind::NotFound => Claim::Without,
             Err(error) => {
@@ -235,7 +236,7 @@ impl<V> Tier<V> {
     }
 
     /// The entry if it is there, counted as neither.
-    pub fn look(&self, key: &TierKey) -> Option<Arc<V>> {
+    pub fn look(&self, key: &CacheKey) -> Option<Arc<V>> {
         let path = self.path(key);
         let held = lock(&self.open).get(&key.hash).map(|(value, _)| Arc::clone(value));
         if let Some(value) = held {
@@ -268,7 +269,7 @@ impl<V> Tier<V> {
 
     /// Has the system read the whole entry ahead, where it is no longer in the page cache: rows picked out of a map
     /// would be read a few pages at a time.
-    pub fn expect(&self, key: &TierKey) {
+    pub fn expect(&self, key: &CacheKey) {
         #[cfg(target_os = "linux")]
         if let Ok(file) = open(&self.path(key)) {
             // Advice that is not taken costs time and nothing else.
@@ -305,7 +306,7 @@ impl<V> Tier<V> {
         cleared.enough
     }
 
-    fn path(&self, key: &TierKey) -> PathBuf {
+    fn path(&self, key: &CacheKey) -> PathBuf {
         self.options.folder.join(key.file_name())
     }
 }
@@ -339,7 +340,7 @@ impl Drop for EntryLock {
 /// The right to make an entry, which nobody else has as long as this lives. Dropped before it is committed, there is
 /// none.
 pub struct Maker<'a, V> {
-    tier: &'a Tier<V>,
+    disk_cache: &'a CacheFolder<V>,
     path: PathBuf,
     /// `None` once it is known that there will be no entry.
     draft: Option<EntryDraft>,
@@ -353,12 +354,12 @@ impl<V> fmt::Debug for Maker<'_, V> {
 }
 
 impl<V> Maker<'_, V> {
-    /// Adds to the entry. What goes wrong switches the tier off and is nobody else's business.
+    /// Adds to the entry. What goes wrong switches the disk cache off and is nobody else's business.
     pub fn write(&mut self, bytes: &[u8]) {
         let Some(draft) = &mut self.draft else { return };
         match draft.write(bytes) {
-            // An entry that the tier will never hold is not worth its room while it is written.
-            Ok(()) if draft.len() > self.tier.options.bytes => self.draft = None,
+            // An entry that the disk cache will never hold is not worth its room while it is written.
+            Ok(()) if draft.len() > self.disk_cache.options.bytes => self.draft = None,
             Ok(()) => {}
             Err(error) => self.fail(error),
         }
@@ -374,24 +375,24 @@ impl<V> Maker<'_, V> {
         self.draft.as_ref().map_or(0, EntryDraft::position)
     }
 
-    /// Gives the entry up and switches the tier off.
+    /// Gives the entry up and switches the disk cache off.
     pub fn fail(&mut self, error: Error) {
         self.draft = None;
-        self.tier.switch_off(error);
+        self.disk_cache.switch_off(error);
     }
 
     /// Puts the entry in its place.
     pub fn commit(mut self) {
         let Some(draft) = self.draft.take() else { return };
         let bytes = draft.len();
-        if !self.tier.make_room(bytes) {
+        if !self.disk_cache.make_room(bytes) {
             return;
         }
         match draft.commit() {
             Ok(()) => {
                 // The system's own time of a write may lie some milliseconds back.
                 let _ = touch(&self.path);
-                let mut counters = lock(&self.tier.counters);
+                let mut counters = lock(&self.disk_cache.counters);
                 counters.writes += 1;
                 counters.bytes_written += bytes;
             }
@@ -402,7 +403,7 @@ impl<V> Maker<'_, V> {
     }
 }
 
-impl<V> fmt::Debug for Tier<V> {
+impl<V> fmt::Debug for CacheFolder<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tier").field("options", &self.options).finish_non_exhaustive()
     }

@@ -17,7 +17,7 @@ fn digest(report: &Value) -> &Value {
 }
 
 const EPOCH: &str = "epoch train.rdx --digest --memory 10% --epochs 3 --json";
-const TIER: &str = "--disk-cache tier=100MiB";
+const DISK_CACHE: &str = "--disk-cache disk_cache=100MiB";
 
 #[test]
 fn two_processes_at_once_write_each_row_group_once_between_them() {
@@ -25,34 +25,34 @@ fn two_processes_at_once_write_each_row_group_once_between_them() {
     let expected = place.json("epoch train.rdx --digest --memory 10% --epochs 3");
     assert!(expected["decodes"].as_u64().unwrap() > 2 * groups(), "otherwise nothing is shown");
     let start = || {
-        let mut command = place.command(&format!("{EPOCH} {TIER}"));
+        let mut command = place.command(&format!("{EPOCH} {DISK_CACHE}"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let processes = [start(), start()];
     let reports = processes.map(|process| {
         let output = process.wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success() && !said.contains("tier"), "{said}");
+        assert!(output.status.success() && !said.contains("disk_cache"), "{said}");
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     });
     let sum =
         |pointer: &str| reports.iter().map(|report| report.pointer(pointer).unwrap().as_u64().unwrap()).sum::<u64>();
-    assert_eq!(sum("/tier/writes"), groups());
+    assert_eq!(sum("/disk_cache/writes"), groups());
     assert!(sum("/decodes") >= groups());
 
     for report in &reports {
         assert_eq!(digest(report), digest(&expected));
     }
-    let warm = place.run(&format!("{EPOCH} {TIER}")).succeeds();
-    assert!(!warm.stderr.contains("tier"), "{}", warm.stderr);
+    let warm = place.run(&format!("{EPOCH} {DISK_CACHE}")).succeeds();
+    assert!(!warm.stderr.contains("disk_cache"), "{}", warm.stderr);
     let warm = warm.json();
-    assert_eq!((&warm["tier"]["misses"], &warm["bytes_read"]), (&0.into(), &0.into()));
+    assert_eq!((&warm["disk_cache"]["misses"], &warm["bytes_read"]), (&0.into(), &0.into()));
     assert_eq!(warm["decodes"], 0);
 
     assert_eq!(digest(&warm), digest(&expected));
     // No lock and nothing half-written is left.
     let entries =
-        fs::read_dir(place.path("tier")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        fs::read_dir(place.path("disk_cache")).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     assert!(entries.into_iter().all(|name| name.ends_with(".rdxt")));
 }
 
@@ -61,27 +61,27 @@ fn a_folder_that_cannot_be_written_to_is_told_once_and_the_rows_are_served() {
     let place = Place::with_index();
     let expected = place.json("epoch train.rdx --digest --memory 10% --epochs 3");
     let told = |place: &Place, arguments: &str| {
-        let outcome = place.run(arguments).succeeds().complains(&["disk cache", "train.rdx/tier"]);
+        let outcome = place.run(arguments).succeeds().complains(&["disk cache", "train.rdx/disk_cache"]);
         let told = outcome.stderr.lines().filter(|line| line.contains("disk cache"));
         assert_eq!(told.count(), 1, "{}", outcome.stderr);
         outcome
     };
-    let tier = "--disk-cache train.rdx/tier=100MiB";
-    let report = told(&place, &format!("{EPOCH} {tier}")).json();
-    assert_eq!((digest(&report), &report["tier"]["writes"]), (digest(&expected), &0.into()));
+    let disk_cache = "--disk-cache train.rdx/disk_cache=100MiB";
+    let report = told(&place, &format!("{EPOCH} {disk_cache}")).json();
+    assert_eq!((digest(&report), &report["disk_cache"]["writes"]), (digest(&expected), &0.into()));
     let plain = place.run("get train.rdx 0..1003").succeeds().text();
-    assert_eq!(told(&place, &format!("get train.rdx 0..1003 {tier}")).text(), plain);
+    assert_eq!(told(&place, &format!("get train.rdx 0..1003 {disk_cache}")).text(), plain);
 }
 
 #[test]
 fn a_tier_needs_a_folder_and_a_size_and_files_that_are_compared() {
     let place = Place::with_index();
-    for arguments in ["--disk-cache tier", "--disk-cache tier=lots"] {
+    for arguments in ["--disk-cache disk_cache", "--disk-cache disk_cache=lots"] {
         place.run(&format!("epoch train.rdx --digest {arguments}")).exits_with_usage();
     }
-    assert!(!place.path("tier").exists());
-    let report = place.json("epoch train.rdx --digest --memory 10% --disk-cache tier=300%");
-    assert_eq!((&report["tier"]["writes"], &report["coverage"]["served"]), (&groups().into(), &ROWS.into()));
-    let text = place.run(&format!("epoch train.rdx --digest {TIER}")).succeeds().text();
+    assert!(!place.path("disk_cache").exists());
+    let report = place.json("epoch train.rdx --digest --memory 10% --disk-cache disk_cache=300%");
+    assert_eq!((&report["disk_cache"]["writes"], &report["coverage"]["served"]), (&groups().into(), &ROWS.into()));
+    let text = place.run(&format!("epoch train.rdx --digest {DISK_CACHE}")).succeeds().text();
     assert!(text.contains("bytes written"), "{text}");
 }

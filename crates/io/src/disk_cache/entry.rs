@@ -19,7 +19,7 @@ use std::path::Path;
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::TierKey;
+use super::CacheKey;
 use crate::fs::atomic::AtomicFile;
 use crate::fs::mmap;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -37,7 +37,7 @@ const ALIGNMENT: usize = 64;
 ///
 /// # Errors
 /// If it is anything but a whole entry of this key and version.
-pub(super) fn open(path: &Path, key: &TierKey) -> Result<Option<Bytes>> {
+pub(super) fn open(path: &Path, key: &CacheKey) -> Result<Option<Bytes>> {
     let bytes = match mmap::map(path, "the entry", ErrorKind::InvalidArgument) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::InvalidArgument => return Err(error),
@@ -67,7 +67,7 @@ pub(super) struct EntryDraft {
 }
 
 impl EntryDraft {
-    pub(super) fn create(path: &Path, key: &TierKey) -> Result<Self> {
+    pub(super) fn create(path: &Path, key: &CacheKey) -> Result<Self> {
         let identity = key.identity.len();
         if u32::try_from(identity).is_err() {
             return Err(Error::new(ErrorKind::TooLarge, "the names of an entry are too long"));
