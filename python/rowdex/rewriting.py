@@ -55,7 +55,6 @@ def rewrite(
     row_group_rows: int | None = None,
     page_bytes: int | str | None = None,
     compression: str | None = None,
-    dictionary: bool | None = None,
     origin: str | None = None,
     spill: Path | None = None,
     resume: bool = False,
@@ -92,7 +91,6 @@ def rewrite(
         page_bytes: Bytes of values of a page. Default: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
         compression: ``"none"``, ``"snappy"``, ``"lz4"``, ``"zstd"`` or ``"zstd:LEVEL"``. Default: for each column what
             makes a sample smallest.
-        dictionary: Whether values go to dictionaries. Default: in columns where that saves a tenth of a sample.
         origin: Adds a column of this name with the row ids of the source.
         spill: Spills rows to a folder in this one, which is local. Default: in ``output``, if that is local.
         resume: Goes on with what an earlier call left in ``output``, if there is any.
@@ -136,7 +134,6 @@ def rewrite(
             row_group_rows=row_group_rows,
             page_bytes=size(page_bytes, "page_bytes") or None,
             compression=compression,
-            dictionary=dictionary,
             origin=origin,
             spill=spill,
             step=step,

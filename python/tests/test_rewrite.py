@@ -235,8 +235,8 @@ def test_what_is_in_the_way_is_refused_and_nothing_is_lost(folder: pathlib.Path,
     with pytest.raises(ValueError, match="choose one of them"):
         rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=1, resume=True, overwrite=True)
     no: Any = "no"
-    with pytest.raises(rowdex.errors.ArgumentError, match="`dictionary`: .* expected a boolean"):
-        rowdex.rewrite(folder / "train.rdx", tmp_path / "other", seed=1, dictionary=no)
+    with pytest.raises(rowdex.errors.ArgumentError, match="`resume`: .* expected a boolean"):
+        rowdex.rewrite(folder / "train.rdx", tmp_path / "other", seed=1, resume=no)
     with pytest.raises(rowdex.errors.StateError):
         rowdex.rewrite(folder / "train.rdx", tmp_path / "out", seed=2, resume=True)
     with pytest.raises(rowdex.errors.ArgumentError, match="file of the input"):

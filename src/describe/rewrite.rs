@@ -22,7 +22,6 @@ pub(crate) struct RewriteDescription {
     row_group_rows: Option<u64>,
     page_bytes: Option<u64>,
     compression: Option<String>,
-    dictionary: Option<bool>,
     origin: Option<String>,
     spill: Option<GivenPath>,
     resume: Option<bool>,
@@ -80,7 +79,6 @@ impl RewriteDescription {
             .given(self.row_group_rows, Rewrite::with_row_group_rows)
             .given(self.page_bytes, Rewrite::with_page_bytes)
             .given(self.compression.as_deref().map(str::parse::<Codec>).transpose()?, Rewrite::with_compression)
-            .given(self.dictionary, Rewrite::with_dictionary)
             .given(self.origin.as_ref(), Rewrite::with_origin)
             .given(self.spill.as_ref(), Rewrite::with_spill))
     }

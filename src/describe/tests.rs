@@ -82,7 +82,7 @@ fn a_step_of_a_rewrite_says_which_task_it_does() {
         (r#""task": [0, 1]"#, "`task` says nothing of the whole work"),
         (r#""step": "write", "resume": true"#, "`resume` and `overwrite` say nothing of one step"),
         (r#""step": "both""#, "unknown variant `both`, expected one of `spill`, `write`, `index`"),
-        (r#""dictionary": "maybe""#, "it: `dictionary`: invalid type: string \"maybe\", expected a boolean"),
+        (r#""resume": "maybe""#, "it: `resume`: invalid type: string \"maybe\", expected a boolean"),
     ] {
         assert!(task(fields).contains(said), "{}", task(fields));
     }

@@ -145,9 +145,7 @@ fn choose(
         }
         Ok::<_, Error>(())
     };
-    if rewrite.dictionary != Some(false) {
-        offer(rewrite.dictionary.is_some(), &|leaf| leaf.dictionary = true)?;
-    }
+    offer(false, &|leaf| leaf.dictionary = true)?;
     match rewrite.compression {
         Some(codec) => offer(true, &|leaf| leaf.compression = codec)?,
         None => {

@@ -139,7 +139,6 @@ pub struct Rewrite {
     row_group_rows: Option<u64>,
     page_bytes: Option<u64>,
     compression: Option<Codec>,
-    dictionary: Option<bool>,
     origin: Option<String>,
     memory: u64,
     threads: usize,
@@ -166,7 +165,6 @@ impl Rewrite {
             row_group_rows: None,
             page_bytes: None,
             compression: None,
-            dictionary: None,
             origin: None,
             memory: 1 << 30,
             threads: DatasetBuilder::default_threads(),
@@ -230,13 +228,6 @@ impl Rewrite {
     #[must_use]
     pub fn with_compression(mut self, codec: Codec) -> Self {
         self.compression = Some(codec);
-        self
-    }
-
-    /// Whether values go to dictionaries. Default: for each column, if that saves a tenth of a sample.
-    #[must_use]
-    pub fn with_dictionary(mut self, dictionary: bool) -> Self {
-        self.dictionary = Some(dictionary);
         self
     }
 
