@@ -1,20 +1,18 @@
 //! Rows in memory, each with its place: all of them, where they fit, or those of a bucket that was spilled.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{SchemaRef, UInt32Type};
-use rayon::ThreadPool;
-use rayon::prelude::*;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, UInt32Type};
 
 use super::Rewriting;
 use super::part::{SpillPart, SpillSegment};
-use super::shape::Buckets;
+use super::shape::{Buckets, OutputGroup};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::{pool, stop};
 use rowdex_order::EpochOrder;
-use rowdex_rows::{BatchRow, Footprint, gather, take};
+use rowdex_rows::{BatchRow, Footprint, gather_values, take};
 
 /// No row has come to this place.
 const NONE: BatchRow = (u32::MAX, u32::MAX);
@@ -23,112 +21,114 @@ pub(super) const PLACE_BYTES: u64 = size_of::<BatchRow>() as u64;
 /// Rows in memory for consecutive positions.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    pub(super) positions: Range<u64>,
+    positions: Range<u64>,
     batches: Vec<RecordBatch>,
     /// Where the row of each position lies.
     places: Vec<BatchRow>,
 }
 
 impl Bucket {
-    /// The rows at these positions.
-    pub(super) fn rows(&self, positions: Range<u64>, schema: &SchemaRef) -> Result<RecordBatch> {
-        let from = (positions.start - self.positions.start) as usize;
-        let to = (positions.end - self.positions.start) as usize;
-        let batches: Vec<&RecordBatch> = self.batches.iter().collect();
-        gather(&batches, &self.places[from..to], schema)
+    /// The values of a column at these positions.
+    pub(super) fn values(&self, column: usize, positions: Range<u64>, output: &DataType) -> Result<ArrayRef> {
+        let at = |position: u64| (position - self.positions.start) as usize;
+        let arrays: Vec<&dyn Array> = self.batches.iter().map(|batch| batch.column(column).as_ref()).collect();
+        gather_values(&arrays, &self.places[at(positions.start)..at(positions.end)], output)
     }
 }
 
 /// All rows of the input, which are never spilled.
 pub(super) struct HeldInput {
     batches: Vec<RecordBatch>,
-    /// The row id that each begins with.
+    /// The row id that each begins with, and the number of rows.
     firsts: Vec<u64>,
+    /// The batch that has the first row of each block of row ids: those of a row group need not be searched.
+    blocks: Vec<usize>,
 }
 
 impl HeldInput {
+    const BLOCK: u64 = 1024;
+
     /// Reads all rows; `None` if they take more than so many bytes.
-    pub(super) fn read(run: &Rewriting<'_>, pool: &ThreadPool, most: u64) -> Result<Option<Self>> {
+    pub(super) fn read(run: &Rewriting<'_>, most: u64) -> Result<Option<Self>> {
+        let pool = run.rewrite.pool(run.rewrite.threads_that_read())?;
         let bytes = AtomicU64::new(0);
-        let is_full = AtomicBool::new(false);
-        let groups: Vec<u32> = (0..run.rewrite.dataset.index().num_row_groups()).collect();
-        let read = |group: u32| {
-            let mut rows = Vec::new();
+        let read = |(): &mut (), group: &u32| {
+            let mut batches = Vec::new();
             let mut footprint = Footprint::default();
-            run.read(group, &mut |first, batch| {
+            run.read(*group, &mut |_, batch| {
                 let taken = footprint.add(&batch);
                 if bytes.fetch_add(taken, Ordering::Relaxed) + taken > most {
-                    is_full.store(true, Ordering::Relaxed);
                     return Err(Error::new(ErrorKind::TooLarge, "the rows do not fit the memory"));
                 }
-                rows.push((first, batch));
+                batches.push(batch);
                 Ok(())
             })?;
-            Ok(rows)
+            Ok(batches)
         };
-        let read = pool::each(Some(pool), &groups, || (), |(), group| read(*group))?;
-        if is_full.into_inner() {
+        let groups: Vec<u32> = (0..run.rewrite.dataset.index().num_row_groups()).collect();
+        let read = pool::each(Some(&pool), &groups, || (), read)?;
+        if bytes.into_inner() > most {
             return Ok(None);
         }
-        let rows = read.into_iter().collect::<Result<Vec<_>>>()?;
-        let (firsts, batches) = rows.into_iter().flatten().filter(|(_, batch)| batch.num_rows() > 0).unzip();
-        Ok(Some(Self { batches, firsts }))
+        let mut held = Self { batches: Vec::new(), firsts: vec![0], blocks: Vec::new() };
+        for batch in read.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten() {
+            let end = held.firsts[held.batches.len()] + batch.num_rows() as u64;
+            held.blocks.resize(end.div_ceil(Self::BLOCK) as usize, held.batches.len());
+            held.firsts.push(end);
+            held.batches.push(batch);
+        }
+        Ok(Some(held))
     }
 
-    /// The rows that an order has at these positions. Runs in the pool that encodes.
+    /// The rows that an order has at these positions.
     pub(super) fn bucket(&self, order: &dyn EpochOrder, positions: Range<u64>) -> Result<Bucket> {
-        /// Positions that are asked for at once.
-        const STEP: usize = 4096;
-        let mut places = vec![NONE; (positions.end - positions.start) as usize];
-        places.par_chunks_mut(STEP).enumerate().try_for_each(|(step, places)| {
-            let first = positions.start + (step * STEP) as u64;
-            let mut rows = vec![u64::MAX; places.len()];
-            order.fill(first, &mut rows);
-            for (place, row) in places.iter_mut().zip(&rows) {
-                *place = self.place(*row).ok_or_else(|| {
-                    Error::new(ErrorKind::Internal, format!("the order has no row of the input at {first} or behind"))
-                })?;
-            }
-            Ok(())
-        })?;
+        let mut rows = vec![u64::MAX; (positions.end - positions.start) as usize];
+        order.fill(positions.start, &mut rows);
+        let mut places = vec![NONE; rows.len()];
+        for (place, row) in places.iter_mut().zip(rows) {
+            *place = self.place(row).ok_or_else(|| {
+                let first = positions.start;
+                Error::new(ErrorKind::Internal, format!("the order has no row of the input at {first} or behind"))
+            })?;
+        }
         Ok(Bucket { positions, batches: self.batches.clone(), places })
     }
 
     fn place(&self, row: u64) -> Option<BatchRow> {
-        let batch = self.firsts.partition_point(|first| *first <= row).checked_sub(1)?;
-        let offset = row - self.firsts[batch];
-        (offset < self.batches[batch].num_rows() as u64).then_some((batch as u32, offset as u32))
+        let mut batch = *self.blocks.get((row / Self::BLOCK) as usize)?;
+        while *self.firsts.get(batch + 1)? <= row {
+            batch += 1;
+        }
+        Some((batch as u32, (row - self.firsts[batch]) as u32))
     }
 }
 
 /// Buckets that were spilled to parts.
-pub(super) struct SpilledBuckets {
+pub(super) struct SpilledBuckets<'a> {
     pub(super) parts: Vec<SpillPart>,
-    pub(super) buckets: Buckets,
+    pub(super) buckets: &'a Buckets,
     /// Bytes that may be loaded at once.
     pub(super) most: u64,
 }
 
-impl SpilledBuckets {
-    /// The buckets of these positions, each in so many pieces that they fit.
-    pub(super) fn pieces(&self, positions: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + use<'_> {
-        self.buckets.within(positions).flat_map(|(bucket, positions)| {
-            let all = self.buckets.bucket(bucket);
-            let rows = all.end - all.start;
-            let bytes = self.segments(bucket).map(|(_, segment)| segment.memory).sum::<u64>() + rows * PLACE_BYTES;
-            let rows = rows.div_ceil(bytes.div_ceil(self.most.max(1)).max(1)).max(1);
-            let starts = positions.clone().step_by(rows as usize);
-            starts.map(move |start| (bucket, start..positions.end.min(start + rows)))
+impl SpilledBuckets<'_> {
+    /// These row groups in pieces that are loaded at once: those of a bucket, or as many of them as fit.
+    pub(super) fn pieces<'g>(&self, groups: &'g [OutputGroup]) -> impl Iterator<Item = &'g [OutputGroup]> {
+        let bucket = |group: &OutputGroup| self.buckets.place(group.positions.start).0;
+        groups.chunk_by(move |one, next| bucket(one) == bucket(next)).flat_map(move |groups| {
+            let bytes: u64 = self.segments(bucket(&groups[0])).map(|(_, segment)| segment.memory).sum();
+            groups.chunks(groups.len().div_ceil(bytes.div_ceil(self.most.max(1)).max(1) as usize))
         })
     }
 
-    fn segments(&self, bucket: u64) -> impl Iterator<Item = (&SpillPart, &SpillSegment)> {
+    fn segments(&self, bucket: u32) -> impl Iterator<Item = (&SpillPart, &SpillSegment)> {
         self.parts.iter().flat_map(move |part| part.segments(bucket).map(move |segment| (part, segment)))
     }
 
-    /// Loads the rows of a bucket that go to these of its positions. All of the bucket is read, segment by segment.
-    pub(super) fn load(&self, bucket: u64, positions: Range<u64>) -> Result<Bucket> {
-        let first = self.buckets.bucket(bucket).start;
+    /// Loads the rows of these positions of a bucket, all of which is read, segment by segment.
+    pub(super) fn load(&self, positions: Range<u64>) -> Result<Bucket> {
+        let (bucket, place) = self.buckets.place(positions.start);
+        let first = positions.start - u64::from(place);
         let mut batches = Vec::new();
         let mut places = vec![NONE; (positions.end - positions.start) as usize];
         for (part, segment) in self.segments(bucket) {
@@ -174,13 +174,14 @@ mod tests {
 
     use super::*;
     use crate::rewrite::part::PartWriter;
+    use crate::rewrite::shape::row_groups;
     use crate::rewrite::spread::Scatter;
 
     #[test]
     fn a_bucket_that_is_too_large_comes_in_pieces_that_fit() {
         let folder = tempfile::tempdir().unwrap();
         let rows = 3000_u64;
-        let buckets = Buckets { rows, bucket_rows: 1500, parts: 1 };
+        let buckets = Buckets { starts: vec![0, 1500, 3000], parts: 1 };
         let batch = |first: u64, rows: u64| {
             let ids = Int64Array::from_iter_values((first..first + rows).map(|id| id as i64));
             RecordBatch::try_from_iter([("id", Arc::new(ids) as _)]).unwrap()
@@ -195,22 +196,24 @@ mod tests {
         scatter.finish().unwrap();
         for most in [1, 700, 5000, 1 << 20] {
             let parts = vec![SpillPart::open(&path, 0..2).unwrap()];
-            let spilled = SpilledBuckets { parts, buckets, most };
+            let spilled = SpilledBuckets { parts, buckets: &buckets, most };
             // A task begins and ends anywhere.
-            let task = 100..2900;
-            let (mut at, mut pieces) = (task.start, 0);
-            for (bucket, positions) in spilled.pieces(task.clone()) {
+            let groups: Vec<OutputGroup> = row_groups(0, 0..rows, 20).collect();
+            let task = &groups[5..145];
+            let (mut at, mut pieces) = (100, 0);
+            for groups in spilled.pieces(task) {
+                let positions = groups[0].positions.start..groups[groups.len() - 1].positions.end;
                 assert_eq!(positions.start, at);
-                let bucket = spilled.load(bucket, positions.clone()).unwrap();
-                let rows = bucket.rows(positions.clone(), &schema).unwrap();
-                for (id, at) in rows.column(0).as_primitive::<Int64Type>().values().iter().zip(positions) {
+                let bucket = spilled.load(positions.clone()).unwrap();
+                let ids = bucket.values(0, positions.clone(), &DataType::Int64).unwrap();
+                for (id, at) in ids.as_primitive::<Int64Type>().values().iter().zip(positions.clone()) {
                     assert_eq!(position(*id as u64), at);
                 }
-                at = bucket.positions.end;
+                at = positions.end;
                 pieces += 1;
             }
-            assert_eq!(at, task.end);
-            assert!(pieces >= if most > 50_000 { 2 } else { rows * 16 / most.max(16) / 2 }, "{most}: {pieces}");
+            assert_eq!(at, 2900);
+            assert!(pieces >= if most > 50_000 { 2 } else { (rows * 8 / most / 2).min(140) }, "{most}: {pieces}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
@@ -24,7 +24,6 @@ pub(super) struct OutputColumns {
     pub(super) encoded: SchemaRef,
     /// What the files say that they have: the types that are served, with dictionaries.
     pub(super) declared: SchemaRef,
-    has_origin: bool,
 }
 
 impl OutputColumns {
@@ -33,13 +32,14 @@ impl OutputColumns {
     pub(super) fn new(dataset: &Dataset, origin: Option<&str>) -> Result<Self> {
         let served = dataset.schema();
         if let Some(name) = origin.filter(|name| served.fields().iter().any(|field| field.name() == name)) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "the column of row ids has the name of a column")
+            return Err(Error::invalid("the column of row ids has the name of a column")
                 .with_column(name)
                 .with_hint("give it another name"));
         }
         if served.fields().is_empty() && origin.is_none() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "there is no column to write")
-                .with_hint("choose at least one, or add one with row ids"));
+            return Err(
+                Error::invalid("there is no column to write").with_hint("choose at least one, or add one with row ids")
+            );
         }
         let fields = |change: &dyn Fn(&DataType) -> Option<DataType>| -> Vec<FieldRef> {
             served.fields().iter().map(|field| Arc::new(mapped_field(field, change))).collect()
@@ -55,7 +55,6 @@ impl OutputColumns {
             encoded: with_origin(&plain),
             declared: with_origin(&fields(&read_again)),
             plain: Arc::new(Schema::new(plain)),
-            has_origin: origin.is_some(),
         })
     }
 
@@ -65,13 +64,6 @@ impl OutputColumns {
         let columns = served.columns().iter().zip(self.plain.fields());
         let columns: Result<Vec<ArrayRef>> = columns.map(|(column, field)| plain(column, field)).collect();
         record_batch(&self.plain, columns?, served.num_rows()).map_err(rowdex_rows::uncopied)
-    }
-
-    /// Rows to encode, with their row ids if these are wanted.
-    pub(super) fn encoded_of(&self, rows: &RecordBatch, ids: impl FnOnce() -> Vec<u64>) -> Result<RecordBatch> {
-        let ids = self.has_origin.then(|| Arc::new(UInt64Array::from(ids())) as ArrayRef);
-        let columns = rows.columns().iter().cloned().chain(ids).collect();
-        record_batch(&self.encoded, columns, rows.num_rows()).map_err(rowdex_rows::uncopied)
     }
 }
 

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, UInt64Array};
+use parquet::arrow::arrow_writer::ArrowColumnChunk;
+use rayon::ThreadPool;
 
-use super::Rewrite;
 use super::columns::{OutputColumns, as_read};
 use super::encode::{Encoding, described};
 use super::part;
-use super::plan::{Codec, ColumnPlan, RewritePlan};
+use super::{Codec, ColumnPlan, Rewrite, RewritePlan};
 use crate::dataset::{Dataset, Slots};
-use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_base::error::{Error, Result};
+use rowdex_base::pool::{self, run_on};
 use rowdex_parquet::{Annotated, WholeBatch};
 use rowdex_rows::{bytes_of_part, join_exactly};
 
@@ -42,16 +45,16 @@ const MOST_CHUNK_ROWS: u64 = 16 << 10;
 const WORTH: f64 = 0.9;
 
 /// Decides all that the output depends on.
-pub(super) fn decide(rewrite: &Rewrite, columns: &OutputColumns) -> Result<RewritePlan> {
+pub(super) fn decide(rewrite: &Rewrite, columns: &OutputColumns, pool: &ThreadPool) -> Result<RewritePlan> {
     let dataset = &rewrite.dataset;
     let rows = rewrite.orders.epoch_len(0)?;
-    let sample = sample(dataset, columns)?;
+    let sample = sample(dataset, columns, pool)?;
     let sample_rows = sample.num_rows() as u64;
     let sampled = sample_rows.max(1) as f64;
     let sample_bytes = bytes_of_part(&sample).max(sample_rows);
     let row_bytes = (sample_bytes as f64 / sampled).max(1.0);
     let chunk_rows = round(CHUNK / row_bytes, MOST_CHUNK_ROWS);
-    let (leaves, sample_encoded_bytes) = choose(rewrite, columns, &sample, chunk_rows)?;
+    let (leaves, sample_encoded_bytes) = run_on(pool, || choose(rewrite, columns, &sample, chunk_rows))??;
     let encoded_row_bytes = (sample_encoded_bytes as f64 / sampled).max(0.01);
     let files = match rewrite.files {
         _ if rows == 0 => 1,
@@ -59,10 +62,11 @@ pub(super) fn decide(rewrite: &Rewrite, columns: &OutputColumns) -> Result<Rewri
         Some(files) if files <= rows => files,
         Some(files) => {
             let message = format!("{files} files for {rows} rows");
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("ask for no more files than rows"));
+            return Err(Error::invalid(message).with_hint("ask for no more files than rows"));
         }
     };
-    let row_group_rows = rewrite.row_group_rows.unwrap_or_else(|| {
+    // A place in one has 32 bits.
+    let row_group_rows = rewrite.row_group_rows.map(|rows| rows.min(u64::from(u32::MAX))).unwrap_or_else(|| {
         let wanted = (ROW_GROUP / row_bytes).max((LEAST_ENCODED / encoded_row_bytes).min(MOST_DECODED / row_bytes));
         // All of a file are about as large.
         let of_file = rows.div_ceil(files).max(1);
@@ -71,7 +75,7 @@ pub(super) fn decide(rewrite: &Rewrite, columns: &OutputColumns) -> Result<Rewri
     let groups = rows.div_ceil(files).div_ceil(row_group_rows);
     if groups > MOST_GROUPS {
         let message = format!("{groups} row groups in a file, and Parquet has {MOST_GROUPS} at most");
-        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("write more files, or larger row groups"));
+        return Err(Error::invalid(message).with_hint("write more files, or larger row groups"));
     }
     Ok(RewritePlan {
         source: dataset.index().binding(b"rowdex rewrite 2"),
@@ -101,19 +105,22 @@ fn round(rows: f64, most: u64) -> u64 {
 }
 
 /// Rows of row groups that lie evenly in the index, and evenly in these.
-fn sample(dataset: &Dataset, columns: &OutputColumns) -> Result<RecordBatch> {
+fn sample(dataset: &Dataset, columns: &OutputColumns, pool: &ThreadPool) -> Result<RecordBatch> {
     let index = dataset.index();
     let groups: Vec<_> = index.row_groups().filter(|group| group.rows() > 0).collect();
     let count = groups.len().min(GROUPS);
-    let mut parts = vec![RecordBatch::new_empty(columns.plain.clone())];
-    for group in (0..count).filter_map(|number| groups.get(number * groups.len() / count)) {
+    let numbers: Vec<usize> = (0..count).map(|number| number * groups.len() / count).collect();
+    let read = |(): &mut (), number: &usize| {
+        let group = &groups[*number];
         let row_bytes = (group.decoded_bytes() / group.source_rows().max(1)).max(1);
         let wanted = (GROUP_BYTES / row_bytes).clamp(1, GROUP_ROWS).min(group.rows());
         let slots: Vec<u32> = (0..wanted).map(|slot| (slot * group.rows() / wanted) as u32).collect();
         let mut whole = WholeBatch::default();
         dataset.read(group.index(), Slots::Some(&slots), as_read(dataset), None, &mut whole)?;
-        parts.push(columns.plain_of(&whole.into_batch()?)?);
-    }
+        columns.plain_of(&whole.into_batch()?)
+    };
+    let mut parts = pool::each(Some(pool), &numbers, || (), read)?.into_iter().collect::<Result<Vec<_>>>()?;
+    parts.push(RecordBatch::new_empty(columns.plain.clone()));
     join_exactly(&columns.plain, parts)
 }
 
@@ -186,12 +193,14 @@ fn logical_types(dataset: &Dataset, leaves: &[ColumnPlan]) -> Result<Vec<(String
 /// How many bytes each leaf of the sample takes when it is encoded so.
 fn encoded(columns: &OutputColumns, sample: &RecordBatch, leaves: &[ColumnPlan], chunk_rows: u64) -> Result<Vec<u64>> {
     let encoding = Encoding::new(columns, leaves, &[], chunk_rows)?;
-    let mut group = encoding.group()?;
-    // Row ids in no order, as they will be.
-    let ids = || (0..sample.num_rows() as u64).map(|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24).collect();
-    group.add(columns.encoded_of(sample, ids)?)?;
-    let size = |leaf: &parquet::arrow::arrow_writer::ArrowColumnChunk| {
-        u64::try_from(leaf.close().metadata.compressed_size()).unwrap_or(0)
-    };
-    Ok(group.finish()?.iter().map(size).collect())
+    let group = encoding.group(0..sample.num_rows() as u64, |column, rows| {
+        // Row ids in no order, as they will be.
+        let id = |row: u64| row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+        Ok(match sample.columns().get(column) {
+            Some(values) => values.slice(rows.start as usize, (rows.end - rows.start) as usize),
+            None => Arc::new(UInt64Array::from_iter_values(rows.map(id))),
+        })
+    })?;
+    let size = |leaf: &ArrowColumnChunk| u64::try_from(leaf.close().metadata.compressed_size()).unwrap_or(0);
+    Ok(group.iter().map(size).collect())
 }

@@ -1,37 +1,35 @@
 //! Row groups encoded column by column, and the files that they are put to.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
-use parquet::arrow::arrow_writer::{
-    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
-};
-use parquet::arrow::{ARROW_SCHEMA_META_KEY, ArrowWriter, encode_arrow_schema};
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, encode_arrow_schema};
 use parquet::basic::{
     Compression, ConvertedType, EdgeInterpolationAlgorithm, LogicalType, Type as PhysicalType, ZstdLevel,
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 use rayon::prelude::*;
 
 use super::columns::OutputColumns;
-use super::plan::{Codec, ColumnPlan};
+use super::{Codec, ColumnPlan};
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_rows::Chunks;
+use rowdex_base::stop::{Asked, check};
 
 /// How files are encoded.
 #[derive(Debug)]
 pub(super) struct Encoding {
     schema: SchemaRef,
-    described: SchemaDescriptor,
-    properties: WriterProperties,
-    factory: ArrowRowGroupWriterFactory,
-    chunk_rows: usize,
+    written: TypePtr,
+    properties: WriterPropertiesPtr,
+    chunk_rows: u64,
 }
 
 impl Encoding {
@@ -52,8 +50,7 @@ impl Encoding {
         let mut builder = WriterProperties::builder()
             .set_created_by(format!("rowdex {}", env!("CARGO_PKG_VERSION")))
             .set_key_value_metadata(Some(metadata))
-            .set_write_batch_size(chunk_rows.clamp(1, 1024) as usize)
-            .set_max_row_group_row_count(None);
+            .set_write_batch_size(chunk_rows.clamp(1, 1024) as usize);
         let described = described(&schema)?;
         for (leaf, plan) in described.columns().iter().zip(leaves) {
             let path = leaf.path().clone();
@@ -62,39 +59,47 @@ impl Encoding {
                 .set_column_dictionary_enabled(path.clone(), plan.dictionary)
                 .set_column_data_page_size_limit(path, plan.page_bytes as usize);
         }
-        let root = annotated(described.root_schema_ptr(), "", logical_types).map_err(uncoded)?;
-        let described = SchemaDescriptor::new(root);
-        let properties = builder.build();
-        let (_, factory) = writer(std::io::sink(), &schema, &described, &properties)?;
-        Ok(Self { schema, described, properties, factory, chunk_rows: chunk_rows as usize })
+        let properties = Arc::new(builder.build());
+        let written = annotated(described.root_schema_ptr(), "", logical_types).map_err(uncoded)?;
+        Ok(Self { schema, written, properties, chunk_rows })
     }
 
     /// A file of what is encoded.
     pub(super) fn file<W: Write + Send>(&self, out: W) -> Result<SerializedFileWriter<W>> {
-        writer(out, &self.schema, &self.described, &self.properties).map(|(writer, _)| writer)
+        SerializedFileWriter::new(out, Arc::clone(&self.written), Arc::clone(&self.properties)).map_err(uncoded)
     }
 
-    /// A row group of any of the files.
-    pub(super) fn group(&self) -> Result<GroupEncoder<'_>> {
-        let mut leaves = self.factory.create_column_writers(0).map_err(uncoded)?.into_iter();
-        let fields = self.schema.fields().iter();
-        let writers = fields.map(|field| leaves.by_ref().take(count_leaves(field.data_type())).collect()).collect();
-        Ok(GroupEncoder { encoding: self, writers, chunks: Chunks::of(self.chunk_rows) })
+    /// A row group of any of the files, with these positions. `values` tells those of a column, by its number, at some
+    /// of the positions.
+    ///
+    /// Columns are encoded on the threads of the pool that this is called in, each from beginning to end: what is read
+    /// of one stays near, and hardly anything of it is in memory at a time.
+    pub(super) fn group(
+        &self,
+        positions: Range<u64>,
+        values: impl Fn(usize, Range<u64>) -> Result<ArrayRef> + Sync,
+    ) -> Result<Vec<ArrowColumnChunk>> {
+        let asked = Asked::of_thread();
+        let fields = self.schema.fields();
+        let factory = ArrowRowGroupWriterFactory::new(&self.file(io::sink())?, Arc::clone(&self.schema));
+        let mut leaves = factory.create_column_writers(0).map_err(uncoded)?.into_iter();
+        let writers = fields.iter().map(|field| leaves.by_ref().take(count_leaves(field.data_type())).collect());
+        let writers: Vec<Vec<ArrowColumnWriter>> = writers.collect();
+        let encode = |(column, mut writers): (usize, Vec<ArrowColumnWriter>)| {
+            let _asked = asked.clone().map(Asked::enter);
+            let field = &fields[column];
+            let uncoded = |error| uncoded(error).with_column(field.name());
+            for first in positions.clone().step_by(self.chunk_rows as usize) {
+                check()?;
+                let values = values(column, first..positions.end.min(first + self.chunk_rows))?;
+                let leaves = compute_leaves(field, &values).map_err(uncoded)?;
+                leaves.iter().zip(&mut writers).try_for_each(|(leaf, writer)| writer.write(leaf)).map_err(uncoded)?;
+            }
+            writers.into_iter().map(|writer| writer.close().map_err(uncoded)).collect::<Result<Vec<_>>>()
+        };
+        let encoded: Result<Vec<_>> = writers.into_par_iter().enumerate().map(encode).collect();
+        Ok(encoded?.into_iter().flatten().collect())
     }
-}
-
-fn writer<W: Write + Send>(
-    out: W,
-    schema: &SchemaRef,
-    described: &SchemaDescriptor,
-    properties: &WriterProperties,
-) -> Result<(SerializedFileWriter<W>, ArrowRowGroupWriterFactory)> {
-    let options = ArrowWriterOptions::new()
-        .with_properties(properties.clone())
-        .with_skip_arrow_metadata(true)
-        .with_parquet_schema(described.clone());
-    let writer = ArrowWriter::try_new_with_options(out, Arc::clone(schema), options);
-    writer.and_then(ArrowWriter::into_serialized_writer).map_err(uncoded)
 }
 
 /// The leaves of a schema, as they are written.
@@ -173,48 +178,11 @@ fn compression(codec: Codec) -> Result<Compression> {
         Codec::None => Compression::UNCOMPRESSED,
         Codec::Snappy => Compression::SNAPPY,
         Codec::Lz4 => Compression::LZ4_RAW,
-        Codec::Zstd(level) => Compression::ZSTD(ZstdLevel::try_new(i32::from(level)).map_err(|error| {
-            Error::new(ErrorKind::InvalidArgument, format!("no compression is called zstd:{level}: {error}"))
-        })?),
+        Codec::Zstd(level) => Compression::ZSTD(
+            ZstdLevel::try_new(i32::from(level))
+                .map_err(|error| Error::invalid(format!("no compression is called zstd:{level}: {error}")))?,
+        ),
     })
-}
-
-/// A row group being encoded. Its bytes depend on its rows alone, however they are divided when they come.
-pub(super) struct GroupEncoder<'a> {
-    encoding: &'a Encoding,
-    /// For each column, the writers of its leaves.
-    writers: Vec<Vec<ArrowColumnWriter>>,
-    chunks: Chunks,
-}
-
-impl GroupEncoder<'_> {
-    pub(super) fn add(&mut self, rows: RecordBatch) -> Result<()> {
-        self.chunks.push(rows);
-        while let Some(chunk) = self.chunks.next_chunk()? {
-            self.encode(&chunk)?;
-        }
-        Ok(())
-    }
-
-    /// Encodes columns on the threads of the pool that this is called in.
-    fn encode(&mut self, chunk: &RecordBatch) -> Result<()> {
-        let columns = chunk.columns().par_iter().zip(self.encoding.schema.fields().par_iter());
-        columns.zip(self.writers.par_iter_mut()).try_for_each(|((column, field), writers)| {
-            let encoded = compute_leaves(field, column)
-                .and_then(|leaves| leaves.iter().zip(writers).try_for_each(|(leaf, writer)| writer.write(leaf)));
-            encoded.map_err(|error| uncoded(error).with_column(field.name()))
-        })
-    }
-
-    /// The leaves of its columns.
-    pub(super) fn finish(mut self) -> Result<Vec<ArrowColumnChunk>> {
-        if let Some(chunk) = self.chunks.last()? {
-            self.encode(&chunk)?;
-        }
-        let leaves: Vec<ArrowColumnWriter> = self.writers.into_iter().flatten().collect();
-        let encoded: Vec<_> = leaves.into_par_iter().map(|leaf| leaf.close().map_err(uncoded)).collect();
-        encoded.into_iter().collect()
-    }
 }
 
 /// Puts a row group to a file.
@@ -233,7 +201,7 @@ fn uncoded(error: ParquetError) -> Error {
 
 pub(super) fn unwritten(error: ParquetError) -> Error {
     match error {
-        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
+        ParquetError::External(cause) => match cause.downcast::<io::Error>() {
             // What a store said comes as it is.
             Ok(error) => error.downcast().unwrap_or_else(|error| Error::io("cannot write the file", error)),
             Err(other) => Error::new(ErrorKind::Io, format!("cannot write the file: {other}")),

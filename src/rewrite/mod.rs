@@ -2,9 +2,9 @@
 //!
 //! Row `i` of the output is row `order(i)` of the input. It takes two passes. The first reads each row group once and
 //! spills its rows to *buckets* of consecutive positions. The second loads one bucket after the other, puts rows to
-//! their places and encodes them. The order is known, so buckets have exactly equal numbers of rows, any part can be
-//! done again, and any machine can do any part. Where all rows fit in memory they stay there, and nothing is spilled.
-//! The files are the same to the byte, however they came to be.
+//! their places and encodes them. The order is known, so buckets are known beforehand, any part can be done again, and
+//! any machine can do any part. Where all rows fit in memory they stay there, and nothing is spilled. The files are the
+//! same to the byte, however they came to be.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -38,21 +38,22 @@ mod write;
 
 use std::fmt;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::ThreadPool;
+use serde::{Deserialize, Serialize};
 
 use self::columns::OutputColumns;
 use self::encode::Encoding;
 use self::output::RewriteOutput;
 use self::part::Spill;
-pub use self::plan::{Codec, ColumnPlan, RewritePlan};
+pub use self::plan::Codec;
 use crate::dataset::{Dataset, DatasetBuilder};
-use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_base::pool::{run_on, start};
-use rowdex_base::stop::{self, Asked};
+use rowdex_base::error::{Error, Result};
+use rowdex_base::pool::start;
+use rowdex_base::stop::Asked;
 use rowdex_io::fs::MoreIdle;
 use rowdex_order::{EpochOrder, Order};
 
@@ -110,6 +111,57 @@ pub struct RewriteReport {
     pub bytes_spilled: u64,
     /// The index of the output; `None` from a task that does not write it.
     pub index: Option<PathBuf>,
+}
+
+/// How a leaf of a column is encoded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct ColumnPlan {
+    /// Its path in the Parquet schema, with dots.
+    path: String,
+    /// How its pages are compressed.
+    compression: Codec,
+    /// Whether its values go to a dictionary, for as long as that stays small.
+    dictionary: bool,
+    /// Bytes of values after which a page ends.
+    page_bytes: u64,
+}
+
+/// What a rewrite will write: every choice that the files depend on.
+///
+/// It depends on the rows, their order and the options of the output alone: neither on the memory and the threads nor
+/// on how the work is divided into tasks. The output folder has it as `_rewrite.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RewritePlan {
+    /// A hash over the rows that are written and the footers of their files.
+    source: u64,
+    /// Rows that are written.
+    rows: u64,
+    /// What the order is made of, as an outline: `global,seed-42`.
+    order: String,
+    /// The fingerprint of the order, which covers its seed and the rows that it leaves out.
+    order_fingerprint: u64,
+    /// How many files there will be.
+    files: u64,
+    /// Rows of a row group; the last one of a file may have fewer.
+    row_group_rows: u64,
+    /// Rows that are encoded at once.
+    chunk_rows: u64,
+    /// How each leaf of the columns is encoded.
+    columns: Vec<ColumnPlan>,
+    /// What all files of the input say that a leaf or group is beyond its type, by path: `JSON`, `BSON`, `ENUM`,
+    /// `UUID`, `INTERVAL`, `TIME_UTC`, `GEOMETRY` or `GEOGRAPHY`, these two perhaps with a colon and the coordinates,
+    /// and `VARIANT`, perhaps with a colon and its version.
+    logical_types: Vec<(String, String)>,
+    /// The name of the column with the row ids of the input, if one is written.
+    origin: Option<String>,
+    /// Rows of the sample that it was decided on.
+    sample_rows: u64,
+    /// Bytes that the sample takes in memory.
+    sample_bytes: u64,
+    /// Bytes that it takes in a file.
+    sample_encoded_bytes: u64,
+    /// Whether rows that are spilled are compressed: it halves the sample.
+    spill_compressed: bool,
 }
 
 /// A rewrite at work.
@@ -268,7 +320,8 @@ impl Rewrite {
     }
 
     /// Is asked, now and then and on any thread, whether to stop. A run that is stopped fails with
-    /// [`ErrorKind::Closed`], leaves nothing half written, and can be [resumed](Self::with_resume).
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), leaves nothing half written, and can be
+    /// [resumed](Self::with_resume).
     #[must_use]
     pub fn with_stop(mut self, asked: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.asked = Some(Asked::new(asked));
@@ -276,15 +329,6 @@ impl Rewrite {
     }
 
     /// Decides what is written, on a sample of the rows. Reads up to eight row groups, in part.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for options that cannot be, and those of reading.
-    pub fn plan(&self) -> Result<RewritePlan> {
-        let _asked = self.asked.clone().map(Asked::enter);
-        let pool = self.pool(self.threads)?;
-        self.planned(&pool)
-    }
-
     fn planned(&self, pool: &ThreadPool) -> Result<RewritePlan> {
         let zero = [
             (self.files, "files"),
@@ -293,16 +337,13 @@ impl Rewrite {
             (self.page_bytes, "bytes of a page"),
         ];
         if let Some((_, what)) = zero.iter().find(|(value, _)| *value == Some(0)) {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("0 {what}")).with_hint("use 1 or more"));
+            return Err(Error::invalid(format!("0 {what}")).with_hint("use 1 or more"));
         }
         if let Some(rows) = self.orders.rows().filter(|rows| *rows != self.dataset.len()) {
             let message = format!("the order is over {rows} rows, and the dataset has {}", self.dataset.len());
-            return Err(
-                Error::new(ErrorKind::InvalidArgument, message).with_hint("make it for the rows of the dataset")
-            );
+            return Err(Error::invalid(message).with_hint("make it for the rows of the dataset"));
         }
-        let columns = self.columns()?;
-        within(pool, || decide::decide(self, &columns))
+        decide::decide(self, &self.columns()?, pool)
     }
 
     fn columns(&self) -> Result<OutputColumns> {
@@ -310,33 +351,13 @@ impl Rewrite {
     }
 
     fn pool(&self, threads: usize) -> Result<ThreadPool> {
-        start(threads.max(1), "rowdex-write")
+        start(threads, "rowdex-write")
     }
-
-    /// The folder or URL that is written to.
-    pub fn output(&self) -> &Path {
-        &self.output
-    }
-}
-
-/// Does work on a pool, which is told to stop when the caller is.
-fn within<T: Send>(pool: &ThreadPool, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let asked = Asked::of_thread();
-    run_on(pool, || {
-        let _asked = asked.map(Asked::enter);
-        stop::check()?;
-        work()
-    })?
 }
 
 impl fmt::Debug for Rewrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rewrite")
-            .field("order", &self.orders.name())
-            .field("output", &self.output)
-            .field("memory", &self.memory)
-            .field("threads", &self.threads)
-            .finish_non_exhaustive()
+        f.debug_struct("Rewrite").field("output", &self.output).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The output of a rewrite: where files go, what may be there, and what is finished.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::plan::RewritePlan;
+use super::RewritePlan;
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::{atomic::AtomicFile, with_room};
-use rowdex_io::source::place::{Place, Scheme, Url};
+use rowdex_io::source::place::{Place, Scheme, Url, shown};
 use rowdex_io::source::{ObjectSource, ObjectWriter, UploadOptions};
 
 const PLAN: &str = "_rewrite.json";
@@ -47,7 +47,7 @@ impl RewriteOutput {
             ),
             Place::Remote(url) if matches!(url.scheme, Scheme::Hf | Scheme::Http | Scheme::Https) => {
                 let what = if url.scheme == Scheme::Hf { "the hub" } else { "a web server" };
-                return Err(Error::new(ErrorKind::InvalidArgument, format!("{what} is read, and not written to"))
+                return Err(Error::invalid(format!("{what} is read, and not written to"))
                     .with_file(url.to_string())
                     .with_hint("write to a store (s3, gs or az), or to a local folder and upload that"));
             }
@@ -69,13 +69,18 @@ impl RewriteOutput {
         }
     }
 
+    /// The same as messages name it.
+    pub(super) fn shown(&self, name: &str) -> String {
+        shown(&self.path(name))
+    }
+
     /// What a folder has, and the keys below a prefix.
     fn names(&self) -> Result<BTreeSet<String>> {
         match self {
             Self::Folder(path) => {
-                let failed = |error| failed("cannot list the output folder", path, error);
-                let names = fs::read_dir(path).map_err(failed)?.map(|entry| entry.map_err(failed));
-                names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+                let name = |entry: io::Result<DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+                let names = fs::read_dir(path).and_then(|entries| entries.map(name).collect());
+                names.map_err(|error| failed("cannot list the output folder", path, error))
             }
             Self::Prefix { url, store } => {
                 let below = |(key, _): (String, _)| match url.key.as_str() {
@@ -87,36 +92,17 @@ impl RewriteOutput {
         }
     }
 
-    /// What a small file says; `None` if there is none.
-    fn text(&self, name: &str) -> Result<Option<String>> {
-        match self {
-            Self::Folder(path) => text(&path.join(name)),
-            Self::Prefix { store, .. } => match store.get_whole(name) {
-                Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error),
-            },
-        }
-    }
-
-    /// Writes a small file, whole or not at all.
-    ///
-    /// # Errors
-    /// `AlreadyExists` if it is there.
-    fn put(&self, name: &str, text: &str) -> Result<()> {
-        match self {
-            Self::Folder(path) => put_text(&path.join(name), text),
-            Self::Prefix { store, .. } => store.put(name, text.as_bytes().to_vec().into(), false),
-        }
-    }
-
     /// Removes a file, if it is there.
     pub(super) fn remove(&self, name: &str) -> Result<()> {
         match self {
-            Self::Folder(path) => remove_file(&path.join(name)),
+            Self::Folder(path) => {
+                let path = path.join(name);
+                if_there(fs::remove_file(&path), "cannot remove the file", &path).map(drop)
+            }
             Self::Prefix { store, .. } => store.remove(name),
         }
     }
+
     /// Refuses to write among the files that are read.
     fn check_input(&self, dataset: &Dataset) -> Result<()> {
         let folder = self.folder().map(real);
@@ -133,7 +119,7 @@ impl RewriteOutput {
         };
         let mut files = dataset.index().files().filter_map(|file| dataset.location(file.path()));
         files.find(is_inside).map_or(Ok(()), |file| {
-            Err(Error::new(ErrorKind::InvalidArgument, "the output folder has a file of the input")
+            Err(Error::invalid("the output folder has a file of the input")
                 .with_file(file)
                 .with_hint("write to a folder of its own"))
         })
@@ -158,7 +144,7 @@ impl RewriteOutput {
         };
         match self.plan()? {
             Some(known) if resumes => {
-                self.check_plan(plan, &known)?;
+                self.check_plan(plan, Some(known))?;
                 if is_alone {
                     self.clean(plan)?;
                 }
@@ -167,7 +153,7 @@ impl RewriteOutput {
             Some(known) if overwrites => self.remove_all(&known)?,
             Some(_) => {
                 return Err(Error::new(ErrorKind::AlreadyExists, "the folder has a rewrite already")
-                    .with_file(self.path("").display().to_string())
+                    .with_file(self.shown(""))
                     .with_hint("resume it, set `overwrite`, or choose another folder"));
             }
             None => {}
@@ -175,33 +161,46 @@ impl RewriteOutput {
         self.check_empty()?;
         let mut noted = json!(plan);
         noted[VERSION_NAME] = VERSION.into();
-        match (self.put(PLAN, &format!("{noted:#}\n")), self.plan()) {
+        let put = || {
+            let mut file = self.create(PLAN, 0.0)?;
+            writeln!(file, "{noted:#}").map_err(|error| Error::io("cannot write the plan", error))?;
+            file.commit()
+        };
+        match put() {
             // Another process was faster; or this one, whose first attempt was not answered.
-            (Err(error), Ok(Some(known))) if error.kind() == ErrorKind::AlreadyExists => {
-                self.check_plan(plan, &known)?
-            }
-            (put, _) => put?,
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.with_file(self.shown(PLAN))),
+            _ => self.check_plan(plan, self.plan()?)?,
         }
         Ok(lock)
     }
 
-    fn check_plan(&self, plan: &RewritePlan, known: &RewritePlan) -> Result<()> {
-        if plan == known {
+    fn check_plan(&self, plan: &RewritePlan, known: Option<RewritePlan>) -> Result<()> {
+        if known.as_ref() == Some(plan) {
             return Ok(());
         }
         let message = "the folder has a rewrite of other rows, in another order, or with other options";
         Err(Error::new(ErrorKind::StateMismatch, message)
-            .with_file(self.path("").display().to_string())
+            .with_file(self.shown(""))
             .with_hint("go on with what it was begun with, or set `overwrite`"))
     }
 
     /// The plan that it was begun with.
     fn plan(&self) -> Result<Option<RewritePlan>> {
-        let Some(text) = self.text(PLAN)? else { return Ok(None) };
-        let noted = serde_json::from_str(&text).ok().filter(|noted: &Value| noted[VERSION_NAME] == VERSION);
+        let bytes = match self {
+            Self::Folder(path) => {
+                let path = path.join(PLAN);
+                if_there(with_room(|| fs::read(&path)), "cannot read the plan", &path)?
+            }
+            Self::Prefix { store, .. } => match store.get_whole(PLAN) {
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                bytes => Some(bytes?.into()),
+            },
+        };
+        let Some(bytes) = bytes else { return Ok(None) };
+        let noted = serde_json::from_slice(&bytes).ok().filter(|noted: &Value| noted[VERSION_NAME] == VERSION);
         noted.and_then(|noted| serde_json::from_value(noted).ok()).map(Some).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, "this is no plan of a rewrite of this version of rowdex")
-                .with_file(self.path(PLAN).display().to_string())
+            Error::invalid("this is no plan of a rewrite of this version of rowdex")
+                .with_file(self.shown(PLAN))
                 .with_hint("choose another folder, or remove this file and what was written beside it")
         })
     }
@@ -211,11 +210,10 @@ impl RewriteOutput {
         if self.folder().is_none() {
             return Ok(());
         }
-        let files: BTreeSet<String> = (0..plan.files).map(|file| plan.file_name(file)).collect();
+        let begun: BTreeSet<String> = own_names(plan).map(|name| format!(".{name}.tmp-")).collect();
         for name in self.names()? {
-            let begun = name.rsplit_once(".tmp-").filter(|(_, random)| random.len() == 16);
-            let begun = begun.and_then(|(begun, _)| begun.strip_prefix('.'));
-            if begun.is_some_and(|begun| [PLAN, INDEX].contains(&begun) || files.contains(begun)) {
+            let random = name.len().saturating_sub(16);
+            if name.get(..random).is_some_and(|name| begun.contains(name)) {
                 self.remove(&name)?;
             }
         }
@@ -227,9 +225,7 @@ impl RewriteOutput {
         self.clean(plan)?;
         self.remove_spilled()?;
         let there = self.names()?;
-        let files = (0..plan.files).map(|file| plan.file_name(file));
-        let mut names = files.chain([INDEX, PLAN].map(str::to_owned)).filter(|name| there.contains(name));
-        names.try_for_each(|name| self.remove(&name))
+        own_names(plan).filter(|name| there.contains(name)).try_for_each(|name| self.remove(&name))
     }
 
     /// Refuses a place with anything that readers of it would take for a part of the output.
@@ -240,34 +236,25 @@ impl RewriteOutput {
         };
         self.names()?.iter().find(is_data).map_or(Ok(()), |name| {
             Err(Error::new(ErrorKind::AlreadyExists, "the output folder has files that no rewrite wrote")
-                .with_file(self.path(name).display().to_string())
+                .with_file(self.shown(name))
                 .with_hint("choose another folder, or remove them"))
         })
     }
 
-    /// Runs of files that are not there, of these.
-    pub(super) fn missing(&self, plan: &RewritePlan, files: Range<u64>) -> Result<Vec<Range<u64>>> {
+    /// The files that are not there, of these.
+    pub(super) fn missing(&self, plan: &RewritePlan, files: Range<u64>) -> Result<Vec<u64>> {
         let there = self.names()?;
-        let mut missing: Vec<Range<u64>> = Vec::new();
-        for file in files.filter(|file| !there.contains(&plan.file_name(*file))) {
-            match missing.last_mut().filter(|last| last.end == file) {
-                Some(last) => last.end = file + 1,
-                None => missing.push(file..file + 1),
-            }
-        }
-        Ok(missing)
+        Ok(files.filter(|file| !there.contains(&plan.file_name(*file))).collect())
     }
 
-    /// Begins a file that is not there.
-    pub(super) fn create(&self, plan: &RewritePlan, file: u64) -> Result<OutFile> {
-        let name = plan.file_name(file);
+    /// Begins a file that is not there, and will have about so many bytes.
+    pub(super) fn create(&self, name: &str, bytes: f64) -> Result<OutFile> {
         match self {
             Self::Folder(path) => AtomicFile::create(path.join(name), false).map(OutFile::File),
             Self::Prefix { store, .. } => {
-                // Half of the parts that S3 allows, because the size of a file is an estimate.
-                let part = (plan.rows as f64 * plan.encoded_row_bytes() / plan.files.max(1) as f64 / 5000.0) as usize;
-                let part_bytes = part.next_multiple_of(1 << 20).max(8 << 20);
-                store.create(&name, UploadOptions { part_bytes, parts: 2 }).map(OutFile::Object)
+                // Half of the parts that S3 allows, because the size is an estimate.
+                let part_bytes = ((bytes / 5000.0) as usize).next_multiple_of(1 << 20).max(8 << 20);
+                store.create(name, UploadOptions { part_bytes, parts: 2 }).map(OutFile::Object)
             }
         }
     }
@@ -336,7 +323,7 @@ fn lock(path: &Path, is_alone: bool) -> Result<Option<File>> {
         Ok(()) => Ok(Some(folder)),
         Err(fs::TryLockError::WouldBlock) => {
             Err(Error::new(ErrorKind::AlreadyExists, "another process writes to the folder")
-                .with_file(path.display().to_string())
+                .with_file(shown(path))
                 .with_hint("wait for it, or choose another folder"))
         }
         // Some file systems have no locks.
@@ -344,34 +331,21 @@ fn lock(path: &Path, is_alone: bool) -> Result<Option<File>> {
     }
 }
 
-/// What a small file says; `None` if there is none.
-pub(super) fn text(path: &Path) -> Result<Option<String>> {
-    match with_room(|| fs::read_to_string(path)) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed("cannot read the file", path, error)),
-    }
-}
-
-/// Writes a small file that is not there, whole or not at all.
-pub(super) fn put_text(path: &Path, text: &str) -> Result<()> {
-    let mut file = AtomicFile::create(path, false)?;
-    file.write_all(text.as_bytes()).map_err(|error| failed("cannot write the file", path, error))?;
-    file.commit()
-}
-
-fn remove_file(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("cannot remove the file", path, error)),
-        _ => Ok(()),
-    }
+/// The files of a rewrite, the plan last.
+fn own_names(plan: &RewritePlan) -> impl Iterator<Item = String> {
+    (0..plan.files).map(|file| plan.file_name(file)).chain([INDEX, PLAN].map(str::to_owned))
 }
 
 /// Removes a folder that only rewrites write to, if it is there.
 pub(super) fn remove_folder(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("cannot remove the folder", path, error)),
-        _ => Ok(()),
+    if_there(fs::remove_dir_all(path), "cannot remove the folder", path).map(drop)
+}
+
+/// What was made of a file or folder; `None` if it is not there.
+fn if_there<T>(made: io::Result<T>, what: &'static str, path: &Path) -> Result<Option<T>> {
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        made => made.map(Some).map_err(|error| failed(what, path, error)),
     }
 }
 
@@ -385,5 +359,5 @@ pub(super) fn real(path: &Path) -> PathBuf {
 }
 
 pub(super) fn failed(what: &'static str, path: &Path, error: io::Error) -> Error {
-    Error::io(what, error).with_file(path.display().to_string())
+    Error::io(what, error).with_file(shown(path))
 }

@@ -20,15 +20,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::output::{RewriteOutput, SPILL, failed, put_text, real, remove_folder, text};
-use super::plan::RewritePlan;
+use super::RewritePlan;
+use super::output::{RewriteOutput, SPILL, failed, real, remove_folder};
 use super::shape::Buckets;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_io::fs::{self, atomic::AtomicFile};
-use rowdex_io::source::place::Place;
-
-/// Rows of a bucket at most: places in it have 32 bits.
-pub(super) const MOST_ROWS: u64 = u32::MAX as u64;
+use rowdex_io::source::place::{Place, shown};
 
 /// A length and a checksum.
 const TAIL: u64 = 16;
@@ -36,7 +33,7 @@ const TAIL: u64 = 16;
 /// Rows of one bucket that lie together: one batch.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct SpillSegment {
-    bucket: u64,
+    bucket: u32,
     offset: u64,
     length: u64,
     /// Bytes that the rows take in memory when they are read.
@@ -62,7 +59,7 @@ impl PartWriter {
     }
 
     /// Adds rows of a bucket, which take so many bytes in memory.
-    pub(super) fn add(&mut self, bucket: u64, rows: &RecordBatch, bytes: u64) -> Result<()> {
+    pub(super) fn add(&mut self, bucket: u32, rows: &RecordBatch, bytes: u64) -> Result<()> {
         let encoded = encoded(rows, self.compresses)?;
         self.write(&encoded)?;
         let length = encoded.len() as u64;
@@ -74,8 +71,7 @@ impl PartWriter {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let failed = |error| Error::io("cannot write spilled rows", error).with_file(self.path.display().to_string());
-        self.file.write_all(bytes).map_err(failed)
+        self.file.write_all(bytes).map_err(|error| failed("cannot write spilled rows", &self.path, error))
     }
 
     /// Puts the part in its place. It need not outlive a power cut: who reads it compares checksums. Returns how many
@@ -102,7 +98,7 @@ impl SpillPart {
     ///
     /// # Errors
     /// `NotFound` if it is not there, and `Io` if it is damaged.
-    pub(super) fn open(path: &Path, buckets: Range<u64>) -> Result<Self> {
+    pub(super) fn open(path: &Path, buckets: Range<u32>) -> Result<Self> {
         let open = || {
             let (file, length) = fs::regular(path, "the part", ErrorKind::Io)?;
             let end = length.checked_sub(TAIL).ok_or_else(damaged)?;
@@ -117,11 +113,11 @@ impl SpillPart {
             segments.retain(|segment| buckets.contains(&segment.bucket));
             Ok(Self { path: path.to_owned(), segments })
         };
-        open().map_err(|error: Error| error.with_file(path.display().to_string()))
+        open().map_err(|error: Error| error.with_file(shown(path)))
     }
 
     /// The segments of a bucket.
-    pub(super) fn segments(&self, bucket: u64) -> impl Iterator<Item = &SpillSegment> {
+    pub(super) fn segments(&self, bucket: u32) -> impl Iterator<Item = &SpillSegment> {
         self.segments.iter().filter(move |segment| segment.bucket == bucket)
     }
 
@@ -137,7 +133,7 @@ impl SpillPart {
             let rows = StreamDecoder::new().decode(&mut Buffer::from(bytes));
             rows.ok().flatten().ok_or_else(damaged)
         };
-        rows().map_err(|error: Error| error.with_file(self.path.display().to_string()))
+        rows().map_err(|error: Error| error.with_file(shown(&self.path)))
     }
 }
 
@@ -167,10 +163,7 @@ fn damaged() -> Error {
 pub(super) struct Spill {
     /// `None` if the output is in a store, and no folder was named.
     path: Option<PathBuf>,
-    /// Of the output.
-    rows: u64,
-    /// There are no more parts than row groups of the input.
-    row_groups: u64,
+    pub(super) buckets: Buckets,
 }
 
 impl Spill {
@@ -183,7 +176,7 @@ impl Spill {
         given: Option<&Path>,
         output: &RewriteOutput,
         plan: &RewritePlan,
-        row_groups: u64,
+        buckets: Buckets,
     ) -> Result<Self> {
         let name = format!("rowdex-spill-{:016x}", plan.fingerprint());
         let path = match given.map(Place::of).transpose()? {
@@ -193,76 +186,37 @@ impl Spill {
                 Some(folder.join(format!("{name}-{:016x}", xxh3_64(place.as_os_str().as_encoded_bytes()))))
             }
             Some(Place::Remote(url)) => {
-                return Err(Error::new(ErrorKind::InvalidArgument, "rows are not spilled to a store")
+                return Err(Error::invalid("rows are not spilled to a store")
                     .with_file(url.to_string())
                     .with_hint("name a folder of a local disk, or one that all machines mount"));
             }
         };
-        Ok(Self { path, rows: plan.rows, row_groups: row_groups.max(1) })
+        Ok(Self { path, buckets })
     }
 
     /// # Errors
     /// `InvalidArgument` if there is none.
     pub(super) fn folder(&self) -> Result<&Path> {
         self.path.as_deref().ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, "rows have to be spilled, and no folder is named for them")
-                .with_hint(
-                    "name a spill folder on a local disk (or one that all machines mount, for tasks), or give more \
-                     memory",
-                )
+            Error::invalid("rows have to be spilled, and no folder is named for them").with_hint(
+                "name a spill folder on a local disk (or one that all machines mount, for tasks), or give more memory",
+            )
         })
     }
 
-    /// Makes the folder, and gives the layout that it has, or the given one if it has none.
-    pub(super) fn prepare(&self, layout: Buckets) -> Result<Buckets> {
-        let folder = self.folder()?;
-        std::fs::create_dir_all(folder).map_err(|error| failed("cannot make the spill folder", folder, error))?;
-        if let Some(known) = self.layout()? {
-            return Ok(known);
-        }
-        match put_text(&layout_path(folder), &json!(layout).to_string()) {
-            // Another task was faster.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(self.layout()?.unwrap_or(layout)),
-            put => put.map(|()| layout),
-        }
+    /// Whether anything was spilled here.
+    pub(super) fn is_begun(&self) -> bool {
+        self.path.as_deref().is_some_and(Path::exists)
     }
 
-    /// The layout of what was spilled.
-    pub(super) fn layout(&self) -> Result<Option<Buckets>> {
-        let Some(path) = self.path.as_deref().map(layout_path) else { return Ok(None) };
-        let Some(text) = text(&path)? else { return Ok(None) };
-        let is_sound = |layout: &Buckets| {
-            layout.rows == self.rows
-                && (1..=self.row_groups).contains(&layout.parts)
-                && (1..=MOST_ROWS).contains(&layout.bucket_rows)
-        };
-        serde_json::from_str(&text).ok().filter(is_sound).map(Some).ok_or_else(|| {
-            Error::new(ErrorKind::Io, "the layout of the spilled rows is damaged")
-                .with_file(path.display().to_string())
-                .with_hint("remove the spill folder, and begin anew")
-        })
-    }
-
-    /// The files of all parts. One that is left of another layout is none of them.
-    pub(super) fn parts(&self, layout: Buckets) -> Result<Vec<PathBuf>> {
-        let folder = self.folder()?;
-        let Buckets { bucket_rows, parts, .. } = layout;
-        Ok((0..parts).map(|part| folder.join(format!("{part:06}-of-{parts}-{bucket_rows}.part"))).collect())
+    /// The file of a part.
+    pub(super) fn part(&self, part: u64) -> Result<PathBuf> {
+        Ok(self.folder()?.join(format!("{part:06}.part")))
     }
 
     pub(super) fn remove(&self) -> Result<()> {
-        let Some(path) = self.path.as_deref() else { return Ok(()) };
-        remove_folder(path)?;
-        if let Some(parent) = path.parent().filter(|parent| parent.ends_with(SPILL)) {
-            // Not where something else is in it.
-            let _ = std::fs::remove_dir(parent);
-        }
-        Ok(())
+        self.path.as_deref().map_or(Ok(()), remove_folder)
     }
-}
-
-fn layout_path(folder: &Path) -> PathBuf {
-    folder.join("layout.json")
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::shape::OutputShape;
-use rowdex_base::error::{Error, ErrorKind, Result};
+use super::RewritePlan;
+use super::shape::{Buckets, OutputGroup, row_groups, slice};
+use rowdex_base::error::{Error, Result};
 
 /// How pages of a column are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,68 +44,16 @@ impl FromStr for Codec {
         let mut all = [Self::None, Self::Snappy, Self::Lz4].into_iter().chain(levels());
         let text = if text == "zstd" { "zstd:3" } else { text };
         all.find(|codec| codec.to_string() == text).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidArgument, format!("no compression is called {text:?}"))
+            Error::invalid(format!("no compression is called {text:?}"))
                 .with_hint("use none, snappy, lz4, zstd, or a level from zstd:1 to zstd:22")
         })
     }
 }
 
-/// How a leaf of a column is encoded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ColumnPlan {
-    /// Its path in the Parquet schema, with dots.
-    pub path: String,
-    /// How its pages are compressed.
-    pub compression: Codec,
-    /// Whether its values go to a dictionary, for as long as that stays small.
-    pub dictionary: bool,
-    /// Bytes of values after which a page ends.
-    pub page_bytes: u64,
-}
-
-/// What a rewrite will write, from [`Rewrite::plan`](super::Rewrite::plan): every choice that the files depend on.
-///
-/// It depends on the rows, their order and the options of the output alone: neither on the memory and the threads nor
-/// on how the work is divided into tasks. The output folder has it as `_rewrite.json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct RewritePlan {
-    /// A hash over the rows that are written and the footers of their files.
-    pub source: u64,
-    /// Rows that are written.
-    pub rows: u64,
-    /// What the order is made of, as an outline: `global,seed-42`.
-    pub order: String,
-    /// The fingerprint of the order, which covers its seed and the rows that it leaves out.
-    pub order_fingerprint: u64,
-    /// How many files there will be.
-    pub files: u64,
-    /// Rows of a row group; the last one of a file may have fewer.
-    pub row_group_rows: u64,
-    /// Rows that are encoded at once.
-    pub chunk_rows: u64,
-    /// How each leaf of the columns is encoded.
-    pub columns: Vec<ColumnPlan>,
-    /// What all files of the input say that a leaf or group is beyond its type, by path: `JSON`, `BSON`, `ENUM`,
-    /// `UUID`, `INTERVAL`, `TIME_UTC`, `GEOMETRY` or `GEOGRAPHY`, these two perhaps with a colon and the coordinates,
-    /// and `VARIANT`, perhaps with a colon and its version.
-    pub logical_types: Vec<(String, String)>,
-    /// The name of the column with the row ids of the input, if one is written.
-    pub origin: Option<String>,
-    /// Rows of the sample that it was decided on.
-    pub sample_rows: u64,
-    /// Bytes that the sample takes in memory.
-    pub sample_bytes: u64,
-    /// Bytes that it takes in a file.
-    pub sample_encoded_bytes: u64,
-    /// Whether rows that are spilled are compressed: it halves the sample.
-    pub spill_compressed: bool,
-}
-
 impl RewritePlan {
-    pub(super) fn shape(&self) -> OutputShape {
-        OutputShape { rows: self.rows, files: self.files.max(1), group_rows: self.row_group_rows.max(1) }
+    /// The row groups of a file.
+    pub(super) fn groups(&self, file: u64) -> impl Iterator<Item = OutputGroup> {
+        row_groups(file, slice(self.rows, file, self.files), self.row_group_rows)
     }
 
     /// Bytes of a row in memory, about.
@@ -117,14 +66,29 @@ impl RewritePlan {
         self.sample_encoded_bytes as f64 / self.sample_rows.max(1) as f64
     }
 
+    /// The buckets that rows are spilled to, and in how many parts those of so many row groups are: such that what a
+    /// part has for a bucket is read well, and that a bucket is small.
+    pub(super) fn buckets(&self, row_groups: u64) -> Buckets {
+        /// Bytes that a part should have for a bucket.
+        const SEGMENT: f64 = (64 << 10) as f64;
+        let row_bytes = self.row_bytes().max(1.0);
+        let bytes = (self.rows as f64 * row_bytes * SEGMENT).sqrt();
+        let groups = (bytes / row_bytes / self.row_group_rows as f64) as usize;
+        let starts = (0..self.files).flat_map(|file| self.groups(file)).map(|group| group.positions.start);
+        Buckets {
+            starts: starts.step_by(groups.max(1)).chain([self.rows]).collect(),
+            parts: ((bytes / SEGMENT / 4.0) as u64).clamp(1, row_groups.max(1)),
+        }
+    }
+
     /// What an output file is called. Names sort as the files do.
-    pub fn file_name(&self, file: u64) -> String {
+    pub(super) fn file_name(&self, file: u64) -> String {
         let digits = self.files.saturating_sub(1).max(1).ilog10() as usize + 1;
         format!("part-{file:0width$}.parquet", width = digits.max(5))
     }
 
     /// A hash over all of it.
-    pub fn fingerprint(&self) -> u64 {
+    pub(super) fn fingerprint(&self) -> u64 {
         xxh3_64(json!(self).to_string().as_bytes())
     }
 }

@@ -3,16 +3,15 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::bucket::{Bucket, HeldInput, PLACE_BYTES, SpilledBuckets};
+use super::bucket::{HeldInput, PLACE_BYTES, SpilledBuckets};
 use super::encode::Encoding;
 use super::output::{INDEX, RewriteOutput};
-use super::part::{MOST_ROWS, Spill, SpillPart};
-use super::shape::{Buckets, slice};
-use super::write::FileWriter;
-use super::{Rewrite, RewriteMeter, RewritePlan, RewriteReport, RewriteTask, Rewriting, within};
+use super::part::{Spill, SpillPart};
+use super::shape::{OutputGroup, slice};
+use super::{Rewrite, RewriteMeter, RewritePlan, RewriteReport, RewriteTask, Rewriting};
 use crate::builder::{IndexBuilder, LengthsBuilder};
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_base::stop::{Asked, check};
+use rowdex_base::stop::Asked;
 use rowdex_index::LengthsOf;
 use rowdex_io::fs::MoreIdle;
 use rowdex_projection::Projection;
@@ -46,7 +45,7 @@ impl Rewrite {
         if let RewriteTask::Spill { task, tasks } | RewriteTask::Write { task, tasks } = task
             && task >= tasks
         {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("task {task} of {tasks}"))
+            return Err(Error::invalid(format!("task {task} of {tasks}"))
                 .with_hint("tasks count from 0 to their number less one"));
         }
         self.work(Some(task))
@@ -60,34 +59,28 @@ impl Rewrite {
             _ => 0..run.plan.files,
         };
         let missing = run.output.missing(&run.plan, files.clone())?;
-        let wanted: u64 = missing.iter().map(|files| files.end - files.start).sum();
-        let rows = |files: &Range<u64>| run.positions(files).end - run.positions(files).start;
-        let rows_to_write: u64 = missing.iter().map(rows).sum();
-        let has_rows = rows_to_write > 0;
+        let groups: Vec<OutputGroup> = missing.iter().flat_map(|file| run.plan.groups(*file)).collect();
+        let rows_to_write: u64 = groups.iter().map(OutputGroup::rows).sum();
         run.meter.rows = match task {
-            None if has_rows => self.dataset.len() + rows_to_write,
+            None if rows_to_write > 0 => self.dataset.len() + rows_to_write,
             Some(RewriteTask::Write { .. }) => rows_to_write,
             _ => 0,
         };
         match task {
-            None => {
-                let held = if has_rows { run.hold()? } else { None };
-                if has_rows && held.is_none() {
-                    run.spill_rows(0, 1)?;
-                }
-                run.write(&missing, held.as_ref())?;
-            }
             // Nobody wants the rows of what is written already.
             Some(RewriteTask::Spill { .. }) if missing.is_empty() => {}
             Some(RewriteTask::Spill { task, tasks }) => run.spill_rows(task, tasks)?,
-            Some(RewriteTask::Write { .. }) => run.write(&missing, None)?,
             Some(RewriteTask::Index) => {
-                if let Some(files) = missing.first() {
+                if let Some(file) = missing.first() {
+                    let file = run.plan.file_name(*file);
                     return Err(Error::new(ErrorKind::NotFound, "the file is not written yet")
-                        .with_file(run.output.file(&run.plan, files.start).display().to_string())
+                        .with_file(run.output.shown(&file))
                         .with_hint("wait for the tasks that write"));
                 }
             }
+            _ if rows_to_write > 0 => run.write_rows(&groups, task.is_none())?,
+            _ if missing.is_empty() => {}
+            _ => run.put(&mut None, 0, true, None)?,
         }
         let has_index = matches!(task, None | Some(RewriteTask::Index));
         if has_index {
@@ -96,7 +89,7 @@ impl Rewrite {
         Ok(RewriteReport {
             rows: run.plan.rows,
             files: run.plan.files,
-            kept_files: files.end - files.start - wanted,
+            kept_files: files.end - files.start - missing.len() as u64,
             bytes_written: run.meter.bytes_written.load(Ordering::Relaxed),
             bytes_spilled: run.meter.bytes_spilled.load(Ordering::Relaxed),
             index: has_index.then(|| run.output.path(INDEX)),
@@ -107,12 +100,8 @@ impl Rewrite {
         let pool = self.pool(self.threads)?;
         let output = RewriteOutput::new(&self.output, &self.dataset)?;
         let plan = self.planned(&pool)?;
-        let spill = Spill::new(self.spill.as_deref(), &output, &plan, self.row_groups())?;
-        let spills = match task {
-            None => !self.fits(&plan),
-            Some(task) => task != RewriteTask::Index,
-        };
-        if spills {
+        let spill = Spill::new(self.spill.as_deref(), &output, &plan, plan.buckets(self.row_groups()))?;
+        if task.map_or(!self.fits(&plan), |task| task != RewriteTask::Index) {
             // Before anything is written.
             spill.folder()?;
         }
@@ -158,32 +147,11 @@ impl Rewrite {
         usize::try_from(more.saturating_add(2)).unwrap_or(usize::MAX).clamp(1, self.threads)
     }
 
-    /// Buckets that take a third of the memory, and parts that threads and tasks share evenly.
-    pub(super) fn layout(&self, plan: &RewritePlan, tasks: u64) -> Buckets {
-        /// Bytes of a segment, below which reading them one by one takes too long.
-        const LEAST_SEGMENT: u64 = 64 << 10;
-        const LEAST_BUCKETS: u64 = 16;
-        const LEAST_PART: f64 = (8 << 20) as f64;
-        let threads = self.threads_that_read() as u64;
-        let most_buckets = (self.memory / threads / LEAST_SEGMENT).max(LEAST_BUCKETS);
-        // Something less than fits, because sizes of rows differ.
-        let fits = (self.memory / 3) as f64 * 0.85 / (plan.row_bytes() + 12.0);
-        let rows = (fits as u64).max(plan.rows.div_ceil(most_buckets)).clamp(1, MOST_ROWS);
-        let groups = rows / plan.row_group_rows * plan.row_group_rows;
-        let bytes = self.dataset.len() as f64 * plan.row_bytes();
-        let by_memory = bytes / self.memory.max(1) as f64;
-        let parts = by_memory.max((threads * 4).saturating_mul(tasks) as f64).min(bytes / LEAST_PART) as u64;
-        Buckets {
-            rows: plan.rows,
-            bucket_rows: if groups > 0 { groups } else { rows },
-            parts: parts.clamp(1, self.row_groups().max(1)),
-        }
-    }
-
     /// How many rows these row groups have.
     pub(super) fn rows_of(&self, groups: Range<u64>) -> u64 {
         let index = self.dataset.index();
-        groups.filter_map(|group| index.row_group(group as u32)).map(|group| group.rows()).sum()
+        let first = |group: u64| index.row_group(group as u32).map_or(index.len(), |group| group.first_row());
+        first(groups.end) - first(groups.start)
     }
 
     pub(super) fn row_groups(&self) -> u64 {
@@ -192,83 +160,32 @@ impl Rewrite {
 }
 
 impl Rewriting<'_> {
-    /// The positions of consecutive files.
-    fn positions(&self, files: &Range<u64>) -> Range<u64> {
-        let shape = self.plan.shape();
-        shape.file(files.start).start..shape.file(files.end - 1).end
-    }
-
-    /// All rows in memory, if they fit and nothing was spilled before, which is gone on with.
-    fn hold(&mut self) -> Result<Option<HeldInput>> {
-        if !self.rewrite.fits(&self.plan) || self.spill.layout()?.is_some() {
-            return Ok(None);
-        }
-        let pool = self.rewrite.pool(self.rewrite.threads_that_read())?;
-        let held = HeldInput::read(self, &pool, self.rewrite.most_held(&self.plan))?;
-        if held.is_none() {
-            // All rows are read again.
-            self.meter.rows_done = AtomicU64::default();
-        }
-        Ok(held)
-    }
-
-    /// The second pass, for these files: of rows that are held, or that were spilled.
-    fn write(&self, missing: &[Range<u64>], held: Option<&HeldInput>) -> Result<()> {
-        let wanted: Vec<_> = missing.iter().map(|files| self.positions(files)).collect();
-        let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
-        let all = first.start..last.end;
-        let mut writer = FileWriter::new(self);
-        if self.plan.rows == 0 {
-            return writer.write_empty(0);
-        }
-        if let Some(held) = held {
-            return self.write_each(writer, wanted.into_iter().map(|positions| held.bucket(&*self.order, positions)));
-        }
-        let spilled = self.spilled(all)?;
-        let pieces = wanted.into_iter().flat_map(|positions| spilled.pieces(positions));
-        self.write_each(writer, pieces.map(|(bucket, positions)| spilled.load(bucket, positions)))
-    }
-
-    /// Writes buckets. One is loaded while the one before is written.
-    fn write_each(
-        &self,
-        mut writer: FileWriter<'_>,
-        mut buckets: impl Iterator<Item = Result<Bucket>> + Send,
-    ) -> Result<()> {
-        let asked = Asked::of_thread();
-        within(&self.pool, || {
-            let mut load = || {
-                let _asked = asked.clone().map(Asked::enter);
-                buckets.next().transpose()
-            };
-            let mut next = load()?;
-            while let Some(bucket) = next {
-                check()?;
-                let (loaded, written) = rayon::join(&mut load, || {
-                    let _asked = asked.clone().map(Asked::enter);
-                    writer.add(&bucket)
-                });
-                written?;
-                next = loaded?;
+    /// Writes row groups: of all rows of the input in memory, if they fit and nothing was spilled before, which is gone
+    /// on with; else of what was spilled, of which one that works alone spills what is missing.
+    fn write_rows(&mut self, groups: &[OutputGroup], is_alone: bool) -> Result<()> {
+        if is_alone {
+            if self.rewrite.fits(&self.plan) && !self.spill.is_begun() {
+                if let Some(held) = HeldInput::read(self, self.rewrite.most_held(&self.plan))? {
+                    let load = |positions| held.bucket(&*self.order, positions);
+                    return self.write(groups.chunks(1).collect(), 0.0, load);
+                }
+                // All rows are read again.
+                self.meter.rows_done = AtomicU64::default();
             }
-            Ok(())
-        })
-    }
-
-    /// What was spilled for these positions.
-    fn spilled(&self, positions: Range<u64>) -> Result<SpilledBuckets> {
-        let missing = |error: Error| error.with_hint("run the tasks that spill first");
-        let buckets = self.spill.layout()?.ok_or_else(|| {
-            let folder = self.spill.folder().map(|folder| folder.display().to_string()).unwrap_or_default();
-            missing(Error::new(ErrorKind::NotFound, "nothing is spilled yet").with_file(folder))
-        })?;
-        let of = positions.start / buckets.bucket_rows..positions.end.div_ceil(buckets.bucket_rows);
-        let parts = self.spill.parts(buckets)?;
-        let parts = parts.iter().map(|path| {
-            SpillPart::open(path, of.clone())
-                .map_err(|error| if error.kind() == ErrorKind::NotFound { missing(error) } else { error })
-        });
-        Ok(SpilledBuckets { parts: parts.collect::<Result<_>>()?, buckets, most: self.rewrite.memory / 3 })
+            self.spill_rows(0, 1)?;
+        }
+        let buckets = &self.spill.buckets;
+        let [first, last] = [groups.first(), groups.last()]
+            .map(|group| group.map_or(0, |group| buckets.place(group.positions.start).0));
+        let open = |part: u64| {
+            SpillPart::open(&self.spill.part(part)?, first..last + 1).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => error.with_hint("run the tasks that spill first"),
+                _ => error,
+            })
+        };
+        let parts = (0..buckets.parts).map(open).collect::<Result<_>>()?;
+        let spilled = SpilledBuckets { parts, buckets, most: self.rewrite.memory / 4 };
+        self.write(spilled.pieces(groups).collect(), self.plan.row_bytes(), |positions| spilled.load(positions))
     }
 
     /// Writes the index of the files, and removes what was spilled.
@@ -279,7 +196,7 @@ impl Rewriting<'_> {
             let wanted = self.plan.rows;
             let message = format!("the files have {found} rows where {wanted} were written: some of them are others");
             return Err(Error::new(ErrorKind::Io, message)
-                .with_file(self.output.path("").display().to_string())
+                .with_file(self.output.shown(""))
                 .with_hint("remove the wrong files and resume, or write the output anew with `overwrite`"));
         }
         self.output.clean(&self.plan)?;

@@ -1,12 +1,14 @@
 //! The first pass: each row group is read once, and where its rows do not fit, they are spilled to the buckets that
 //! they go to.
 
+use std::fs;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Rewriting;
 use super::columns::as_read;
+use super::output::failed;
 use super::part::{PartWriter, SpillPart};
 use super::shape::{Buckets, slice};
 use crate::dataset::Slots;
@@ -35,38 +37,37 @@ impl Rewriting<'_> {
 
     /// Spills all rows, or those of one of so many equal parts of the input.
     pub(super) fn spill_rows(&mut self, task: u64, tasks: u64) -> Result<()> {
-        let memory = self.rewrite.memory;
-        let buckets = self.spill.prepare(self.rewrite.layout(&self.plan, tasks))?;
-        let parts = self.spill.parts(buckets)?;
-        let groups = |part: u64| slice(self.rewrite.row_groups(), part, buckets.parts);
-        let own: Vec<u64> = slice(buckets.parts, task, tasks).collect();
+        let parts = self.spill.buckets.parts;
+        let groups = |part: u64| slice(self.rewrite.row_groups(), part, parts);
+        let own: Vec<u64> = slice(parts, task, tasks).collect();
         if self.meter.rows == 0 {
             self.meter.rows = own.iter().map(|part| self.rewrite.rows_of(groups(*part))).sum();
         }
+        let folder = self.spill.folder()?;
+        fs::create_dir_all(folder).map_err(|error| failed("cannot make the spill folder", folder, error))?;
+        let memory = self.rewrite.memory;
         let destinations = Destinations::new(Arc::clone(&self.order), memory / 4)?;
         let threads = self.rewrite.threads_that_read();
         let held = (memory - memory / 4).saturating_sub(destinations.bytes()) / threads as u64;
         let pool = self.rewrite.pool(threads)?;
-        let run = &*self;
-        let spill = |part: &u64| {
-            let path = &parts[*part as usize];
-            match SpillPart::open(path, 0..0) {
+        let spill = |(): &mut (), part: &u64| {
+            let path = self.spill.part(*part)?;
+            match SpillPart::open(&path, 0..0) {
                 Ok(_) => {
-                    run.meter.advance(run.rewrite.rows_of(groups(*part)));
+                    self.meter.advance(self.rewrite.rows_of(groups(*part)));
                     Ok(())
                 }
                 // What is damaged is written anew.
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Io) => {
-                    let part_writer = PartWriter::create(path, run.plan.spill_compressed)?;
-                    let plain = &run.columns.plain;
-                    let scatter = Scatter::new(&buckets, plain, run.plan.chunk_rows as usize, held, part_writer);
-                    run.spill(groups(*part), &destinations, scatter)
+                    let writer = PartWriter::create(&path, self.plan.spill_compressed)?;
+                    let chunk_rows = self.plan.chunk_rows as usize;
+                    let scatter = Scatter::new(&self.spill.buckets, &self.columns.plain, chunk_rows, held, writer);
+                    self.spill(groups(*part), &destinations, scatter)
                 }
                 Err(error) => Err(error),
             }
         };
-        let spilled = pool::each(Some(&pool), &own, || (), |(), part| spill(part))?;
-        spilled.into_iter().collect()
+        pool::each(Some(&pool), &own, || (), spill)?.into_iter().collect()
     }
 
     /// Spills these row groups to a part.
@@ -114,9 +115,6 @@ struct Destinations {
     table: Option<Vec<(u64, u64)>>,
 }
 
-/// Positions that are asked for at once.
-const STEP: usize = 4096;
-
 impl Destinations {
     /// Of this order, within so many bytes.
     ///
@@ -132,12 +130,8 @@ impl Destinations {
             return Err(Error::new(ErrorKind::TooLarge, message)
                 .with_hint(format!("give {} bytes of memory or more", bytes.saturating_mul(4))));
         }
-        let mut table = Vec::with_capacity(order.len() as usize);
-        let mut rows = vec![0; STEP];
-        for first in (0..order.len()).step_by(STEP) {
-            let filled = order.fill(first, &mut rows);
-            table.extend(rows[..filled].iter().copied().zip(first..));
-        }
+        let place = |position| Some((order.row(position)?, position));
+        let mut table: Vec<(u64, u64)> = (0..order.len()).filter_map(place).collect();
         table.sort_unstable();
         Ok(Self { order, table: Some(table) })
     }
@@ -246,7 +240,7 @@ impl<'a> Scatter<'a> {
             let offsets: ArrayRef = Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.place)));
             let columns = gathered.columns().iter().cloned().chain([offsets]).collect();
             let spilled = record_batch(&self.spilled, columns, rows.len()).map_err(uncopied)?;
-            self.part.add(u64::from(rows[0].bucket), &spilled, bytes_of_part(&gathered))?;
+            self.part.add(rows[0].bucket, &spilled, bytes_of_part(&gathered))?;
         }
         self.batches.clear();
         self.footprint = Footprint::default();

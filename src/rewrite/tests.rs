@@ -19,6 +19,7 @@ use rowdex_order::{Blocks, Explicit, Global, Order, Sequential};
 
 use super::*;
 use crate::builder::{IndexBuilder, LengthsBuilder};
+use rowdex_base::error::ErrorKind;
 use rowdex_index::Index;
 
 /// Rows of several kinds of columns, from this id on.
@@ -224,7 +225,7 @@ fn killed_after_spilling(place: &Fixture, folder: &str, rewrite: &Rewrite) {
 }
 
 #[test]
-fn what_was_spilled_for_another_plan_or_laid_out_otherwise_is_not_gone_on_with() {
+fn what_was_spilled_for_another_plan_is_not_gone_on_with() {
     let place = Fixture::new(&[2000, 3000], 300);
     let rewrite = |folder: &str, seed| place.rewrite(folder, Global::new(5000, seed).unwrap()).with_memory(TINY);
     rewrite("whole", 2).run().unwrap();
@@ -235,14 +236,6 @@ fn what_was_spilled_for_another_plan_or_laid_out_otherwise_is_not_gone_on_with()
     rewrite("other", 2).run().unwrap();
     assert!(place.files("other") == place.files("whole"));
     assert!(!place.path("other/_spill").exists());
-
-    // Replacing is killed after the layout is removed, and whoever goes on has another layout.
-    killed_after_spilling(&place, "laid", &rewrite("laid", 2));
-    let spill = fs::read_dir(place.path("laid/_spill")).unwrap().next().unwrap().unwrap().path();
-    fs::remove_file(spill.join("layout.json")).unwrap();
-    rewrite("laid", 2).with_memory(2 * TINY).with_threads(1).with_resume(true).run().unwrap();
-    assert!(place.files("laid") == place.files("whole"));
-    assert!(!place.path("laid/_spill").exists());
 }
 
 #[test]
@@ -526,7 +519,8 @@ fn rows_that_take_more_than_the_sample_told_are_spilled() {
         Rewrite::new(&dataset, Arc::new(Global::new(4096, 1).unwrap()), place.path(name)).with_memory(memory)
     };
     assert_eq!(rewrite("held", 64 << 20).run().unwrap().bytes_spilled, 0);
-    let plan = rewrite("told", 1 << 20).plan().unwrap();
+    let told = rewrite("told", 1 << 20);
+    let plan = told.planned(&told.pool(2).unwrap()).unwrap();
     let told = plan.sample_bytes * 4096 / plan.sample_rows;
     let report = rewrite("spilled", 2 * told + (64 << 10)).run().unwrap();
     assert!(told < 100_000 && report.bytes_spilled > 0, "{told} bytes by the sample, {report:?}");

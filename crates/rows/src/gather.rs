@@ -32,6 +32,14 @@ pub fn gather(batches: &[&RecordBatch], places: &[BatchRow], output: &SchemaRef)
     record_batch(output, columns, places.len()).map_err(uncopied)
 }
 
+/// The same of one column.
+///
+/// # Errors
+/// As [`gather`], without the column.
+pub fn gather_values(arrays: &[&dyn Array], places: &[BatchRow], output: &DataType) -> Result<ArrayRef> {
+    copy(arrays, &[places], output).and_then(only).map_err(uncopied)
+}
+
 /// The columns of a schema, each of which `copied` makes by its place.
 fn columns(
     schema: &SchemaRef,

@@ -38,7 +38,7 @@ pub use collect::{MOST_SHOWN, Stretch, Together, collect, make_alike};
 pub use dictionaries::{Dictionaries, Sharing, has_dictionaries};
 pub use dictionary::{ValueBytes, encode, text_bytes};
 pub use digest::{DigestColumn, RowDigests};
-pub use gather::{gather, join_exactly, take, take_rows};
+pub use gather::{gather, gather_values, join_exactly, take, take_rows};
 pub use held::Held;
 pub use listed::{listed, to_lists};
 pub use memory::{
