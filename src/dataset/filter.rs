@@ -15,7 +15,7 @@ use super::column::FoundIds;
 use super::reader::Slots;
 use super::scan::{EachChunk, RowProgress, RowsDone};
 use rowdex_base::error::{Error, ErrorKind, Result};
-use rowdex_filter::{Condition, Predicate, Truth};
+use rowdex_filter::{Condition, Predicate};
 use rowdex_index::RowGroupEntry;
 use rowdex_order::IdSet;
 use rowdex_order::id_set::Builder;
@@ -162,18 +162,18 @@ impl<'a> Filter<'a> {
         let mut done = FilterReport::default();
         let all = entry.rows() as usize;
         let is_all = ids.count(entry) == entry.rows();
-        let truth = if self.prunes { pruner.row_group(group) } else { Truth::UNKNOWN };
-        if truth.is_never() {
+        let decided = self.prunes.then(|| pruner.row_group(group)).flatten();
+        if decided == Some(false) {
             done.row_groups_none = 1;
             return Ok((BooleanBuffer::new_unset(0), done));
         }
-        if truth.is_always() && is_all {
+        if decided == Some(true) && is_all {
             done.row_groups_all = 1;
             return Ok((BooleanBuffer::new_set(all), done));
         }
         let mut kept = BooleanBufferBuilder::new(all);
         kept.append_n(all, false);
-        if truth.is_always() {
+        if decided == Some(true) {
             done.row_groups_all = 1;
             ids.slots(entry).for_each(|slot| kept.set_bit(slot as usize, true));
             return Ok((kept.finish(), done));
@@ -182,20 +182,20 @@ impl<'a> Filter<'a> {
         let mut open = None;
         if !(pages.is_empty() && is_all) {
             let mut pages = pages.iter().peekable();
-            let mut page = Truth::UNKNOWN;
+            let mut page = None;
             let open: &mut Vec<u32> = open.insert(Vec::new());
             for slot in ids.slots(entry) {
                 let row =
                     entry.selection().map_or(Some(slot.into()), |set| set.select(slot.into())).unwrap_or_default();
-                while let Some((_, truth)) = pages.next_if(|(first, _)| u64::from(*first) <= row) {
-                    page = *truth;
+                while let Some((_, decided)) = pages.next_if(|(first, _)| u64::from(*first) <= row) {
+                    page = *decided;
                 }
-                match page.is_never() || page.is_always() {
-                    true => {
+                match page {
+                    Some(is_kept) => {
                         done.rows_by_pages += 1;
-                        kept.set_bit(slot as usize, page.is_always());
+                        kept.set_bit(slot as usize, is_kept);
                     }
-                    false => open.push(slot),
+                    None => open.push(slot),
                 }
             }
         }

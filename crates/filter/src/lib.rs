@@ -2,7 +2,7 @@
 //!
 //! A [`Condition`] is text that was checked against a schema. [`Condition::over`] makes a [`Predicate`] of it for the
 //! batches that a reader hands out, whose strings may be views. A predicate says which rows of a batch are kept, and
-//! with [`Predicate::truth`] what it may come to where no more is known of columns than their [`Bounds`].
+//! with [`Predicate::decided`] whether no more need be known of columns for that than their [`Bounds`].
 //!
 //! DataFusion parses, types and evaluates, and what it defines is the definition. Its simplifier is not run: it only
 //! makes conditions faster, and some of its rules are wrong. What it would answer wrongly is refused.
@@ -18,19 +18,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 
-use arrow::array::{Array, BooleanArray, RecordBatch};
+use arrow::array::{Array, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
 use datafusion_common::DataFusionError;
+use datafusion_common::cast::as_boolean_array;
+use datafusion_expr::Expr;
 use datafusion_expr::sqlparser::ast;
-use datafusion_expr::{ColumnarValue, Expr};
 use datafusion_physical_expr::PhysicalExpr;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::fork::undivided;
 
 pub use datafusion_common::ScalarValue;
-pub use truth::{Bounds, Truth};
+pub use truth::Bounds;
 
 /// The stack that a condition is planned on: DataFusion calls itself for each of its operators. Only what is touched
 /// takes memory.
@@ -66,12 +67,9 @@ impl Condition {
             let parsed = parsed.collect::<Result<Vec<_>>>()?;
             // Planning takes time for each column that it is told of.
             let named = named(&parsed, schema);
-            let planned = parsed.iter().zip(texts);
-            let planned = planned.map(|(one, text)| plan::one(one, &named, schema).map_err(|error| of(text, error)));
-            let expr = plan::all(planned.collect::<Result<_>>()?)?;
-            plan::physical(&expr, &named).map_err(|error| of(&texts.join(" and "), error))?;
-            let columns = plan::columns(&expr, schema);
-            Ok(Self { texts: texts.to_vec(), parsed, columns })
+            let condition = Self { texts: texts.to_vec(), parsed, columns: Vec::new() };
+            let (expr, _) = condition.planned(&named, schema)?;
+            Ok(Self { columns: plan::columns(&expr, schema), ..condition })
         })
     }
 
@@ -82,14 +80,22 @@ impl Condition {
 
     /// The condition over batches of this schema, which has its columns, and strings perhaps as views.
     pub fn over(&self, schema: &SchemaRef) -> Result<Predicate> {
-        let plan = || {
-            let planned = self.parsed.iter().map(|condition| plan::one(condition, schema, schema));
-            let expr = plan::all(planned.collect::<Result<_>>()?)?;
-            let evaluated = plan::physical(&expr, schema)?;
+        on_a_deep_stack(|| {
+            let (expr, evaluated) = self.planned(schema, schema)?;
             let terms = truth::terms(&expr, schema);
             Ok(Predicate { expr, evaluated, terms })
-        };
-        on_a_deep_stack(plan).map_err(|error: Error| of(&self.texts.join(" and "), error))
+        })
+    }
+
+    /// The condition with types, and as it is evaluated. Of columns that are not among those of the schema an error
+    /// says what is like them among all.
+    fn planned(&self, schema: &SchemaRef, all: &SchemaRef) -> Result<(Expr, Arc<dyn PhysicalExpr>)> {
+        let each = self.parsed.iter().zip(&self.texts);
+        let each = each.map(|(parsed, text)| plan::one(parsed, schema, all).map_err(|error| of(text, error)));
+        let of_all = |error| of(&self.texts.join(" and "), error);
+        let expr = plan::all(each.collect::<Result<_>>()?).map_err(of_all)?;
+        let evaluated = plan::physical(&expr, schema).map_err(of_all)?;
+        Ok((expr, evaluated))
     }
 }
 
@@ -99,14 +105,14 @@ impl Predicate {
         &self.terms
     }
 
-    /// What it may come to in rows whose values are within bounds, which come in the order of
+    /// Whether it is true in all rows whose values are within bounds, or in none. Bounds come in the order of
     /// [`terms`](Self::terms).
-    pub fn truth(&self, bounds: &[Bounds]) -> Truth {
+    pub fn decided(&self, bounds: &[Bounds]) -> Option<bool> {
         let of = |path: &Path| {
-            let at = self.terms.iter().position(|(term, _)| term == path)?;
-            bounds.get(at)
+            let ((_, data_type), bounds) = self.terms.iter().zip(bounds).find(|((term, _), _)| term == path)?;
+            bounds.interval(data_type)
         };
-        undivided(|| truth::truth(&self.expr, &of))
+        undivided(|| truth::decided(&self.expr, &of))
     }
 
     /// Which rows of a batch it is true in; null is not true.
@@ -117,21 +123,13 @@ impl Predicate {
     pub fn rows(&self, batch: &RecordBatch) -> Result<BooleanBuffer> {
         let rows = batch.num_rows();
         let batch = &values::batch(batch).map_err(|error| unfit("cannot be evaluated", &error.into()))?;
-        let value =
-            undivided(|| self.evaluated.evaluate(batch)).map_err(|error| unfit("cannot be evaluated", &error))?;
-        let wrong = || Error::new(ErrorKind::Internal, "a condition gave something else than truth values");
-        match value {
-            ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))) => Ok(BooleanBuffer::new_set(rows)),
-            ColumnarValue::Scalar(ScalarValue::Boolean(_) | ScalarValue::Null) => Ok(BooleanBuffer::new_unset(rows)),
-            ColumnarValue::Array(array) if array.len() == rows => {
-                let truths = array.as_any().downcast_ref::<BooleanArray>().ok_or_else(wrong)?;
-                Ok(match truths.nulls() {
-                    Some(valid) => truths.values() & valid.inner(),
-                    None => truths.values().clone(),
-                })
-            }
-            _ => Err(wrong()),
-        }
+        let values = undivided(|| self.evaluated.evaluate(batch)?.into_array_of_size(rows));
+        let values = values.map_err(|error| unfit("cannot be evaluated", &error))?;
+        let truths = as_boolean_array(&values).map_err(|error| unfit("cannot be evaluated", &error))?;
+        Ok(match truths.nulls() {
+            Some(valid) => truths.values() & valid.inner(),
+            None => truths.values().clone(),
+        })
     }
 }
 
@@ -179,7 +177,6 @@ fn unfit(what: &str, error: &DataFusionError) -> Error {
     const LONGEST: usize = 400;
     let said = match error.find_root() {
         DataFusionError::Internal(said) => said.clone(),
-        DataFusionError::ArrowError(error, _) => error.to_string(),
         DataFusionError::SQL(error, _) => error.to_string(),
         other => other.message().into_owned(),
     };

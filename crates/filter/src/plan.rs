@@ -34,7 +34,7 @@ use rowdex_projection::unknown;
 /// Levels of an expression at most, once chains of `and` and `or` are trees: threads evaluate it on their own stacks.
 const DEEPEST: usize = 200;
 
-/// Operations at most, once functions are written out as `case`.
+/// Operations at most of what is written out, such as functions as `case`.
 const MOST_OPERATIONS: usize = 1 << 16;
 
 /// What becomes another expression before it can be evaluated.
@@ -168,7 +168,8 @@ pub(super) fn one(condition: &ast::Expr, schema: &SchemaRef, all: &SchemaRef) ->
     // By constants functions may have other types.
     let expr = worked_out(coerced(expr)?)?;
     match expr.get_type(&own).map_err(|error| unfit("its types do not fit", &error))? {
-        DataType::Boolean | DataType::Null => Ok(expr),
+        DataType::Boolean => Ok(expr),
+        DataType::Null => Ok(lit(ScalarValue::Boolean(None))),
         other => {
             Err(wrong(format!("it is of type {other}, and not true or false")).with_hint("compare it with something"))
         }
@@ -223,34 +224,36 @@ fn unaliased(expr: Expr) -> Fallible<Transformed<Expr>> {
     })
 }
 
-/// Asks functions that are not evaluated themselves what they stand for, and subtracts from zero instead of turning a
-/// sign, which would leave the least integer negative.
+/// Writes out what is not evaluated itself, or more than once: functions as what they stand for, `between` as two
+/// comparisons. Subtracts from zero instead of turning a sign, which would leave the least integer negative.
 fn evaluable(expr: Expr, context: &SimplifyContext, operations: &mut usize) -> Fallible<Transformed<Expr>> {
-    Ok(match expr {
+    let written = match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) if REWRITTEN.contains(&func.name()) => {
             match func.simplify(args, context)? {
-                ExprSimplifyResult::Simplified(expr) => {
-                    expr.apply(|_| {
-                        *operations += 1;
-                        match *operations > MOST_OPERATIONS {
-                            true => plan_err!("calls such as `coalesce` within each other become too many operations"),
-                            false => Ok(TreeNodeRecursion::Continue),
-                        }
-                    })?;
-                    Transformed::yes(expr)
-                }
-                ExprSimplifyResult::Original(args) => Transformed::no(func.call(args)),
+                ExprSimplifyResult::Simplified(expr) => expr,
+                ExprSimplifyResult::Original(args) => return Ok(Transformed::no(func.call(args))),
             }
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let within = (*expr).clone().gt_eq(*low).and(expr.lt_eq(*high));
+            if negated { Expr::Not(Box::new(within)) } else { within }
         }
         Expr::Negative(of) => match context.get_data_type(&of)? {
             of_type if of_type.is_signed_integer() && !matches!(*of, Expr::Literal(..)) => {
-                let zero = lit(ScalarValue::new_zero(&of_type)?);
-                Transformed::yes(binary_expr(zero, Operator::Minus, *of))
+                binary_expr(lit(ScalarValue::new_zero(&of_type)?), Operator::Minus, *of)
             }
-            _ => Transformed::no(Expr::Negative(of)),
+            _ => return Ok(Transformed::no(Expr::Negative(of))),
         },
-        other => Transformed::no(other),
-    })
+        other => return Ok(Transformed::no(other)),
+    };
+    written.apply(|_| {
+        *operations += 1;
+        match *operations > MOST_OPERATIONS {
+            true => plan_err!("`coalesce`, `between` and the like within each other become too many operations"),
+            false => Ok(TreeNodeRecursion::Continue),
+        }
+    })?;
+    Ok(Transformed::yes(written))
 }
 
 /// Works out what has no column, with errors for numbers that overflow.

@@ -399,7 +399,7 @@ fn only_the_columns_and_fields_of_a_condition_are_needed() {
     assert_eq!(columns("id > 3 and false"), ["id"]);
 }
 
-fn same(expected: [bool; 3], min: i64, max: i64, nulls: Option<bool>, text: &str) {
+fn same(expected: Option<bool>, min: i64, max: i64, nulls: Option<bool>, text: &str) {
     let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, true)]));
     let predicate = Condition::parse(&[text.to_owned()], &schema).unwrap().over(&schema).unwrap();
     assert_eq!(predicate.terms().len(), 1, "{text}");
@@ -409,38 +409,50 @@ fn same(expected: [bool; 3], min: i64, max: i64, nulls: Option<bool>, text: &str
         no_null: nulls == Some(false),
         all_null: false,
     };
-    let truth = predicate.truth(&[bounds]);
-    assert_eq!([truth.may_be_true, truth.may_be_false, truth.may_be_null], expected, "{text} for {min}..={max}");
+    assert_eq!(predicate.decided(&[bounds]), expected, "{text} for {min}..={max}");
 }
 
 #[test]
 fn bounds_decide_what_they_can_and_nothing_else() {
     for (text, expected) in [
-        ("id < 10", [false, true, false]),
-        ("id < 11", [true, true, false]),
-        ("id < 21", [true, false, false]),
-        ("id <= 20", [true, false, false]),
-        ("id > 20", [false, true, false]),
-        ("id >= 20", [true, true, false]),
-        ("10 <= id", [true, false, false]),
-        ("id = 9", [false, true, false]),
-        ("id = 15", [true, true, false]),
-        ("id <> 9", [true, false, false]),
-        ("id in (1, 2, 3, 4, 99)", [false, true, false]),
-        ("id in (1, 2, 3, 4, 12)", [true, true, false]),
-        ("id not in (1, 2, 3, 4, 99)", [true, false, false]),
-        ("id between 12 and 14", [true, true, false]),
-        ("id between 30 and 40", [false, true, false]),
-        ("id < 5 or id > 25", [false, true, false]),
-        ("id > 5 and id < 25", [true, false, false]),
-        ("not (id > 5 and id < 25)", [false, true, false]),
-        ("id > 5 and abs(id) > 3", [true, true, true]),
+        ("id < 10", Some(false)),
+        ("id < 11", None),
+        ("id < 21", Some(true)),
+        ("id <= 20", Some(true)),
+        ("id > 20", Some(false)),
+        ("id >= 20", None),
+        ("10 <= id", Some(true)),
+        ("id = 9", Some(false)),
+        ("id = 15", None),
+        ("id <> 9", Some(true)),
+        ("id in (1, 2, 3, 4, 99)", Some(false)),
+        ("id in (1, 2, 3, 4, 12)", None),
+        ("id not in (1, 2, 3, 4, 99)", Some(true)),
+        ("id between 12 and 14", None),
+        ("id between 30 and 40", Some(false)),
+        ("id < 5 or id > 25", Some(false)),
+        ("id > 5 and id < 25", Some(true)),
+        ("not (id > 5 and id < 25)", Some(false)),
+        ("id > 5 and abs(id) > 3", None),
     ] {
         same(expected, 10, 20, Some(false), text);
     }
-    same([true, false, true], 10, 20, None, "id < 30");
-    same([true, true, false], 10, 20, None, "id is null");
-    same([true, false, false], 7, 7, Some(false), "id = 7");
+    for (text, expected) in [
+        ("id < 30", None),
+        ("not (id < 30)", Some(false)),
+        ("id is null", None),
+        ("id is not null or id is null", None),
+        ("id is distinct from 10", None),
+        ("id is not distinct from 10", None),
+        ("id > null or id < 30", None),
+        ("id > null", Some(false)),
+        ("id between null and 5", Some(false)),
+        ("id not between 5 and null", Some(false)),
+    ] {
+        same(expected, 10, 20, None, text);
+    }
+    same(Some(true), 7, 7, Some(false), "id = 7");
+    same(None, 7, 7, None, "id is distinct from 7");
 }
 
 fn kept_of(batch: &RecordBatch, text: &str) -> Result<Vec<usize>> {
@@ -520,8 +532,7 @@ fn maps_are_asked_for_the_value_of_a_key_and_are_null_where_they_lack_it() {
         let rows: Vec<usize> = predicate.rows(&batch).unwrap().set_indices().collect();
         assert_eq!(rows, expected, "{text} of {}", schema.field(0).data_type());
         assert!(predicate.terms().is_empty(), "{text}: {:?}", predicate.terms());
-        let truth = predicate.truth(&[]);
-        assert!(!truth.is_never() && !truth.is_always(), "{text}");
+        assert_eq!(predicate.decided(&[]), None, "{text}");
     }
 }
 

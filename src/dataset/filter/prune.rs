@@ -10,7 +10,7 @@ use crate::dataset::files::{FileTable, OpenGroup};
 use crate::dataset::prefetch::AtHand;
 use crate::dataset::reader::length_of;
 use rowdex_base::cache::{Cache, Weighed};
-use rowdex_filter::{Bounds, Predicate, Truth};
+use rowdex_filter::{Bounds, Predicate};
 use rowdex_parquet::{Home, Known, Statistics};
 
 /// Columns of a row group in a store that are shorter than this are read without asking for the index of their pages.
@@ -31,8 +31,8 @@ impl<'a> Pruner<'a> {
         Self { files, predicate, statistics: Cache::new(STATISTICS_BYTES) }
     }
 
-    /// What the condition may come to in a row group.
-    pub(super) fn row_group(&self, group: &OpenGroup<'_>) -> Truth {
+    /// Whether all rows of a row group are kept, or none; nothing if that takes their values.
+    pub(super) fn row_group(&self, group: &OpenGroup<'_>) -> Option<bool> {
         let terms = self.predicate.terms();
         let homes = self.homes(group);
         let statistics = self.statistics(group, &homes);
@@ -50,12 +50,12 @@ impl<'a> Pruner<'a> {
                 bounds(&known, rows)
             })
             .collect();
-        self.predicate.truth(&bounds)
+        self.predicate.decided(&bounds)
     }
 
-    /// What the condition may come to in the pages of a row group: the first row of each stretch of rows, and what it
-    /// comes to there. Nothing where the page index decides no row, or would cost more than it saves.
-    pub(super) fn pages(&self, group: &OpenGroup<'_>, reader: &Dataset) -> Option<Vec<(u32, Truth)>> {
+    /// As [`row_group`](Self::row_group) for its pages: the first row of each stretch of rows, and whether these are
+    /// kept. Nothing where the page index decides no row, or would cost more than it saves.
+    pub(super) fn pages(&self, group: &OpenGroup<'_>, reader: &Dataset) -> Option<Vec<(u32, Option<bool>)>> {
         let state = reader.inner.state().ok()?;
         let chunks = group.file.metadata.chunks(group.ordinal(), reader.projection(), &group.partitions);
         if reader.is_remote() && length_of(&chunks) < WORTH_ASKING {
@@ -95,7 +95,7 @@ impl<'a> Pruner<'a> {
         if starts.len() < 2 {
             return None;
         }
-        let pieces: Vec<(u32, Truth)> = starts
+        let pieces: Vec<(u32, Option<bool>)> = starts
             .into_iter()
             .map(|first| {
                 let page = |pages: &Vec<(u32, Bounds)>| {
@@ -103,10 +103,10 @@ impl<'a> Pruner<'a> {
                     at.checked_sub(1).and_then(|at| pages.get(at)).map(|(_, bounds)| bounds.clone()).unwrap_or_default()
                 };
                 let bounds: Vec<Bounds> = known.iter().map(page).collect();
-                (first, self.predicate.truth(&bounds))
+                (first, self.predicate.decided(&bounds))
             })
             .collect();
-        pieces.iter().any(|(_, truth)| truth.is_never() || truth.is_always()).then_some(pieces)
+        pieces.iter().any(|(_, decided)| decided.is_some()).then_some(pieces)
     }
 
     /// Where the values of each term are.

@@ -56,6 +56,7 @@ fn what_nests_and_is_complete_is_evaluated() {
         (nested("case when id = 1 then ", "true", " else false end", 40), 1),
         (nested("case when id = 7 then 0 else ", "id", " end", 40) + " = 2", 1),
         (nested("- (", "id", ")", 24) + " = 1", 1),
+        (nested("(", "id = 1", " between false and true)", 8), 3),
         (nested("lower(", "text", ")", 45) + " = 'ab'", 1),
         (nested("concat(", "text", ", '')", 45) + " = 'ab'", 1),
         (nested("array_has([", "true", "], true)", 20) + " or array_has([0, 1], id) or array_has([1, 2], id)", 3),
@@ -70,6 +71,15 @@ fn what_nests_and_is_complete_is_evaluated() {
     ];
     for (text, expected) in cases {
         assert_eq!(kept(&text).map_err(|error| error.to_string()), Ok(expected), "{text:.60}");
+    }
+}
+
+/// Each level asks what it compares twice.
+#[test]
+fn ranges_within_each_other_are_refused_before_they_take_for_ever() {
+    for not in ["", "not "] {
+        let text = format!("{}id = 1{}", "(".repeat(40), format!(" {not}between false and true)").repeat(40));
+        assert!(kept(&text).unwrap_err().message().contains("too many operations"));
     }
 }
 
