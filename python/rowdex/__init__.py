@@ -30,7 +30,7 @@ from .index import Index
 from .launch import Launch
 from .loader import Loader
 from .mixed import MixedDataset
-from .packing import Buckets, Budget, Pack
+from .packing import Pack
 from .sampler import DistributedSampler
 from .schema import Schema
 from .store import StoreOptions
@@ -55,8 +55,6 @@ __version__: str = _reported(_library.describe, None)["version"]
 
 __all__ = [
     "Batch",
-    "Buckets",
-    "Budget",
     "Codes",
     "Dataset",
     "DiskCache",

@@ -20,7 +20,6 @@ from accelerate.utils import send_to_device
 from . import loader as _loader
 from .dataset import Dataset
 from .frameworks.gathered import dealt
-from .packing import Buckets
 from .sampler import DistributedSampler
 
 
@@ -58,7 +57,7 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
             options["num_replicas"], options["rank"] = ranks()
         super().__init__(dataset, sampler, **options)
         if self.spec.pack is not None and self.spec.tail == "wrap" and self._sampler._shards > 1:
-            other = "tail='drop'" if isinstance(self.spec.pack, Buckets) else "tail='even'"
+            other = "tail='drop'" if self.spec.pack._is_of_rows else "tail='even'"
             raise ValueError(
                 f"tail='wrap' with packs: gather_for_metrics cannot tell packs that come twice; use {other}, where "
                 "none does"

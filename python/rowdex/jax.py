@@ -27,7 +27,6 @@ from .loader import Loader as _Loader
 from .loading.functions import functions
 from .loading.options import lengths
 from .native.columns import Masked, Ragged
-from .packing import Pack
 from .sampler import DistributedSampler
 
 
@@ -85,7 +84,7 @@ class Loader(_Loader):
             others["map"] = [_WithoutPads(function) for function in functions(others["map"])]
         super().__init__(dataset, sampler, output="numpy", repeated=repeated or _PADS, **others)
         pack = self.spec.pack
-        if pack is not None and not (isinstance(pack, Pack) and pack.layout == "rows"):
+        if pack is not None and (pack._is_of_rows or pack.layout != "rows"):
             raise ValueError(
                 "pack=: JAX compiles a function again for every shape, and batches have different ones: use "
                 "rowdex.Pack(..., layout='rows')"
@@ -95,7 +94,7 @@ class Loader(_Loader):
 
     def _finish(self, batch: Any) -> dict[str, Any]:
         pack = self.spec.pack
-        if isinstance(pack, Pack):
+        if pack is not None:
             packs = self.batch_size if self._last == "fill" else 0
             return arrays(_packs(batch, packs, pack.pad), self._sharding)
         if not isinstance(batch, dict):

@@ -21,7 +21,6 @@ from . import torch as _torch
 from .dataset import Dataset
 from .loader import Loader
 from .loading.share import Share
-from .packing import Buckets
 from .sampler import DistributedSampler
 
 Source = Dataset | Callable[[], Any]
@@ -157,7 +156,7 @@ class DataModule(LightningDataModule):
         # Which ranks get the same rows is the same at every stage.
         sampling |= self._ranks()
         if self._packs:
-            if isinstance(self._packs["pack"], Buckets):
+            if getattr(self._packs["pack"], "_is_of_rows", False):
                 sampling["tail"] = "uneven"
             # Every evaluation is of the same packs. Those of tokens are as many on all ranks.
             return _SameBatches(source, **sampling, **self._packs, **self._options_of(stage))

@@ -18,7 +18,7 @@ from .loading import options as _options
 from .loading.sampled_rows import SampledRows
 from .native.library import Handle, PerProcess, call, library, told_of, whole
 from .order import Explicit, Order, Orders
-from .packing import Buckets, Budget, Pack, Packing, default_tail
+from .packing import Pack, default_tail
 from .spec import (
     SampledBatch,
     SamplerSpec,
@@ -69,8 +69,7 @@ class DistributedSampler(_sharded.Generated):
         replication: How many ranks get the same rows, as those of a model-parallel group must: consecutive ones, or
             others with ``(2, "strided")``.
         batch_size: Rows, or packs, per step and rank, for :meth:`batches`, :attr:`steps` and states between batches.
-        pack: Batches of packs, by the lengths that are noted in the index: :class:`Pack`,
-            :class:`Budget` or :class:`Buckets`.
+        pack: Batches of packs, or of rows of like lengths, by the lengths that are noted in the index: :class:`Pack`.
     """
 
     # Whether a sampler of the batches of all ranks has this one.
@@ -101,7 +100,7 @@ class DistributedSampler(_sharded.Generated):
         tail: Tail | None = None,
         replication: int | tuple[int, Literal["consecutive", "strided"]] = 1,
         batch_size: int | None = None,
-        pack: Packing | None = None,
+        pack: Pack | None = None,
     ) -> None:
         if isinstance(dataset, (str, bytes, os.PathLike)):
             raise TypeError(f"a sampler of {dataset!r}: give it a dataset, rowdex.Dataset({dataset!r})")
@@ -396,8 +395,8 @@ class DistributedSampler(_sharded.Generated):
 
 
 def _check_pack(pack: Any, dataset: Any) -> None:
-    if not isinstance(pack, (Pack, Budget, Buckets)):
-        raise TypeError(f"pack={pack!r}: use rowdex.Pack('tokens', capacity=8192), rowdex.Budget or rowdex.Buckets")
+    if not isinstance(pack, Pack):
+        raise TypeError(f"pack={pack!r}: use rowdex.Pack('tokens', capacity=8192)")
     if not isinstance(dataset, Dataset):
         raise TypeError(f"pack= and {type(dataset).__name__}: packs go by the lengths that the index of a dataset has")
 

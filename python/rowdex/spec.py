@@ -11,7 +11,7 @@ from . import native
 from .dataset import Dataset
 from .native.library import Handle, call, library, no_nul, seed_number, text_bytes, told_of, whole
 from .order import Context, Order, open_order
-from .packing import Packing
+from .packing import Pack
 
 STEPS_ARE_NO_ROWS = (
     "a rowdex.torch.BatchSampler hands out steps, and no row ids: write DataLoader(dataset, batch_sampler=…) with "
@@ -50,7 +50,7 @@ class SamplerSpec(NamedTuple):
     resumed: str | None = None
     partition: str = "strided"
     rotation: bool | None = None
-    pack: Packing | None = None
+    pack: Pack | None = None
 
     def __index__(self) -> int:
         raise TypeError(STEPS_ARE_NO_ROWS)

@@ -34,7 +34,7 @@ from .loading.functions import functions
 from .loading.sequences import MASKS, beside
 from .loading.share import Share
 from .order import Explicit
-from .packing import Buckets, Pack
+from .packing import Pack
 from .sampler import DistributedSampler
 
 _FILE = "rowdex_state.json"
@@ -82,6 +82,9 @@ class TrainerMixin:
 
     def __init__(self, *arguments: Any, rowdex_options: dict[str, Any] | None = None, **options: Any) -> None:
         self._rowdex_options = dict(rowdex_options or {})
+        pack = self._rowdex_options.get("pack")
+        # Whether the model gets pieces of rows that lie one after the other.
+        self._rowdex_packed = isinstance(pack, Pack) and pack._is_of_tokens
         self._rowdex_saved: str | None = None
         self._rowdex_evaluations = 0
         self._rowdex_epochs: Epochs | None = None
@@ -113,12 +116,11 @@ class TrainerMixin:
     def _rowdex_masked(self, data: Any) -> bool:
         """Whether packs of all these datasets are masked by what TRL calls a completion."""
         parts = [part for part in (data.values() if isinstance(data, dict) else [data]) if isinstance(part, Dataset)]
-        packs = isinstance(self._rowdex_options.get("pack"), Pack)
-        return packs and all("completion_mask" in beside(part.schema.fields, "") for part in parts)
+        return self._rowdex_packed and all("completion_mask" in beside(part.schema.fields, "") for part in parts)
 
     def _reject_skip_prepare_without_labels(self, *given: Any) -> None:
         # TRL asks for labels that are made of masks, and packs are masked by the columns themselves.
-        if not isinstance(self._rowdex_options.get("pack"), Pack):
+        if not self._rowdex_packed:
             super()._reject_skip_prepare_without_labels(*given)  # type: ignore[misc]
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *given: Any, **named: Any) -> Any:
@@ -161,7 +163,7 @@ class TrainerMixin:
         training = {"order", "tail", "shuffle", "drop_last"}
         options = {name: value for name, value in self._rowdex_options.items() if name not in training}
         size = self.args.eval_batch_size  # type: ignore[attr-defined]
-        if isinstance(options.get("pack"), Pack):
+        if self._rowdex_packed:
             options |= {"batch_size": size, "shuffle": False}
         else:
             options.pop("pack", None)
@@ -186,12 +188,12 @@ class TrainerMixin:
         trainer: Any = self
         args = trainer.args
         _trainer.check(args)
-        if isinstance(options.get("pack"), Pack):
+        if self._rowdex_packed:
             return self._rowdex_packs(dataset, options, training)
-        if isinstance(options.get("pack"), Buckets):
+        if getattr(options.get("pack"), "_is_of_rows", False):
             raise ValueError(
-                "rowdex.Buckets with a Trainer: its models shift labels, and its collators pad samples; use "
-                "rowdex.Pack, or a loop of your own over a rowdex.Loader"
+                "algorithm='buckets' with a Trainer: its models shift labels, and its collators pad samples; use "
+                "algorithm='bfd', or a loop of your own over a rowdex.Loader"
             )
         if args.remove_unused_columns:
             trainer._set_signature_columns_if_needed()

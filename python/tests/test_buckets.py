@@ -19,6 +19,10 @@ CASES = 300 if os.environ.get("ROWDEX_LONG") == "1" else 12
 IGNORED = -100
 
 
+def buckets(**options: Any) -> rowdex.Pack:
+    return rowdex.Pack("tokens", algorithm="buckets", **options)
+
+
 def rows_of(draw: random.Random, count: int) -> list[list[int]]:
     lengths = [draw.choice([0, 1, draw.randint(1, 9), draw.randint(1, 60)]) for _ in range(count)]
     return [[1000 * row + at for at in range(length)] for row, length in enumerate(lengths)]
@@ -41,7 +45,7 @@ class Case:
         self.dataset = built(folder, self.rows)
         self.seed, self.shuffle = self.draw.randrange(1000), self.draw.random() < 0.8
         self.within = self.draw.choice([1, 7, 50, 2**14])
-        self.pack = rowdex.Buckets("tokens", within=self.within)
+        self.pack = buckets(block=self.within)
 
     def samplers(self, world: int, batch: int, tail: str = "uneven") -> list[rowdex.DistributedSampler]:
         return [
@@ -115,7 +119,7 @@ def test_the_page_has_the_steps_of_its_example(tmp_path: pathlib.Path) -> None:
     assert re.findall(r"(\d+):(\d+)", example[2]) == [(str(row), str(lengths[row])) for row in flat(written)]
     dataset = built(tmp_path, [[row] * length for row, length in enumerate(lengths)])
     samplers = [
-        rowdex.DistributedSampler(dataset, 2, rank, seed=42, batch_size=2, pack=rowdex.Buckets("tokens", within=8))
+        rowdex.DistributedSampler(dataset, 2, rank, seed=42, batch_size=2, pack=buckets(block=8))
         for rank in range(2)
     ]
     plain = rowdex.DistributedSampler(dataset, 1, 0, seed=42)
@@ -156,7 +160,7 @@ def test_a_loader_fills_rows_up_to_the_longest_of_a_batch(output: str, tmp_path:
         pytest.importorskip("torch")
     rows = rows_of(random.Random(7), 300)
     dataset = built(tmp_path, rows)
-    pack = rowdex.Buckets("tokens", within=64, extra=2, bos=9_000_001, eos=9_000_002, multiple=4, layout="rows", pad=5)
+    pack = buckets(block=64, extra=2, bos=9_000_001, eos=9_000_002, multiple=4, layout="rows", pad=5)
     seen: list[int] = []
     shapes = set()
     for rank in range(3):
@@ -182,7 +186,7 @@ def test_a_loader_fills_rows_up_to_the_longest_of_a_batch(output: str, tmp_path:
 def test_columns_come_as_they_are_unless_a_layout_is_asked_for(tmp_path: pathlib.Path) -> None:
     rows = rows_of(random.Random(8), 100)
     dataset = built(tmp_path, rows)
-    loader = rowdex.Loader(dataset, batch_size=8, pack=rowdex.Buckets("tokens"), seed=3, output="arrow")
+    loader = rowdex.Loader(dataset, batch_size=8, pack=buckets(), seed=3, output="arrow")
     tables = [pa.record_batch(batch) for batch in loader]
     lists = [row for table in tables for row in zip(table["id"].to_pylist(), table["tokens"].to_pylist())]
     assert dict(lists) == dict(enumerate(rows))
@@ -194,33 +198,33 @@ def test_columns_come_as_they_are_unless_a_layout_is_asked_for(tmp_path: pathlib
 def test_long_rows_are_cut_or_refused(tmp_path: pathlib.Path) -> None:
     rows = [list(range(length)) for length in (3, 30, 7, 12)]
     dataset = built(tmp_path, rows)
-    cut = rowdex.Buckets("tokens", capacity=10, overflow="truncate", layout="flat", labels=False)
+    cut = buckets(capacity=10, overflow="truncate", layout="flat", labels=False)
     (batch,) = rowdex.Loader(dataset, batch_size=4, pack=cut, shuffle=False, output="numpy")
     assert sorted(batch["lengths"].tolist()) == [3, 7, 10, 10]
     with pytest.raises(rowdex.Error, match="12 tokens|30 tokens"):
-        list(rowdex.Loader(dataset, batch_size=4, pack=rowdex.Buckets("tokens", capacity=10), output="numpy"))
+        list(rowdex.Loader(dataset, batch_size=4, pack=buckets(capacity=10), output="numpy"))
     dataset.close()
 
 
 def test_what_buckets_cannot_be_is_refused(tmp_path: pathlib.Path) -> None:
     dataset = built(tmp_path, rows_of(random.Random(9), 50))
-    for wrong in ({"overflow": "drop"}, {"overflow": "split"}, {"layout": "columns"}, {"within": 0}, {"bos": 1}):
-        with pytest.raises(ValueError):
-            rowdex.Buckets("tokens", **wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        rowdex.Buckets(7)  # type: ignore[arg-type]
-    pack = rowdex.Buckets("tokens")
+    wrong: dict[str, Any]
+    for wrong, word in (({"overflow": "drop"}, "drop"), ({"overflow": "split"}, "split"), ({"block": 0}, "blocks of 0"),
+                        ({"layout": "columns"}, "layout"), ({"bos": 1}, "extra=1"), ({"bos": 1, "extra": 1}, "layout"),
+                        ({"cost": (1, 1)}, "cost"), ({"empty": "skip"}, "without")):  # fmt: skip
+        with pytest.raises(ValueError, match=word):
+            rowdex.DistributedSampler(dataset, 1, 0, batch_size=4, pack=buckets(**wrong))
+    pack = buckets()
     for options, word in (({"tail": "even"}, "even"), ({"order": "global,contiguous"}, "contiguous"),
                           ({"batch_size": 2**20, "num_replicas": 2, "rank": 0}, "1048576")):  # fmt: skip
         options = {"batch_size": 4, "num_replicas": 1, "rank": 0} | options
         with pytest.raises(rowdex.Error, match=word):
             rowdex.DistributedSampler(dataset, pack=pack, **options).steps  # noqa: B018
     with pytest.raises(rowdex.Error, match="words"):
-        rowdex.Loader(dataset, batch_size=4, pack=rowdex.Buckets("words"))
+        rowdex.Loader(dataset, batch_size=4, pack=rowdex.Pack("words", algorithm="buckets"))
     state = rowdex.DistributedSampler(dataset, 1, 0, batch_size=4, pack=pack).state_after(0, 3)
     with pytest.raises(rowdex.errors.StateError, match="buckets"):
         rowdex.DistributedSampler(dataset, 1, 0, batch_size=4).load_state_dict(state)
     with pytest.raises(rowdex.errors.StateError, match="fingerprint"):
-        other = rowdex.Buckets("tokens", within=7)
-        rowdex.DistributedSampler(dataset, 1, 0, batch_size=4, pack=other).load_state_dict(state)
+        rowdex.DistributedSampler(dataset, 1, 0, batch_size=4, pack=buckets(block=7)).load_state_dict(state)
     dataset.close()

@@ -82,7 +82,8 @@ def test_what_is_told_of_packs_is_what_all_ranks_are_served(dataset: Any, tail: 
 
 def test_a_loader_of_rows_tells_of_no_packs_and_one_of_buckets_of_its_padding(dataset: Any) -> None:
     assert rowdex.Loader(dataset, batch_size=5).estimate().packs is None
-    loader = rowdex.Loader(dataset, batch_size=5, pack=rowdex.Buckets("tokens", within=100), output="numpy")
+    buckets = rowdex.Pack("tokens", algorithm="buckets", block=100)
+    loader = rowdex.Loader(dataset, batch_size=5, pack=buckets, output="numpy")
     prediction = loader.estimate()
     told = prediction.packs
     assert told is not None

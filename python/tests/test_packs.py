@@ -143,15 +143,16 @@ def test_a_mixture_needs_the_lengths_of_all_its_parts(dataset: rowdex.Dataset, t
 
 def test_budgets_are_batches_of_whole_rows(dataset: rowdex.Dataset) -> None:
     lengths = lengths_of(dataset)
-    for padded in [False, True]:
-        budget = rowdex.Budget("tokens", 400, padded=padded, block=128)
+    budgets: list[Any] = ["budget", "padded"]
+    for algorithm in budgets:
+        budget = rowdex.Pack("tokens", 400, algorithm=algorithm, block=128)
         rows = []
         for rank in range(3):
             sampler = rowdex.DistributedSampler(dataset, 3, rank, batch_size=1, pack=budget)
             for batch in sampler.batches():
                 own = [lengths[row] for row in batch.row_ids]
                 assert own == list(batch.lengths or ()) and not any(batch.offsets or ())
-                assert (len(own) * max(own) if padded else sum(own)) <= 400
+                assert (len(own) * max(own) if algorithm == "padded" else sum(own)) <= 400
                 rows += batch.row_ids
         assert sorted(rows) == [row for row, length in enumerate(lengths) if length > 0]
 
@@ -164,12 +165,15 @@ def test_budgets_are_batches_of_whole_rows(dataset: rowdex.Dataset) -> None:
         ({"capacity": 8, "extra": 8}, ValueError, "leave no place"),
         ({"capacity": 8, "bos": 1}, ValueError, "extra=1"),
         ({"capacity": 8, "overflow": "spill"}, ValueError, "spill"),
-        ({"capacity": 8, "algorithm": "padded"}, ValueError, "Budget"),
+        ({"capacity": 8, "algorithm": "worst"}, ValueError, "worst"),
+        ({"capacity": 8, "algorithm": "padded", "overflow": "split"}, ValueError, "split"),
+        ({"capacity": 8, "algorithm": "padded", "layout": "rows"}, ValueError, "layout"),
+        ({"lengths": 7, "capacity": 8}, TypeError, "lengths=7"),
         ({"capacity": 8, "empty": "maybe"}, ValueError, "maybe"),
         ({"capacity": 8, "layout": "heap"}, ValueError, "layout"),
         ({"capacity": 8, "multiple": 9}, ValueError, "multiple"),
-        ({"capacity": 8, "block": 0}, ValueError, "block=0"),
-        ({"capacity": 8, "max_pieces": 0}, ValueError, "max_pieces=0"),
+        ({"capacity": 8, "block": 0}, ValueError, "blocks of 0"),
+        ({"capacity": 8, "max_pieces": 0}, ValueError, "0 pieces"),
         ({"capacity": 8, "cost": 3}, TypeError, "cost"),
         ({"capacity": 8, "overflow": "error"}, ValueError, "overflow"),
         ({"lengths": "words", "capacity": 8}, ValueError, "words"),

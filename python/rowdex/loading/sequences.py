@@ -8,14 +8,14 @@ from typing import Any
 from ..batch import OF_SEQUENCES
 from ..dataset import Dataset
 from ..native.library import text_bytes, texts
-from ..packing import Buckets, Pack, Packing
+from ..packing import Pack
 from ..schema import Field
 
 MASKS = ("completion_mask", "assistant_masks")
 """What TRL calls the columns that have 0 for tokens without labels."""
 
 
-def options(pack: Packing | None) -> dict[str, Any]:
+def options(pack: Pack | None) -> dict[str, Any]:
     """What the library is told of the columns that have an item for each token."""
     if pack is None:
         return {}
@@ -39,14 +39,14 @@ def _has_integers(field: Field) -> bool:
     return field.format[:2] in ("+l", "+L", "+w", "+v") and field.children[0].format in items
 
 
-def arguments(pack: Packing | None, output: str, dataset: Dataset) -> dict[str, Any] | None:
+def arguments(pack: Pack | None, output: str, dataset: Dataset) -> dict[str, Any] | None:
     """What is made of the tokens of packs: arguments of :meth:`Batch.sequences`."""
-    if not isinstance(pack, (Pack, Buckets)) or pack.layout is None or output not in ("torch", "numpy"):
+    if pack is None or pack.layout is None or output not in ("torch", "numpy"):
         return None
     made = {
         "layout": pack.layout, "labels": pack.labels, "bos": pack.bos, "eos": pack.eos, "pad": pack.pad,
         # Rows of buckets are as long as the longest one, and there is none.
-        "capacity": pack.capacity if isinstance(pack, Pack) else 0,
+        "capacity": 0 if pack._is_of_rows else pack.capacity,
     }  # fmt: skip
     own = beside(dataset.schema.fields, pack.tokens or pack.lengths)
     taken = [name for name in dataset.column_names if name in names(made) and name not in own]

@@ -143,7 +143,7 @@ def evaluates_as_it_trains(index: str) -> list[Any]:
     for rank in range(2):
         made = module(
             index, val=rowdex.Dataset("lengths.rdx"), num_replicas=2, rank=rank, output="numpy",
-            pack=rowdex.Buckets("tokens"), row_ids="row",
+            pack=rowdex.Pack("tokens", algorithm="buckets"), row_ids="row",
         )  # fmt: skip
         rows += [row for batch in made.val_dataloader() for row in batch["row"].tolist()]
     return [[spec.world_size, spec.rank, spec.replicas, spec.replica_layout] for spec in specs] + [sorted(rows)]

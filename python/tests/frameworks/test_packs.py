@@ -143,13 +143,13 @@ def test_a_trainer_refuses_buckets_whose_labels_its_model_would_shift_once_more(
     index: str, tmp_path: pathlib.Path
 ) -> None:
     for layout in ("rows", "flat", None):
-        buckets = rowdex.Buckets("input_ids", layout=layout)
-        with pytest.raises(ValueError, match=r"rowdex.Buckets with a Trainer: .* rowdex.Pack"):
+        buckets = packing(algorithm="buckets", capacity=None, layout=layout)
+        with pytest.raises(ValueError, match="algorithm='buckets' with a Trainer: .* algorithm='bfd'"):
             trainer(index, tmp_path, llama(), pack=buckets).train()
 
 
 def test_accelerate_says_which_tail_buckets_can_have(index: str) -> None:
-    dataset, buckets = rowdex.Dataset(index), rowdex.Buckets("input_ids", layout="rows")
+    dataset, buckets = rowdex.Dataset(index), packing(algorithm="buckets", capacity=None, layout="rows")
     given: Any = {"num_replicas": 2, "rank": 0, "batch_size": 4, "pack": buckets}
     with pytest.raises(ValueError, match="tail='drop'"):
         rowdex.accelerate.Loader(dataset, **given)
@@ -231,7 +231,7 @@ def refusals(index: str, pack: Any) -> Iterator[tuple[str, Any]]:
     yield "DataModule", lambda: rowdex.lightning.DataModule(dataset, batch_size=2, workers=1, pack=pack)
 
 
-@pytest.mark.parametrize("pack", [packing(), rowdex.Buckets("input_ids", layout="rows")])
+@pytest.mark.parametrize("pack", [packing(), packing(algorithm="buckets", layout="rows")])
 def test_what_serves_rows_refuses_packs_and_buckets_and_says_what_serves_them(index: str, pack: Any) -> None:
     for name, attempt in refusals(index, pack):
         with pytest.raises((TypeError, ValueError)) as refused:
