@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import grain
@@ -32,11 +32,7 @@ class Source:
         return len(self._dataset)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return self._getitems([index])[0]
-
-    def _getitems(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Several rows: what Grain asks for where it batches. Each row group is decoded once in a call."""
-        return self._dataset.take(indices).to_numpy_rows()
+        return self._dataset.take([index]).to_numpy_rows()[0]
 
     def __repr__(self) -> str:
         return f"rowdex.grain.Source({_identity(self._dataset)})"

@@ -101,7 +101,7 @@ class TrainerMixin:
                 )
         kind = _trainer.trl_trainer(type(self))
         # TRL's trainers look at the first row of a datasets.Dataset, and take nothing else.
-        kept = {} if kind is None else _trainer.replaced(given, _first_row)
+        kept = {} if kind is None else _trainer.replaced(given, self._rowdex_first_row)
         if kind is not None and kept:
             _trainer.check_trl(kind, given, masked=all(self._rowdex_masked(data) for data in kept.values()))
         super().__init__(**given)
@@ -113,15 +113,29 @@ class TrainerMixin:
         self._rowdex_collates = collator is not None and collator is not default_data_collator
         self.add_callback(_Place(self))  # type: ignore[attr-defined]
 
+    def _rowdex_first_row(self, dataset: Dataset) -> Any:
+        import datasets
+
+        # Of masks TRL would want labels to be made, and packs are masked by the columns themselves.
+        left_out = MASKS if self._rowdex_packed else ()
+        row = dataset.select([name for name in dataset.column_names if name not in left_out]).take([0])
+        return datasets.Dataset.from_dict(row.to_pydict())
+
     def _rowdex_masked(self, data: Any) -> bool:
         """Whether packs of all these datasets are masked by what TRL calls a completion."""
         parts = [part for part in (data.values() if isinstance(data, dict) else [data]) if isinstance(part, Dataset)]
         return self._rowdex_packed and all("completion_mask" in beside(part.schema.fields, "") for part in parts)
 
-    def _reject_skip_prepare_without_labels(self, *given: Any) -> None:
-        # TRL asks for labels that are made of masks, and packs are masked by the columns themselves.
-        if not self._rowdex_packed:
-            super()._reject_skip_prepare_without_labels(*given)  # type: ignore[misc]
+    def evaluate(self, eval_dataset: Any = None, *given: Any, **named: Any) -> Any:
+        trainer: Any = self
+        kept = trainer.eval_dataset
+        if self._rowdex_packed and eval_dataset is not None and not isinstance(eval_dataset, str):
+            # TRL would ask what is given here for labels, and packs are masked by the columns themselves.
+            trainer.eval_dataset, eval_dataset = eval_dataset, None
+        try:
+            return super().evaluate(eval_dataset, *given, **named)  # type: ignore[misc]
+        finally:
+            trainer.eval_dataset = kept
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *given: Any, **named: Any) -> Any:
         folder = resume_from_checkpoint
@@ -139,8 +153,10 @@ class TrainerMixin:
         if not isinstance(trainer.train_dataset, Dataset):
             return super().get_train_dataloader()  # type: ignore[misc]
         args = trainer.args
+        ranks = args.world_size // trainer.get_tp_size() // trainer.get_cp_size() // trainer.get_sp_size()
         sampling = {
-            "batch_size": trainer._train_batch_size,
+            # The Trainer may have found out that it must have fewer than it was told.
+            "batch_size": trainer.get_total_train_batch_size(args) // args.gradient_accumulation_steps // ranks,
             "seed": args.seed if args.data_seed is None else args.data_seed,
             "shuffle": getattr(args, "train_sampling_strategy", "random") == "random",
             "drop_last": args.dataloader_drop_last,
@@ -196,8 +212,8 @@ class TrainerMixin:
                 "algorithm='bfd', or a loop of your own over a rowdex.Loader"
             )
         if args.remove_unused_columns:
-            trainer._set_signature_columns_if_needed()
-            kept = [name for name in dataset.column_names if name in trainer._signature_columns]
+            taken = self._rowdex_taken()
+            kept = [name for name in dataset.column_names if name in taken]
             if not kept:
                 raise _trainer.no_columns(dataset.column_names, args)
             if kept != dataset.column_names:
@@ -237,6 +253,13 @@ class TrainerMixin:
             return torch.utils.data.DataLoader(dataset, batch_sampler=batches, **making)
         everything = _torch.GlobalBatchSampler(dataset, num_shards=_accelerate.ranks()[0], **options)
         return trainer.accelerator.prepare(torch.utils.data.DataLoader(dataset, batch_sampler=everything, **making))
+
+    def _rowdex_taken(self) -> set[str]:
+        """The columns that a model takes, or that its labels or the collator of TRL are made of."""
+        trainer: Any = self
+        model = getattr(trainer.model, "get_base_model", lambda: trainer.model)()
+        taken = {*inspect.signature(model.forward).parameters, "label", "label_ids", *trainer.label_names}
+        return taken if _trainer.trl_trainer(type(self)) is None else taken | {"seq_lengths"}
 
     def _rowdex_packs(self, dataset: Dataset, options: dict[str, Any], training: bool) -> Any:
         trainer: Any = self
@@ -307,12 +330,6 @@ class TrainerMixin:
             named["steps_in_epoch"] = self._rowdex_epochs.steps(named["epoch"])
             named["num_update_steps_per_epoch"] = self._rowdex_epochs.updates(named["epoch"])
         super()._run_epoch(*given, **named)  # type: ignore[misc]
-
-
-def _first_row(dataset: Dataset) -> Any:
-    import datasets
-
-    return datasets.Dataset.from_dict(dataset.take([0]).to_pydict())
 
 
 def _batches(loader: Any) -> Any:

@@ -23,12 +23,11 @@ def check_apart(model: Any, batch: dict[str, Any], rounded: bool) -> None:
     Raises:
         ValueError: saying what to do.
     """
-    # Compiled, it would be compiled once more.
-    model = getattr(model, "_orig_mod", model)
     trains = model.training
     model.eval()
     try:
-        with torch.no_grad():
+        # One that is compiled would be compiled once more.
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             one, other = (getattr(model(**_packed(batch, first)), "logits", None) for first in (0, 1))
     finally:
         model.train(trains)

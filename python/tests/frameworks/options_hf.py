@@ -124,7 +124,7 @@ def a_smaller_batch_is_found() -> None:
 
         run.training_step = training_step
         run.train()
-        assert run.noted == plain(run._train_batch_size)[:2] and run._train_batch_size < SIZE
+        assert run.noted == plain(run.state.train_batch_size)[:2] and run.state.train_batch_size < SIZE
 
 
 @honours("TrainingArguments", "ignore_data_skip")
