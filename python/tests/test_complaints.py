@@ -185,6 +185,10 @@ def forever():
 threading.Thread(target=forever, daemon=True).start()
 begun.wait()
 """,
+    "functions": """
+mapped = rowdex.Loader(dataset, batch_size=8, output="numpy", map=dict, threads=4)
+next(iter(mapped))
+""",
     "circle": "loader.itself = loader; batches_of_all = [batches]; dataset.loader = loader",
     "error": "sys.excepthook = lambda *_: None; raise SystemExit(0)",
     "workers": """

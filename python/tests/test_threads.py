@@ -294,6 +294,20 @@ finally:
     for thread in threads:
         thread.join()
 """,
+    "a_child_inherits_an_iteration_with_functions": """
+loader = Loader(Dataset(path, ["id"]), batch_size=32, output="numpy", map=dict, threads=2)
+batches = iter(loader)
+next(batches)
+def child():
+    try:
+        next(batches)
+    except rowdex.errors.ClosedError:
+        assert len(list(loader)) == 32
+    else:
+        raise AssertionError("went on")
+in_child(child)
+assert len(list(batches)) == 31
+""",
     "objects_die_in_cycles_in_any_thread": """
 dataset = Dataset(path, ["id"])
 class Node: pass

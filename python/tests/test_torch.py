@@ -111,17 +111,6 @@ def test_order_torch_is_the_stock_sampler_number_for_number(
             assert list(stock) == list(ours)
 
 
-def test_rowdexs_sampler_takes_the_place_of_the_stock_one(torch_dataset: Any) -> None:
-    sampler: Any = rowdex.DistributedSampler(
-        torch_dataset, num_replicas=3, rank=2, shuffle=True, seed=1, drop_last=True
-    )
-    loader = DataLoader(torch_dataset, batch_size=20, sampler=sampler, num_workers=2)
-    sampler.set_epoch(2)
-    found = [row for batch in ids(loader) for row in batch]
-    sampler.set_epoch(2)
-    assert found == list(sampler) and len(found) == ROWS // 3
-
-
 def test_a_collate_function_of_ones_own_gets_samples(torch_dataset: Any) -> None:
     def collate(samples: Any) -> Any:
         assert len(samples) == 10 and all(isinstance(sample, dict) for sample in samples)

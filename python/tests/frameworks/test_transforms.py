@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import io
-import os
 import pathlib
 import pickle
 import threading
 import time
-import weakref
 from typing import Any
 
 import numpy as np
@@ -18,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import rowdex
 
-from ..conftest import ROWS, run_python
+from ..conftest import ROWS
 from .need import need
 
 WAIT = 60
@@ -120,82 +117,6 @@ def test_close_ends_an_iteration_and_the_loader_goes_on_after_the_last_batch(dat
     resumed = loader_of(dataset)
     resumed.load_state_dict(state)
     assert [ids(batch) for batch in resumed] == expected[len(handed) :]
-
-
-def test_a_loader_that_is_dropped_in_mid_epoch_leaves_no_thread(dataset: Any) -> None:
-    loader = loader_of(dataset, map=slowly, threads=4)
-    batches = iter(loader)
-    next(batches)
-    gone = weakref.ref(loader)
-    del loader, batches
-    deadline = time.monotonic() + WAIT
-    while any(thread.name.startswith("rowdex-map") for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    gc.collect()
-    assert gone() is None
-
-
-def test_the_interpreter_ends_in_mid_epoch(index: str) -> None:
-    program = """
-import sys, time, rowdex
-loader = rowdex.Loader(rowdex.Dataset(sys.argv[1], columns=["id"]), batch_size=8, output="numpy",
-                       map=lambda batch: time.sleep(0.001) or batch, threads=4)
-batches = iter(loader)
-print(len(next(batches)["id"]))
-"""
-    done = run_python(program, index)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
-
-
-def test_a_forked_child_goes_on_with_an_iteration_of_its_own(dataset: Any) -> None:
-    loader = loader_of(dataset, map=slowly, threads=2)
-    batches = iter(loader)
-    next(batches)
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            try:
-                next(batches)
-                found = "went on"
-            except rowdex.errors.ClosedError:
-                found = str(len(list(loader)))
-            os.write(write, found.encode())
-        finally:
-            os._exit(0)
-    deadline = time.monotonic() + WAIT
-    while os.waitpid(pid, os.WNOHANG)[0] == 0:
-        if time.monotonic() > deadline:
-            os.kill(pid, 9)
-        time.sleep(0.01)
-    assert os.read(read, 100) == b"32" and len(list(batches)) == 31
-
-
-def test_an_error_of_the_data_comes_at_its_step_and_again_until_a_state_is_loaded(tmp_path: pathlib.Path) -> None:
-    table = pa.table({"id": range(1000), "name": [f"row {i}" for i in range(1000)]})
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100, compression=None)
-    rowdex.build(tmp_path / "a.parquet", tmp_path / "a.rdx")
-    file = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(5).column(1)
-    with open(tmp_path / "a.parquet", "r+b") as damaged:
-        damaged.seek(file.dictionary_page_offset or file.data_page_offset)
-        damaged.write(b"\xff" * file.total_compressed_size)
-    dataset = rowdex.Dataset(tmp_path / "a.rdx", check="off")
-    loader = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, threads=3)
-    handed = []
-    with pytest.raises(rowdex.errors.FormatError, match="row group 5"):
-        for batch in loader:
-            handed += ids(batch)
-    assert handed == list(range(500))
-    state = loader.state_dict()
-    with pytest.raises(rowdex.errors.FormatError, match="row group 5"):
-        next(iter(loader))
-    loader.load_state_dict(state)
-    with pytest.raises(rowdex.errors.FormatError, match="row group 5"):
-        list(loader)
-    substituting = loader_of(dataset, shuffle=False, batch_size=50, map=slowly, threads=3, on_error="substitute")
-    assert len([row for batch in substituting for row in ids(batch)]) == 1000
-    assert [lost.row_group for lost in substituting.lost_groups] == [5]
 
 
 def test_a_value_that_cannot_be_decoded_is_an_error_that_names_row_file_and_row_group(dataset: Any) -> None:
@@ -379,14 +300,6 @@ def test_lists_with_nulls_are_padded_and_what_cannot_be_padded_is_an_error(tmp_p
     assert batch["there"].tolist() == [[True, True, False], [False] * 3, [False] * 3, [True] * 3]
     with pytest.raises(rowdex.errors.TransformError, match="column 'words': only lists of numbers.*name columns"):
         list(loader_of(dataset, pad="longest"))
-
-
-def test_lists_of_vectors_and_batches_without_items_are_padded() -> None:
-    pad = rowdex.transforms.Pad(fill=9)
-    found, there = pad(rowdex.Ragged(np.arange(6).reshape(3, 2), np.array([5, 5, 8])))
-    assert found.tolist() == [[[9, 9]] * 3, [[0, 1], [2, 3], [4, 5]]] and there.tolist() == [[False] * 3, [True] * 3]
-    found, there = pad(rowdex.Ragged(np.empty(0, dtype=np.int32), np.array([0])))
-    assert found.shape == there.shape == (0, 0) and found.dtype == np.int32
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
