@@ -8,26 +8,21 @@
 //! It never waits for ever: an extraction that the next segment needs is asked for whatever memory it takes, once
 //! nothing else goes on and the consumer has taken all that there is.
 
+mod memory;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub(crate) use self::memory::excess;
+use self::memory::{BytesInUse, READ, SmoothedRatio};
 pub(crate) use self::told::{Extraction, ExtractionOutcome, Read, Settings, Task};
 use super::lookahead::{Lookahead, ReadTiming};
-use super::plan::{Extract, Measurement, Outlook, PICKED, SWING};
+use super::plan::{Extract, Measurement, Outlook, PICKED};
 use rowdex_io::source::Link;
 
 /// Segments of more epochs than the consumer's and so many are not planned before it takes some: preparing an epoch may
 /// take time and memory in proportion to the rows.
 const EPOCHS_AHEAD: u64 = 2;
-
-/// By how much a loader with so many threads may exceed its memory: rows fill it, and the largest row group must be
-/// decoded besides them. So that the other threads need not wait for that, each may have another one, within one row
-/// group and the part of the memory by which rows come and go as planned.
-pub(crate) fn excess(largest: u64, memory: u64, threads: usize) -> u64 {
-    let others = largest.saturating_mul(threads.saturating_sub(1) as u64);
-    largest.saturating_add(others.min(largest.saturating_add(memory / SWING)))
-}
 
 /// Decides what is done next.
 #[derive(Debug)]
@@ -47,32 +42,6 @@ pub(crate) struct Schedule {
     read: SmoothedRatio,
     /// Extractions and assemblies that are under way.
     running: usize,
-}
-
-/// Bytes in memory, and of what.
-#[derive(Debug, Default)]
-struct BytesInUse {
-    /// Rows on the carousel, row groups that stay decoded, batches that wait, where long values lie, what is shared.
-    held: u64,
-    /// Dictionaries that units share.
-    shared: u64,
-    /// Set aside for extractions under way.
-    in_flight: u64,
-    read_ahead: u64,
-    /// What the plan knows, and slots of extractions that were planned and have not begun.
-    listing: u64,
-    planned: u64,
-    peak: u64,
-}
-
-impl BytesInUse {
-    fn total(&self) -> u64 {
-        self.held + self.in_flight + self.read_ahead + self.listing + self.planned
-    }
-
-    fn note_peak(&mut self) {
-        self.peak = self.peak.max(self.total());
-    }
 }
 
 #[derive(Debug, Default)]
@@ -504,30 +473,6 @@ impl Schedule {
         }
         self.segments.next_out += 1;
         self.segments.epochs.pop_front();
-    }
-}
-
-/// What is read of a row group and of its open pages, until that is measured: a file that is not compressed has about
-/// as many bytes as the row group takes when decoded, and some pages are half of a row group.
-const READ: f64 = 1.5;
-
-/// A part of a decoded row group's bytes, as it is measured.
-#[derive(Debug)]
-struct SmoothedRatio(f64);
-
-impl SmoothedRatio {
-    fn of(&self, whole: u64) -> u64 {
-        (whole as f64 * self.0) as u64
-    }
-
-    /// Follows the truth at once when it is worse than believed, because memory is at stake, and over some extractions
-    /// when it is better, because the next unit may be like those before.
-    fn add(&mut self, bytes: u64, whole: u64) {
-        /// A unit that takes more times what was expected has sizes that are told wrongly, which the plan learns.
-        /// Nothing would be decoded beside it otherwise for as long as this is believed.
-        const MOST: f64 = 4.0;
-        let real = bytes as f64 / whole.max(1) as f64;
-        self.0 = real.max(self.0 * 0.75 + real * 0.25).min(MOST);
     }
 }
 
