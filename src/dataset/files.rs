@@ -1,7 +1,6 @@
 //! The files of a dataset as they are used: compared with the index when they are opened, and their footers parsed
 //! once.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +10,7 @@ use super::staleness::{self, Staleness};
 use rowdex_base::cache::{Cache, Weighed};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::{FileEntry, Index, RowGroupEntry};
-use rowdex_io::source::{FileStat, Pending, Source};
+use rowdex_io::source::{FileStat, Source};
 use rowdex_parquet::{FileMetadata, read_end};
 
 /// Parsed footers kept, and always the last one: each decode needs one, and wide files take milliseconds to parse.
@@ -23,32 +22,6 @@ pub(super) struct OpenDataFile {
     pub(super) metadata: FileMetadata,
     /// What every read must be of; `None` where files are not compared.
     pub(super) content: Option<FileStat>,
-}
-
-impl OpenDataFile {
-    /// Reads ranges of the file, of the content that was indexed.
-    pub(super) fn read(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        match &self.content {
-            Some(content) => source.read_unchanged(self.metadata.path(), content, ranges),
-            None => source.read(self.metadata.path(), ranges),
-        }
-    }
-
-    /// The same with memory of its own for each range.
-    pub(super) fn read_each(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        match &self.content {
-            Some(content) => source.read_each_unchanged(self.metadata.path(), content, ranges),
-            None => {
-                let each = ranges.iter().map(|range| self.read(source, std::slice::from_ref(range)));
-                each.map(|read| read.map(|read| read.into_iter().next().unwrap_or_default())).collect()
-            }
-        }
-    }
-
-    /// Starts reading ranges of the file, where reading ahead gains something.
-    pub(super) fn begin(&self, source: &dyn Source, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {
-        source.begin(self.metadata.path(), self.content.as_ref()?, ranges)
-    }
 }
 
 /// Says which file an error is of, and where a user finds it.

@@ -47,6 +47,7 @@ use disk_cache::CachedReader;
 use files::FileTable;
 use gather::{GatheredRows, GroupRows};
 use held::HeldGroups;
+use prefetch::AtHand;
 use reader::{FileReader, RowGroupRead};
 
 pub use builder::DatasetBuilder;
@@ -403,7 +404,7 @@ impl Unshared {
     fn read(&self, read: RowGroupRead<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<u64> {
         match &self.disk_cache {
             Some(disk_cache) => disk_cache.read(read, prefetch, sink),
-            None => self.reader.read(read, prefetch, sink),
+            None => self.reader.read(read, &AtHand::waited_for(prefetch)?, sink),
         }
     }
 }

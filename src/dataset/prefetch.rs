@@ -21,7 +21,7 @@ impl Prefetch {
         if chunks.is_empty() {
             return None;
         }
-        let pending = file.begin(source, &chunks)?;
+        let pending = source.begin(file.metadata.path(), file.content.as_ref()?, &chunks)?;
         Some(Self { chunks, pending })
     }
 
@@ -45,10 +45,6 @@ impl Prefetch {
     pub(crate) fn when_arrived(&self, tell: impl FnOnce() + Send + 'static) {
         self.pending.when_done(tell);
     }
-
-    pub(super) fn wait(self) -> Result<AtHand> {
-        Ok(AtHand { bytes: self.pending.wait()?, chunks: self.chunks })
-    }
 }
 
 /// Bytes of a file that are in memory.
@@ -62,6 +58,12 @@ impl AtHand {
     /// What was read of the data file. The chunks are sorted.
     pub(super) fn read(chunks: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Self {
         Self { chunks, bytes }
+    }
+
+    /// What was read ahead, if anything was, once it is there.
+    pub(super) fn waited_for(prefetch: Option<Prefetch>) -> Result<Self> {
+        let Some(Prefetch { chunks, pending }) = prefetch else { return Ok(Self::default()) };
+        Ok(Self::read(chunks, pending.wait()?))
     }
 
     /// These ranges, if all of them are here.

@@ -123,25 +123,13 @@ impl FileReader {
 
     /// Ranges of a file, read and not counted: that is what is then taken of them.
     pub(super) fn at_hand(&self, file: &OpenDataFile, ranges: Vec<Range<u64>>) -> Result<AtHand> {
-        let bytes = file.read(&*self.source, &ranges)?;
+        let bytes = self.source.read_unchanged(file.metadata.path(), file.content.as_ref(), &ranges)?;
         Ok(AtHand::read(ranges, bytes))
     }
 
     /// The bytes of a file, which count as read once they are dropped.
     pub(super) fn bytes<'a>(&'a self, file: &'a OpenDataFile, at_hand: &'a AtHand) -> OpenFileBytes<'a> {
         OpenFileBytes { reader: self, file, at_hand, read: Cell::new(0) }
-    }
-
-    /// Reads and decodes on the calling thread, and hands the rows to the sink. Returns how many bytes were read of the
-    /// data files. What was read ahead for it is used.
-    pub(super) fn read(
-        &self,
-        read: RowGroupRead<'_>,
-        prefetch: Option<Prefetch>,
-        sink: &mut dyn RowSink,
-    ) -> Result<u64> {
-        let at_hand = prefetch.map_or_else(|| Ok(AtHand::default()), Prefetch::wait)?;
-        self.read_from(read, &at_hand, sink)
     }
 
     /// Starts fetching what [`read`](Self::read) will need, where reads take long. `None` where that gains nothing.
@@ -153,8 +141,9 @@ impl FileReader {
         Prefetch::begin(&*self.source, &read.group.file, places)
     }
 
-    /// As [`read`](Self::read), with bytes of the file that may be of several row groups.
-    pub(super) fn read_from(&self, read: RowGroupRead<'_>, at_hand: &AtHand, sink: &mut dyn RowSink) -> Result<u64> {
+    /// Reads and decodes on the calling thread, and hands the rows to the sink. Returns how many bytes were read of the
+    /// data files. What is at hand may be of several row groups.
+    pub(super) fn read(&self, read: RowGroupRead<'_>, at_hand: &AtHand, sink: &mut dyn RowSink) -> Result<u64> {
         let bytes = self.bytes(&read.group.file, at_hand);
         let selected = source_rows(&read.group.entry, read.slots);
         self.decodes.fetch_add(1, Ordering::Relaxed);
@@ -195,22 +184,21 @@ pub(super) struct OpenFileBytes<'a> {
     read: Cell<u64>,
 }
 
-impl OpenFileBytes<'_> {
-    /// The bytes that are in memory, or those that are `read`.
-    fn at_hand_or(&self, ranges: &[Range<u64>], read: impl FnOnce() -> Result<Vec<Bytes>>) -> Result<Vec<Bytes>> {
-        let bytes = self.at_hand.cut(ranges).map_or_else(read, Ok)?;
-        self.read.set(self.read.get() + bytes.iter().map(|bytes| bytes.len() as u64).sum::<u64>());
-        Ok(bytes)
-    }
-}
-
 impl FileBytes for OpenFileBytes<'_> {
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.at_hand_or(ranges, || self.file.read(&*self.reader.source, ranges))
+        let OpenDataFile { metadata, content } = self.file;
+        let read = || self.reader.source.read_unchanged(metadata.path(), content.as_ref(), ranges);
+        let bytes = self.at_hand.cut(ranges).map_or_else(read, Ok)?;
+        self.read.set(self.read.get() + length_of(ranges));
+        Ok(bytes)
     }
 
     fn read_each(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.at_hand_or(ranges, || self.file.read_each(&*self.reader.source, ranges))
+        let OpenDataFile { metadata, content } = self.file;
+        let read = || self.reader.source.read_each_unchanged(metadata.path(), content.as_ref(), ranges);
+        let bytes = self.at_hand.cut(ranges).map_or_else(read, Ok)?;
+        self.read.set(self.read.get() + length_of(ranges));
+        Ok(bytes)
     }
 
     fn is_near(&self) -> bool {

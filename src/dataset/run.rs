@@ -83,7 +83,7 @@ fn read_one_by_one(
     };
     let mut joined = JoinedChunks::new(sink);
     let at_hand = match (&state.disk_cache, prefetch, groups.first()) {
-        (None, Some(prefetch), _) => prefetch.wait()?,
+        (None, Some(prefetch), _) => AtHand::waited_for(Some(prefetch))?,
         (None, None, Some(first)) => {
             let chunks = together(reads().flat_map(|read| read.chunks()).collect());
             match length_of(&chunks) <= state.reader.max_decoded_bytes() {
@@ -97,7 +97,7 @@ fn read_one_by_one(
         let done = match &state.disk_cache {
             // It has row groups, each for itself.
             Some(disk_cache) => disk_cache.read(read, None, &mut joined),
-            None => state.reader.read_from(read, &at_hand, &mut joined),
+            None => state.reader.read(read, &at_hand, &mut joined),
         };
         done.map_err(|error| read.group.located(error))?;
     }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::files::in_file;
+use super::prefetch::AtHand;
 use super::reader::RowGroupRead;
 use super::{Dataset, Slots, Staleness};
 use rowdex_base::error::{Error, Result};
@@ -92,7 +93,7 @@ impl Dataset {
                 let read = RowGroupRead { group, slots: Slots::All, projection: self.projection(), keeps: false };
                 let mut whole = WholeBatch::default();
                 // The file itself is what is looked at, whatever a disk cache has of it.
-                state.reader.read(read, None, &mut whole).map_err(|error| group.located(error))?;
+                state.reader.read(read, &AtHand::default(), &mut whole).map_err(|error| group.located(error))?;
                 row_groups += 1;
                 rows += whole.into_batch()?.num_rows() as u64;
             }

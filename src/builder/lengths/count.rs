@@ -278,7 +278,7 @@ struct LengthsFile<'a> {
 
 impl FileBytes for LengthsFile<'_> {
     fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.source.read_unchanged(self.metadata.path(), &self.content, ranges)
+        self.source.read_unchanged(self.metadata.path(), Some(&self.content), ranges)
     }
 }
 

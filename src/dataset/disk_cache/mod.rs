@@ -17,7 +17,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
-use super::prefetch::Prefetch;
+use super::prefetch::{AtHand, Prefetch};
 use super::reader::{FileReader, RowGroupRead, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::schema;
@@ -64,7 +64,7 @@ impl CachedReader {
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
         let Some(key) = self.rows_key(read) else {
-            return self.reader.read(read, prefetch, sink);
+            return self.reader.read(read, &AtHand::waited_for(prefetch)?, sink);
         };
         let estimate = read.decoded_bytes();
         let makes = read.keeps && estimate <= self.reader.max_decoded_bytes();
@@ -79,7 +79,7 @@ impl CachedReader {
                 }
                 serve_rows(read, &kept, sink)
             }
-            Claim::Without => self.reader.read(read, prefetch, sink),
+            Claim::Without => self.reader.read(read, &AtHand::waited_for(prefetch)?, sink),
             Claim::Make(maker) => self.make(read, prefetch, sink, &key, maker),
         }
     }
@@ -118,7 +118,9 @@ impl CachedReader {
         let wants_all = matches!(read.slots, Slots::All);
         // Other rows of it will be wanted later: all of them are decoded now, so that none need be then.
         let passes_on: Option<&mut dyn RowSink> = if wants_all { Some(&mut *sink) } else { None };
-        let whole = self.reader.read(read.all(), prefetch, &mut Copying { writer: &mut writer, passes_on });
+        let mut copying = Copying { writer: &mut writer, passes_on };
+        let at_hand = AtHand::waited_for(prefetch);
+        let whole = at_hand.and_then(|at_hand| self.reader.read(read.all(), &at_hand, &mut copying));
         let bytes = match whole {
             Ok(bytes) => {
                 writer.finish();
@@ -133,7 +135,7 @@ impl CachedReader {
         }
         match self.disk_cache.look(key) {
             Some(kept) => serve_rows(read, &kept, sink).map(|_| bytes),
-            None => Ok(bytes + self.reader.read(read, None, sink)?),
+            None => Ok(bytes + self.reader.read(read, &AtHand::default(), sink)?),
         }
     }
 

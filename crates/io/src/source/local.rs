@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 
-use super::{FileStat, Source, VANISHED, changed, read_coalesced, short_read};
+use super::{FileStat, Source, VANISHED, changed, coalesce, cut, short_read};
 use crate::fs::{self, OpenFiles};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -91,15 +91,20 @@ impl Source for LocalSource {
     }
 
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.with_file(path, |file| read_from(file, ranges))
+        self.read_unchanged(path, None, ranges)
     }
 
-    fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.unchanged(path, stat, |file| read_from(file, ranges))
+    fn read_unchanged(&self, path: &str, then: Option<&FileStat>, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.with_file(path, then, |file| {
+            within(file, ranges)?;
+            let reads = coalesce(ranges, GAP, MAX_READ);
+            let fetched: Result<Vec<Bytes>> = reads.iter().map(|read| read_exact_at(file, read.clone())).collect();
+            cut(&reads, &fetched?, ranges)
+        })
     }
 
-    fn read_each_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.unchanged(path, stat, |file| {
+    fn read_each_unchanged(&self, path: &str, then: Option<&FileStat>, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.with_file(path, then, |file| {
             within(file, ranges)?;
             ranges.iter().map(|range| read_exact_at(file, range.clone())).collect()
         })
@@ -107,21 +112,19 @@ impl Source for LocalSource {
 }
 
 impl LocalSource {
-    /// What is read of a file that has not changed since `stat`.
-    fn unchanged<T>(&self, path: &str, stat: &FileStat, read: impl Fn(&File) -> Result<T>) -> Result<T> {
-        self.with_file(path, |file| {
+    /// What is read of a file, which is still as it was then. It is opened again if its network disk does not know the
+    /// open one any more.
+    fn with_file<T>(&self, path: &str, then: Option<&FileStat>, read: impl Fn(&File) -> Result<T>) -> Result<T> {
+        let read = |file: &File| {
             let bytes = read(file);
+            let Some(then) = then else { return bytes };
             // After the read: whoever writes to the file gives it a new time before it has new bytes.
             match file.metadata().map(|metadata| file_stat(&metadata)) {
-                Ok(now) if !stat.may_be(&now) => Err(changed(path, stat, &now)),
+                Ok(now) if !then.may_be(&now) => Err(changed(path, then, &now)),
                 Ok(_) => bytes,
                 Err(error) => Err(Error::io("cannot stat", error)),
             }
-        })
-    }
-
-    /// What is read of a file, which is opened again if its network disk does not know the open one any more.
-    fn with_file<T>(&self, path: &str, read: impl Fn(&File) -> Result<T>) -> Result<T> {
+        };
         let mut outcome = self.file(path).and_then(|file| read(&file));
         if outcome.as_ref().is_err_and(is_given_up) {
             self.open.close(path);
@@ -138,11 +141,6 @@ fn is_given_up(error: &Error) -> bool {
     let cause = cause.and_then(|cause| cause.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>());
     let code = cause.and_then(|cause| cause.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error);
     code == Some(rustix::io::Errno::STALE.raw_os_error())
-}
-
-fn read_from(file: &File, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-    within(file, ranges)?;
-    read_coalesced(ranges, GAP, MAX_READ, |range| read_exact_at(file, range))
 }
 
 /// Makes sure that a file has these ranges before anything is allocated, so that no range from a damaged footer can
@@ -245,9 +243,9 @@ mod tests {
         let (_directory, source) = directory_with("f", b"0123456789");
         let given_up = || Error::io("cannot read", rustix::io::Errno::STALE.into());
         let first = source.file("f").unwrap();
-        let read = |file: &File| if std::ptr::eq(file, &*first) { Err(given_up()) } else { read_from(file, &[3..5]) };
-        assert_eq!(source.with_file("f", read).unwrap(), ["34"]);
-        let error = source.with_file("f", |_| Err::<(), _>(given_up())).unwrap_err();
+        let read = |file: &File| if std::ptr::eq(file, &*first) { Err(given_up()) } else { read_exact_at(file, 3..5) };
+        assert_eq!(source.with_file("f", None, read).unwrap(), "34");
+        let error = source.with_file("f", None, |_| Err::<(), _>(given_up())).unwrap_err();
         assert_eq!((error.kind(), error.file()), (ErrorKind::Io, Some("f")));
     }
 
@@ -291,14 +289,14 @@ mod tests {
         let sources: [&dyn Source; 2] = [&source, &plain];
         let stat = source.stat("f").unwrap();
         for source in sources {
-            assert_eq!(source.read_unchanged("f", &stat, &[3..5]).unwrap(), ["34"]);
+            assert_eq!(source.read_unchanged("f", Some(&stat), &[3..5]).unwrap(), ["34"]);
         }
         std::fs::write(&path, b"abcdefghij").unwrap();
         for size in [10, 5, 20] {
             File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
             set_time(if size == 10 { 2000 } else { 1000 });
             for source in sources {
-                let error = source.read_unchanged("f", &stat, &[0..10]).unwrap_err();
+                let error = source.read_unchanged("f", Some(&stat), &[0..10]).unwrap_err();
                 assert_eq!((error.kind(), error.file()), (ErrorKind::Stale, Some("f")), "{error}");
             }
         }

@@ -77,7 +77,7 @@ fn footer_in(source: &dyn Source, path: &str, stat: &FileStat, end: Bytes) -> Re
         end.slice((here - length) as usize..here as usize)
     } else {
         let range = file_size - TAIL - length..file_size - TAIL;
-        let mut read = source.read_unchanged(path, stat, std::slice::from_ref(&range))?;
+        let mut read = source.read_unchanged(path, Some(stat), std::slice::from_ref(&range))?;
         read.pop().ok_or_else(|| internal("the source answered a read with nothing"))?
     };
     let hash = xxhash_rust::xxh3::xxh3_64(&bytes);

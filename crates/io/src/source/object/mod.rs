@@ -241,11 +241,11 @@ impl Source for ObjectSource {
     }
 
     fn read(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.start_read(path, None, ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
+        self.read_unchanged(path, None, ranges)
     }
 
-    fn read_unchanged(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.start_read(path, Some(stat), ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
+    fn read_unchanged(&self, path: &str, then: Option<&FileStat>, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.start_read(path, then, ranges).and_then(Pending::wait).map_err(|error| self.located(path, error))
     }
 
     fn begin(&self, path: &str, stat: &FileStat, ranges: &[Range<u64>]) -> Option<Pending<Vec<Bytes>>> {

@@ -30,7 +30,7 @@ fn a_mistyped_address_did_not_vanish() {
         source.stat("a").unwrap_err(),
         source.end("a", 1, None).unwrap_err(),
         source.read("a", &[0..1]).unwrap_err(),
-        source.read_unchanged("a", &stat, &[0..1]).unwrap_err(),
+        source.read_unchanged("a", Some(&stat), &[0..1]).unwrap_err(),
     ];
     for error in listed {
         assert_eq!((error.kind(), error.file()), (ErrorKind::NotFound, Some("a")));
