@@ -14,7 +14,7 @@ use super::units::{Units, some};
 use crate::dataset::{Prefetch, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_parquet::RowSink;
-use rowdex_rows::{self as rows, BatchRow, ChunkBytes, Held, Layout, Picker, Placer, Way, bytes_of, bytes_of_part};
+use rowdex_rows::{self as rows, BatchRow, ChunkBytes, Held, Layout, Picker, Picking, Placer, bytes_of, bytes_of_part};
 
 /// Rows got out of a unit, and what that took.
 #[derive(Debug, Default)]
@@ -91,9 +91,9 @@ pub(crate) fn from_held(units: &Units, unit: u32, whole: Held, slots: Vec<u32>, 
         (Route::Show, _, Some(batch)) => Held::shown(batch, &slots, &elsewhere.and_dictionaries_of(batch))?,
         (Route::Copy, _, Some(batch)) => Held::copied(batch, &slots, 1, &elsewhere.and_dictionaries_of(batch))?,
         (route, _, Some(batch)) => {
-            let picker = Picker::new(way(route, units), &slots, batch.num_rows(), batch.num_rows());
+            let picker = Picker::new(picking(route, units), &slots, batch.num_rows(), batch.num_rows());
             let mut picker = picker.beside(elsewhere);
-            picker.take(batch)?;
+            picker.take(batch.clone())?;
             picker.finish(slots.len())?.rows
         }
         (_, _, None) => return Err(Error::new(ErrorKind::Internal, "packed rows on a way for columns")),
@@ -120,8 +120,8 @@ pub(crate) fn from_file(
     let columns = columns_at_once(route, &facts).filter(|_| apart() && units.unit(unit).reads_columns_apart);
     let chunk = ChunkShape { rows: chunk_rows(route, &facts.of_columns(columns), batch_rows), columns };
     let read = some(wanted.as_deref());
-    let extracted = match route {
-        Route::DecodeDue => return decode_due(units, unit, &facts, chunk, wanted, places, prefetch),
+    match route {
+        Route::DecodeDue => decode_due(units, unit, &facts, chunk, wanted, places, prefetch),
         Route::StayPacked | Route::StayInColumns => {
             let packs = units.layout.clone().filter(|_| route == Route::StayPacked);
             let mut chunks = Collected { packs, ..Collected::in_chunks(chunk, facts.read) };
@@ -131,33 +131,33 @@ pub(crate) fn from_file(
             let whole = chunks.into_held(units)?;
             let decoded_bytes = Some(whole.bytes());
             let staged_bytes = whole.bytes() + largest;
-            Extracted {
-                decoded_bytes,
-                staged_bytes,
-                read_bytes,
-                decodes,
-                ..from_held(units, unit, whole, places, true)?
-            }
+            let extracted = from_held(units, unit, whole, places, true)?;
+            Ok(Extracted { decoded_bytes, staged_bytes, read_bytes, decodes, ..extracted })
         }
         route => {
-            let began = Instant::now();
             let due = places.len();
-            let picker = Picker::new(way(route, units), &places, facts.read, chunk.rows).beside(units.elsewhere());
+            let picker = Picker::new(picking(route, units), &places, facts.read, chunk.rows).by_columns(chunk.columns);
             drop(places);
-            let mut picking = Picking { picker, chunk, pages: 0, took: began.elapsed() };
-            let decodes = units.read(unit, read, prefetch, &mut picking)?;
-            Extracted { decodes, ..picking.finish(due)? }
+            let mut picker = picker.beside(units.elsewhere());
+            let decodes = units.read(unit, read, prefetch, &mut picker)?;
+            let picked = picker.finish(due)?;
+            Ok(Extracted {
+                decoded_bytes: wanted.is_none().then_some(picked.decoded_bytes),
+                staged_bytes: picked.staged_bytes,
+                read_bytes: picked.page_bytes,
+                picking: picked.took,
+                decodes,
+                ..Extracted::of_rows(DueRows::of(picked.rows))
+            })
         }
-    };
-    let decoded_bytes = extracted.decoded_bytes.filter(|_| wanted.is_none());
-    Ok(Extracted { decoded_bytes, ..extracted })
+    }
 }
 
-fn way(route: Route, units: &Units) -> Way {
+fn picking(route: Route, units: &Units) -> Picking {
     match (route, &units.layout) {
-        (Route::KeepChunks, _) => Way::Lie,
-        (Route::Place, Some(layout)) => Way::Place(Arc::clone(layout)),
-        _ => Way::Pick,
+        (Route::KeepChunks, _) => Picking::Keep,
+        (Route::Place, Some(layout)) => Picking::Place(Arc::clone(layout)),
+        _ => Picking::Pick,
     }
 }
 
@@ -324,58 +324,6 @@ impl RowSink for Collected {
                 Ok(())
             }
         }
-    }
-}
-
-/// Picks the rows that are due out of each chunk, and measures the time that takes.
-struct Picking {
-    picker: Picker,
-    chunk: ChunkShape,
-    pages: u64,
-    took: Duration,
-}
-
-impl Picking {
-    /// So many due rows.
-    fn finish(self, due: usize) -> Result<Extracted> {
-        let began = Instant::now();
-        let picked = self.picker.finish(due)?;
-        let picking = self.took + began.elapsed();
-        let decoded_bytes = Some(picked.decoded_bytes);
-        let staged_bytes = picked.staged_bytes;
-        let read_bytes = self.pages;
-        Ok(Extracted {
-            decoded_bytes,
-            staged_bytes,
-            read_bytes,
-            picking,
-            ..Extracted::of_rows(DueRows::of(picked.rows))
-        })
-    }
-}
-
-impl RowSink for Picking {
-    fn chunk_rows(&self) -> usize {
-        self.chunk.rows
-    }
-
-    fn columns_at_once(&self) -> Option<usize> {
-        self.chunk.columns
-    }
-
-    fn begin_columns(&mut self, first: usize) -> Result<()> {
-        self.picker.begin_columns(first)
-    }
-
-    fn pages_took(&mut self, bytes: u64) {
-        self.pages = self.pages.max(bytes);
-    }
-
-    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        let began = Instant::now();
-        let taken = self.picker.take(&chunk);
-        self.took += began.elapsed();
-        taken
     }
 }
 

@@ -138,6 +138,7 @@ impl Groups for Fake {
     fn form(&self) -> RowForm {
         RowForm {
             decoded: schema(DataType::Utf8View),
+            is_adapted: false,
             served: schema(self.served.0.clone()),
             shares_values: false,
             chunks_are_own: true,

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Fields, Schema, SchemaRef};
 
 use super::groups::{FetchCost, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use super::packing::ServedPacks;
@@ -18,7 +18,7 @@ use super::row_table::{RowFinder, RowTable};
 use crate::dataset::{Prefetch, RunPart, Slots};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::DistributedSampler;
-use rowdex_parquet::RowSink;
+use rowdex_parquet::{RowSink, finish};
 use rowdex_rows::{self as rows, Cutting, Dictionaries, Elsewhere, Layout, Sharing};
 
 /// Decoded bytes of a unit, at most: the cost of a unit is small beside that of its bytes.
@@ -35,9 +35,6 @@ pub(crate) struct Units {
     pub(super) groups: Arc<dyn Groups>,
     /// In which form their rows come.
     pub(super) form: RowForm,
-    /// Whether tokens come in lists of offsets, whatever lists they are in the files: a part of a list of a fixed size
-    /// is none of that size.
-    lists: bool,
     /// Those that several units have, if columns have some.
     pub(super) dictionaries: Option<Dictionaries>,
     /// The first row group of each unit, and the number of all row groups.
@@ -92,7 +89,7 @@ impl Units {
         let table = Arc::new(RowTable::new(sizes.iter().map(|size| size.rows)));
         let form = groups.form();
         let layout = Layout::of(&form.decoded, &form.served);
-        Self { groups, form, lists: false, dictionaries: None, starts, slots, sizes, table, layout, packing: None }
+        Self { groups, form, dictionaries: None, starts, slots, sizes, table, layout, packing: None }
     }
 
     /// The same of which dictionaries are shared, for a loader with so much memory.
@@ -101,12 +98,12 @@ impl Units {
         Self { dictionaries, ..self }
     }
 
-    /// The same with lists of offsets in these columns, which are names or paths.
+    /// The same with lists of offsets in these columns, which are names or paths, whatever lists they are in the files:
+    /// a part of a list of a fixed size is none of that size.
     pub(crate) fn with_lists(self, columns: &[String]) -> Self {
         match (rows::listed(&self.form.decoded, columns), rows::listed(&self.form.served, columns)) {
             (Some(decoded), Some(served)) => {
-                let form = RowForm { decoded, served, ..self.form };
-                Self { form, lists: true, ..self }
+                Self { form: RowForm { decoded, served, is_adapted: true, ..self.form }, ..self }
             }
             _ => self,
         }
@@ -244,11 +241,11 @@ impl Units {
         prefetch: Option<Prefetch>,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
-        let lists = self.lists.then_some(&self.form.decoded);
+        let schema = self.form.is_adapted.then_some(&self.form.decoded);
         let sharing = self.dictionaries.as_ref().map(|dictionaries| dictionaries.of_unit(unit));
-        let mut changing = UnitSink { lists, sharing, sink };
+        let mut adapting = UnitSink { schema, first: 0, sharing, sink };
         let sink: &mut dyn RowSink =
-            if lists.is_some() || changing.sharing.is_some() { &mut changing } else { changing.sink };
+            if schema.is_some() || adapting.sharing.is_some() { &mut adapting } else { adapting.sink };
         let row_groups = self.row_groups(unit);
         if row_groups.len() == 1 {
             return self.groups.read(row_groups.start, slots, prefetch, sink).map(|()| 1);
@@ -305,8 +302,11 @@ impl Units {
 
 /// A sink of rows that are brought to the form in which a unit has them.
 struct UnitSink<'a> {
-    /// The schema with lists of offsets, if there are other ones in the files.
-    lists: Option<&'a SchemaRef>,
+    /// The types that they are brought to, if they come in others: those that several datasets have in common, and
+    /// lists of offsets.
+    schema: Option<&'a SchemaRef>,
+    /// The first column of the next chunk.
+    first: usize,
     /// If dictionaries are shared.
     sharing: Option<Sharing<'a>>,
     sink: &'a mut dyn RowSink,
@@ -322,6 +322,7 @@ impl RowSink for UnitSink<'_> {
     }
 
     fn begin_columns(&mut self, first: usize) -> Result<()> {
+        self.first = first;
         self.sink.begin_columns(first)
     }
 
@@ -338,8 +339,12 @@ impl RowSink for UnitSink<'_> {
     }
 
     fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        let chunk = match self.lists {
-            Some(schema) => rows::to_lists(&chunk, schema)?,
+        let chunk = match self.schema {
+            Some(schema) if chunk.num_columns() == schema.fields().len() => finish(&chunk, schema)?,
+            Some(schema) => {
+                let part = schema.fields().iter().skip(self.first).take(chunk.num_columns()).cloned();
+                finish(&chunk, &Arc::new(Schema::new(part.collect::<Fields>())))?
+            }
             None => chunk,
         };
         self.sink.take(match &mut self.sharing {

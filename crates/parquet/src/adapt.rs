@@ -84,7 +84,7 @@ pub(super) fn adapt(array: &ArrayRef, want: &DataType, path: &str, limit: u64) -
             with_below(array, want, &columns).map_err(mismatch)
         }
         // Lists of another kind first, and then their items.
-        (DataType::List(item), DataType::LargeList(_)) => {
+        (DataType::List(item) | DataType::ListView(item) | DataType::LargeListView(item), DataType::LargeList(_)) => {
             let large = cast_with_options(array, &DataType::LargeList(Arc::clone(item)), &STRICT).map_err(mismatch)?;
             adapt(&large, want, path, limit)
         }

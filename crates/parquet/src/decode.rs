@@ -19,7 +19,7 @@ use super::columns::{ColumnOrigin, is_view, leaves_from, origins};
 use super::direct::GroupBytes;
 use super::errors::{ASK_FOR_LESS, too_large};
 use super::pages::Pages;
-use super::seam::{length_of, read_exactly};
+use super::seam::{as_asked, length_of};
 use super::{FileBytes, FileMetadata, RowSink};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
@@ -85,8 +85,12 @@ impl<'a> GroupDecoder<'a> {
     /// column cannot be brought to its type or has nulls where it must not, [`ErrorKind::OutOfRange`] and
     /// [`ErrorKind::InvalidArgument`] for a row group or rows that cannot be, and what `bytes` and the sink report.
     pub fn decode(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
-        self.decode_apart(rows, bytes, sink)
-            .map_err(|error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
+        let origins = self.origins();
+        let decoded = match self.width(rows, &origins, bytes, sink) {
+            Some(width) => self.decode_apart(width, rows, &origins, bytes, sink),
+            None => self.decode_together(rows, &origins, bytes, sink),
+        };
+        decoded.map_err(|error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
     }
 
     /// Decodes the columns of the projection, which come from there, together.
@@ -160,7 +164,7 @@ impl<'a> GroupDecoder<'a> {
         };
         let asked = length_of(&pages.ranges);
         self.within_limit(asked)?;
-        pages.bytes = read_exactly(bytes, &pages.ranges)?;
+        pages.bytes = as_asked(bytes.read(&pages.ranges)?, &pages.ranges)?;
         self.look_into(&mut pages, leaves, selected.is_none())?;
         // What stays may be shown by the rows, and counts as theirs.
         let stays = count <= chunk_rows && self.keeps_pages(group, leaves);

@@ -28,7 +28,7 @@ use super::chunks::{ColumnChunk, FileChunks, PagePositions, RowGroup};
 use super::direct::ValuePlaces;
 use super::errors::{caught, unsupported};
 use super::guard::Tally;
-use super::seam::{read_exactly, within};
+use super::seam::{as_asked, within};
 use super::types::{decodable, leaf_count, with_noted_zones, with_plain_intervals, with_views};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -373,7 +373,7 @@ pub(super) fn read_index(
             DecodeResult::Data(metadata) => return Ok(Some(metadata)),
             DecodeResult::Finished => return Ok(None),
             DecodeResult::NeedsData(ranges) => {
-                let read = read_exactly(bytes, &ranges)?;
+                let read = as_asked(bytes.read(&ranges)?, &ranges)?;
                 if !are_sound(&ranges, &read) {
                     return Ok(None);
                 }

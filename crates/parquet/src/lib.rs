@@ -38,7 +38,8 @@ pub use cost::ReadCost;
 pub use decode::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
 pub use footer::{FileMetadata, Footer, read_end};
 pub use row_lengths::{Counted, counted};
+pub use rowdex_rows::RowSink;
 pub use run::together;
-pub use seam::{FileBytes, RowSink, WholeBatch};
+pub use seam::{FileBytes, WholeBatch};
 #[cfg(feature = "filter")]
 pub use statistics::{Home, Known, Statistics};

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Fields, Int64Type, UInt64Type};
 
 use super::decode::{GroupDecoder, RowsToDecode};
 use super::errors::caught_panic;
-use super::seam::read_exactly;
+use super::seam::as_asked;
 use super::{FileBytes, RowSink, direct, unpack};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
@@ -110,7 +110,7 @@ impl GroupDecoder<'_> {
         let Some((leaf, column, item)) = shortest.filter(|_| rows > 0) else { return Ok(None) };
         let (start, length) = column.byte_range();
         self.within_limit(length)?;
-        let read = read_exactly(bytes, &[column.range()])?;
+        let read = as_asked(bytes.read(&[column.range()])?, &[column.range()])?;
         let mut found = Vec::new();
         let own = read.iter().map(|bytes| (start, bytes));
         if self.walk(group, leaf, own, true, false, &mut found)?.has_rare {

@@ -10,7 +10,7 @@ use super::decode::{GroupDecoder, WantedRows, unpacked};
 use super::direct;
 use super::guard::FilePage;
 use super::pages::Pages;
-use super::seam::{length_of, read_exactly, within};
+use super::seam::{as_asked, length_of, within};
 use super::{FileBytes, RowSink};
 use rowdex_base::error::Result;
 
@@ -70,7 +70,7 @@ impl GroupDecoder<'_> {
         if length > self.max_decoded_bytes {
             return Ok(false);
         }
-        let read = read_exactly(bytes, &ranges)?;
+        let read = as_asked(bytes.read(&ranges)?, &ranges)?;
         pages.staged = if bytes.has(&ranges) { 0 } else { length };
         let mut total = 0_u64;
         for &leaf in leaves {

@@ -21,6 +21,7 @@ mod pieces;
 mod placing;
 mod sequences;
 mod shifted;
+mod sink;
 mod spots;
 #[cfg(test)]
 mod tests;
@@ -40,18 +41,19 @@ pub use dictionary::{ValueBytes, encode, text_bytes};
 pub use digest::{DigestColumn, RowDigests};
 pub use gather::{gather, gather_values, join_exactly, take, take_rows};
 pub use held::Held;
-pub use listed::{listed, to_lists};
+pub use listed::listed;
 pub use memory::{
     ChunkBytes, Elsewhere, Footprint, bytes_of, bytes_of_part, bytes_of_parts, bytes_shown, show_what_they_keep,
 };
 pub use nested::{Lists, below, list_array, with_below};
 pub use packed::{Layout, PackedRows};
-pub use picker::{Picked, Picker, Way};
+pub use picker::{Picked, Picker, Picking};
 pub use picks::BatchRow;
 pub use pieces::{Cutting, PIECES};
 pub use placing::Placer;
 pub use sequences::{Between, PackLayout, PackTokens, Sequences, Sequencing};
 pub use shifted::TokenItems;
+pub use sink::RowSink;
 pub use spots::{NO_LABEL, Then};
 pub use tokens::{Cutter, Part, TokenColumn, Tokens, items_of, token_columns};
 pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, view_bytes};

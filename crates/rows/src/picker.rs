@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 
@@ -16,14 +17,14 @@ use super::packed::Layout;
 use super::picks::BatchRow;
 use super::pieces::{PIECES, placer};
 use super::placing::{Placer, RowPick};
-use super::take;
+use super::{RowSink, take};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// How due rows get out of chunks.
 #[derive(Debug, Clone)]
-pub enum Way {
+pub enum Picking {
     /// They stay in their chunks, because they lie one after the other and are most of all rows.
-    Lie,
+    Keep,
     /// Each is copied from its chunk straight to its place, packed. As [`Pick`](Self::Pick) if the first chunk says
     /// that packed rows would take much more memory.
     Place(Arc<Layout>),
@@ -34,11 +35,13 @@ pub enum Way {
 /// The rows wanted of a unit, and those of them that were found so far.
 #[derive(Debug)]
 pub struct Picker {
-    way: Way,
+    picking: Picking,
     wanted: RowChoice,
     /// Rows of the unit, and of each chunk but the last.
     rows: usize,
     chunk_rows: usize,
+    /// How many columns a chunk has, if rows need not come whole.
+    columns: Option<usize>,
     /// Rows of the unit that were not seen yet, and chunks that were.
     left: usize,
     chunks: usize,
@@ -50,6 +53,8 @@ pub struct Picker {
     elsewhere: Elsewhere,
     decoded_bytes: u64,
     largest: u64,
+    pages: u64,
+    took: Duration,
 }
 
 #[derive(Debug)]
@@ -102,19 +107,21 @@ impl RowChoice {
 impl Picker {
     /// Wants the rows of these slots of a unit with `rows` rows, in the order in which they are due, to be found in
     /// chunks of `chunk_rows`.
-    pub fn new(way: Way, slots: &[u32], rows: usize, chunk_rows: usize) -> Self {
+    pub fn new(picking: Picking, slots: &[u32], rows: usize, chunk_rows: usize) -> Self {
+        let began = Instant::now();
         let chunk_rows = chunk_rows.clamp(1, u32::MAX as usize);
-        let wanted = match (&way, slots.first(), slots.last()) {
-            (Way::Lie, Some(first), Some(last)) => {
+        let wanted = match (&picking, slots.first(), slots.last()) {
+            (Picking::Keep, Some(first), Some(last)) => {
                 RowChoice::Run { all: *first as usize..(*last as usize + 1).min(rows), start: 0 }
             }
             _ => RowChoice::picks(slots, rows, chunk_rows as u32),
         };
         Self {
-            way,
+            picking,
             wanted,
             rows,
             chunk_rows,
+            columns: None,
             left: rows,
             chunks: 0,
             placer: None,
@@ -124,7 +131,16 @@ impl Picker {
             elsewhere: Elsewhere::default(),
             decoded_bytes: 0,
             largest: 0,
+            pages: 0,
+            took: began.elapsed(),
         }
+    }
+
+    /// Takes so many columns at once, of rows that are placed in columns that are [packed
+    /// apart](Layout::packs_columns_apart).
+    #[must_use]
+    pub fn by_columns(self, columns: Option<usize>) -> Self {
+        Self { columns, ..self }
     }
 
     /// Some of what chunks have counts elsewhere.
@@ -133,75 +149,12 @@ impl Picker {
         Self { chunk_bytes: ChunkBytes::beside(&elsewhere), elsewhere, ..self }
     }
 
-    /// Says that the chunks to come have the columns from this one on, and begin with the first row again. Only rows
-    /// that are placed, in columns that are [packed apart](Layout::packs_columns_apart), come so.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Internal`] if rows of the columns before are missing.
-    pub fn begin_columns(&mut self, first: usize) -> Result<()> {
-        if first > 0 && (self.left > 0 || self.placer.is_none()) {
-            return Err(Error::new(ErrorKind::Internal, "columns of rows that come one by one are not placed"));
-        }
-        (self.left, self.chunks) = (self.rows, 0);
-        self.placer.iter_mut().for_each(|placer| placer.begin_columns(first));
-        Ok(())
-    }
-
-    /// Takes the wanted rows out of the next chunk.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Internal`] if chunks or slots are not those of the unit, and as [`take`].
-    pub fn take(&mut self, chunk: &RecordBatch) -> Result<()> {
-        if chunk.num_rows() != self.left.min(self.chunk_rows) {
-            return Err(Error::new(ErrorKind::Internal, "chunks are not what a row group is made of"));
-        }
-        let bytes = self.chunk_bytes.add(chunk);
-        self.decoded_bytes += bytes;
-        self.largest = self.largest.max(bytes);
-        self.left -= chunk.num_rows();
-        let is_only = self.chunks == 0 && self.left == 0;
-        match &mut self.wanted {
-            RowChoice::Run { all, start } => {
-                let here = *start..*start + chunk.num_rows();
-                let wanted = all.start.max(here.start)..all.end.min(here.end);
-                let rows_shown =
-                    chunk.slice(wanted.start.saturating_sub(here.start).min(chunk.num_rows()), wanted.len());
-                if is_only && !show_what_they_keep(std::slice::from_ref(&rows_shown), &self.elsewhere) {
-                    let slots: Vec<u32> = wanted.map(|row| row as u32).collect();
-                    self.copied = Some(Held::copied(chunk, &slots, PIECES, &self.elsewhere)?);
-                } else if rows_shown.num_rows() > 0 {
-                    self.picked.push(rows_shown);
-                }
-                *start = here.end;
-            }
-            RowChoice::Picks { rows, starts } => {
-                let span = starts.get(self.chunks).zip(starts.get(self.chunks + 1));
-                let wanted = span.and_then(|(&start, &end)| rows.get(start..end)).unwrap_or_default();
-                if wanted.iter().any(|&(row, _)| row as usize >= chunk.num_rows()) {
-                    return Err(Error::new(ErrorKind::Internal, "a wanted row is beyond its row group"));
-                }
-                if let Way::Place(layout) = std::mem::replace(&mut self.way, Way::Pick)
-                    && layout.is_worth(chunk)
-                {
-                    self.placer = Some(placer(layout, rows.len()));
-                }
-                let slots = || wanted.iter().map(|(row, _)| *row).collect::<Vec<u32>>();
-                match &mut self.placer {
-                    Some(placer) => placer.put(chunk, wanted)?,
-                    None if is_only => self.copied = Some(Held::copied(chunk, &slots(), PIECES, &self.elsewhere)?),
-                    None => self.picked.push(take(chunk, &slots())?),
-                }
-            }
-        }
-        self.chunks += 1;
-        Ok(())
-    }
-
     /// The rows, all `wanted` of them.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] if there were fewer, and as [`take`].
+    /// [`ErrorKind::Internal`] if there were fewer, and as [`take`](super::take).
     pub fn finish(self, wanted: usize) -> Result<Picked> {
+        let began = Instant::now();
         let has_all_columns = self.placer.as_ref().is_none_or(Placer::is_whole);
         if self.left > 0 || self.chunks == 0 || self.wanted.len() != wanted || !has_all_columns {
             return Err(Error::new(ErrorKind::Internal, "fewer rows than a row group has"));
@@ -223,7 +176,85 @@ impl Picker {
                 Held::merged(&self.picked, &places, false, &self.elsewhere)?
             }
         };
-        Ok(Picked { rows, decoded_bytes: self.decoded_bytes, staged_bytes: staged + self.largest })
+        Ok(Picked {
+            rows,
+            decoded_bytes: self.decoded_bytes,
+            staged_bytes: staged + self.largest,
+            page_bytes: self.pages,
+            took: self.took + began.elapsed(),
+        })
+    }
+}
+
+impl RowSink for Picker {
+    fn chunk_rows(&self) -> usize {
+        self.chunk_rows
+    }
+
+    fn columns_at_once(&self) -> Option<usize> {
+        self.columns
+    }
+
+    fn pages_took(&mut self, bytes: u64) {
+        self.pages = self.pages.max(bytes);
+    }
+
+    fn begin_columns(&mut self, first: usize) -> Result<()> {
+        if first > 0 && (self.left > 0 || self.placer.is_none()) {
+            return Err(Error::new(ErrorKind::Internal, "columns of rows that come one by one are not placed"));
+        }
+        (self.left, self.chunks) = (self.rows, 0);
+        self.placer.iter_mut().for_each(|placer| placer.begin_columns(first));
+        Ok(())
+    }
+
+    /// Takes the wanted rows out of the next chunk.
+    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
+        let began = Instant::now();
+        if chunk.num_rows() != self.left.min(self.chunk_rows) {
+            return Err(Error::new(ErrorKind::Internal, "chunks are not what a row group is made of"));
+        }
+        let bytes = self.chunk_bytes.add(&chunk);
+        self.decoded_bytes += bytes;
+        self.largest = self.largest.max(bytes);
+        self.left -= chunk.num_rows();
+        let is_only = self.chunks == 0 && self.left == 0;
+        match &mut self.wanted {
+            RowChoice::Run { all, start } => {
+                let here = *start..*start + chunk.num_rows();
+                let wanted = all.start.max(here.start)..all.end.min(here.end);
+                let rows_shown =
+                    chunk.slice(wanted.start.saturating_sub(here.start).min(chunk.num_rows()), wanted.len());
+                if is_only && !show_what_they_keep(std::slice::from_ref(&rows_shown), &self.elsewhere) {
+                    let slots: Vec<u32> = wanted.map(|row| row as u32).collect();
+                    self.copied = Some(Held::copied(&chunk, &slots, PIECES, &self.elsewhere)?);
+                } else if rows_shown.num_rows() > 0 {
+                    self.picked.push(rows_shown);
+                }
+                *start = here.end;
+            }
+            RowChoice::Picks { rows, starts } => {
+                let span = starts.get(self.chunks).zip(starts.get(self.chunks + 1));
+                let wanted = span.and_then(|(&start, &end)| rows.get(start..end)).unwrap_or_default();
+                if wanted.iter().any(|&(row, _)| row as usize >= chunk.num_rows()) {
+                    return Err(Error::new(ErrorKind::Internal, "a wanted row is beyond its row group"));
+                }
+                if let Picking::Place(layout) = std::mem::replace(&mut self.picking, Picking::Pick)
+                    && layout.is_worth(&chunk)
+                {
+                    self.placer = Some(placer(layout, rows.len()));
+                }
+                let slots = || wanted.iter().map(|(row, _)| *row).collect::<Vec<u32>>();
+                match &mut self.placer {
+                    Some(placer) => placer.put(&chunk, wanted)?,
+                    None if is_only => self.copied = Some(Held::copied(&chunk, &slots(), PIECES, &self.elsewhere)?),
+                    None => self.picked.push(take(&chunk, &slots())?),
+                }
+            }
+        }
+        self.chunks += 1;
+        self.took += began.elapsed();
+        Ok(())
     }
 }
 
@@ -236,6 +267,10 @@ pub struct Picked {
     pub decoded_bytes: u64,
     /// About how many bytes were in memory at the worst moment, besides these rows.
     pub staged_bytes: u64,
+    /// The same of pages, as the decoder told.
+    pub page_bytes: u64,
+    /// Time that was spent picking.
+    pub took: Duration,
 }
 
 #[cfg(test)]
@@ -273,9 +308,9 @@ mod tests {
         ) {
             let slots: Vec<u32> = picks.iter().map(|pick| pick.index(rows) as u32).collect();
             let group = group(rows);
-            let mut picker = Picker::new(Way::Pick, &slots, rows, chunk);
+            let mut picker = Picker::new(Picking::Pick, &slots, rows, chunk);
             for start in (0..rows).step_by(chunk) {
-                picker.take(&group.slice(start, chunk.min(rows - start))).unwrap();
+                picker.take(group.slice(start, chunk.min(rows - start))).unwrap();
             }
             let parts = picked(picker, slots.len());
             let parts: Vec<&RecordBatch> = parts.iter().map(|part| part.in_columns().unwrap()).collect();
@@ -296,14 +331,14 @@ mod tests {
         ) {
             let slots: Vec<u32> = (start.min(rows / 2)..rows).map(|slot| slot as u32).collect();
             let group = group(rows);
-            let mut picker = Picker::new(Way::Lie, &slots, rows, chunk);
+            let mut picker = Picker::new(Picking::Keep, &slots, rows, chunk);
             let mut shown = HashSet::new();
             for start in (0..rows).step_by(chunk) {
                 // A chunk has memory of its own.
                 let rows = UInt32Array::from_iter_values(start as u32..(start + chunk).min(rows) as u32);
                 let chunk = take_record_batch(&group, &rows).unwrap();
                 shown.insert(chunk.column(0).to_data().buffers()[0].data_ptr());
-                picker.take(&chunk).unwrap();
+                picker.take(chunk).unwrap();
             }
             let mut found = Vec::new();
             for part in picked(picker, slots.len()) {
@@ -321,11 +356,11 @@ mod tests {
         let column = |first: i64| Arc::new(Int64Array::from_iter_values(first..first + 10)) as ArrayRef;
         let batch = RecordBatch::try_from_iter([("a", column(0)), ("b", column(10)), ("c", column(20))]).unwrap();
         let layout = Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap();
-        let picker = || Picker::new(Way::Place(Arc::clone(&layout)), &[7, 0, 7, 4], 10, 4);
+        let picker = || Picker::new(Picking::Place(Arc::clone(&layout)), &[7, 0, 7, 4], 10, 4);
         let turn = |picker: &mut Picker, columns: &[usize], rows: usize| {
             picker.begin_columns(columns[0])?;
             let part = batch.project(columns).unwrap();
-            (0..rows).step_by(4).try_for_each(|start| picker.take(&part.slice(start, 4.min(rows - start))))
+            (0..rows).step_by(4).try_for_each(|start| picker.take(part.slice(start, 4.min(rows - start))))
         };
         let mut whole = picker();
         turn(&mut whole, &[0, 1], 10).unwrap();
@@ -345,7 +380,7 @@ mod tests {
         turn(&mut early, &[0, 1], 8).unwrap();
         assert_eq!(turn(&mut early, &[2], 10).unwrap_err().kind(), ErrorKind::Internal);
         // Rows that are picked come whole.
-        let mut other = Picker::new(Way::Pick, &[1], 10, 4);
+        let mut other = Picker::new(Picking::Pick, &[1], 10, 4);
         turn(&mut other, &[0, 1], 10).unwrap();
         assert_eq!(turn(&mut other, &[2], 10).unwrap_err().kind(), ErrorKind::Internal);
     }
@@ -354,20 +389,20 @@ mod tests {
     fn chunks_that_do_not_add_up_to_the_group_are_refused() {
         let ids: ArrayRef = Arc::new(UInt64Array::from_iter_values(0..10));
         let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
-        let picker = || Picker::new(Way::Pick, &[19, 0], 20, 10);
+        let picker = || Picker::new(Picking::Pick, &[19, 0], 20, 10);
         let mut short = picker();
-        short.take(&batch).unwrap();
-        assert_eq!(short.take(&batch.slice(0, 5)).unwrap_err().kind(), ErrorKind::Internal);
+        short.take(batch.clone()).unwrap();
+        assert_eq!(short.take(batch.slice(0, 5)).unwrap_err().kind(), ErrorKind::Internal);
         let mut few = picker();
-        few.take(&batch).unwrap();
+        few.take(batch.clone()).unwrap();
         assert_eq!(few.finish(2).unwrap_err().kind(), ErrorKind::Internal);
         let mut many = picker();
-        many.take(&batch).unwrap();
-        many.take(&batch).unwrap();
-        assert_eq!(many.take(&batch).unwrap_err().kind(), ErrorKind::Internal);
-        let mut beyond = Picker::new(Way::Pick, &[25], 20, 10);
-        beyond.take(&batch).unwrap();
-        beyond.take(&batch).unwrap();
+        many.take(batch.clone()).unwrap();
+        many.take(batch.clone()).unwrap();
+        assert_eq!(many.take(batch.clone()).unwrap_err().kind(), ErrorKind::Internal);
+        let mut beyond = Picker::new(Picking::Pick, &[25], 20, 10);
+        beyond.take(batch.clone()).unwrap();
+        beyond.take(batch.clone()).unwrap();
         assert_eq!(beyond.finish(1).unwrap_err().kind(), ErrorKind::Internal);
     }
 }

@@ -1,9 +1,8 @@
 //! The row groups of a dataset, or of several, those of one after those of the other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::{Fields, Schema, SchemaRef};
 
 use super::{FetchCost, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
@@ -12,7 +11,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_index::RowGroupEntry;
 use rowdex_io::source::Link;
-use rowdex_parquet::{ReadCost, RowSink, finish};
+use rowdex_parquet::{ReadCost, RowSink};
 use rowdex_projection::{Projection, view_of};
 
 /// The row groups of some datasets.
@@ -72,6 +71,7 @@ impl DatasetGroups {
         let form = RowForm {
             served: if views { decoded.clone() } else { served.clone() },
             decoded,
+            is_adapted: parts.len() != 1,
             shares_values: views,
             chunks_are_own: !parts.iter().any(|part| part.dataset.has_disk_cache()),
             is_remote: parts.iter().any(|part| part.dataset.is_remote()),
@@ -100,18 +100,9 @@ impl DatasetGroups {
         Some((part, row_group - part.first_group))
     }
 
-    /// Reads rows of a dataset, which are brought to the types that all datasets have in common.
-    fn read_of(
-        &self,
-        part: &LoadedDataset,
-        sink: &mut dyn RowSink,
-        read: impl FnOnce(&mut dyn RowSink) -> Result<()>,
-    ) -> Result<()> {
-        if self.parts.len() == 1 {
-            return read(sink);
-        }
-        read(&mut Finishing { schema: &self.form.decoded, first: 0, sink })
-            .map_err(|error| error.within_dataset(part.number))
+    /// Says which of several datasets an error is of.
+    fn within(&self, part: &LoadedDataset, error: Error) -> Error {
+        if self.parts.len() == 1 { error } else { error.within_dataset(part.number) }
     }
 }
 
@@ -208,8 +199,7 @@ impl Groups for DatasetGroups {
 
     fn located(&self, error: Error, row_group: u32) -> Error {
         match self.part(row_group) {
-            Some((part, own)) if self.parts.len() == 1 => part.dataset.located(error, own),
-            Some((part, own)) => part.dataset.located(error, own).within_dataset(part.number),
+            Some((part, own)) => self.within(part, part.dataset.located(error, own)),
             None => error,
         }
     }
@@ -255,7 +245,8 @@ impl Groups for DatasetGroups {
         let Some((part, own)) = self.part(row_group) else {
             return Err(Error::new(ErrorKind::OutOfRange, format!("no row group {row_group}")));
         };
-        self.read_of(part, sink, |sink| part.dataset.read(own, slots, &part.projection, prefetch, sink))
+        let read = part.dataset.read(own, slots, &part.projection, prefetch, sink);
+        read.map_err(|error| self.within(part, error))
     }
 
     fn read_run(&self, mut run: Vec<RunPart>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
@@ -263,7 +254,8 @@ impl Groups for DatasetGroups {
             return Err(Error::new(ErrorKind::Internal, "a run of no row groups"));
         };
         run.iter_mut().for_each(|read| read.row_group -= part.first_group);
-        self.read_of(part, sink, |sink| part.dataset.read_run(&run, &part.projection, prefetch, sink))
+        let read = part.dataset.read_run(&run, &part.projection, prefetch, sink);
+        read.map_err(|error| self.within(part, error))
     }
 
     fn prefetch(&self, row_group: u32, slots: Slots<'_>) -> Option<Prefetch> {
@@ -277,49 +269,5 @@ impl Groups for DatasetGroups {
             latency: a.latency.max(b.latency),
             bytes_per_second: a.bytes_per_second + b.bytes_per_second,
         })
-    }
-}
-
-/// Brings rows to the types that all datasets have in common.
-struct Finishing<'a> {
-    schema: &'a SchemaRef,
-    /// The first column of the next chunk.
-    first: usize,
-    sink: &'a mut dyn RowSink,
-}
-
-impl RowSink for Finishing<'_> {
-    fn chunk_rows(&self) -> usize {
-        self.sink.chunk_rows()
-    }
-
-    fn columns_at_once(&self) -> Option<usize> {
-        self.sink.columns_at_once()
-    }
-
-    fn begin_columns(&mut self, first: usize) -> Result<()> {
-        self.first = first;
-        self.sink.begin_columns(first)
-    }
-
-    fn take(&mut self, chunk: RecordBatch) -> Result<()> {
-        let all = self.schema.fields();
-        if chunk.num_columns() == all.len() {
-            return self.sink.take(finish(&chunk, self.schema)?);
-        }
-        let part = all.iter().skip(self.first).take(chunk.num_columns()).cloned();
-        self.sink.take(finish(&chunk, &Arc::new(Schema::new(part.collect::<Fields>())))?)
-    }
-
-    fn values_are_own(&mut self) {
-        self.sink.values_are_own();
-    }
-
-    fn places_are_kept(&mut self, bytes: u64) {
-        self.sink.places_are_kept(bytes);
-    }
-
-    fn pages_took(&mut self, bytes: u64) {
-        self.sink.pages_took(bytes);
     }
 }

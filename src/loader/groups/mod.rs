@@ -49,6 +49,8 @@ pub(crate) struct LongValues {
 pub(crate) struct RowForm {
     /// The types of decoded rows.
     pub(crate) decoded: SchemaRef,
+    /// Whether they come from the decoder in others, which are brought to these.
+    pub(crate) is_adapted: bool,
     /// The types that are served.
     pub(crate) served: SchemaRef,
     /// Whether strings and binary are served as views, whose values batches share with what is held.

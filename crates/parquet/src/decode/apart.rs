@@ -24,45 +24,35 @@ const MOST_CHUNKS: usize = 16;
 const WIDTH: usize = 256;
 
 impl GroupDecoder<'_> {
-    /// Decodes rows, and some columns of wide ones before the others.
-    pub(super) fn decode_apart(
+    /// How many columns of wide rows to decode before the next ones, if that pays.
+    pub(super) fn width(
         &self,
         rows: RowsToDecode<'_>,
+        origins: &[ColumnOrigin<'_>],
         bytes: &dyn FileBytes,
-        sink: &mut dyn RowSink,
-    ) -> Result<u64> {
-        let origins = self.origins();
+        sink: &dyn RowSink,
+    ) -> Option<usize> {
         // Where reads take long there is one for all.
-        let group =
-            self.file.group(self.row_group).filter(|_| !matches!(rows, RowsToDecode::Due(_)) && bytes.is_near());
-        let declared = group.map(|group| declared(group, &self.leaves(&origins)));
-        let Some(declared) = declared.filter(|bytes| self.within_limit(*bytes).is_ok()) else {
-            return self.decode_together(rows, &origins, bytes, sink);
-        };
-        let chunk_rows = sink.chunk_rows();
         let count = match rows {
+            _ if !bytes.is_near() => return None,
+            RowsToDecode::Due(_) => return None,
             RowsToDecode::All => self.file.row_group_rows(self.row_group) as usize,
-            RowsToDecode::Selected(rows) | RowsToDecode::Due(rows) => rows.len(),
+            RowsToDecode::Selected(rows) => rows.len(),
         };
+        let declared = declared(self.file.group(self.row_group)?, &self.leaves(origins));
+        self.within_limit(declared).ok()?;
         // Less memory is needed where whole rows are put together of columns that were decoded apart.
         let is_wide = origins.len() > MANY
-            && count.div_ceil(chunk_rows.max(1)) <= MOST_CHUNKS
+            && count.div_ceil(sink.chunk_rows().max(1)) <= MOST_CHUNKS
             && declared <= SHORT.saturating_mul(origins.len() as u64);
         match sink.columns_at_once() {
-            Some(width) if (1..origins.len()).contains(&width) => self.decode_bands(width, rows, &origins, bytes, sink),
-            None if is_wide => {
-                let turns = Vec::new();
-                let mut whole = Whole { decoder: self, chunk_rows, turns, footprint: Footprint::default(), bytes: 0 };
-                let decoded = self.decode_bands(WIDTH, rows, &origins, bytes, &mut whole)?;
-                whole.hand_over(sink)?;
-                Ok(decoded)
-            }
-            _ => self.decode_together(rows, &origins, bytes, sink),
+            Some(width) => (1..origins.len()).contains(&width).then_some(width),
+            None => is_wide.then_some(WIDTH),
         }
     }
 
-    /// Decodes so many columns before the next ones.
-    fn decode_bands(
+    /// Decodes so many columns before the next ones, for a sink that takes them so or as whole rows.
+    pub(super) fn decode_apart(
         &self,
         width: usize,
         rows: RowsToDecode<'_>,
@@ -70,6 +60,14 @@ impl GroupDecoder<'_> {
         bytes: &dyn FileBytes,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
+        if sink.columns_at_once().is_none() {
+            let footprint = Footprint::default();
+            let mut whole =
+                Whole { decoder: self, width, chunk_rows: sink.chunk_rows(), turns: Vec::new(), footprint, bytes: 0 };
+            let decoded = self.decode_apart(width, rows, origins, bytes, &mut whole)?;
+            whole.hand_over(sink)?;
+            return Ok(decoded);
+        }
         let mut decoded = 0_u64;
         for (turn, origins) in origins.chunks(width).enumerate() {
             let first = turn * width;
@@ -85,6 +83,7 @@ impl GroupDecoder<'_> {
 /// Chunks of some columns, until those of the others have come.
 struct Whole<'a> {
     decoder: &'a GroupDecoder<'a>,
+    width: usize,
     chunk_rows: usize,
     /// The chunks of each turn.
     turns: Vec<Vec<RecordBatch>>,
@@ -112,6 +111,10 @@ impl Whole<'_> {
 impl RowSink for Whole<'_> {
     fn chunk_rows(&self) -> usize {
         self.chunk_rows
+    }
+
+    fn columns_at_once(&self) -> Option<usize> {
+        Some(self.width)
     }
 
     fn begin_columns(&mut self, _: usize) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::FileBytes;
 use crate::chunks::ColumnChunk;
 use crate::errors::{cannot_be, damaged, internal};
 use crate::guard::{FilePage, PageKind};
-use crate::seam::read_each_exactly;
+use crate::seam::as_asked;
 use rowdex_base::error::Result;
 
 /// Shorter values, on average, come with their pages: a call for each would take longer.
@@ -121,7 +121,7 @@ impl ValuePlaces {
             start - PREFIX..start + u64::from(length)
         };
         let ranges: Vec<_> = places.iter().map(range).collect();
-        let mut read = (0..).zip(read_each_exactly(bytes, &ranges)?.into_iter().zip(places));
+        let mut read = (0..).zip(as_asked(bytes.read_each(&ranges)?, &ranges)?.into_iter().zip(places));
         let mut buffers: Vec<Buffer> = Vec::with_capacity(ranges.len());
         let mut views = Vec::with_capacity(rows.len());
         for is_there in &there {
