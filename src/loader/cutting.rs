@@ -19,8 +19,9 @@ use rowdex_rows::{BatchRow, Held, Part};
 /// Parts with about so many tokens are let go of together.
 const TOKENS_TOGETHER: u64 = 16 << 10;
 
-/// Gets the due pieces out of a unit.
+/// Gets the due pieces of packs out of a unit.
 pub(crate) fn extract(
+    packing: &ServedPacks,
     recovery: &mut Recovery<'_>,
     unit: u32,
     due: &PieceList,
@@ -29,9 +30,6 @@ pub(crate) fn extract(
     prefetch: Option<Prefetch>,
 ) -> Result<Extracted> {
     let units = recovery.units;
-    let Some(packing) = &units.packing else {
-        return recovery.extract(unit, &|| due.slots.to_vec(), stays, held, prefetch);
-    };
     let mut cutter = PieceCutter { units, unit, packing, due, slots: Vec::new(), places: Vec::new(), whole: None };
     match due.parts().len() {
         0 => cutter.get_in_turn(),

@@ -388,24 +388,6 @@ impl Loader {
         let engine = Engine::start(Arc::clone(&self.units), Arc::clone(&self.faults), Box::new(walk), &settings)?;
         Ok(Box::new(engine))
     }
-
-    /// Notes that a batch is handed out.
-    fn pass(&mut self, batch: &Batch) {
-        let ranks = self.samplers.len() as u64;
-        let position = self.samplers.iter().position(|sampler| sampler.shard().rank() == batch.rank);
-        let position = position.unwrap_or_default() as u64;
-        let next = batch.step.saturating_mul(ranks) + position + 1;
-        self.place = match batch.is_last() && position + 1 == ranks {
-            true => NextBatch { epoch: batch.epoch.saturating_add(1), batch: 0 },
-            false => NextBatch { epoch: batch.epoch, batch: next },
-        };
-        if position + 1 == ranks
-            && let Some(sampler) = self.samplers.first()
-        {
-            // The last of all epochs has no state after it; the one before stays.
-            self.state = sampler.state_after(batch.epoch, batch.step).unwrap_or(self.state);
-        }
-    }
 }
 
 impl Loader {
@@ -420,14 +402,27 @@ impl Loader {
         self.serve(None)
     }
 
-    /// The next batch; if `only` is given, only one of that epoch.
+    /// Hands out the next batch; if `only` is given, only one of that epoch.
     fn serve(&mut self, only: Option<u64>) -> Result<Option<Batch>> {
         if !self.ready()? {
             return Ok(None);
         }
         let due = |batch: &mut Batch| only.is_none_or(|only| only == batch.epoch);
         let Some(batch) = self.waiting.pop_front_if(due) else { return Ok(None) };
-        self.pass(&batch);
+        let ranks = self.samplers.len() as u64;
+        let position = self.samplers.iter().position(|sampler| sampler.shard().rank() == batch.rank);
+        let position = position.unwrap_or_default() as u64;
+        let next = batch.step.saturating_mul(ranks) + position + 1;
+        self.place = match batch.is_last() && position + 1 == ranks {
+            true => NextBatch { epoch: batch.epoch.saturating_add(1), batch: 0 },
+            false => NextBatch { epoch: batch.epoch, batch: next },
+        };
+        if position + 1 == ranks
+            && let Some(sampler) = self.samplers.first()
+        {
+            // The last of all epochs has no state after it; the one before stays.
+            self.state = sampler.state_after(batch.epoch, batch.step).unwrap_or(self.state);
+        }
         Ok(Some(batch))
     }
 

@@ -58,12 +58,7 @@ impl Loader {
     pub(crate) fn advance(&mut self, epoch: u64, step: u64) -> Result<()> {
         self.control.check()?;
         self.expect(epoch, step)?;
-        if self.ready()?
-            && let Some(batch) = self.waiting.pop_front_if(|batch| batch.epoch == epoch)
-        {
-            self.pass(&batch);
-        }
-        Ok(())
+        self.serve(Some(epoch)).map(drop)
     }
 
     /// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway.

@@ -223,22 +223,19 @@ impl Recovery<'_> {
             return caught(units.row_groups(unit).start, || from_held(units, unit, whole, slots, stays));
         }
         // What cannot stay whole does not stay.
-        match self.decode(unit, slots, stays && lost.is_empty(), prefetch) {
+        let keeps = stays && lost.is_empty();
+        let read = || from_file(units, self.batch_rows, unit, slots, keeps, prefetch);
+        match caught(units.row_groups(unit).start, read) {
+            Ok(extracted) => {
+                self.decodes += extracted.decodes;
+                Ok(extracted)
+            }
             Err(error) if self.faults.substitutes() => {
                 self.lose(unit, error)?;
                 self.replace(unit, &due(), stays)
             }
             Err(error) => self.salvage(unit, due(), error),
-            extracted => extracted,
         }
-    }
-
-    /// As [`from_file`], and counts what was decoded.
-    fn decode(&mut self, unit: u32, slots: Vec<u32>, stays: bool, prefetch: Option<Prefetch>) -> Result<Extracted> {
-        let first = self.units.row_groups(unit).start;
-        let extracted = caught(first, || from_file(self.units, self.batch_rows, unit, slots, stays, prefetch))?;
-        self.decodes += extracted.decodes;
-        Ok(extracted)
     }
 
     /// Notes which row groups of a unit cannot be read, because reading it came to this error. Returns whether there
@@ -287,7 +284,10 @@ impl Recovery<'_> {
         slots.truncate(sound);
         let mut rows = DueRows::default();
         if sound > 0 {
-            rows = self.decode(unit, slots, false, None)?.rows;
+            let read = || from_file(units, self.batch_rows, unit, slots, false, None);
+            let extracted = caught(units.row_groups(unit).start, read)?;
+            self.decodes += extracted.decodes;
+            rows = extracted.rows;
         }
         Ok(Extracted::of_rows(match fault {
             Some(fault) => rows.before(fault, missing),

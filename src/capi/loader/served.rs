@@ -41,30 +41,6 @@ impl Ahead {
         }
         Ok(())
     }
-
-    fn peek(&mut self, epoch: u64, step: u64, max_rows: usize, handed_out: &Standing) -> Result<Option<Batch>> {
-        if (handed_out.epoch(), handed_out.step) == (epoch, step) {
-            self.go_back(handed_out)?;
-        }
-        if let Some(before) = step.checked_sub(1)
-            && self.looked == Some((epoch, before))
-            && step < handed_out.steps
-            // The step does not say which rank's batch it is.
-            && handed_out.ranks() == 1
-        {
-            self.looked = None;
-            self.loader.advance(epoch, before)?;
-            self.past.push_back(self.loader.standing());
-        }
-        let had_failed = self.loader.failure().is_some();
-        let found = self.loader.peek(epoch, step, max_rows);
-        if (handed_out.epoch(), handed_out.step) != (epoch, step) {
-            self.failed_ahead |= self.loader.failure().is_some() && !had_failed;
-        }
-        let found = found?;
-        self.looked = found.is_some().then_some((epoch, step));
-        Ok(found)
-    }
 }
 
 /// What is published as one: once it was closed, it stands where it stood, whatever another thread is about to hand
@@ -118,7 +94,30 @@ impl Served {
 
     pub(super) fn peek(&self, epoch: u64, step: u64, max_rows: usize) -> Result<Option<Batch>> {
         let mut ahead = self.loader.lock("loader")?;
-        let found = ahead.peek(epoch, step, max_rows, &self.seen.load().standing);
+        let seen = self.seen.load();
+        let handed_out = &seen.standing;
+        let is_next = (handed_out.epoch(), handed_out.step) == (epoch, step);
+        if is_next {
+            ahead.go_back(handed_out)?;
+        }
+        if let Some(before) = step.checked_sub(1)
+            && ahead.looked == Some((epoch, before))
+            && step < handed_out.steps
+            // The step does not say which rank's batch it is.
+            && handed_out.ranks() == 1
+        {
+            ahead.looked = None;
+            ahead.loader.advance(epoch, before)?;
+            let passed = ahead.loader.standing();
+            ahead.past.push_back(passed);
+        }
+        let had_failed = ahead.loader.failure().is_some();
+        let found = ahead.loader.peek(epoch, step, max_rows);
+        let fails_now = !had_failed && ahead.loader.failure().is_some();
+        ahead.failed_ahead |= fails_now && !is_next;
+        if let Ok(found) = &found {
+            ahead.looked = found.is_some().then_some((epoch, step));
+        }
         match ahead.past.is_empty() {
             true => self.publish(ahead.loader.standing(), found),
             false => found,
@@ -127,14 +126,15 @@ impl Served {
 
     pub(super) fn advance(&self, epoch: u64, step: u64) -> Result<()> {
         let mut ahead = self.loader.lock("loader")?;
-        let seen = self.seen.load_full();
-        if (seen.standing.epoch(), seen.standing.step) == (epoch, step)
-            && let Some(after) = ahead.past.pop_front()
-        {
+        let seen = self.seen.load();
+        let is_next = (seen.standing.epoch(), seen.standing.step) == (epoch, step);
+        let passed = if is_next { ahead.past.pop_front() } else { None };
+        if let Some(after) = passed {
             return self.publish(after, Ok(()));
         }
-        drop(ahead);
-        self.with(|loader| loader.advance(epoch, step))
+        ahead.go_back(&seen.standing)?;
+        let done = ahead.loader.advance(epoch, step);
+        self.publish(ahead.loader.standing(), done)
     }
 
     fn publish<T>(&self, standing: Standing, done: Result<T>) -> Result<T> {
