@@ -671,15 +671,14 @@ rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
 // group of a file may have fewer; by default such that it takes 32 MiB in memory, and up to 64 MiB if it would take
 // less than 4 MiB in the file. page_bytes: of values, after which a page ends; by default 128 KiB, and 1 MiB where a
 // value takes 4 KiB or more. compression: "none", "snappy", "lz4", "zstd" or "zstd:LEVEL"; by default for each column
-// what makes a sample smallest. dictionary: whether values go to dictionaries; by default in columns where that saves
-// a tenth of a sample. origin: adds a column of this name with the row ids of the dataset. spill: spills rows to a
-// folder in this one, which is local; by default in the output, if that is local. step: one step of the work, where
-// several machines share it: all tasks of "spill", then all of "write", then "index"; by default all of it. task: [2,
-// 8] is the task with number 2, from 0, of 8 that share the step. resume: true goes on with what an earlier call left
-// in the output. overwrite: true replaces what an earlier call wrote there. Progress is told rows that are done with
-// and rows in all, both of two passes together, and bytes that were spilled and written so far. The report: rows,
-// files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled (by this call),
-// and index, which is null for a step that does not write it.
+// what makes a sample smallest. origin: adds a column of this name with the row ids of the dataset. spill: spills rows
+// to a folder in this one, which is local; by default in the output, if that is local. step: one step of the work,
+// where several machines share it: all tasks of "spill", then all of "write", then "index"; by default all of it.
+// task: [2, 8] is the task with number 2, from 0, of 8 that share the step. resume: true goes on with what an earlier
+// call left in the output. overwrite: true replaces what an earlier call wrote there. Progress is told rows that are
+// done with and rows in all, both of two passes together, and bytes that were spilled and written so far. The report:
+// rows, files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled (by this
+// call), and index, which is null for a step that does not write it.
 //
 // {"verify": {"check": "footer"}} checks the index of the dataset, every byte of it, then every data file at this
 // level, and reports all bad files at once: "off" looks at the index alone, "stat" costs a stat for each file,
