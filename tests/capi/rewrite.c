@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
   }
   struct told told = {0};
   const char *whole = "{\"output\": \"%s\", \"threads\": 2, \"memory\": 1048576, \"files\": 3, "
-                      "\"compression\": \"snappy\", \"dictionary\": false, %s}";
+                      "\"compression\": \"snappy\", %s}";
 
   /* Stopped in the middle of the second pass, it leaves what it finished. */
   told.stop_at = DEMO_ROWS + DEMO_ROWS / 2;
