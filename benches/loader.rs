@@ -81,11 +81,11 @@ fn loader(criterion: &mut Criterion) {
 
     let mut group = criterion.benchmark_group("loader");
     group.sample_size(10);
-    // A prediction runs the plan over six epochs of rows, and does nothing else to speak of.
+    // An estimate runs the plan over six epochs of rows, and does nothing else to speak of.
     group.throughput(Throughput::Elements(6 * ROWS));
     group.bench_function("plan walk, a quarter held", |bencher| {
         let builder = builder(&dataset).memory(all / 4);
-        bencher.iter(|| black_box(builder.estimate().expect("a prediction")));
+        bencher.iter(|| black_box(builder.estimate().expect("an estimate")));
     });
 
     group.throughput(Throughput::Elements(ROWS));

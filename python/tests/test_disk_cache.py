@@ -49,7 +49,7 @@ def test_a_loader_serves_from_it_and_goes_on_when_it_is_deleted(index: str, tmp_
         shutil.rmtree(tmp_path / "disk_cache", ignore_errors=True)
 
 
-def test_root_and_tier_stay_where_they_were_when_the_process_goes_elsewhere(
+def test_root_and_disk_cache_stay_after_a_change_of_directory(
     index: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = (pathlib.Path(index).parent / rowdex.Index(index).root).resolve()
@@ -63,6 +63,6 @@ def test_root_and_tier_stay_where_they_were_when_the_process_goes_elsewhere(
     assert (tmp_path / "disk_cache").is_dir() and not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_what_can_not_be_a_tier_is_refused(index: str, tmp_path: pathlib.Path) -> None:
+def test_what_can_not_be_a_disk_cache_is_refused(index: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="bytes"):
         rowdex.Dataset(index, disk_cache=rowdex.DiskCache(tmp_path, 0))

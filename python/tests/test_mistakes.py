@@ -112,7 +112,7 @@ def test_what_is_no_set_of_rows_is_never_taken_for_one(dataset: rowdex.Dataset, 
             rowdex.order.IdSet.view(dataset, other)  # type: ignore[arg-type]
 
 
-def test_what_is_no_sampler_tier_or_store_is_refused_by_name(dataset: rowdex.Dataset, index: str) -> None:
+def test_no_sampler_disk_cache_or_store_is_refused_by_name(dataset: rowdex.Dataset, index: str) -> None:
     class Rows(torch.utils.data.Dataset[int]):
         def __len__(self) -> int:
             return len(dataset)

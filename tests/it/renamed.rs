@@ -223,7 +223,7 @@ fn a_name_that_no_file_has_is_refused_in_a_union() {
 }
 
 #[test]
-fn a_disk_tier_tells_indexes_with_other_names_apart() {
+fn a_disk_cache_tells_indexes_with_other_names_apart() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
     let shape = Shape { rows: 50, columns: vec!["tags", "number", "n"] };

@@ -250,7 +250,7 @@ fn aligned(bytes: &[u8]) -> Bytes {
 }
 
 #[test]
-fn rows_of_every_type_are_the_same_by_way_of_the_tier_and_without_it() {
+fn rows_of_every_type_are_the_same_with_and_without_it() {
     let place = Fixture::new();
     let rows: Vec<u64> = (0..ROWS as u64).map(|row| row * 1999 % ROWS as u64).collect();
     let without = place.plain();
@@ -271,7 +271,7 @@ fn rows_of_every_type_are_the_same_by_way_of_the_tier_and_without_it() {
 }
 
 #[test]
-fn a_loader_serves_the_same_batches_from_the_tier_with_and_without_views_and_decodes_nothing() {
+fn a_loader_serves_the_same_batches_from_it_and_decodes_nothing() {
     let place = Fixture::new();
     let all = place.plain().decoded_bytes();
     for (views, percent, threads) in [(false, 10, 2), (true, 10, 2), (false, 60, 0), (true, 200, 1), (false, 200, 2)] {
@@ -292,7 +292,7 @@ fn a_loader_serves_the_same_batches_from_the_tier_with_and_without_views_and_dec
 }
 
 #[test]
-fn few_rows_of_a_row_group_wanted_by_a_loader_put_all_of_it_into_the_tier_and_a_get_puts_nothing() {
+fn a_loader_puts_whole_row_groups_in_and_a_get_puts_nothing() {
     let place = Fixture::new();
     let dataset = place.kept();
     let expected = place.plain();
@@ -415,7 +415,7 @@ fn verifying_reads_the_files_and_not_the_disk_cache() {
 }
 
 #[test]
-fn damaged_entries_and_a_tier_that_is_deleted_meanwhile_cost_time_and_nothing_else() {
+fn damaged_or_deleted_entries_cost_time_and_nothing_else() {
     let place = Fixture::new();
     let rows: Vec<u64> = (0..ROWS as u64).rev().collect();
     let expected = place.plain().take(&rows).unwrap();
@@ -457,7 +457,7 @@ fn damaged_entries_and_a_tier_that_is_deleted_meanwhile_cost_time_and_nothing_el
 }
 
 #[test]
-fn a_tier_that_holds_a_part_of_the_data_goes_on_serving_that_part() {
+fn a_folder_with_a_part_of_the_data_goes_on_serving_it() {
     let place = Fixture::new();
     let rows: Vec<u64> = (0..ROWS as u64).collect();
     place.kept().take(&rows).unwrap();

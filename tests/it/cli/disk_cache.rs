@@ -74,7 +74,7 @@ fn a_folder_that_cannot_be_written_to_is_told_once_and_the_rows_are_served() {
 }
 
 #[test]
-fn a_tier_needs_a_folder_and_a_size_and_files_that_are_compared() {
+fn a_disk_cache_needs_a_folder_a_size_and_compared_files() {
     let place = Place::with_index();
     for arguments in ["--disk-cache disk_cache", "--disk-cache disk_cache=lots"] {
         place.run(&format!("epoch train.rdx --digest {arguments}")).exits_with_usage();

@@ -216,7 +216,7 @@ fn what_the_hub_refuses_is_told_apart_with_what_to_do() {
 }
 
 #[test]
-fn without_a_network_the_disk_tier_serves_what_it_has_and_the_rest_is_an_error_that_says_so() {
+fn without_a_network_the_disk_cache_serves_what_it_has() {
     let (folder, data, index) = prepared();
     let hub = Hub::start(&data, false);
     build("hf://datasets/o/n", &hub.options(), &index).unwrap();

@@ -405,7 +405,7 @@ impl<V> Maker<'_, V> {
 
 impl<V> fmt::Debug for CacheFolder<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tier").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("CacheFolder").field("options", &self.options).finish_non_exhaustive()
     }
 }
 

@@ -182,7 +182,7 @@ fn an_entry_that_another_makes_is_not_waited_for() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_switches_the_tier_off_once_and_for_all() {
+fn an_unwritable_folder_switches_the_disk_cache_off_for_good() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("file"), "x").unwrap();
     let below = folder.path().join("file/disk_cache");
