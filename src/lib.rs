@@ -13,8 +13,8 @@
 //! # fn main() -> rowdex::Result<()> {
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let (data, index) = (folder.path().to_owned(), folder.path().join("train.rdx"));
-//! # let column: arrow::array::ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..1000));
-//! # let batch = arrow::array::RecordBatch::try_from_iter([("id", column)]).unwrap();
+//! # let column: arrow_array::ArrayRef = Arc::new(arrow_array::Int64Array::from_iter_values(0..1000));
+//! # let batch = arrow_array::RecordBatch::try_from_iter([("id", column)]).unwrap();
 //! # let file = std::fs::File::create(data.join("a.parquet")).unwrap();
 //! # let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
 //! # writer.write(&batch).unwrap();

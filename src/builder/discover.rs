@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use globset::GlobMatcher;
+use fast_glob::glob_match;
 use walkdir::WalkDir;
 
 use super::found::{FilesToIndex, glob, has_extension, refuse_table};
@@ -80,8 +80,9 @@ fn expand(input: &Path, files: &mut Vec<PathBuf>) -> Result<PathBuf> {
             Ok(input.parent().unwrap_or(Path::new("")).to_owned())
         }
         Err(error) => match pattern(input)? {
-            Some((base, depth, matcher)) => {
-                walk(&base, depth, files, |path| matcher.is_match(path))?;
+            Some((base, depth, pattern)) => {
+                let matches = |path: &Path| glob_match(&pattern, path.as_os_str().as_encoded_bytes());
+                walk(&base, depth, files, matches)?;
                 Ok(base)
             }
             None => Err(Error::io("cannot find the data", error).with_file(input.display().to_string())),
@@ -91,17 +92,17 @@ fn expand(input: &Path, files: &mut Vec<PathBuf>) -> Result<PathBuf> {
 
 /// A glob pattern, the directory before its first special character, and how deep below that its files may lie;
 /// `None` if there is no special character.
-fn pattern(input: &Path) -> Result<Option<(PathBuf, usize, GlobMatcher)>> {
+fn pattern(input: &Path) -> Result<Option<(PathBuf, usize, String)>> {
     let special = |component: &Component<'_>| component.as_os_str().to_string_lossy().contains(['*', '?', '[', '{']);
     if !input.components().any(|component| special(&component)) {
         return Ok(None);
     }
     let base: PathBuf = input.components().take_while(|component| !special(component)).collect();
     let text = input.components().collect::<PathBuf>().to_string_lossy().into_owned();
-    let matcher = glob(&text, input.display().to_string())?;
+    let pattern = glob(&text, input.display().to_string())?;
     let behind = input.components().count() - base.components().count();
     let depth = if text.contains("**") { usize::MAX } else { behind };
-    Ok(Some((base, depth, matcher)))
+    Ok(Some((base, depth, pattern)))
 }
 
 /// Adds the files below a folder that are wanted, sorted by name, but for those that are hidden by their names.

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
-
 use rowdex_base::error::{Error, Result};
 use rowdex_io::source::FileStat;
 use rowdex_io::source::place::Place;
@@ -55,11 +53,11 @@ pub(super) fn refuse_table(path: &Path, place: impl Fn(&Path) -> String) -> Resu
         .with_hint(format!("index the files of one of its versions, as {example} does")))
 }
 
-/// A glob pattern of paths, of which `input` is what errors call it.
-pub(super) fn glob(text: &str, input: String) -> Result<GlobMatcher> {
-    let glob = GlobBuilder::new(text)
-        .literal_separator(true)
-        .build()
+/// A glob pattern of paths for `fast_glob::glob_match`, of which `input` is what errors call it.
+pub(super) fn glob(text: &str, input: String) -> Result<String> {
+    fast_glob::validate(text)
         .map_err(|error| Error::invalid(format!("not a pattern: {error}")).with_file(input).with_source(error))?;
-    Ok(glob.compile_matcher())
+    // At the start of a pattern, `!` would negate it.
+    let escape = if text.starts_with('!') { "\\" } else { "" };
+    Ok(format!("{escape}{text}"))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use globset::GlobMatcher;
+use fast_glob::glob_match;
 
 use super::found::{FilesToIndex, glob, has_extension, refuse_table};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -102,9 +102,9 @@ fn expand(input: &Url, options: &StoreOptions, files: &mut Vec<(String, Option<F
     let key = input.key.as_str();
     // There may be an object of this very name.
     if key.contains(SPECIAL) && !key.ends_with('/') && !output::exists(&Place::Remote(input.clone()), options)? {
-        let (base, matcher) = pattern(input)?;
+        let (base, pattern) = pattern(input)?;
         for (key, stat) in list(input, &base, options)? {
-            if matcher.is_match(&key) {
+            if glob_match(&pattern, &key) {
                 files.push((key, Some(stat)));
             }
         }
@@ -159,7 +159,7 @@ fn without_folders(mut listed: Vec<(String, FileStat)>) -> Vec<(String, FileStat
 }
 
 /// A glob pattern and the folder before its first special character.
-fn pattern(input: &Url) -> Result<(String, GlobMatcher)> {
+fn pattern(input: &Url) -> Result<(String, String)> {
     let base: Vec<&str> = input.key.split('/').take_while(|part| !part.contains(SPECIAL)).collect();
     Ok((base.join("/"), glob(&input.key, input.to_string())?))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow_schema::{DataType, Field, FieldRef};
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 

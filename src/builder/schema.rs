@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::datatypes::{Fields, Schema, SchemaRef};
+use arrow_schema::{Fields, Schema, SchemaRef};
 
 use self::merge::merge_fields;
 use super::partition::Partitions;
@@ -194,10 +194,10 @@ fn repeated(fields: &Fields) -> Option<&str> {
 mod tests {
     use super::*;
 
-    use arrow::array::{Array, ArrayRef, Decimal128Array, ListArray, RecordBatch, new_null_array};
-    use arrow::buffer::OffsetBuffer;
-    use arrow::datatypes::{DataType, Field};
-    use arrow::util::display::array_value_to_string;
+    use arrow_array::{Array, ArrayRef, Decimal128Array, ListArray, RecordBatch, new_null_array};
+    use arrow_buffer::OffsetBuffer;
+    use arrow_cast::display::array_value_to_string;
+    use arrow_schema::{DataType, Field};
 
     fn merge(mode: SchemaMode, schemas: &[Vec<Field>]) -> Result<SchemaRef> {
         let mut merged = Merged::new(mode);

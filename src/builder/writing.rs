@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::{Seek, SeekFrom};
 
-use arrow::datatypes::SchemaRef;
+use arrow_schema::SchemaRef;
 
 use super::lengths::KnownRows;
 use super::partition::Partitions;

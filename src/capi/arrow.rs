@@ -5,11 +5,11 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use arrow::array::{Array, RecordBatch, StructArray};
-use arrow::datatypes::{DataType, Schema};
-use arrow::error::ArrowError;
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
-use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{Array, RecordBatch, StructArray};
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Schema};
 
 use super::error::{give, rowdex_error, rowdex_status};
 use super::handle::{self, require};

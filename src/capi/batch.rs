@@ -2,8 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 
 use super::arrow::export_batch;
 use super::error::{call, give, rowdex_error, rowdex_status};

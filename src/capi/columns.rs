@@ -4,12 +4,12 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use arrow::array::{
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, LargeBinaryArray, LargeStringArray, RecordBatch,
     StructArray, UInt32Array, UInt64Array,
 };
-use arrow::error::ArrowError;
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_schema::ArrowError;
 
 use super::arrow::export_array;
 use super::error::{call, rowdex_error, rowdex_status};

@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
 
 use super::error::{self, give, rowdex_error, rowdex_status};

@@ -4,8 +4,8 @@ use std::ffi::{CString, c_char, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
-use arrow::array::{RecordBatch, RecordBatchReader};
-use arrow::datatypes::SchemaRef;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::SchemaRef;
 use serde_json::Value;
 
 use ::rowdex_order::sampler::State;

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use arrow::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use serde_json::{Value, json};
 
 use super::arrow::{GivenStream, stream_of};

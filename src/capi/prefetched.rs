@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use serde_json::{Value, json};
 
 use super::dataset::rowdex_dataset;

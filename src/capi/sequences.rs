@@ -4,10 +4,10 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array, Int64Array, ListArray, RecordBatch};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{Field, Schema};
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::{ArrayRef, Int32Array, Int64Array, ListArray, RecordBatch};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{Field, Schema};
 
 use super::arrow::export_batch;
 use super::batch::rowdex_batch;
@@ -114,7 +114,7 @@ fn one_row(batch: &Batch, made: Sequences) -> Result<RecordBatch> {
         let item = Arc::new(Field::new("item", array.data_type().clone(), false));
         let ends = OffsetBuffer::from_lengths([array.len()]);
         let list = ListArray::try_new(item, ends, array, None).map_err(rowdex_rows::uncopied)?;
-        fields.push(Field::new(name, arrow::array::Array::data_type(&list).clone(), false));
+        fields.push(Field::new(name, arrow_array::Array::data_type(&list).clone(), false));
         lists.push(Arc::new(list));
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), lists).map_err(rowdex_rows::uncopied)

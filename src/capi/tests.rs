@@ -5,9 +5,9 @@ mod handles;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeListArray, Int32Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow_array::{ArrayRef, FixedSizeListArray, Int32Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
 use super::arrow::export_batch;
 use super::error::{call, rowdex_error, rowdex_error_message, rowdex_status};
@@ -33,12 +33,12 @@ fn a_batch_survives_the_trip_through_the_c_data_interface() {
     let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) = unsafe { (array.assume_init(), schema.assume_init()) };
     // SAFETY: they came from an export.
     let data = unsafe { from_ffi(array, &schema) }.unwrap();
-    assert_eq!(RecordBatch::from(arrow::array::StructArray::from(data)), batch);
+    assert_eq!(RecordBatch::from(arrow_array::StructArray::from(data)), batch);
 }
 
 #[test]
 fn a_batch_without_columns_keeps_its_rows() {
-    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(5));
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(5));
     let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
     let mut array = MaybeUninit::uninit();
     export_batch(batch, &mut array, None).unwrap();

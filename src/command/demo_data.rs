@@ -4,10 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, Float32Array, Float32Builder, Int64Array, ListBuilder, RecordBatch, StringArray,
-    TimestampMillisecondArray,
-};
+use arrow_array::builder::{Float32Builder, ListBuilder};
+use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
@@ -49,7 +47,7 @@ fn write_file(file: File, number: u64) -> Result<(), ParquetError> {
     Ok(())
 }
 
-fn rows(first: u64, random: &mut Random) -> Result<RecordBatch, arrow::error::ArrowError> {
+fn rows(first: u64, random: &mut Random) -> Result<RecordBatch, arrow_schema::ArrowError> {
     const LABELS: [&str; 5] = ["awful", "poor", "fair", "good", "great"];
     const WORDS: [&str; 16] = [
         "the", "coffee", "was", "cold", "but", "service", "quick", "and", "friendly", "again", "never", "we", "waited",

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions, new_empty_array};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
-use arrow::error::ArrowError;
-use arrow::ipc::writer::FileWriter;
-use arrow::json::writer::{EncoderOptions, JsonArray, make_encoder};
+use arrow_array::{RecordBatch, RecordBatchOptions, new_empty_array};
+use arrow_cast::cast;
+use arrow_ipc::writer::FileWriter;
+use arrow_json::writer::{EncoderOptions, JsonArray, make_encoder};
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use clap::Args;
 use rowdex::{Dataset, Error, ErrorKind};
 
@@ -104,7 +104,7 @@ fn pieces(
 }
 
 fn json(pieces: impl Iterator<Item = Result<RecordBatch, ArrowError>>, sink: &mut Sink) -> Result<(), ArrowError> {
-    let mut writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(&mut *sink);
+    let mut writer = arrow_json::WriterBuilder::new().with_explicit_nulls(true).build::<_, JsonArray>(&mut *sink);
     for piece in pieces {
         writer.write(&piece?)?;
     }

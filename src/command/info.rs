@@ -87,7 +87,7 @@ fn classes(index: Index, column: &str) -> Result<Value, Failure> {
 /// What is in an index.
 fn figures(index: &Index) -> Result<Value, Failure> {
     let root = index.root();
-    let columns = |field: &arrow::datatypes::FieldRef| {
+    let columns = |field: &arrow_schema::FieldRef| {
         let kind = field.data_type().to_string();
         json!({"name": field.name(), "type": kind, "nullable": field.is_nullable()})
     };

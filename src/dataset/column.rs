@@ -6,10 +6,13 @@ mod tests;
 
 use std::collections::HashMap;
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, make_array};
-use arrow::buffer::NullBuffer;
-use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Decimal128Type, Float64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Decimal128Type, Float64Type};
+use arrow_array::{Array, ArrayRef, UInt32Array, make_array};
+use arrow_buffer::NullBuffer;
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use arrow_select::take::take;
 
 pub use self::class::{Class, Labels};
 
@@ -222,7 +225,7 @@ impl<'a> Column<'a> {
             .with_hint(format!("use a column of {fit}"))
     }
 
-    fn unreadable(&self, error: arrow::error::ArrowError) -> Error {
+    fn unreadable(&self, error: arrow_schema::ArrowError) -> Error {
         Error::new(ErrorKind::Schema, format!("cannot read the values: {error}"))
             .with_column(&self.name)
             .with_source(error)
@@ -235,7 +238,7 @@ fn missing(what: &str, id: u64) -> Error {
 }
 
 /// What a dotted path led to: structs of one field are looked through, and what a struct has not, its field has not.
-fn leaf(array: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
+fn leaf(array: ArrayRef) -> Result<ArrayRef, arrow_schema::ArrowError> {
     let Some(fields) = array.as_struct_opt().filter(|fields| fields.num_columns() == 1) else { return Ok(array) };
     let nulls = NullBuffer::union(fields.nulls(), fields.column(0).nulls());
     leaf(make_array(fields.column(0).to_data().into_builder().nulls(nulls).build()?))
@@ -306,7 +309,7 @@ impl<'a> FoundIds<'a> {
     }
 
     /// Those of a whole row group's values.
-    fn pick(self, entry: &RowGroupEntry<'_>, values: ArrayRef) -> Result<ArrayRef, arrow::error::ArrowError> {
+    fn pick(self, entry: &RowGroupEntry<'_>, values: ArrayRef) -> Result<ArrayRef, arrow_schema::ArrowError> {
         if self.count(entry) == entry.rows() {
             return Ok(values);
         }

@@ -6,8 +6,9 @@ mod tests;
 
 use std::fmt;
 
-use arrow::array::{BooleanBufferBuilder, RecordBatch};
-use arrow::buffer::BooleanBuffer;
+use arrow_array::RecordBatch;
+use arrow_array::builder::BooleanBufferBuilder;
+use arrow_buffer::BooleanBuffer;
 
 use self::prune::Pruner;
 use super::Dataset;

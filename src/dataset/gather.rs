@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{self as rows, BatchRow, compact, uncopied};

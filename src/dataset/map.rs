@@ -1,7 +1,7 @@
 //! What any map-style dataset does.
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 
 use super::Dataset;
 use rowdex_base::error::Result;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, Schema, SchemaRef};
 
 use super::gather::gather;
 use super::{Dataset, MapDataset};

@@ -1,6 +1,6 @@
 //! Several row groups of a file, read as one.
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 
 use super::files::OpenGroup;
 use super::prefetch::{AtHand, Prefetch};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 
 use super::{Dataset, Slots};
 use rowdex_base::error::Result;

@@ -1,12 +1,13 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, DictionaryArray, Int64Array, ListArray, RecordBatch, StringArray,
-    UInt32Array,
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, DictionaryArray, Int64Array, ListArray, RecordBatch, StringArray, UInt32Array,
 };
-use arrow::compute::take_record_batch;
-use arrow::datatypes::{DataType, Int32Type, Int64Type};
+use arrow_schema::DataType;
+use arrow_select::take::take_record_batch;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
@@ -388,7 +389,7 @@ fn a_damaged_page_is_an_error_that_names_row_group_and_column() {
 #[test]
 fn folders_missing_columns_and_wider_types_come_out_as_one_schema() {
     let folder = TempDir::new().unwrap();
-    let narrow: ArrayRef = Arc::new(arrow::array::Int32Array::from(vec![1, 2]));
+    let narrow: ArrayRef = Arc::new(arrow_array::Int32Array::from(vec![1, 2]));
     let wide: ArrayRef = Arc::new(Int64Array::from(vec![3, 4]));
     let extra: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
     let first = RecordBatch::try_from_iter([("id", narrow)]).unwrap();
@@ -463,7 +464,7 @@ proptest! {
             for (ours, theirs) in taken.columns().iter().zip(expected.columns()) {
                 // Dictionaries may number their values differently.
                 let plain = |column: &ArrayRef| match column.data_type() {
-                    DataType::Dictionary(_, values) => arrow::compute::cast(column, values).unwrap(),
+                    DataType::Dictionary(_, values) => arrow_cast::cast(column, values).unwrap(),
                     _ => column.clone(),
                 };
                 prop_assert_eq!(&plain(ours), &plain(theirs));

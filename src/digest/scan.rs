@@ -1,6 +1,6 @@
 //! Reading rows once, for their digests.
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 
 use crate::dataset::{Dataset, EachChunk, RowsDone};
 use rowdex_base::error::Result;

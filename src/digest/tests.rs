@@ -2,9 +2,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
-use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{Int32Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, UInt64Type};
+use arrow_array::{ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
@@ -49,7 +51,7 @@ fn dataset(files: &[RecordBatch], row_group: usize) -> (TempDir, Dataset) {
 
 fn ordered(batch: &RecordBatch, order: &dyn EpochOrder) -> RecordBatch {
     let rows = (0..order.len()).map(|position| order.row(position).unwrap());
-    take_record_batch(batch, &arrow::array::PrimitiveArray::<UInt64Type>::from_iter_values(rows)).unwrap()
+    take_record_batch(batch, &arrow_array::PrimitiveArray::<UInt64Type>::from_iter_values(rows)).unwrap()
 }
 
 fn check(first: &Dataset, second: &Dataset, order: Option<&Arc<dyn EpochOrder>>) -> SameRowsReport {
@@ -66,8 +68,12 @@ fn a_digest_does_not_know_files_row_groups_encodings_or_the_order() {
     let rows = rows(1000);
     let (_one, one) = dataset(std::slice::from_ref(&rows), 1000);
     let words: DictionaryArray<Int32Type> = rows.column(1).as_string::<i32>().iter().collect();
-    let narrow: Int32Array =
-        rows.column(0).as_primitive::<arrow::datatypes::Int64Type>().iter().map(|id| id.map(|id| id as i32)).collect();
+    let narrow: Int32Array = rows
+        .column(0)
+        .as_primitive::<arrow_array::types::Int64Type>()
+        .iter()
+        .map(|id| id.map(|id| id as i32))
+        .collect();
     let other = batch(vec![("text", Arc::new(words)), ("id", Arc::new(narrow))]);
     let (_two, two) = dataset(&[other.slice(600, 400), other.slice(0, 600)], 7);
     let digest = one.rows_digest(&|_| ()).unwrap();
@@ -86,7 +92,7 @@ fn a_row_that_is_lost_repeated_or_changed_is_noticed() {
     let without = concat_batches(&rows.schema(), &[rows.slice(0, 700), rows.slice(701, 299)]).unwrap();
     let (_lost, lost) = dataset(std::slice::from_ref(&without), 90);
     let (_repeated, repeated) = dataset(&[without, rows.slice(0, 1)], 90);
-    let mut ids: Vec<Option<i64>> = rows.column(0).as_primitive::<arrow::datatypes::Int64Type>().iter().collect();
+    let mut ids: Vec<Option<i64>> = rows.column(0).as_primitive::<arrow_array::types::Int64Type>().iter().collect();
     ids[123] = None;
     let changed = batch(vec![("id", Arc::new(Int64Array::from(ids))), ("text", rows.column(1).clone())]);
     let (_changed, changed) = dataset(&[changed], 90);

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::datatypes::Schema;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::Schema;
 
 use super::Batch;
 use super::batch::BatchSlice;

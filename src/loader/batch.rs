@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::buffer::BooleanBuffer;
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_buffer::BooleanBuffer;
 use serde::{Deserialize, Serialize};
 
 use super::packs::Packs;

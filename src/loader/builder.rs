@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
+use arrow_schema::SchemaRef;
 
 use super::estimate::{self, Estimate};
 use super::groups::dataset::DatasetGroups;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 
 use super::carousel::{DueRows, too_few_rows};
 use super::groups::UnitSize;

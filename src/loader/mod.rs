@@ -71,7 +71,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::datatypes::SchemaRef;
+use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
 pub use self::batch::{Batch, LoaderStats};

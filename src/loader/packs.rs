@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use serde::{Deserialize, Serialize};
 
 use rowdex_base::error::{Error, ErrorKind, Result};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 
 use super::batch::BatchSlice;
 use super::{Batch, Loader, NextBatch, Options, Substituted, Units};

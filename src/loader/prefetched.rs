@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 
 use super::LoaderStats;
 use super::assemble::Assembled;

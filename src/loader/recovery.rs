@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use serde::{Deserialize, Serialize};
 
 use super::carousel::DueRows;

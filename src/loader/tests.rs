@@ -3,11 +3,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Int32Builder, LargeBinaryArray, ListBuilder, RecordBatch, StringArray,
-    StringViewArray, TimestampMillisecondArray, UInt64Array,
+use arrow_array::builder::{Int32Builder, ListBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{
+    ArrayRef, BooleanArray, LargeBinaryArray, RecordBatch, StringArray, StringViewArray, TimestampMillisecondArray,
+    UInt64Array,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use proptest::prelude::*;

@@ -8,8 +8,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Fields, Schema, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::{Fields, Schema, SchemaRef};
 
 use super::groups::{FetchCost, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use super::packing::ServedPacks;

@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, UInt32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
 
 use super::Rewriting;
 use super::part::{SpillPart, SpillSegment};
@@ -169,8 +171,9 @@ fn torn(what: &str) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::Int64Array;
-    use arrow::datatypes::{Int64Type, Schema};
+    use arrow_array::Int64Array;
+    use arrow_array::types::Int64Type;
+    use arrow_schema::Schema;
 
     use super::*;
     use crate::rewrite::part::PartWriter;

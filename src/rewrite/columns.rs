@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, UInt64Array};
+use arrow_array::{RecordBatch, UInt64Array};
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use rayon::ThreadPool;
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::SchemaRef;
+use arrow_array::ArrayRef;
+use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, encode_arrow_schema};
 use parquet::basic::{
@@ -107,7 +107,7 @@ pub(super) fn described(schema: &SchemaRef) -> Result<SchemaDescriptor> {
     parquet::arrow::ArrowSchemaConverter::new().convert(schema).map_err(uncoded)
 }
 
-fn count_leaves(data_type: &arrow::datatypes::DataType) -> usize {
+fn count_leaves(data_type: &arrow_schema::DataType) -> usize {
     match rowdex_projection::children(data_type) {
         [] => 1,
         fields => fields.iter().map(|field| count_leaves(field.data_type())).sum(),

@@ -9,12 +9,12 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
-use arrow::error::ArrowError;
-use arrow::ipc::CompressionType;
-use arrow::ipc::reader::StreamDecoder;
-use arrow::ipc::writer::{IpcWriteOptions, StreamWriter};
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::CompressionType;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
+use arrow_schema::ArrowError;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -223,7 +223,7 @@ impl Spill {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::Int64Array;
+    use arrow_array::Int64Array;
     use rowdex_rows::Footprint;
 
     use super::*;

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use arrow::array::{
+use arrow_array::types::Int32Type;
+use arrow_array::{
     ArrayRef, BinaryArray, DictionaryArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
 };
-use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use arrow_schema::{DataType, Field, Schema};
+use arrow_select::concat::concat_batches;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::WriterProperties;

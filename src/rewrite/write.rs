@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
 
-use arrow::array::UInt64Array;
+use arrow_array::UInt64Array;
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use parquet::file::writer::SerializedFileWriter;
 use rayon::Scope;

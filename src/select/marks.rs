@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::BooleanBufferBuilder;
+use arrow_array::builder::BooleanBufferBuilder;
 
 use rowdex_base::error::Result;
 use rowdex_order::IdSet;

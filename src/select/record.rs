@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arrow::temporal_conversions::timestamp_s_to_datetime;
+use arrow_array::temporal_conversions::timestamp_s_to_datetime;
 
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use arrow::datatypes::Int64Type;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn served(index: &Index) -> Vec<i64> {
     let dataset = Dataset::builder(index.clone()).open().unwrap();
     let ids: Vec<u64> = (0..index.len()).collect();
     let batch = dataset.take(&ids).unwrap();
-    use arrow::array::AsArray;
+    use arrow_array::cast::AsArray;
     batch.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
 

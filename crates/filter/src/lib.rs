@@ -18,9 +18,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 
-use arrow::array::{Array, RecordBatch};
-use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 use datafusion_common::DataFusionError;
 use datafusion_common::cast::as_boolean_array;
 use datafusion_expr::Expr;

@@ -3,9 +3,11 @@ mod nested;
 
 use std::sync::Arc;
 
-use arrow::array::*;
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema};
+use arrow_array::builder::*;
+use arrow_array::types::Int32Type;
+use arrow_array::*;
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field, Fields, Schema};
 
 use super::*;
 
@@ -321,11 +323,11 @@ fn values_that_cannot_be_evaluated_are_errors_and_not_rows() {
 
 #[test]
 fn a_sign_that_is_turned_never_wraps() {
-    fn of<T: arrow::datatypes::ArrowPrimitiveType>(least: T::Native, five: T::Native) -> RecordBatch {
+    fn of<T: arrow_array::ArrowPrimitiveType>(least: T::Native, five: T::Native) -> RecordBatch {
         let column = PrimitiveArray::<T>::from_iter_values([least, five]);
         RecordBatch::try_from_iter([("i", Arc::new(column) as ArrayRef)]).unwrap()
     }
-    use arrow::datatypes::{Int8Type, Int16Type, Int64Type};
+    use arrow_array::types::{Int8Type, Int16Type, Int64Type};
     let kept = |batch: &RecordBatch, text: &str| -> Result<Vec<usize>> {
         let condition = Condition::parse(&[text.to_owned()], &batch.schema())?;
         Ok(condition.over(&batch.schema())?.rows(batch)?.set_indices().collect())

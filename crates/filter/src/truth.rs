@@ -4,8 +4,8 @@
 //! read, only where no value within the bounds would decide otherwise. Intervals, and what comparing them comes to, are
 //! DataFusion's.
 
-use arrow::compute::CastOptions;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow_cast::CastOptions;
+use arrow_schema::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::expr::{BinaryExpr, Cast, InList, ScalarFunction};

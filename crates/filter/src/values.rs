@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StructArray, make_array};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Field, FieldRef, Fields, Float16Type, Float32Type, Float64Type, Schema,
-};
-use arrow::error::ArrowError;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch, RecordBatchOptions, StructArray, make_array};
+use arrow_buffer::NullBuffer;
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use datafusion_common::ScalarValue;
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;

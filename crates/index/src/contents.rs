@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use arrow::datatypes::SchemaRef;
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use zerocopy::little_endian::U32;
 

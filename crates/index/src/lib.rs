@@ -31,7 +31,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
 
 use self::contents::IndexContents;

@@ -3,10 +3,10 @@
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use arrow::buffer::Buffer;
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::convert::try_schema_from_ipc_buffer;
-use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::try_schema_from_ipc_buffer;
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
+use arrow_schema::{Schema, SchemaRef};
 
 use super::stored::invalid;
 use rowdex_base::error::{Error, ErrorKind, Result};

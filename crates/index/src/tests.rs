@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use proptest::prelude::*;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};

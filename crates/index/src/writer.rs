@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{Seek, Write};
 
-use arrow::datatypes::Schema;
+use arrow_schema::Schema;
 use zerocopy::little_endian::{I64, U32, U64};
 
 use super::contents::{MAX_FOOTER, MAX_ROWS, guide_len};

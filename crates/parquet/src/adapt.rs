@@ -3,10 +3,12 @@
 use std::mem;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options, filter};
-use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
-use arrow::error::ArrowError;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array, new_null_array};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Field, FieldRef, SchemaRef, TimeUnit};
+use arrow_select::filter::filter;
 
 use super::errors::{ASK_FOR_LESS, too_large};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -58,7 +60,7 @@ pub(super) fn constant(value: Option<&str>, field: &Field, rows: usize, limit: u
     }
     let one: ArrayRef = Arc::new(StringArray::from(vec![text]));
     let one = cast_with_options(&one, field.data_type(), &STRICT).map_err(wrong)?;
-    arrow::compute::take(&one, &UInt32Array::from(vec![0; rows]), None).map_err(wrong)
+    arrow_select::take::take(&one, &UInt32Array::from(vec![0; rows]), None).map_err(wrong)
 }
 
 /// Brings an array to type `want`: fields by name, missing ones null, narrower values widened, views copied.
@@ -131,7 +133,7 @@ fn are_alike(have: &DataType, want: &DataType) -> bool {
 
 /// A value that does not fit is an error, not a null.
 pub(super) const STRICT: CastOptions<'_> =
-    CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
+    CastOptions { safe: false, format_options: arrow_cast::display::FormatOptions::new() };
 
 /// Lists of a fixed size as lists of any length. A null one has items there, which may be nulls where there are to be
 /// none, and has none here: so Arrow's own cast will not do.

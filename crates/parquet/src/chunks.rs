@@ -312,8 +312,8 @@ impl<'a> ColumnChunk<'a> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, Float32Array, Int32Array, ListArray, RecordBatch, StringArray};
-    use arrow::datatypes::Int32Type;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{ArrayRef, Float32Array, Int32Array, ListArray, RecordBatch, StringArray};
     use parquet::arrow::ArrowWriter;
     use parquet::file::metadata::ParquetMetaDataReader;
     use parquet::file::properties::WriterProperties;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use arrow::datatypes::{DataType, Field};
+use arrow_schema::{DataType, Field};
 
 use super::FileMetadata;
 use super::chunks::ColumnChunk;

@@ -282,7 +282,7 @@ fn varint(value: u64) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
     use parquet::arrow::ArrowWriter;
     use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
     use parquet::file::properties::WriterProperties;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use arrow::error::ArrowError;
+use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
 
 use rowdex_base::error::{Error, ErrorKind, Result};

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
+use arrow_schema::{FieldRef, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;

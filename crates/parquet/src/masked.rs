@@ -7,10 +7,11 @@
 use std::slice;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, make_array, new_null_array};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field};
-use arrow::error::ArrowError;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, make_array, new_null_array};
+use arrow_buffer::NullBuffer;
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Field};
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::children;

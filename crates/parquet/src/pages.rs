@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::FieldRef;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::FieldRef;
 use bytes::Bytes;
 use parquet::DecodeResult;
 use parquet::arrow::arrow_reader::RowSelection;

@@ -3,9 +3,11 @@
 //! The items of lists are counted by their levels, without decoding a value. Lists in lists are decoded, and what the
 //! parquet crate alone makes sense of.
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Fields, Int64Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Fields};
 
 use super::decode::{GroupDecoder, RowsToDecode};
 use super::errors::caught_panic;
@@ -191,9 +193,9 @@ fn lengths_of(array: &ArrayRef) -> Result<Vec<Option<i128>>> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Int32Array, ListArray};
-    use arrow::buffer::OffsetBuffer;
-    use arrow::datatypes::Field;
+    use arrow_array::{Int32Array, ListArray};
+    use arrow_buffer::OffsetBuffer;
+    use arrow_schema::Field;
     use parquet::arrow::ArrowWriter;
     use parquet::basic::Compression;
     use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -221,7 +223,7 @@ mod tests {
 
     fn flat(rows: usize) -> ArrayRef {
         let lists = (0..rows as i32).map(|row| (row % 3 != 0).then(|| (0..row % 6).map(Some).collect::<Vec<_>>()));
-        Arc::new(ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>(lists))
+        Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int32Type, _, _>(lists))
     }
 
     fn file(array: ArrayRef, version: WriterVersion, codec: Compression) -> Vec<u8> {
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn texts_are_measured_by_lengths_that_are_given() {
-        let schema = arrow::datatypes::Schema::new(vec![Field::new("text", DataType::Utf8, false)]);
+        let schema = arrow_schema::Schema::new(vec![Field::new("text", DataType::Utf8, false)]);
         let error = counted(&Projection::columns(&schema.into(), &["text"]).unwrap()).unwrap_err();
         assert!(error.to_string().contains("of type Utf8") && error.to_string().contains("`given`"), "{error}");
     }

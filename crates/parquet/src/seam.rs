@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use bytes::Bytes;
 
 use super::errors::internal;

@@ -6,9 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
-use arrow::compute::cast_with_options;
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow_array::{Array, ArrayRef};
+use arrow_cast::cast_with_options;
+use arrow_schema::{DataType, Field, TimeUnit};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ColumnOrder, SortOrder, Type};
 use parquet::file::metadata::{

@@ -3,9 +3,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::*;
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field, Fields, Int32Type, Schema, SchemaRef};
+use arrow_array::builder::*;
+use arrow_array::cast::*;
+use arrow_array::types::Int32Type;
+use arrow_array::*;
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
@@ -189,7 +192,7 @@ fn varied(rows: usize) -> RecordBatch {
     let inner: Vec<ArrayRef> = vec![Arc::new(ints.clone()), Arc::new(strings.clone())];
     let validity: Vec<bool> = (0..rows).map(|i| i % 6 != 1).collect();
     let structs = StructArray::new(fields.clone(), inner, Some(validity.into()));
-    let offsets = arrow::buffer::OffsetBuffer::from_lengths((0..rows).map(|i| usize::from(i % 3 != 0)));
+    let offsets = arrow_buffer::OffsetBuffer::from_lengths((0..rows).map(|i| usize::from(i % 3 != 0)));
     let used = (0..rows).filter(|i| i % 3 != 0).count();
     let points = ListArray::new(
         Arc::new(Field::new("element", structs.data_type().clone(), true)),
@@ -257,7 +260,7 @@ fn selected_rows_are_those_of_the_whole_group() {
                 let got = decode(&source, &file, 0, &projection, &[], RowsToDecode::Selected(&rows), MAX_DECODED_BYTES)
                     .unwrap()
                     .batch;
-                let want = arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.clone())).unwrap();
+                let want = arrow_select::take::take_record_batch(&batch, &UInt32Array::from(rows.clone())).unwrap();
                 assert_eq!(finish(&got, projection.output()).unwrap(), want, "{rows:?}");
             }
         }
@@ -277,7 +280,7 @@ fn in_chunks(
     let decoder = GroupDecoder { file, row_group: 0, projection, partitions: &[], max_decoded_bytes };
     decoder.decode(rows, &Counted::new(source, "f"), &mut sink)?;
     let chunks = sink.chunks;
-    let all = arrow::compute::concat_batches(projection.internal(), &chunks).unwrap();
+    let all = arrow_select::concat::concat_batches(projection.internal(), &chunks).unwrap();
     Ok((chunks.iter().map(RecordBatch::num_rows).collect(), all))
 }
 
@@ -307,7 +310,7 @@ fn columns_that_are_decoded_in_turns_are_those_of_the_whole_group() {
         let mut found: Vec<ArrayRef> = Vec::new();
         for turn in sink.turns.chunks(chunks) {
             let schema = turn[0].1.schema();
-            let whole = arrow::compute::concat_batches(&schema, turn.iter().map(|(_, chunk)| chunk)).unwrap();
+            let whole = arrow_select::concat::concat_batches(&schema, turn.iter().map(|(_, chunk)| chunk)).unwrap();
             found.extend(whole.columns().iter().cloned());
         }
         assert_eq!(found, expected.batch.columns(), "{width}");
@@ -343,7 +346,7 @@ fn whole_rows_of_hundreds_of_columns_are_those_of_the_file() {
         let projection = Projection::all(&batch.schema()).with_views(|_| is_viewed);
         let types = projection.internal().fields().iter();
         let viewed =
-            types.zip(batch.columns()).map(|(field, column)| arrow::compute::cast(column, field.data_type()).unwrap());
+            types.zip(batch.columns()).map(|(field, column)| arrow_cast::cast(column, field.data_type()).unwrap());
         let expected = RecordBatch::try_new(Arc::clone(projection.internal()), viewed.collect()).unwrap();
         for (rows, chunk_rows, length) in
             [(RowsToDecode::All, 64, 64), (RowsToDecode::All, 1000, 200), (RowsToDecode::Selected(&some), 50, 50)]
@@ -355,10 +358,10 @@ fn whole_rows_of_hundreds_of_columns_are_those_of_the_file() {
             decoder.decode(rows, &bytes, &mut sink).unwrap();
             assert!(bytes.reads.get() > 1, "some columns before the others");
             assert_eq!(sink.chunks[0].num_rows(), length);
-            let found = arrow::compute::concat_batches(projection.internal(), &sink.chunks).unwrap();
+            let found = arrow_select::concat::concat_batches(projection.internal(), &sink.chunks).unwrap();
             let slots: Vec<u32> =
                 if let RowsToDecode::Selected(rows) = rows { rows.to_vec() } else { (0..200).collect() };
-            assert_eq!(found, arrow::compute::take_record_batch(&expected, &UInt32Array::from(slots)).unwrap());
+            assert_eq!(found, arrow_select::take::take_record_batch(&expected, &UInt32Array::from(slots)).unwrap());
         }
         // What all columns take together is limited.
         let few = decode(&source, file, 0, &projection, &[], RowsToDecode::All, 200_000).unwrap_err();
@@ -385,7 +388,7 @@ proptest::proptest! {
         let source = write(&batch, if paged { properties.build() } else { without_page_index(properties) });
         let projection = Projection::all(&batch.schema());
         let wanted: Vec<u32> = (0..rows as u32).filter(|row| (row + offset).is_multiple_of(one_in)).collect();
-        let expected = arrow::compute::take_record_batch(&batch, &UInt32Array::from(wanted.clone())).unwrap();
+        let expected = arrow_select::take::take_record_batch(&batch, &UInt32Array::from(wanted.clone())).unwrap();
         let mut allowed = limit * 16_384;
         // The limit is raised until it lets the rows be decoded, which shorter batches must not keep it from.
         let (lengths, found) = loop {
@@ -820,7 +823,7 @@ fn with_declared_rows(batch: &RecordBatch, row_group_rows: usize, declared: u8) 
 
 #[test]
 fn the_row_groups_are_believed_where_the_footer_counts_other_rows_for_the_file() {
-    let rows: ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..50));
+    let rows: ArrayRef = Arc::new(arrow_array::Int64Array::from_iter_values(0..50));
     let rows = RecordBatch::try_from_iter([("id", rows)]).unwrap();
     for declared in [0, 1, 49, 50, 63] {
         let source = with_declared_rows(&rows, 20, declared);
@@ -868,9 +871,9 @@ fn a_footer_tells_decoded_bytes_to_a_twentieth() {
 fn intervals_keep_their_months_where_no_arrow_type_was_noted() {
     let months: ArrayRef = Arc::new(IntervalYearMonthArray::from(vec![Some(14), None, Some(-1)]));
     let days: ArrayRef = Arc::new(IntervalDayTimeArray::from(vec![
-        Some(arrow::datatypes::IntervalDayTime::new(3, 5)),
+        Some(arrow_buffer::IntervalDayTime::new(3, 5)),
         None,
-        Some(arrow::datatypes::IntervalDayTime::new(-1, 7)),
+        Some(arrow_buffer::IntervalDayTime::new(-1, 7)),
     ]));
     let inner: ArrayRef = Arc::new(StructArray::from(vec![(
         Arc::new(Field::new("months", months.data_type().clone(), true)),
@@ -933,7 +936,7 @@ fn lists_of_structs_with_fields_that_are_never_null_are_read_in_every_layout() {
         let found = whole(&source, &projection).unwrap();
         assert_eq!(found, batch);
         found.column(0).to_data().validate_full().unwrap();
-        let copied = arrow::compute::take_record_batch(&found, &UInt32Array::from(vec![3, 0])).unwrap();
+        let copied = arrow_select::take::take_record_batch(&found, &UInt32Array::from(vec![3, 0])).unwrap();
         assert_eq!(copied.column(0).slice(1, 1).as_ref(), batch.column(0).slice(0, 1).as_ref());
     }
 }
@@ -1070,8 +1073,8 @@ fn times_of_96_bits_are_served_as_they_are_or_refused() {
                 let found = decode(&source, &file, 0, &projection, &[], rows, MAX_DECODED_BYTES)?.batch;
                 let column = found.column(0);
                 let column = if lists { column.as_list::<i32>().values() } else { column };
-                let numbers = arrow::compute::cast(column, &DataType::Int64).unwrap();
-                Ok(numbers.as_primitive::<arrow::datatypes::Int64Type>().iter().flatten().collect::<Vec<_>>())
+                let numbers = arrow_cast::cast(column, &DataType::Int64).unwrap();
+                Ok(numbers.as_primitive::<arrow_array::types::Int64Type>().iter().flatten().collect::<Vec<_>>())
             };
             let known = format!("{lists} {dictionary} {codec}");
             let fits = [(EPOCH, 5), first, last, (EPOCH + 1, 0)];
@@ -1086,7 +1089,7 @@ fn times_of_96_bits_are_served_as_they_are_or_refused() {
                     assert!(error.hint().unwrap().contains("microseconds"), "{known}");
                 }
             }
-            let micros = noted(arrow::datatypes::TimeUnit::Microsecond);
+            let micros = noted(arrow_schema::TimeUnit::Microsecond);
             let expected = [5, 253_402_300_799_999_999];
             assert_eq!(read(&[(EPOCH, 5000), spark], micros.clone(), RowsToDecode::All).unwrap(), expected, "{known}");
             let error: Error = read(&[(i32::MAX as u32, 0)], micros, RowsToDecode::All).unwrap_err();
@@ -1122,8 +1125,8 @@ fn long_values_that_are_not_compressed_are_read_one_by_one_once_they_were_found(
         let read = || decode(&source, &file, 0, &projection, &[], RowsToDecode::Due(&due), MAX_DECODED_BYTES);
         let (first, second) = (read().unwrap(), read().unwrap());
         assert_eq!(first.batch, second.batch);
-        let expected = arrow::compute::take_record_batch(&chosen, &UInt32Array::from(due.clone())).unwrap();
-        let binary = arrow::compute::cast(second.batch.column(0), &DataType::Binary).unwrap();
+        let expected = arrow_select::take::take_record_batch(&chosen, &UInt32Array::from(due.clone())).unwrap();
+        let binary = arrow_cast::cast(second.batch.column(0), &DataType::Binary).unwrap();
         assert_eq!(&binary, expected.column(0));
         assert_eq!(second.batch.columns()[1..], expected.columns()[1..]);
         let all: u64 = due.iter().filter_map(|row| value(*row as usize)).map(|value| value.len() as u64 + 4).sum();

@@ -10,8 +10,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use arrow::ipc::convert::try_schema_from_ipc_buffer;
+use arrow_ipc::convert::try_schema_from_ipc_buffer;
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parquet::arrow::ARROW_SCHEMA_META_KEY;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow_schema::{DataType, FieldRef};
 
 use super::{children, with_children};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use arrow_schema::{Field, Fields, Schema, SchemaRef};
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -80,7 +80,7 @@ impl Renames {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::DataType;
+    use arrow_schema::DataType;
 
     use super::*;
 

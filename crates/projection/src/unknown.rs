@@ -1,6 +1,6 @@
 //! What to say of a column that is not there.
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
 use super::children;
 use rowdex_base::error::{Error, ErrorKind};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 
 use super::join_exactly;
 use rowdex_base::error::Result;
@@ -78,8 +78,9 @@ impl Chunks {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, UInt32Array};
-    use arrow::datatypes::UInt32Type;
+    use arrow_array::UInt32Array;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::UInt32Type;
     use proptest::prelude::*;
 
     use super::*;

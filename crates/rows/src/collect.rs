@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, new_empty_array};
-use arrow::datatypes::{Field, SchemaRef};
+use arrow_array::{Array, ArrayRef, new_empty_array};
+use arrow_schema::{Field, SchemaRef};
 
 use super::gather::{copy_span, gather_runs};
 use super::held::Held;

@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Schema};
-use arrow::error::ArrowError;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_data::ArrayData;
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Schema};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::dictionary::{Codes, NULL, coded, has_dictionary, value_bytes};
@@ -230,9 +232,9 @@ fn keys_of(array: &ArrayRef) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DictionaryArray, Int32Array, ListArray, StringArray, StructArray};
-    use arrow::buffer::OffsetBuffer;
-    use arrow::datatypes::{Field, Fields};
+    use arrow_array::{DictionaryArray, Int32Array, ListArray, StringArray, StructArray};
+    use arrow_buffer::OffsetBuffer;
+    use arrow_schema::{Field, Fields};
 
     use super::*;
     use crate::Held;
@@ -305,7 +307,7 @@ mod tests {
             // Four dictionaries of a hundred values, and codes.
             assert!(bytes < 4 * 100 * 104 * 2 + 200 * 40, "{bytes}");
             let pieces: Vec<&RecordBatch> = held.iter().filter_map(Held::in_columns).collect();
-            let found = arrow::compute::concat_batches(batch.schema_ref(), pieces).unwrap();
+            let found = arrow_select::concat::concat_batches(batch.schema_ref(), pieces).unwrap();
             assert_eq!(found, crate::take(&batch, &slots).unwrap());
         }
         // What counts elsewhere stays as it is, and takes nothing.

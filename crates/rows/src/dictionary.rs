@@ -7,10 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{AnyDictionaryArray, Array, ArrayRef, AsArray, UInt32Array, make_array};
-use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{DataType, UInt32Type};
-use arrow::error::ArrowError;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{AnyDictionaryArray, Array, ArrayRef, UInt32Array, make_array};
+use arrow_cast::{CastOptions, cast, cast_with_options};
+use arrow_schema::ArrowError;
+use arrow_schema::DataType;
 
 use super::flat::{copy, native_values, only};
 use super::picks::{BatchRow, Picks};

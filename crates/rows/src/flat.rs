@@ -6,17 +6,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::builder::GenericByteBuilder;
-use arrow::array::{
-    Array, ArrayAccessor, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, GenericByteArray, NullArray,
-    OffsetSizeTrait, PrimitiveArray, UInt32Array, downcast_primitive, downcast_primitive_array,
+use arrow_array::builder::GenericByteBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
+use arrow_array::{
+    Array, ArrayAccessor, ArrayRef, BooleanArray, FixedSizeBinaryArray, GenericByteArray, NullArray, OffsetSizeTrait,
+    PrimitiveArray, UInt32Array, downcast_primitive, downcast_primitive_array,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{
-    ArrowNativeType, BinaryType, ByteArrayType, DataType, IntervalDayTime, IntervalMonthDayNano, IntervalUnit,
-    LargeBinaryType, LargeUtf8Type, Utf8Type, i256,
-};
-use arrow::error::ArrowError;
+use arrow_buffer::{ArrowNativeType, IntervalDayTime, IntervalMonthDayNano, i256};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, IntervalUnit};
 
 use super::picks::Picks;
 
@@ -191,11 +191,11 @@ fn by_arrow<P: Picks>(arrays: &[&dyn Array], runs: &[P]) -> Result<Vec<ArrayRef>
     if let ([only], true) = (arrays, P::SINGLE) {
         let taken = |run: &P| {
             let rows = UInt32Array::from_iter_values(run.rows().map(|(_, row)| row as u32));
-            arrow::compute::take(*only, &rows, None)
+            arrow_select::take::take(*only, &rows, None)
         };
         return runs.iter().map(taken).collect();
     }
-    runs.iter().map(|run| arrow::compute::interleave(arrays, &run.rows().collect::<Vec<_>>())).collect()
+    runs.iter().map(|run| arrow_select::interleave::interleave(arrays, &run.rows().collect::<Vec<_>>())).collect()
 }
 
 fn concatenated<'a, T: Copy + 'a>(total: usize, spans: impl Iterator<Item = &'a [T]>) -> Vec<T> {
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn a_null_string_is_written_as_no_bytes_whatever_lies_behind_it() {
         let nulls = NullBuffer::from(vec![true, false, true]);
-        let (offsets, _, _) = arrow::array::StringArray::from(vec!["ä", "bcd", ""]).into_parts();
-        let hidden = arrow::array::StringArray::try_new(offsets, Buffer::from("äbcd".as_bytes()), Some(nulls)).unwrap();
+        let (offsets, _, _) = arrow_array::StringArray::from(vec!["ä", "bcd", ""]).into_parts();
+        let hidden = arrow_array::StringArray::try_new(offsets, Buffer::from("äbcd".as_bytes()), Some(nulls)).unwrap();
         let rows: &[u32] = &[1, 0, 2, 1, 0];
         let copied = copy(&[&hidden], &[rows], &DataType::Utf8).unwrap();
         let copied = copied[0].as_string::<i32>();

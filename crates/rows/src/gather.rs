@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, SchemaRef};
-use arrow::error::ArrowError;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Field, SchemaRef};
 
 use super::flat::only;
 use super::memory::{Footprint, bytes_of_array};
@@ -86,7 +86,9 @@ pub fn join_exactly(schema: &SchemaRef, parts: Vec<RecordBatch>) -> Result<Recor
         match (field.data_type(), sources.as_slice()) {
             (DataType::Utf8View | DataType::BinaryView, [_]) => Ok(arrays.clone()),
             (_, [only]) if is_exact(*only) => Ok(arrays.clone()),
-            (DataType::Utf8View | DataType::BinaryView, views) => arrow::compute::concat(views).map(|all| vec![all]),
+            (DataType::Utf8View | DataType::BinaryView, views) => {
+                arrow_select::concat::concat(views).map(|all| vec![all])
+            }
             (data_type, sources) => copy(sources, &[&whole], data_type),
         }
     })?;

@@ -28,9 +28,9 @@ mod tests;
 mod tokens;
 mod views;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::ArrowError;
+use arrow_schema::SchemaRef;
 
 use rowdex_base::error::{Error, ErrorKind};
 

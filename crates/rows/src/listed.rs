@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
+use arrow_schema::{DataType, Fields, Schema, SchemaRef};
 
 use super::tokens::find;
 

@@ -6,9 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, RecordBatch, downcast_primitive_array};
-use arrow::buffer::{Buffer, NullBuffer};
-use arrow::datatypes::DataType;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, downcast_primitive_array};
+use arrow_buffer::{Buffer, NullBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
 
 use super::dictionary::has_dictionary;
 use super::nested::{dictionary_arrays, values_of};

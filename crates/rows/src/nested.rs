@@ -3,13 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray,
-    OffsetSizeTrait, StructArray, make_array,
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, GenericListArray, GenericListViewArray, MapArray, OffsetSizeTrait,
+    StructArray, make_array,
 };
-use arrow::buffer::{NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields};
-use arrow::error::ArrowError;
+use arrow_buffer::ArrowNativeType;
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, FieldRef, Fields};
 
 use super::dictionary::{dictionaries, has_dictionary};
 use super::flat::{self, ends, nulls};

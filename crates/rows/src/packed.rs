@@ -12,9 +12,10 @@ mod unpack;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, BooleanBufferBuilder, RecordBatch};
-use arrow::buffer::{BooleanBuffer, Buffer};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow_array::builder::BooleanBufferBuilder;
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_schema::{DataType, Schema, SchemaRef};
 
 use super::dictionary::text_bytes;
 use super::picks::BatchRow;
@@ -247,7 +248,7 @@ impl PackedRows {
         let mut columns = unpack(&[self], &places, schema)?;
         for (column, field) in columns.iter_mut().zip(schema.fields()) {
             if column.data_type() != field.data_type() {
-                let viewed = arrow::compute::cast(column, field.data_type());
+                let viewed = arrow_cast::cast(column, field.data_type());
                 *column = viewed.map_err(|error| uncopied(error).with_column(field.name()))?;
             }
         }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 
 use super::held::Held;
 use super::memory::{ChunkBytes, Elsewhere, Footprint, show_what_they_keep};
@@ -277,9 +277,10 @@ pub struct Picked {
 mod tests {
     use std::collections::HashSet;
 
-    use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, UInt32Array, UInt64Array};
-    use arrow::compute::take_record_batch;
-    use arrow::datatypes::Int64Type;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, UInt32Array, UInt64Array};
+    use arrow_select::take::take_record_batch;
     use proptest::prelude::*;
 
     use super::*;

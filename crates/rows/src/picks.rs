@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use arrow::array::BooleanBufferBuilder;
-use arrow::buffer::BooleanBuffer;
+use arrow_array::builder::BooleanBufferBuilder;
+use arrow_buffer::BooleanBuffer;
 
 /// A row: which source, and which row of it.
 pub type BatchRow = (u32, u32);

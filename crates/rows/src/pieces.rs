@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
 
 use super::dictionaries::shrink;
 use super::held::{Held, POINTER};
@@ -178,7 +178,7 @@ fn cut(count: usize, pieces: usize, copy: impl Fn(Range<usize>) -> Result<Record
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int32Array, StringArray};
+    use arrow_array::{ArrayRef, Int32Array, StringArray};
 
     use super::*;
 

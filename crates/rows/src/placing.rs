@@ -6,8 +6,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanBufferBuilder, RecordBatch, make_view};
-use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow_array::builder::BooleanBufferBuilder;
+use arrow_array::builder::make_view;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::{BooleanBuffer, Buffer};
 
 use super::dictionary::text_bytes;
 use super::held::Held;

@@ -4,9 +4,12 @@ use std::iter::repeat_n;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ArrowNativeTypeOp, AsArray, Int64Array, PrimitiveArray, RecordBatch, downcast_integer};
-use arrow::buffer::ScalarBuffer;
-use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, Int64Array, PrimitiveArray, RecordBatch, downcast_integer,
+};
+use arrow_buffer::ArrowNativeType;
+use arrow_buffer::ScalarBuffer;
 
 use super::shifted::{self, TokenItems};
 use super::spots::{Spot, Spots, Then, broken};
@@ -272,8 +275,8 @@ fn too_large() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int8Array, UInt64Array};
-    use arrow::datatypes::Int8Type;
+    use arrow_array::types::Int8Type;
+    use arrow_array::{Int8Array, UInt64Array};
 
     use super::*;
     use crate::NO_LABEL;

@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, Schema};
 
 use super::flat::only;
 use super::nested::copy;

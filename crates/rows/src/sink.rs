@@ -1,6 +1,6 @@
 //! Somewhere to put the rows of a read.
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 
 use rowdex_base::error::Result;
 

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, DictionaryArray,
-    FixedSizeBinaryArray, FixedSizeListArray, Int8Array, Int64Array, LargeBinaryArray, LargeListArray,
-    LargeStringArray, ListArray, ListViewArray, MapArray, NullArray, PrimitiveArray, RecordBatch, StringArray,
-    StringViewArray, StructArray, UInt8Array,
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int8Type, Int32Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, DictionaryArray, FixedSizeBinaryArray,
+    FixedSizeListArray, Int8Array, Int64Array, LargeBinaryArray, LargeListArray, LargeStringArray, ListArray,
+    ListViewArray, MapArray, NullArray, PrimitiveArray, RecordBatch, StringArray, StringViewArray, StructArray,
+    UInt8Array,
 };
-use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int8Type, Int32Type, Schema};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use proptest::prelude::*;
 
 use super::gather::gather_runs;
@@ -50,7 +52,7 @@ impl Random {
             Int64,
             Float64,
             Date32,
-            Timestamp(arrow::datatypes::TimeUnit::Millisecond, Some("Asia/Tokyo".into())),
+            Timestamp(arrow_schema::TimeUnit::Millisecond, Some("Asia/Tokyo".into())),
             Decimal128(30, 2),
             Decimal256(60, 2),
             FixedSizeBinary(3),
@@ -104,7 +106,7 @@ impl Random {
                 Arc::new(BooleanArray::new(bits, nulls))
             }
             Int8 | Int16 | Int64 | Float64 | Timestamp(..) | Decimal128(..) | Decimal256(..) => {
-                arrow::compute::cast(&Int64Array::new(ints(100).into(), nulls), field.data_type()).unwrap()
+                arrow_cast::cast(&Int64Array::new(ints(100).into(), nulls), field.data_type()).unwrap()
             }
             Date32 => Arc::new(Date32Array::new(ints(10).into_iter().map(|i| i as i32).collect(), nulls)),
             FixedSizeBinary(width) => {
@@ -238,7 +240,7 @@ proptest! {
         let served = with_text(batches[0].schema_ref());
         let as_text = gather(&borrowed, &places, &served).unwrap();
         for (text, column) in as_text.columns().iter().zip(gathered.columns()) {
-            prop_assert_eq!(&text.to_data(), &arrow::compute::cast(column, text.data_type()).unwrap().to_data());
+            prop_assert_eq!(&text.to_data(), &arrow_cast::cast(column, text.data_type()).unwrap().to_data());
         }
 
         let slots: Vec<u32> = (0..random.below(30)).map(|_| random.below(batches[0].num_rows()) as u32).collect();
@@ -274,7 +276,7 @@ proptest! {
     }
 }
 
-fn words<K: arrow::datatypes::ArrowDictionaryKeyType>(words: &[&str]) -> ArrayRef {
+fn words<K: arrow_array::types::ArrowDictionaryKeyType>(words: &[&str]) -> ArrayRef {
     Arc::new(words.iter().copied().collect::<DictionaryArray<K>>())
 }
 
@@ -333,7 +335,7 @@ fn a_null_among_the_values_of_a_dictionary_is_a_null_of_the_rows() {
     let keys = |keys: Vec<Option<i8>>| Int8Array::from(keys);
     let holes: ArrayRef = Arc::new(DictionaryArray::new(keys(vec![Some(0), Some(1), None, Some(0)]), holes));
     let rows = only(&[holes, words::<Int8Type>(&["b", "a"])], &[(0, 0), (1, 1), (0, 2), (0, 1), (1, 0), (0, 3)]);
-    let rows = arrow::compute::cast(&rows, &DataType::Utf8).unwrap();
+    let rows = arrow_cast::cast(&rows, &DataType::Utf8).unwrap();
     let expected = StringArray::from(vec![None, Some("a"), None, Some("a"), Some("b"), None]);
     assert_eq!(rows.to_data(), expected.to_data());
 }
@@ -343,7 +345,7 @@ fn values_become_a_dictionary_in_which_each_is_once() {
     let flags: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]));
     let rows = encode(&flags, &DataType::Int8).unwrap();
     assert_eq!(rows.as_any_dictionary().values().len(), 2);
-    assert_eq!(arrow::compute::cast(&rows, &DataType::Boolean).unwrap().to_data(), flags.to_data());
+    assert_eq!(arrow_cast::cast(&rows, &DataType::Boolean).unwrap().to_data(), flags.to_data());
     let many: ArrayRef = Arc::new(Int64Array::from_iter_values(0..200));
     assert_eq!(encode(&many, &DataType::Int8).unwrap_err().kind(), ErrorKind::TooLarge);
     assert_eq!(encode(&many, &DataType::UInt8).unwrap().as_any_dictionary().values().len(), 200);
@@ -363,15 +365,15 @@ fn pieces_share_one_copy_of_the_values_that_repeat_in_them() {
     let words: Vec<String> = (0..10).map(|word| format!("word number {word:04} of a dictionary")).collect();
     // Ten words, which two chunks show a thousand times each, behind bytes that nobody shows.
     let chunk = |from: usize| -> ArrayRef {
-        let bytes = arrow::buffer::Buffer::from_vec(format!("unseen{}", words.concat()).into_bytes());
+        let bytes = arrow_buffer::Buffer::from_vec(format!("unseen{}", words.concat()).into_bytes());
         let length = words[0].len();
         let view = |row: usize| {
             let word = (from + row) % 12;
             // Two of them are short and in their views, and every 7th is null.
             match (row % 7, word) {
                 (0, _) => 0,
-                (_, 10 | 11) => arrow::array::make_view(b"short", 0, 0),
-                _ => arrow::array::make_view(words[word].as_bytes(), 0, (6 + word * length) as u32),
+                (_, 10 | 11) => arrow_array::builder::make_view(b"short", 0, 0),
+                _ => arrow_array::builder::make_view(words[word].as_bytes(), 0, (6 + word * length) as u32),
             }
         };
         let views: Vec<u128> = (0..1000).map(view).collect();
@@ -385,7 +387,7 @@ fn pieces_share_one_copy_of_the_values_that_repeat_in_them() {
     let taken = |places: &[BatchRow]| gather(&sources, places, chunks[0].schema_ref()).unwrap();
     let expected = taken(&places);
     let pieces = compact_pieces(places.chunks(100).map(taken).collect()).unwrap();
-    let joined = arrow::compute::concat_batches(chunks[0].schema_ref(), &pieces).unwrap();
+    let joined = arrow_select::concat::concat_batches(chunks[0].schema_ref(), &pieces).unwrap();
     assert_eq!(joined, expected);
     let mut footprint = Footprint::default();
     let bytes: u64 = pieces.iter().map(|piece| footprint.add(piece)).sum();
@@ -448,9 +450,9 @@ fn what_cannot_be_packed_is_left_in_columns() {
 fn packed_rows_take_what_their_values_do() {
     let packed = |long: &str| {
         let rows = 1000;
-        let numbers: ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..rows));
+        let numbers: ArrayRef = Arc::new(arrow_array::Int64Array::from_iter_values(0..rows));
         let words = (0..rows).map(|row| if row == 7 { long.to_owned() } else { format!("{row}") });
-        let words: ArrayRef = Arc::new(words.map(Some).collect::<arrow::array::StringArray>());
+        let words: ArrayRef = Arc::new(words.map(Some).collect::<arrow_array::StringArray>());
         let batch = RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap();
         let rows = rows as usize;
         let mut packer = Placer::new(Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap(), rows, rows);
@@ -466,8 +468,8 @@ fn packed_rows_take_what_their_values_do() {
 fn strings_that_would_take_much_more_memory_as_views_are_not_worth_packing() {
     let is_worth = |length: usize, numbers: usize| {
         let text = std::iter::repeat_n(Some("x".repeat(length)), 100);
-        let text: ArrayRef = Arc::new(text.collect::<arrow::array::StringArray>());
-        let number: ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..100));
+        let text: ArrayRef = Arc::new(text.collect::<arrow_array::StringArray>());
+        let number: ArrayRef = Arc::new(arrow_array::Int64Array::from_iter_values(0..100));
         let columns = std::iter::once(text).chain(std::iter::repeat_n(number, numbers));
         let batch = RecordBatch::try_from_iter(columns.map(|column| ("c", column))).unwrap();
         Layout::of(batch.schema_ref(), batch.schema_ref()).unwrap().is_worth(&batch)
@@ -492,7 +494,7 @@ proptest! {
         let schema = chunks[0].schema();
         let served = with_text(&schema);
         let layout = Layout::of(&schema, &served).unwrap();
-        let whole = arrow::compute::concat_batches(&schema, &chunks).unwrap();
+        let whole = arrow_select::concat::concat_batches(&schema, &chunks).unwrap();
         // The slots of the rows in the order in which they are due, some more than once.
         let slots: Vec<u32> = (0..if whole.num_rows() == 0 { 0 } else { random.below(200) })
             .map(|_| random.below(whole.num_rows()) as u32).collect();
@@ -567,8 +569,8 @@ fn in_views(words: &[String], rows: usize) -> RecordBatch {
 }
 
 /// As [`in_views`], of words of one length that lie one after the other.
-fn in_views_of(page: arrow::buffer::Buffer, length: usize, rows: usize) -> RecordBatch {
-    let mut view = arrow::array::StringViewBuilder::new();
+fn in_views_of(page: arrow_buffer::Buffer, length: usize, rows: usize) -> RecordBatch {
+    let mut view = arrow_array::builder::StringViewBuilder::new();
     let words = page.len() / length;
     let block = view.append_block(page);
     for row in 0..rows {

@@ -4,9 +4,12 @@
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, downcast_integer_array};
-use arrow::compute::cast;
-use arrow::datatypes::{ArrowNativeType, DataType, FieldRef, Fields, Float64Type, Schema};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, downcast_integer_array};
+use arrow_buffer::ArrowNativeType;
+use arrow_cast::cast;
+use arrow_schema::{DataType, FieldRef, Fields, Schema};
 
 use super::flat::only;
 use super::nested::{Lists, copy, list_array, with_below};

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, StringViewArray};
-use arrow::buffer::Buffer;
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, StringViewArray};
+use arrow_buffer::Buffer;
+use arrow_schema::ArrowError;
+use arrow_schema::DataType;
 
 use super::record_batch;
 
@@ -38,7 +39,7 @@ pub(super) fn change_columns(
     let Some(schema) = pieces.first().map(RecordBatch::schema) else { return Ok(pieces) };
     let mut columns: Vec<Vec<ArrayRef>> = pieces.iter().map(|piece| piece.columns().to_vec()).collect();
     // What is changed is let go piece by piece.
-    let none = arrow::array::new_empty_array(&DataType::Null);
+    let none = arrow_array::new_empty_array(&DataType::Null);
     let rows: Vec<usize> = pieces.drain(..).map(|piece| piece.num_rows()).collect();
     for place in (0..schema.fields().len()).filter(|place| is_one(schema.field(*place).data_type())) {
         let taken = columns.iter_mut().map(|columns| std::mem::replace(&mut columns[place], Arc::clone(&none)));

@@ -8,13 +8,13 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
-use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
-use arrow::ipc::MetadataVersion;
-use arrow::ipc::reader::StreamDecoder;
-use arrow::ipc::writer::{IpcWriteOptions, StreamEncoder};
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::MetadataVersion;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
+use arrow_schema::ArrowError;
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
 
 use super::memory::sealed;
@@ -91,8 +91,9 @@ fn unwritten(error: ArrowError) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, DictionaryArray, Int64Array, ListArray, StringArray, StringViewArray};
-    use arrow::datatypes::{Int32Type, Schema};
+    use arrow_array::types::Int32Type;
+    use arrow_array::{ArrayRef, DictionaryArray, Int64Array, ListArray, StringArray, StringViewArray};
+    use arrow_schema::Schema;
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use rustix::io::Errno;
 

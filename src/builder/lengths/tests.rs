@@ -2,12 +2,12 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::{Arc, Once};
 
-use arrow::array::{
+use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, Float32Array, Int64Array, LargeListArray, ListArray, RecordBatch, StructArray,
     UInt16Array,
 };
-use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -30,7 +30,7 @@ fn nulls(from: usize, count: usize) -> NullBuffer {
 }
 
 fn values(count: usize) -> ArrayRef {
-    Arc::new((0..count as i32).map(|value| (value % 7 != 0).then_some(value)).collect::<arrow::array::Int32Array>())
+    Arc::new((0..count as i32).map(|value| (value % 7 != 0).then_some(value)).collect::<arrow_array::Int32Array>())
 }
 
 fn item(array: &ArrayRef) -> Arc<Field> {

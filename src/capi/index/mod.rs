@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use arrow::datatypes::SchemaRef;
+use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
 
 use super::error::{self, call, give, rowdex_error, rowdex_status};

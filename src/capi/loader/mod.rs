@@ -10,9 +10,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{RecordBatch, RecordBatchReader};
-use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::ArrowError;
+use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
 
 use self::options::{builder, rowdex_loader_options};

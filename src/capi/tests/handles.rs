@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{ptr, thread};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader, StringArray, UInt64Array};
-use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
-use arrow::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, StringArray, UInt64Array};
 
 use crate::capi::any::{rowdex_describe, rowdex_free, rowdex_resume, rowdex_schema, rowdex_stream};
 use crate::capi::arrow::{rowdex_array_release, rowdex_schema_copy, rowdex_schema_release};
@@ -274,7 +274,7 @@ fn what_was_exported_of_a_batch_outlives_it() {
 
 #[test]
 fn a_stream_is_released_that_goes_with_options_that_are_wrong() {
-    let reader = arrow::array::RecordBatchIterator::new([Ok(rows())], rows().schema());
+    let reader = arrow_array::RecordBatchIterator::new([Ok(rows())], rows().schema());
     let mut stream = FFI_ArrowArrayStream::new(Box::new(reader));
     let operands = rowdex_operands { stream: &raw mut stream, ..GivenOptions::of(None) };
     // SAFETY: the operands are valid, and so is what they point to.

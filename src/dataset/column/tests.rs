@@ -1,11 +1,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
+use arrow_array::types::Int32Type;
+use arrow_array::{
     BooleanArray, Date32Array, DictionaryArray, Float32Array, Int32Array, Int64Array, ListArray, RecordBatch,
     StringArray, StringViewArray, StructArray, UInt64Array,
 };
-use arrow::datatypes::{Field, Fields, Int32Type};
+use arrow_schema::{Field, Fields};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;

@@ -13,8 +13,8 @@ mod tests;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, SchemaRef};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
 use super::prefetch::{AtHand, Prefetch};

@@ -8,13 +8,13 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
-use arrow::error::ArrowError;
-use arrow::ipc::reader::StreamDecoder;
-use arrow::ipc::writer::{
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::{
     DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
 };
+use arrow_schema::ArrowError;
 use bytes::Bytes;
 
 use super::Kept;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::SchemaRef;
 
 use crate::dataset::reader::Slots;
 use rowdex_base::error::{Error, ErrorKind, Result};

@@ -1,13 +1,16 @@
 use std::fs;
 use std::path::Path;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal256Array, DictionaryArray, FixedSizeBinaryArray,
-    FixedSizeListArray, Int8Array, Int64Array, LargeBinaryArray, ListArray, MapBuilder, StringArray, StringBuilder,
-    StringViewArray, StructArray,
+use arrow_array::builder::{MapBuilder, StringBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int8Type, Int32Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Decimal256Array, DictionaryArray, FixedSizeBinaryArray,
+    FixedSizeListArray, Int8Array, Int64Array, LargeBinaryArray, ListArray, StringArray, StringViewArray, StructArray,
 };
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{Field, Int8Type, Int32Type, Int64Type, i256};
+use arrow_buffer::NullBuffer;
+use arrow_buffer::i256;
+use arrow_schema::Field;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
@@ -137,7 +140,7 @@ impl Fixture {
 /// Dictionaries may number their values differently.
 fn plain(batch: &RecordBatch) -> Vec<ArrayRef> {
     let plain = |column: &ArrayRef| match column.data_type() {
-        DataType::Dictionary(_, values) => arrow::compute::cast(column, values).unwrap(),
+        DataType::Dictionary(_, values) => arrow_cast::cast(column, values).unwrap(),
         _ => Arc::clone(column),
     };
     batch.columns().iter().map(plain).collect()
@@ -199,11 +202,11 @@ fn rows_come_in_chunks_of_any_size_whatever_the_chunks_that_are_kept() {
         assert!(
             out.iter().rev().skip(1).all(|chunk| chunk.num_rows() == rows) && out.last().unwrap().num_rows() <= rows
         );
-        arrow::compute::concat_batches(&batch.schema(), &out).unwrap()
+        arrow_select::concat::concat_batches(&batch.schema(), &out).unwrap()
     };
     let slots: Vec<u32> = (0..403).filter(|slot| slot % 17 == 3 || *slot > 390).collect();
-    let picks = arrow::array::UInt32Array::from(slots.clone());
-    let picked = arrow::compute::take_record_batch(&batch, &picks).unwrap();
+    let picks = arrow_array::UInt32Array::from(slots.clone());
+    let picked = arrow_select::take::take_record_batch(&batch, &picks).unwrap();
     for kept in [1, 7, 64, 199, 402, 403, 1000] {
         let chunks = keep(folder.path(), &batch, kept);
         for rows in [1, 7, 64, 100, 402, 403, usize::MAX] {

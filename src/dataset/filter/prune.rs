@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow_array::ArrayRef;
 use rowdex_filter::ScalarValue;
 
 use crate::dataset::Dataset;

@@ -1,8 +1,8 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use arrow::array::*;
-use arrow::datatypes::Int32Type;
+use arrow_array::types::Int32Type;
+use arrow_array::*;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use rand::rngs::ChaCha8Rng;
@@ -42,12 +42,9 @@ fn rows(rng: &mut ChaCha8Rng, from: i64, count: i64) -> RecordBatch {
     let lang =
         StringArray::from_iter(texts.iter().map(|text| text.as_ref().map(|text| text.get(..3))).map(Option::flatten));
     let meta = StructArray::from(vec![
+        (Arc::new(arrow_schema::Field::new("lang", arrow_schema::DataType::Utf8, true)), Arc::new(lang) as ArrayRef),
         (
-            Arc::new(arrow::datatypes::Field::new("lang", arrow::datatypes::DataType::Utf8, true)),
-            Arc::new(lang) as ArrayRef,
-        ),
-        (
-            Arc::new(arrow::datatypes::Field::new("n", arrow::datatypes::DataType::Int32, true)),
+            Arc::new(arrow_schema::Field::new("n", arrow_schema::DataType::Int32, true)),
             Arc::new(Int32Array::from_iter(of(|id| *id).map(|id| id.map(|id| id as i32)))) as ArrayRef,
         ),
     ]);
@@ -110,7 +107,7 @@ fn predicate(rng: &mut ChaCha8Rng, most: i64, depth: u32) -> String {
     let id = rng.random_range(-3..most + 3);
     let op = ["=", "<>", "<", "<=", ">", ">="][rng.random_range(0..6)];
     let half = id as f64 / 2.0;
-    let date = arrow::temporal_conversions::date32_to_datetime(id as i32).unwrap().date();
+    let date = arrow_array::temporal_conversions::date32_to_datetime(id as i32).unwrap().date();
     let texts = [String::new(), format!("ä{id:05}"), format!("{id:05}"), format!("{id:05}x"), format!("{id:03}")];
     let text = &texts[rng.random_range(0..5)];
     let term = ["text", "kind", "meta.lang"][rng.random_range(0..3)];
@@ -146,7 +143,7 @@ fn what_footers_decide_is_what_the_rows_decide() {
             let mut batch = rows(&mut rng, from, count);
             if file == 1 {
                 // Another order of columns, without one, with one more, and a narrower one.
-                let narrow = arrow::compute::cast(batch.column(0), &arrow::datatypes::DataType::Int32).unwrap();
+                let narrow = arrow_cast::cast(batch.column(0), &arrow_schema::DataType::Int32).unwrap();
                 let columns = batch
                     .columns()
                     .iter()

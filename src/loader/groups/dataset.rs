@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use arrow::datatypes::{Fields, Schema, SchemaRef};
+use arrow_schema::{Fields, Schema, SchemaRef};
 
 use super::{FetchCost, Groups, LongValues, Reads, RowForm, Unit, UnitSize};
 use crate::dataset::{Dataset, Prefetch, RunPart, Slots, common_schema};

@@ -1,7 +1,7 @@
 //! What the loader needs of a dataset: sizes, places and decoded rows, row group by row group.
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 

@@ -1,10 +1,10 @@
 //! Columns with an item for each token of packs: cut as the tokens are, and in sequences where the labels are.
 
-use arrow::array::{
+use arrow_array::types::{Float32Type, Int8Type, Int64Type};
+use arrow_array::{
     Array, BooleanArray, FixedSizeListArray, Float32Array, Int8Array, Int32Array, Int64Array, ListArray, StructArray,
 };
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{Float32Type, Int8Type, Int64Type};
+use arrow_buffer::OffsetBuffer;
 use rowdex_order::{Algorithm, Overflow};
 use rowdex_rows::{NO_LABEL, PackLayout, Sequencing};
 
@@ -205,7 +205,7 @@ fn items_beside_tokens_in_structs_and_of_a_fixed_size_are_cut_too() {
     let field = |name: &str, array: &ArrayRef| Arc::new(Field::new(name, array.data_type().clone(), true));
     let fixed = |first: i32| {
         let rows = (0..9).map(move |row| Some((0..24).map(move |at| Some(first + 24 * row + at))));
-        Arc::new(FixedSizeListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>(rows, 24)) as ArrayRef
+        Arc::new(FixedSizeListArray::from_iter_primitive::<arrow_array::types::Int32Type, _, _>(rows, 24)) as ArrayRef
     };
     let (tokens, labels) = (fixed(1), fixed(1001));
     let doc = StructArray::from(vec![(field("labels", &labels), labels), (field("tokens", &tokens), tokens)]);

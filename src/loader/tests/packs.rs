@@ -1,7 +1,7 @@
 //! Packs: pieces of rows, compared with whole rows that the dataset takes and that are cut by the plan.
 
-use arrow::array::{Array, LargeListArray, ListArray};
-use arrow::datatypes::{Int32Type, Int64Type};
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, LargeListArray, ListArray};
 use rowdex_order::{Algorithm, Empty, Overflow};
 use rowdex_rows::{PackLayout, Sequencing, Then};
 
@@ -409,7 +409,7 @@ fn tokens_in_structs_and_in_large_lists_are_cut_as_others_are() {
     let field = Arc::new(Field::new("tokens", large.data_type().clone(), true));
     let kind = Arc::new(Field::new("kind", DataType::UInt64, false));
     let kinds: ArrayRef = Arc::new(UInt64Array::from_iter_values(50..55));
-    let doc = arrow::array::StructArray::from(vec![(kind, kinds), (field, Arc::new(large) as ArrayRef)]);
+    let doc = arrow_array::StructArray::from(vec![(kind, kinds), (field, Arc::new(large) as ArrayRef)]);
     let (_dir, dataset) = one_file([("doc", Arc::new(doc) as ArrayRef)], 2, WriterProperties::builder());
     let packed = Packed::new(orders(true, 5), Arc::new(lengths.to_vec()), Pack::of(16)).unwrap();
     let sampler = of_packs(&Arc::new(packed), 0, 1, 2, Tail::Even);

@@ -1,6 +1,6 @@
 //! What is kept of where long values lie, and counted.
 
-use arrow::array::BinaryArray;
+use arrow_array::BinaryArray;
 
 use super::*;
 

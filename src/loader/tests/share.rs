@@ -835,7 +835,7 @@ fn the_place_behind_the_last_step_of_an_epoch_is_the_first_of_the_next_one() {
 fn packs(rows: u64) -> (tempfile::TempDir, Dataset, Arc<Packed>) {
     let lengths: Vec<u64> = (0..rows).map(|row| 1 + (row * 7919 + row * row) % 15).collect();
     let tokens = lengths.iter().map(|length| Some((0..*length as i32).map(Some).collect::<Vec<_>>()));
-    let tokens = arrow::array::ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>(tokens);
+    let tokens = arrow_array::ListArray::from_iter_primitive::<arrow_array::types::Int32Type, _, _>(tokens);
     let (dir, dataset) = one_file([("tokens", Arc::new(tokens) as ArrayRef)], 25, WriterProperties::builder());
     let packed = Packed::new(orders(true, rows), Arc::new(lengths), Pack { block: 10, ..Pack::of(16) }).unwrap();
     (dir, dataset, Arc::new(packed))

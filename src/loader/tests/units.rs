@@ -4,7 +4,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use arrow::array::StructArray;
+use arrow_array::StructArray;
 use bytes::Bytes;
 
 use super::*;

@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use arrow::ipc::writer::FileWriter;
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_cast::cast;
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::DataType;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;

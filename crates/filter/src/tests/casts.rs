@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
-use arrow::array::*;
-use arrow::datatypes::{DataType, Int32Type};
+use arrow_array::types::Int32Type;
+use arrow_array::*;
+use arrow_schema::DataType;
 use datafusion_common::ScalarValue;
 
 use crate::{Bounds, Condition, Predicate};

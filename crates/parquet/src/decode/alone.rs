@@ -1,7 +1,7 @@
 //! Columns of which only the due values are read, each where it lies.
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, FieldRef};
 
 use super::GroupDecoder;
 use crate::FileBytes;

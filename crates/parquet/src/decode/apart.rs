@@ -5,7 +5,7 @@
 
 use std::vec;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch};
 
 use super::{GroupDecoder, RowsToDecode, declared};
 use crate::columns::ColumnOrigin;

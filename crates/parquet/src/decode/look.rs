@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow_schema::{DataType, TimeUnit};
 use bytes::Bytes;
 use parquet::basic::{Compression, Type};
 

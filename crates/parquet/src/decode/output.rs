@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::FieldRef;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::FieldRef;
 
 use super::alone::ColumnReadAlone;
 use super::{GroupDecoder, WantedRows};

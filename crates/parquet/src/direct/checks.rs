@@ -5,7 +5,7 @@
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use arrow::datatypes::TimeUnit;
+use arrow_schema::TimeUnit;
 use bytes::Bytes;
 use parquet::basic::{Encoding, Repetition, Type as Physical};
 

@@ -1,6 +1,7 @@
 //! Booleans.
 
-use arrow::array::{ArrayRef, BooleanArray, BooleanBufferBuilder};
+use arrow_array::builder::BooleanBufferBuilder;
+use arrow_array::{ArrayRef, BooleanArray};
 use bytes::Bytes;
 use parquet::basic::Encoding;
 

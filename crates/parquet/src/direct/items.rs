@@ -1,7 +1,7 @@
 //! How many items the lists of a column have, by its levels alone.
 
-use arrow::array::{ArrayRef, NullArray};
-use arrow::datatypes::DataType;
+use arrow_array::{ArrayRef, NullArray};
+use arrow_schema::DataType;
 use bytes::Bytes;
 use parquet::basic::Encoding;
 

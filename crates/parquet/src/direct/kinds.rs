@@ -1,6 +1,6 @@
 //! Which types and encodings are decoded here, and by what.
 
-use arrow::datatypes::DataType;
+use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type};
 
 use super::flags::Flags;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use arrow::array::ArrayRef;
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::DataType;
-use arrow::error::ArrowError;
+use arrow_array::ArrayRef;
+use arrow_buffer::NullBuffer;
+use arrow_schema::ArrowError;
+use arrow_schema::DataType;
 
 use super::levels::{Definitions, Validity, starts};
 use super::pages::{ColumnPages, DataPage, PageStep};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use arrow::array::BooleanBufferBuilder;
-use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow_array::builder::BooleanBufferBuilder;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 
 use super::hybrid::{BitPacked, Hybrid, HybridPiece};
 use crate::errors::damaged;

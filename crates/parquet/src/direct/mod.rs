@@ -31,9 +31,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StructArray};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, Fields};
+use arrow_array::{ArrayRef, StructArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field, Fields};
 use parquet::basic::{Encoding, Repetition};
 use parquet::schema::types::{SchemaDescriptor, Type};
 

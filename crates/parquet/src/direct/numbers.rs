@@ -2,9 +2,10 @@
 
 use std::fmt::Debug;
 
-use arrow::array::{ArrayData, ArrayRef, make_array};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow::datatypes::DataType;
+use arrow_array::{ArrayRef, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
 use bytes::Bytes;
 use parquet::basic::Encoding;
 

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryViewArray, StringViewArray, make_view};
-use arrow::buffer::{Buffer, NullBuffer};
-use arrow::datatypes::DataType;
+use arrow_array::builder::make_view;
+use arrow_array::{ArrayRef, BinaryViewArray, StringViewArray};
+use arrow_buffer::{Buffer, NullBuffer};
+use arrow_schema::DataType;
 use parquet::basic::{Compression, Encoding, Type};
 
 use super::levels::Definitions;

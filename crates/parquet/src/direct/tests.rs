@@ -1,6 +1,7 @@
-use arrow::array::*;
-use arrow::buffer::{Buffer, OffsetBuffer};
-use arrow::datatypes::*;
+use arrow_array::types::*;
+use arrow_array::*;
+use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_schema::*;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Type as Physical};
@@ -33,7 +34,7 @@ fn in_chunks(source: &Memory, schema: &SchemaRef, rows: RowsToDecode<'_>, chunk:
     };
     decoder.decode(rows, &Counted::new(source, "f"), &mut sink)?;
     let chunks = sink.chunks;
-    Ok(arrow::compute::concat_batches(schema, &chunks).unwrap())
+    Ok(arrow_select::concat::concat_batches(schema, &chunks).unwrap())
 }
 
 /// What the parquet crate makes of the same rows.
@@ -268,7 +269,7 @@ fn some_values(draw: &mut ChaCha8Rng, data_type: &DataType, len: usize, nullable
                 numbers.iter().map(text).collect::<String>().into_bytes().into(),
                 nulls,
             );
-            return arrow::compute::cast(&texts, data_type).unwrap();
+            return arrow_cast::cast(&texts, data_type).unwrap();
         }
         other => match other.primitive_width().unwrap() {
             1 => Buffer::from_vec(numbers.iter().map(|number| *number as i8).collect()),
@@ -460,7 +461,7 @@ fn compare_both_ways(seed: u64) {
     let sound = |rows: RowsToDecode<'_>| match rows {
         RowsToDecode::All => batch.clone(),
         RowsToDecode::Selected(rows) | RowsToDecode::Due(rows) => {
-            arrow::compute::take_record_batch(&batch, &UInt32Array::from(rows.to_vec())).unwrap()
+            arrow_select::take::take_record_batch(&batch, &UInt32Array::from(rows.to_vec())).unwrap()
         }
     };
     for rows in [RowsToDecode::All, RowsToDecode::Selected(&selected), RowsToDecode::Due(&selected)] {
@@ -517,7 +518,7 @@ fn all_groups(source: &Memory, schema: &SchemaRef, chunk: usize, as_one: bool) -
         let (last, before) = sink.chunks.split_last().unwrap();
         assert!(before.iter().all(|part| part.num_rows() == chunk) && last.num_rows() <= chunk);
     }
-    Ok(Some(arrow::compute::concat_batches(schema, &sink.chunks).unwrap()))
+    Ok(Some(arrow_select::concat::concat_batches(schema, &sink.chunks).unwrap()))
 }
 
 /// A random file of several row groups, sound and damaged. Tells how often they were decoded as one, and refused.

@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use arrow::array::{ArrayRef, GenericBinaryArray, GenericStringArray, OffsetSizeTrait};
-use arrow::buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_array::{ArrayRef, GenericBinaryArray, GenericStringArray, OffsetSizeTrait};
+use arrow_buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
 use bytes::Bytes;
 use parquet::basic::Encoding;
 

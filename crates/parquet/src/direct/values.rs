@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use arrow::array::ArrayRef;
-use arrow::buffer::NullBuffer;
+use arrow_array::ArrayRef;
+use arrow_buffer::NullBuffer;
 use bytes::{Buf, Bytes};
 use parquet::basic::Encoding;
 

@@ -1,6 +1,6 @@
 //! How much memory the values of columns take, by their types.
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
 use rowdex_projection::children;
 

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, AsArray, RunArray, downcast_run_array};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{
-    ArrowNativeType, DataType, IntervalDayTime, IntervalMonthDayNano, IntervalUnit, RunEndIndexType, i256,
-};
+use arrow_array::cast::AsArray;
+use arrow_array::types::RunEndIndexType;
+use arrow_array::{Array, RunArray, downcast_run_array};
+use arrow_buffer::NullBuffer;
+use arrow_buffer::{ArrowNativeType, IntervalDayTime, IntervalMonthDayNano, i256};
+use arrow_schema::{DataType, IntervalUnit};
 
 use super::kind::by_name;
 use crate::dictionary::{ValueBytes, text_bytes};

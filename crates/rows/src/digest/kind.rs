@@ -1,6 +1,6 @@
 //! What the values of a column are, whatever width, encoding or layout they have in memory.
 
-use arrow::datatypes::{DataType, FieldRef, IntervalUnit, TimeUnit};
+use arrow_schema::{DataType, FieldRef, IntervalUnit, TimeUnit};
 
 /// The kind of a type's values, as digests are keyed by it.
 ///

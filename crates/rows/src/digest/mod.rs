@@ -10,8 +10,8 @@ mod tests;
 
 use std::ops::Range;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema};
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Schema};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
 use self::encode::{Encoder, encoder};

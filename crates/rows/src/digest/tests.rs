@@ -1,10 +1,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::types::*;
-use arrow::array::*;
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{Field, Schema, i256};
+use arrow_array::builder::*;
+use arrow_array::types::*;
+use arrow_array::*;
+use arrow_buffer::OffsetBuffer;
+use arrow_buffer::i256;
+use arrow_schema::{Field, Schema};
 
 use super::*;
 
@@ -195,7 +197,7 @@ fn long_rows_have_the_digest_that_they_would_have_if_they_were_written() {
 #[test]
 fn what_has_no_digest_is_refused_by_name() {
     let fields = [(0, Arc::new(Field::new("i", DataType::Int32, true)))].into_iter().collect();
-    let union = DataType::Union(fields, arrow::datatypes::UnionMode::Dense);
+    let union = DataType::Union(fields, arrow_schema::UnionMode::Dense);
     let item = Arc::new(Field::new_list_field(union, true));
     let error = RowDigests::new(&Schema::new(vec![Field::new("odd", DataType::List(item), true)])).unwrap_err();
     assert_eq!((error.kind(), error.column()), (ErrorKind::Schema, Some("odd")));

@@ -4,10 +4,11 @@ use std::hint::black_box;
 use std::slice::ChunksExact;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, FixedSizeBinaryArray, GenericByteArray};
-use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
-use arrow::datatypes::{BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Schema, Utf8Type};
-use arrow::error::ArrowError;
+use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
+use arrow_array::{ArrayRef, BooleanArray, FixedSizeBinaryArray, GenericByteArray};
+use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use arrow_schema::ArrowError;
+use arrow_schema::{DataType, Schema};
 
 use super::super::flat::{ends, primitive};
 use super::super::picks::BatchRow;
@@ -27,7 +28,7 @@ const TOUCHED: usize = 256;
 /// [`ErrorKind::TooLarge`] if the rows do not fit the offsets of a column.
 pub(crate) fn unpack(sources: &[&PackedRows], places: &[BatchRow], served: &Schema) -> Result<Vec<ArrayRef>> {
     let Some(first) = sources.first() else {
-        return Ok(served.fields().iter().map(|field| arrow::array::new_empty_array(field.data_type())).collect());
+        return Ok(served.fields().iter().map(|field| arrow_array::new_empty_array(field.data_type())).collect());
     };
     let layout = &*first.layout;
     let mut columns: Vec<UnpackedColumn> =
