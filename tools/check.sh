@@ -153,9 +153,7 @@ if [ -n "${ROWDEX_LONG:-}" ]; then
 
   step "the wheel for aarch64"
   if bash tools/python/emulation.sh; then
-    # Compiling is most of it, so nothing is optimised.
-    ROWDEX_CARGO_PROFILE=dev ROWDEX_CARGO_ARGS="--locked --config 'profile.dev.package.\"*\".opt-level=0'" \
-      bash tools/wheel.sh target/python-wheel aarch64 >target/prepare/wheel-aarch64
+    bash tools/wheel.sh target/python-wheel aarch64 >target/prepare/wheel-aarch64
     bash tools/wheel_emulated.sh "$(cat target/prepare/wheel-aarch64)"
   else
     printf '\n!! qemu and an arm64 Python cannot be had here: the wheel for aarch64 is LEFT OUT\n' >&2
