@@ -96,18 +96,13 @@ impl Source for LocalSource {
 
     fn read_unchanged(&self, path: &str, then: Option<&FileStat>, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.with_file(path, then, |file| {
-            within(file, ranges)?;
             let reads = coalesce(ranges, GAP, MAX_READ);
-            let fetched: Result<Vec<Bytes>> = reads.iter().map(|read| read_exact_at(file, read.clone())).collect();
-            cut(&reads, &fetched?, ranges)
+            cut(&reads, &read_exactly(file, ranges, &reads)?, ranges)
         })
     }
 
     fn read_each_unchanged(&self, path: &str, then: Option<&FileStat>, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.with_file(path, then, |file| {
-            within(file, ranges)?;
-            ranges.iter().map(|range| read_exact_at(file, range.clone())).collect()
-        })
+        self.with_file(path, then, |file| read_exactly(file, ranges, ranges))
     }
 }
 
@@ -143,14 +138,18 @@ fn is_given_up(error: &Error) -> bool {
     code == Some(rustix::io::Errno::STALE.raw_os_error())
 }
 
-/// Makes sure that a file has these ranges before anything is allocated, so that no range from a damaged footer can
-/// ask for more memory than the file has bytes.
-fn within(file: &File, ranges: &[Range<u64>]) -> Result<()> {
+/// What `reads` bring, in which these ranges lie. That the file has them is made sure before anything is allocated, so
+/// that no range from a damaged footer can ask for more memory than the file has bytes.
+fn read_exactly(file: &File, ranges: &[Range<u64>], reads: &[Range<u64>]) -> Result<Vec<Bytes>> {
     let size = file.metadata().map_err(|error| Error::io("cannot stat", error))?.len();
-    match ranges.iter().find(|range| range.start < range.end && range.end > size) {
-        Some(range) => Err(short_read(range, size.saturating_sub(range.start) as usize)),
-        None => Ok(()),
+    if let Some(range) = ranges.iter().find(|range| range.start < range.end && range.end > size) {
+        return Err(short_read(range, size.saturating_sub(range.start) as usize));
     }
+    let exactly = |read: &Range<u64>| {
+        let bytes = fs::read_at(file, read.clone()).map_err(|error| Error::io("cannot read", error))?;
+        if (bytes.len() as u64) < read.end - read.start { Err(short_read(read, bytes.len())) } else { Ok(bytes) }
+    };
+    reads.iter().map(exactly).collect()
 }
 
 fn open_regular(path: &Path) -> Result<File> {
@@ -171,11 +170,6 @@ fn file_stat(metadata: &std::fs::Metadata) -> FileStat {
 fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (a.dev(), a.ino()) == (b.dev(), b.ino())
-}
-
-fn read_exact_at(file: &File, range: Range<u64>) -> Result<Bytes> {
-    let bytes = fs::read_at(file, range.clone()).map_err(|error| Error::io("cannot read", error))?;
-    if (bytes.len() as u64) < range.end - range.start { Err(short_read(&range, bytes.len())) } else { Ok(bytes) }
 }
 
 #[cfg(test)]
@@ -243,8 +237,11 @@ mod tests {
         let (_directory, source) = directory_with("f", b"0123456789");
         let given_up = || Error::io("cannot read", rustix::io::Errno::STALE.into());
         let first = source.file("f").unwrap();
-        let read = |file: &File| if std::ptr::eq(file, &*first) { Err(given_up()) } else { read_exact_at(file, 3..5) };
-        assert_eq!(source.with_file("f", None, read).unwrap(), "34");
+        let read = |file: &File| match std::ptr::eq(file, &*first) {
+            true => Err(given_up()),
+            false => read_exactly(file, &[3..5], &[3..5]),
+        };
+        assert_eq!(source.with_file("f", None, read).unwrap(), ["34"]);
         let error = source.with_file("f", None, |_| Err::<(), _>(given_up())).unwrap_err();
         assert_eq!((error.kind(), error.file()), (ErrorKind::Io, Some("f")));
     }

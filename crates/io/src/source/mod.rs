@@ -232,7 +232,7 @@ pub fn changed(path: &str, then: &FileStat, now: &FileStat) -> Error {
 ///
 /// The result is sorted, and every non-empty range lies inside exactly one of its members. Empty ranges need no read
 /// and are left out.
-pub(crate) fn coalesce(ranges: &[Range<u64>], gap: u64, max: u64) -> Vec<Range<u64>> {
+pub fn coalesce(ranges: &[Range<u64>], gap: u64, max: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| range.start < range.end).cloned().collect();
     sorted.sort_unstable_by_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(sorted.len());

@@ -35,16 +35,6 @@ impl Done {
     fn is_set(&self) -> bool {
         matches!(*self.0.lock().unwrap_or_else(PoisonError::into_inner), WaitStage::Done)
     }
-
-    fn tell(&self, tell: impl FnOnce() + Send + 'static) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(*state, WaitStage::Done) {
-            *state = WaitStage::Watched(Box::new(tell));
-            return;
-        }
-        drop(state);
-        tell();
-    }
 }
 
 impl fmt::Debug for Done {
@@ -67,7 +57,13 @@ impl<T> Pending<T> {
     /// Calls `tell` when there is no need to wait any more, on whatever thread that is seen, instead of what was to be
     /// called before.
     pub fn when_done(&self, tell: impl FnOnce() + Send + 'static) {
-        self.done.tell(tell);
+        let mut state = self.done.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*state, WaitStage::Done) {
+            *state = WaitStage::Watched(Box::new(tell));
+            return;
+        }
+        drop(state);
+        tell();
     }
 
     /// Waits for the result.
