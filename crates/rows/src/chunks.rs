@@ -36,23 +36,11 @@ impl Chunks {
 
     /// The next chunk, if there are rows for all of it.
     pub fn next_chunk(&mut self) -> Result<Option<RecordBatch>> {
-        if self.have < self.rows { Ok(None) } else { self.cut(self.rows).map(Some) }
-    }
-
-    /// The rows that are left when there are no more batches, if there are any.
-    pub fn last(&mut self) -> Result<Option<RecordBatch>> {
-        if self.have == 0 { Ok(None) } else { self.cut(self.have).map(Some) }
-    }
-
-    /// The rows that were not given yet.
-    pub fn waiting(&self) -> impl Iterator<Item = &RecordBatch> {
-        self.waiting.iter()
-    }
-
-    /// The first rows that are waiting; there are as many.
-    fn cut(&mut self, rows: usize) -> Result<RecordBatch> {
+        if self.have < self.rows {
+            return Ok(None);
+        }
         let mut parts = Vec::new();
-        let mut left = rows;
+        let mut left = self.rows;
         while let Some(batch) = self.waiting.pop_front() {
             if batch.num_rows() > left {
                 parts.push(batch.slice(0, left));
@@ -65,14 +53,25 @@ impl Chunks {
                 break;
             }
         }
-        self.have -= rows;
+        self.have -= self.rows;
         match <[RecordBatch; 1]>::try_from(parts) {
-            Ok([only]) => Ok(only),
+            Ok([only]) => Ok(Some(only)),
             Err(parts) => {
                 let schema = parts.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-                join_exactly(&schema, parts)
+                join_exactly(&schema, parts).map(Some)
             }
         }
+    }
+
+    /// The rows that are left when there are no more batches, if there are any.
+    pub fn last(&mut self) -> Result<Option<RecordBatch>> {
+        self.rows = self.have.max(1);
+        self.next_chunk()
+    }
+
+    /// The rows that were not given yet.
+    pub fn waiting(&self) -> impl Iterator<Item = &RecordBatch> {
+        self.waiting.iter()
     }
 }
 

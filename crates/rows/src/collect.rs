@@ -5,10 +5,13 @@ use std::ops::Range;
 use arrow_array::{Array, ArrayRef, new_empty_array};
 use arrow_schema::{Field, SchemaRef};
 
-use super::gather::{copy_span, gather_runs};
+use super::flat::only;
+use super::gather::gather_runs;
 use super::held::Held;
+use super::nested::copy;
 use super::packed::{PackedRows, unpack};
-use super::picks::{BatchRow, PickedRuns};
+use super::picks::{BatchRow, PickedRuns, Spans};
+use super::uncopied;
 use super::views::is_view;
 use rowdex_base::error::{Error, ErrorKind, Result};
 
@@ -119,13 +122,16 @@ fn column_together(
     if may_show && shown {
         return Ok(whole.slice(row, rows));
     }
-    copy_span(whole, row..row + rows, wanted.data_type()).map_err(|error| error.with_column(wanted.name()))
+    let mut span = Spans::with_capacity(1);
+    span.push(0, row..row + rows);
+    let copied = copy(&[whole.as_ref()], &[&span], wanted.data_type()).and_then(only);
+    copied.map_err(|error| uncopied(error).with_column(wanted.name()))
 }
 
 /// One column of rows that lie anywhere, an array for each run.
 fn scattered_column(held: &[Held], runs: &PickedRuns<'_>, column: usize, wanted: &Field) -> Result<Vec<ArrayRef>> {
-    if held.is_empty() || runs.is_empty() {
-        return Ok(vec![new_empty_array(wanted.data_type()); runs.len()]);
+    if held.is_empty() || runs.in_spans.is_empty() {
+        return Ok(vec![new_empty_array(wanted.data_type()); runs.in_spans.len()]);
     }
     let arrays = held.iter().map(|held| held.in_columns()?.columns().get(column).map(AsRef::as_ref));
     let sources: Option<Vec<&dyn Array>> = arrays.collect();

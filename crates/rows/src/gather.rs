@@ -3,8 +3,6 @@
 //! One kernel takes rows of one batch, gathers rows of many, and joins batches. What it makes depends only on the rows,
 //! so a null is masked by the nulls above it wherever it was so in the sources.
 
-use std::ops::Range;
-
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
 use arrow_schema::{DataType, Field, SchemaRef};
@@ -98,16 +96,6 @@ pub fn join_exactly(schema: &SchemaRef, parts: Vec<RecordBatch>) -> Result<Recor
 /// Whether an array has memory of its own, and hardly any that it does not need.
 fn is_exact(array: &dyn Array) -> bool {
     Footprint::default().add_array(array) <= bytes_of_array(array) / 16 * 17
-}
-
-/// Rows that follow each other in an array, as a copy of the type `wanted` where a view can become that.
-///
-/// # Errors
-/// As [`gather`], without the column.
-pub(crate) fn copy_span(array: &dyn Array, rows: Range<usize>, wanted: &DataType) -> Result<ArrayRef> {
-    let mut spans = Spans::with_capacity(1);
-    spans.push(0, rows);
-    copy(&[array], &[&spans], wanted).and_then(only).map_err(uncopied)
 }
 
 /// One column of several batches: the values at the places of each run, in that order, of the type `wanted` where a

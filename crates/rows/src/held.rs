@@ -132,7 +132,7 @@ impl Held {
         let rows = slots.len();
         let body = self.body.clone();
         let (positions, bytes) = match slots.first() {
-            Some(&start) if is_one_run(&slots) => (RowPositions::Run(start as usize), 0),
+            Some(&start) if slots.is_sorted_by(|a, b| a + 1 == *b) => (RowPositions::Run(start as usize), 0),
             _ => (RowPositions::Slots(slots.into()), POINTER * rows as u64),
         };
         Ok(Self { body, positions, first: 0, rows, bytes, labels: None })
@@ -209,9 +209,4 @@ impl Held {
         });
         Ok(Some(Self { labels, ..columns }))
     }
-}
-
-/// Whether these rows lie one after the other.
-pub(super) fn is_one_run(slots: &[u32]) -> bool {
-    slots.is_sorted_by(|a, b| a + 1 == *b)
 }

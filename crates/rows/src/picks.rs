@@ -146,16 +146,6 @@ impl<'a> PickedRuns<'a> {
         }
         found
     }
-
-    /// How many runs.
-    pub(crate) fn len(&self) -> usize {
-        self.in_spans.len()
-    }
-
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.in_spans.is_empty()
-    }
 }
 
 impl Picks for &Spans {
