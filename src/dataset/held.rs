@@ -7,10 +7,10 @@ use arrow_array::RecordBatch;
 
 use super::Unshared;
 use super::gather::GroupRows;
-use super::reader::{RowGroupRead, Slots, length_of};
+use super::reader::{RowGroupRead, Slots};
 use rowdex_base::cache::{Cache, Counters, Weighed};
 use rowdex_base::error::Result;
-use rowdex_parquet::WholeBatch;
+use rowdex_parquet::{WholeBatch, length_of};
 
 /// The row groups that `get` and `take` hold, the least recently used of which make room for others.
 #[derive(Debug)]

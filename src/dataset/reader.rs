@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::files::{OpenDataFile, OpenGroup};
-use super::prefetch::{AtHand, Prefetch};
 use rowdex_base::cache::Counters;
 use rowdex_base::error::Result;
 use rowdex_index::RowGroupEntry;
-use rowdex_io::source::Source;
-use rowdex_parquet::{FileBytes, GroupDecoder, RowSink, RowsToDecode};
+use rowdex_io::source::{Pending, Source, cut};
+use rowdex_parquet::{FileBytes, GroupDecoder, RowSink, RowsToDecode, length_of};
 use rowdex_projection::Projection;
 
 /// Which of the served rows of a row group to read; slots count them from 0.
@@ -46,10 +45,6 @@ impl<'a> RowGroupRead<'a> {
         Self { slots: Slots::All, ..self }
     }
 
-    pub(super) fn to(self, projection: &'a Projection) -> Self {
-        Self { projection, ..self }
-    }
-
     /// Where the column chunks are in the file, sorted.
     pub(super) fn chunks(&self) -> Vec<Range<u64>> {
         self.group.file.metadata.chunks(self.group.ordinal(), self.projection, &self.group.partitions)
@@ -60,15 +55,6 @@ impl<'a> RowGroupRead<'a> {
         let entry = &self.group.entry;
         let all = self.group.file.metadata.decoded_bytes(self.group.ordinal(), Some(self.projection));
         (u128::from(all) * u128::from(entry.rows()) / u128::from(entry.source_rows().max(1))) as u64
-    }
-
-    /// Where in the file that is which reading takes, as far as that is known without a read.
-    pub(super) fn places(&self, max_decoded_bytes: u64) -> Option<Vec<Range<u64>>> {
-        let slots = if matches!(self.slots, Slots::Due(_)) { Slots::All } else { self.slots };
-        let selected = source_rows(&self.group.entry, slots);
-        self.decoder(max_decoded_bytes)
-            .places(selected.as_deref().map_or(RowsToDecode::All, RowsToDecode::Selected))
-            .ok()
     }
 
     fn decoder(&self, max_decoded_bytes: u64) -> GroupDecoder<'_> {
@@ -124,7 +110,7 @@ impl FileReader {
     /// Ranges of a file, read and not counted: that is what is then taken of them.
     pub(super) fn at_hand(&self, file: &OpenDataFile, ranges: Vec<Range<u64>>) -> Result<AtHand> {
         let bytes = self.source.read_unchanged(file.metadata.path(), file.content.as_ref(), &ranges)?;
-        Ok(AtHand::read(ranges, bytes))
+        Ok(AtHand { chunks: ranges, bytes })
     }
 
     /// The bytes of a file, which count as read once they are dropped.
@@ -134,11 +120,16 @@ impl FileReader {
 
     /// Starts fetching what [`read`](Self::read) will need, where reads take long. `None` where that gains nothing.
     pub(super) fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
-        let places = read.places(self.max_decoded_bytes)?;
-        if length_of(&places) > self.max_decoded_bytes {
+        let slots = if matches!(read.slots, Slots::Due(_)) { Slots::All } else { read.slots };
+        let selected = source_rows(&read.group.entry, slots);
+        let rows = selected.as_deref().map_or(RowsToDecode::All, RowsToDecode::Selected);
+        let chunks = read.decoder(self.max_decoded_bytes).places(rows).ok()?;
+        if chunks.is_empty() || length_of(&chunks) > self.max_decoded_bytes {
             return None;
         }
-        Prefetch::begin(&*self.source, &read.group.file, places)
+        let OpenDataFile { metadata, content } = &*read.group.file;
+        let pending = self.source.begin(metadata.path(), content.as_ref()?, &chunks)?;
+        Some(Prefetch { chunks, pending })
     }
 
     /// Reads and decodes on the calling thread, and hands the rows to the sink. Returns how many bytes were read of the
@@ -171,6 +162,58 @@ impl FileReader {
         self.decodes.fetch_add(row_groups.len() as u64, Ordering::Relaxed);
         self.bytes_decoded.fetch_add(decoded, Ordering::Relaxed);
         Ok(true)
+    }
+}
+
+/// A row group whose bytes are on their way. Dropping it gives the read up.
+#[derive(Debug)]
+pub(crate) struct Prefetch {
+    /// Where the bytes are in the file, sorted.
+    chunks: Vec<Range<u64>>,
+    pending: Pending<Vec<Bytes>>,
+}
+
+impl Prefetch {
+    /// Bytes that come when somebody says so.
+    #[cfg(test)]
+    pub(crate) fn of(bytes: u64, pending: Pending<Vec<Bytes>>) -> Self {
+        Self { chunks: std::iter::once(0..bytes).collect(), pending }
+    }
+
+    /// How many bytes it takes in memory, once they are there.
+    pub(crate) fn bytes(&self) -> u64 {
+        length_of(&self.chunks)
+    }
+
+    /// Whether all of it is there.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.pending.is_done()
+    }
+
+    /// Calls `tell` when it is, from whatever thread.
+    pub(crate) fn when_arrived(&self, tell: impl FnOnce() + Send + 'static) {
+        self.pending.when_done(tell);
+    }
+}
+
+/// Bytes of a file that are in memory.
+#[derive(Debug, Default)]
+pub(super) struct AtHand {
+    /// Sorted.
+    chunks: Vec<Range<u64>>,
+    bytes: Vec<Bytes>,
+}
+
+impl AtHand {
+    /// What was read ahead, if anything was, once it is there.
+    pub(super) fn waited_for(prefetch: Option<Prefetch>) -> Result<Self> {
+        let Some(Prefetch { chunks, pending }) = prefetch else { return Ok(Self::default()) };
+        Ok(Self { chunks, bytes: pending.wait()? })
+    }
+
+    /// These ranges, if all of them are here.
+    pub(super) fn cut(&self, ranges: &[Range<u64>]) -> Option<Vec<Bytes>> {
+        if self.chunks.is_empty() { None } else { cut(&self.chunks, &self.bytes, ranges).ok() }
     }
 }
 
@@ -214,8 +257,4 @@ impl Drop for OpenFileBytes<'_> {
     fn drop(&mut self) {
         self.reader.bytes_read.fetch_add(self.read.get(), Ordering::Relaxed);
     }
-}
-
-pub(super) fn length_of(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end.saturating_sub(range.start)).fold(0, u64::saturating_add)
 }

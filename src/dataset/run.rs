@@ -2,12 +2,11 @@
 
 use arrow_array::RecordBatch;
 
-use super::files::OpenGroup;
-use super::prefetch::{AtHand, Prefetch};
-use super::reader::{RowGroupRead, Slots, length_of};
+use super::reader::{AtHand, Prefetch, RowGroupRead, Slots};
 use super::{Dataset, Unshared};
 use rowdex_base::error::Result;
-use rowdex_parquet::{RowSink, together};
+use rowdex_io::source::coalesce;
+use rowdex_parquet::{RowSink, length_of};
 use rowdex_projection::Projection;
 use rowdex_rows::{Chunks, compact, uncopied};
 
@@ -17,12 +16,6 @@ pub(crate) struct RunPart {
     pub(crate) row_group: u32,
     /// Strictly increasing; all of them if there are none.
     pub(crate) slots: Option<Vec<u32>>,
-}
-
-impl RunPart {
-    fn slots(&self) -> Slots<'_> {
-        self.slots.as_deref().map_or(Slots::All, Slots::Some)
-    }
 }
 
 impl Dataset {
@@ -76,16 +69,17 @@ fn read_one_by_one(
     prefetch: Option<Prefetch>,
     sink: &mut dyn RowSink,
 ) -> Result<()> {
-    let groups = open(state, parts)?;
+    let groups: Vec<_> = parts.iter().map(|part| state.files.row_group(part.row_group)).collect::<Result<_>>()?;
     let reads = || {
-        let read = |(group, part)| RowGroupRead { group, slots: RunPart::slots(part), projection, keeps: true };
-        groups.iter().zip(parts).map(read)
+        let slots = parts.iter().map(|part| part.slots.as_deref().map_or(Slots::All, Slots::Some));
+        groups.iter().zip(slots).map(|(group, slots)| RowGroupRead { group, slots, projection, keeps: true })
     };
     let mut joined = JoinedChunks::new(sink);
     let at_hand = match (&state.disk_cache, prefetch, groups.first()) {
         (None, Some(prefetch), _) => AtHand::waited_for(Some(prefetch))?,
         (None, None, Some(first)) => {
-            let chunks = together(reads().flat_map(|read| read.chunks()).collect());
+            let chunks: Vec<_> = reads().flat_map(|read| read.chunks()).collect();
+            let chunks = coalesce(&chunks, 0, u64::MAX);
             match length_of(&chunks) <= state.reader.max_decoded_bytes() {
                 true => state.reader.at_hand(&first.file, chunks).map_err(|error| first.located(error))?,
                 false => AtHand::default(),
@@ -123,10 +117,6 @@ impl RowSink for WatchedSink<'_> {
         self.was_given = true;
         self.sink.take(chunk)
     }
-}
-
-fn open<'a>(state: &'a Unshared, parts: &[RunPart]) -> Result<Vec<OpenGroup<'a>>> {
-    parts.iter().map(|part| state.files.row_group(part.row_group)).collect()
 }
 
 /// Chunks of several row groups, cut anew as if it were one.

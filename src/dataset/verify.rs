@@ -3,8 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::files::in_file;
-use super::prefetch::AtHand;
-use super::reader::RowGroupRead;
+use super::reader::{AtHand, RowGroupRead};
 use super::{Dataset, Slots, Staleness};
 use rowdex_base::error::{Error, Result};
 use rowdex_base::{pool, stop};

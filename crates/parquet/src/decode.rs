@@ -3,12 +3,15 @@
 mod alone;
 mod apart;
 mod look;
-mod output;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::rc::Rc;
 
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::FieldRef;
 use parquet::arrow::arrow_reader::RowSelection;
+use parquet::basic::Compression;
 
 pub(super) use self::look::unpacked;
 
@@ -17,12 +20,13 @@ use self::alone::ColumnReadAlone;
 use super::chunks::{PagePositions, RowGroup};
 use super::columns::{ColumnOrigin, is_view, leaves_from, origins};
 use super::direct::GroupBytes;
-use super::errors::{ASK_FOR_LESS, too_large};
+use super::errors::{ASK_FOR_LESS, caught_panic, internal, invalid, too_large};
 use super::pages::Pages;
 use super::seam::{as_asked, length_of};
-use super::{FileBytes, FileMetadata, RowSink};
+use super::{FileBytes, FileMetadata, RowSink, adapt};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
+use rowdex_rows::{Chunks, Footprint, compact_sparse, record_batch};
 
 /// What a row group may take when decoded, unless said otherwise: 2 GiB.
 pub const MAX_DECODED_BYTES: u64 = 2 << 30;
@@ -62,8 +66,6 @@ pub struct GroupDecoder<'a> {
 /// What is decoded of a row group, and to what.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedRows<'a> {
-    /// The columns of the file that are decoded.
-    pub(crate) leaves: &'a [usize],
     /// Where each output column comes from.
     pub(crate) origins: &'a [ColumnOrigin<'a>],
     /// Columns of which the selected values are read, of which there are some then.
@@ -86,18 +88,20 @@ impl<'a> GroupDecoder<'a> {
     /// [`ErrorKind::InvalidArgument`] for a row group or rows that cannot be, and what `bytes` and the sink report.
     pub fn decode(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
         let origins = self.origins();
-        let decoded = match self.width(rows, &origins, bytes, sink) {
+        let leaves = self.leaves(&origins);
+        let decoded = match self.width(rows, &origins, &leaves, bytes, sink) {
             Some(width) => self.decode_apart(width, rows, &origins, bytes, sink),
-            None => self.decode_together(rows, &origins, bytes, sink),
+            None => self.decode_together(rows, &origins, leaves, bytes, sink),
         };
         decoded.map_err(|error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
     }
 
-    /// Decodes the columns of the projection, which come from there, together.
+    /// Decodes the columns of the projection, which come from there, of these columns of the file, together.
     fn decode_together(
         &self,
         rows: RowsToDecode<'_>,
         origins: &[ColumnOrigin<'_>],
+        mut leaves: Vec<usize>,
         bytes: &dyn FileBytes,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
@@ -107,7 +111,6 @@ impl<'a> GroupDecoder<'a> {
         };
         let selected = selected(rows, group)?;
         let is_due = matches!(rows, RowsToDecode::Due(_));
-        let mut leaves = self.leaves(origins);
         let mut alone = Vec::new();
         if is_due && selected.is_some() {
             alone = self.read_alone(origins, &leaves, bytes);
@@ -118,17 +121,17 @@ impl<'a> GroupDecoder<'a> {
             sink.values_are_own();
         }
         let chunk_rows = sink.chunk_rows().max(1);
-        let wanted = WantedRows { leaves: &leaves, origins, alone: &alone, selected, chunk_rows };
+        let wanted = WantedRows { origins, alone: &alone, selected, chunk_rows };
         let count = selected.map_or(group.num_rows(), <[u32]>::len);
         let decoded = if leaves.is_empty() || count == 0 {
             self.decode_without_pages(&wanted, count, bytes, sink)?
         } else {
-            let pages = self.fetch(group, &wanted, is_due, bytes)?;
+            let pages = self.fetch(group, &leaves, &wanted, is_due, bytes)?;
             let places = self.file.value_places(self.row_group);
             let places = places.filter(|places| is_due && bytes.is_near() && places.get().is_none());
-            let found = places.map(|places| (places, self.find_values(&pages, &leaves)));
+            let found = places.map(|places| (places, self.find_values(&pages)));
             let decoded = self.decode_pages(&pages, &wanted, bytes, sink);
-            let decoded = decoded.map_err(|error| self.blame(&pages, &leaves, error))?;
+            let decoded = decoded.map_err(|error| self.blame(&pages, error))?;
             if let Some((places, found)) = found {
                 places.set(found);
             }
@@ -142,32 +145,34 @@ impl<'a> GroupDecoder<'a> {
 
     /// Reads the pages that hold the wanted rows, and makes sure that they can be decoded within the limit. Rows that
     /// are due are of a row group that is read as a whole.
-    fn fetch(
-        &self,
-        group: RowGroup<'a>,
+    fn fetch<'p>(
+        &'p self,
+        group: RowGroup<'p>,
+        leaves: &'p [usize],
         wanted: &WantedRows<'_>,
         are_due: bool,
         bytes: &dyn FileBytes,
-    ) -> Result<Pages<'a>> {
-        let WantedRows { leaves, selected, chunk_rows, .. } = *wanted;
+    ) -> Result<Pages<'p>> {
+        let WantedRows { selected, chunk_rows, .. } = *wanted;
         let sought = selected.filter(|_| !are_due);
         if sought.is_none() {
             self.within_limit(declared(group, leaves))?;
         }
         let seeks_pages = is_sparse(group, sought) && !bytes.has(&self.chunks());
         let paged = if seeks_pages { self.file.paged(bytes, self.row_group)? } else { None };
-        let mut pages = self.pages(group, Vec::new(), sought, paged);
+        let mut pages = self.pages(group, Vec::new(), leaves, sought, paged);
         let count = pages.batch_rows;
         pages.ranges = match pages.of.paged {
-            Some(_) => pages.needed(leaves)?,
+            Some(_) => pages.needed()?,
             None => leaves.iter().map(|leaf| group.column(*leaf).range()).collect(),
         };
         let asked = length_of(&pages.ranges);
         self.within_limit(asked)?;
         pages.bytes = as_asked(bytes.read(&pages.ranges)?, &pages.ranges)?;
-        self.look_into(&mut pages, leaves, selected.is_none())?;
+        self.look_into(&mut pages, selected.is_none())?;
         // What stays may be shown by the rows, and counts as theirs.
-        let stays = count <= chunk_rows && self.keeps_pages(group, leaves);
+        let is_shown = |leaf: &usize| group.column(*leaf).compression() == Compression::UNCOMPRESSED;
+        let stays = count <= chunk_rows && self.wanted_views(leaves).iter().any(is_shown);
         if !stays && !bytes.has(&pages.ranges) {
             pages.staged = pages.staged.saturating_add(asked);
         }
@@ -175,15 +180,159 @@ impl<'a> GroupDecoder<'a> {
         Ok(pages)
     }
 
+    /// Makes `count` rows of what needs no pages. Returns how many bytes they took.
+    fn decode_without_pages(
+        &self,
+        wanted: &WantedRows<'_>,
+        count: usize,
+        bytes: &dyn FileBytes,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        let WantedRows { origins, alone, selected, chunk_rows } = *wanted;
+        let sources = self.sources(origins, &[], alone);
+        let mut decoded = 0;
+        let mut at = 0;
+        loop {
+            let rows = chunk_rows.min(count - at);
+            let here = selected.and_then(|selected| selected.get(at..at + rows)).unwrap_or_default();
+            let columns = self.with_alone(&[], alone, here, bytes)?;
+            give(self.batch(self.columns(&sources, &columns, rows)?, rows)?, sink, &mut decoded)?;
+            at += rows;
+            if at == count {
+                return Ok(decoded);
+            }
+        }
+    }
+
+    /// Decodes what was fetched, batch by batch, and stops when a chunk becomes too much. Returns how many bytes the
+    /// rows took.
+    pub(super) fn decode_pages(
+        &self,
+        pages: &Pages,
+        wanted: &WantedRows<'_>,
+        bytes_of_file: &dyn FileBytes,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        let WantedRows { origins, alone, selected, chunk_rows } = *wanted;
+        let count = selected.map_or(pages.of.rows, <[u32]>::len);
+        let roots = pages.roots();
+        let sources = self.sources(origins, &roots, alone);
+        let mut footprint = Footprint::default();
+        let mut bytes = 0_u64;
+        // What is due of a row group need not be copied to chunks of one length.
+        let is_due = selected.is_some() && pages.selection.is_none();
+        let mut chunks = Chunks::of(chunk_rows);
+        let mut seen = 0;
+        let mut decoded = 0;
+        // The decoder makes short batches where values are large.
+        pages.each_batch(&roots, selected, count, |batch, rows| {
+            let first = seen;
+            seen += rows;
+            let here = selected.and_then(|selected| selected.get(first..seen)).unwrap_or_default();
+            let batch = match alone {
+                [] => Cow::from(batch),
+                alone => Cow::from(self.with_alone(batch, alone, here, bytes_of_file)?),
+            };
+            let part = caught_panic(|| {
+                let mut columns = self.columns(&sources, &batch, rows)?;
+                if pages.selection.is_some() {
+                    columns.iter_mut().for_each(compact_sparse);
+                }
+                let added = columns.iter().map(|column| footprint.add_array(column.as_ref()));
+                bytes = added.fold(bytes, u64::saturating_add);
+                self.within_limit(bytes)?;
+                self.batch(columns, rows)
+            })?;
+            if is_due {
+                (footprint, bytes) = (Footprint::default(), 0);
+                return give(part, sink, &mut decoded);
+            }
+            chunks.push(part);
+            while let Some(chunk) = caught_panic(|| chunks.next_chunk())? {
+                footprint = Footprint::default();
+                bytes = chunks.waiting().map(|part| footprint.add(part)).fold(0, u64::saturating_add);
+                give(chunk, sink, &mut decoded)?;
+            }
+            Ok(())
+        })?;
+        if seen != count {
+            return Err(invalid(format!("holds {seen} rows where {count} were expected")));
+        }
+        if let Some(chunk) = caught_panic(|| chunks.last())? {
+            give(chunk, sink, &mut decoded)?;
+        }
+        sink.pages_took(pages.staged);
+        Ok(decoded)
+    }
+
+    /// Finds out which column an error comes from by decoding each alone.
+    fn blame(&self, pages: &Pages, error: Error) -> Error {
+        if error.column().is_some()
+            || !matches!(error.kind(), ErrorKind::InvalidParquet | ErrorKind::UnsupportedParquet)
+        {
+            return error;
+        }
+        for root in pages.roots() {
+            if pages.each_decoded(pages.leaves_of(root), |_| Ok(())).is_err() {
+                return error.with_column(self.file.arrow_schema().field(root).name());
+            }
+        }
+        error
+    }
+
+    /// What the output columns are made of, where the file's fields `roots` are decoded, and behind them those that are
+    /// read alone: each [`ColumnOrigin::File`] is then by its place among these.
+    fn sources<'o>(
+        &self,
+        origins: &[ColumnOrigin<'o>],
+        roots: &[usize],
+        alone: &[ColumnReadAlone<'_>],
+    ) -> Vec<ColumnOrigin<'o>> {
+        let made = |origin: &ColumnOrigin<'o>| match *origin {
+            ColumnOrigin::File(root) => {
+                let alone = || Some(roots.len() + alone.iter().position(|alone| alone.root == root)?);
+                // Of a group without columns, or of no rows at all, there is nothing to decode.
+                roots.binary_search(&root).ok().or_else(alone).map_or(ColumnOrigin::Missing, ColumnOrigin::File)
+            }
+            other => other,
+        };
+        origins.iter().map(made).collect()
+    }
+
+    /// The output columns, from the decoded columns of the file.
+    fn columns(&self, sources: &[ColumnOrigin<'_>], decoded: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
+        let limit = self.max_decoded_bytes;
+        let column = |(source, field): (&ColumnOrigin<'_>, &FieldRef)| {
+            let array = match *source {
+                ColumnOrigin::Partition(value) => adapt::constant(value, field, rows, limit)?,
+                ColumnOrigin::Missing => adapt::nulls(field.data_type(), rows, field.name(), limit)?,
+                ColumnOrigin::File(place) => {
+                    let array = decoded.get(place).ok_or_else(|| internal("a column is lost"))?;
+                    let right = adapt::mask(array, None, field.name())?;
+                    adapt::adapt(right.as_ref().unwrap_or(array), field.data_type(), field.name(), limit)?
+                }
+            };
+            adapt::check_nulls(&array, field)?;
+            Ok(array)
+        };
+        sources.iter().zip(self.projection.internal().fields()).map(column).collect()
+    }
+
+    pub(super) fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        record_batch(self.projection.internal(), columns, rows)
+            .map_err(|error| internal(error.to_string()).with_source(error))
+    }
+
     /// The pages that hold the wanted rows of a row group, and of those that follow it, before they are read. `paged`
     /// has their positions, if they are to be made use of.
-    pub(super) fn pages(
-        &self,
-        group: RowGroup<'a>,
-        more: Vec<RowGroup<'a>>,
+    pub(super) fn pages<'p>(
+        &'p self,
+        group: RowGroup<'p>,
+        more: Vec<RowGroup<'p>>,
+        leaves: &'p [usize],
         sought: Option<&[u32]>,
         paged: Option<PagePositions>,
-    ) -> Pages<'a> {
+    ) -> Pages<'p> {
         let rows = group.num_rows() + more.iter().map(RowGroup::num_rows).sum::<usize>();
         let of = GroupBytes {
             group,
@@ -197,6 +346,7 @@ impl<'a> GroupDecoder<'a> {
         };
         Pages {
             file: self.file,
+            leaves,
             views: Vec::new(),
             of,
             selection: sought.map(|sought| selection(sought, rows)),
@@ -227,7 +377,7 @@ impl<'a> GroupDecoder<'a> {
             Some(None) => return Ok(self.chunks()),
             None => return Ok(self.file.page_positions(self.row_group).into_iter().collect()),
         };
-        let mut ranges = self.pages(group, Vec::new(), selected, Some(paged)).needed(&leaves)?;
+        let mut ranges = self.pages(group, Vec::new(), &leaves, selected, Some(paged)).needed()?;
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         Ok(ranges)
     }
@@ -285,4 +435,10 @@ fn selected<'a>(rows: RowsToDecode<'a>, group: RowGroup<'_>) -> Result<Option<&'
 fn selection(rows: &[u32], total: usize) -> RowSelection {
     let runs = rows.chunk_by(|a, b| a + 1 == *b).map(|run| run[0] as usize..run[0] as usize + run.len());
     RowSelection::from_consecutive_ranges(runs, total)
+}
+
+/// Hands a chunk to the sink, and counts its bytes.
+fn give(chunk: RecordBatch, sink: &mut dyn RowSink, decoded: &mut u64) -> Result<()> {
+    *decoded = decoded.saturating_add(chunk.get_array_memory_size() as u64);
+    sink.take(chunk)
 }

@@ -28,10 +28,11 @@ use super::chunks::{ColumnChunk, FileChunks, PagePositions, RowGroup};
 use super::direct::ValuePlaces;
 use super::errors::{caught, unsupported};
 use super::guard::Tally;
-use super::seam::{as_asked, within};
+use super::seam::as_asked;
 use super::types::{decodable, leaf_count, with_noted_zones, with_plain_intervals, with_views};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
+use rowdex_io::source::cut;
 use rowdex_projection::Renames;
 
 /// An offset index that spreads over more bytes than this is not read.
@@ -265,7 +266,7 @@ impl FileMetadata {
                 .with_column_index_policy(PageIndexPolicy::Skip);
             // The parser takes memory for as many positions as are told before it reads one.
             read_index(decoder, bytes, |ranges, read| {
-                columns.iter().all(|column| within(ranges, read, column).is_some_and(|part| is_structure(&part)))
+                cut(ranges, read, &columns).is_ok_and(|parts| parts.iter().all(|part| is_structure(part)))
             })
         };
         match read() {

@@ -18,7 +18,6 @@ mod direct;
 mod errors;
 mod footer;
 mod guard;
-mod masked;
 mod pages;
 mod row_lengths;
 mod run;
@@ -39,7 +38,6 @@ pub use decode::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
 pub use footer::{FileMetadata, Footer, read_end};
 pub use row_lengths::{Counted, counted};
 pub use rowdex_rows::RowSink;
-pub use run::together;
-pub use seam::{FileBytes, WholeBatch};
+pub use seam::{FileBytes, WholeBatch, length_of};
 #[cfg(feature = "filter")]
 pub use statistics::{Home, Known, Statistics};

@@ -19,6 +19,8 @@ use rowdex_rows::take_rows;
 /// The bytes of the pages to decode, and how to decode them.
 pub(super) struct Pages<'a> {
     pub(super) file: &'a FileMetadata,
+    /// The columns of the file, sorted.
+    pub(super) leaves: &'a [usize],
     /// The columns that are decoded as views.
     pub(super) views: Vec<usize>,
     /// What is needed where columns are decoded here.
@@ -86,23 +88,25 @@ impl Pages<'_> {
 
     /// How a field of the file is decoded here, of which these columns are wanted; `None` if that is left to the
     /// parquet crate.
-    fn tree(&self, root: usize, leaves: &[usize]) -> Option<(FieldRef, Tree)> {
+    pub(super) fn tree(&self, root: usize) -> Option<(FieldRef, Tree)> {
         let field = self.file.field(root, &self.views).filter(|_| !Self::is_left_to_parquet())?;
         let schema = self.file.metadata().file_metadata().schema_descr();
-        let tree = Tree::of(schema, self.file.leaves(root), self.leaves_of(root, leaves), &field)?;
+        let tree = Tree::of(schema, self.file.leaves(root), self.leaves_of(root), &field)?;
         Some((field, tree))
     }
 
-    /// Those of the leaves, which are sorted, that belong to a field.
-    pub(super) fn leaves_of<'l>(&self, root: usize, leaves: &'l [usize]) -> &'l [usize] {
-        let all = self.file.leaves(root);
-        let at = |leaf: usize| leaves.partition_point(|known| *known < leaf);
-        leaves.get(at(all.start)..at(all.end)).unwrap_or_default()
+    /// The fields of the file that have some of the leaves.
+    pub(super) fn roots(&self) -> Vec<usize> {
+        let mut roots: Vec<usize> = self.leaves.iter().filter_map(|leaf| self.file.field_of(*leaf)).collect();
+        roots.dedup();
+        roots
     }
 
-    /// Whether all of these columns go on from a row group to the next one.
-    pub(super) fn go_on(&self, leaves: &[usize], roots: &[usize]) -> bool {
-        roots.iter().all(|root| self.tree(*root, leaves).is_some_and(|(_, tree)| tree.goes_on()))
+    /// Those of the leaves that belong to a field.
+    pub(super) fn leaves_of(&self, root: usize) -> &[usize] {
+        let all = self.file.leaves(root);
+        let at = |leaf: usize| self.leaves.partition_point(|known| *known < leaf);
+        self.leaves.get(at(all.start)..at(all.end)).unwrap_or_default()
     }
 
     /// How many rows begin in the page of a column at a place in the file, if that was read.
@@ -114,14 +118,9 @@ impl Pages<'_> {
         usize::try_from(end.checked_sub(pages.get(place)?.first_row_index)?).ok()
     }
 
-    /// Whether the field that a column belongs to is of a type that is decoded here.
-    pub(super) fn decodes_leaf(&self, leaf: usize, leaves: &[usize]) -> bool {
-        self.file.field_of(leaf).is_some_and(|root| self.tree(root, leaves).is_some())
-    }
-
     /// Where the wanted rows of these columns are in the file.
-    pub(super) fn needed(&self, leaves: &[usize]) -> Result<Vec<Range<u64>>> {
-        let mut decoder = self.decoder(leaves)?;
+    pub(super) fn needed(&self) -> Result<Vec<Range<u64>>> {
+        let mut decoder = self.decoder(self.leaves)?;
         match caught("the row group", || decoder.try_decode())? {
             DecodeResult::NeedsData(ranges) => Ok(ranges),
             _ => Ok(Vec::new()),
@@ -142,17 +141,27 @@ impl Pages<'_> {
         })
     }
 
-    /// Hands over the columns of the fields `roots`, which `leaves` belong to, batch by batch, with the number of rows.
+    /// Hands over the columns of the fields `roots` batch by batch, with the number of rows.
     /// There are `count` rows, and `selected` has their places if they are not all.
     pub(super) fn each_batch(
         &self,
-        leaves: &[usize],
         roots: &[usize],
         selected: Option<&[u32]>,
         count: usize,
         mut take: impl FnMut(&[ArrayRef], usize) -> Result<()>,
     ) -> Result<()> {
-        let (mut direct, rest) = self.direct(leaves, roots)?;
+        // For each of the fields, the column if it is decoded straight from its pages; and the leaves of the others.
+        let mut direct = Vec::with_capacity(roots.len());
+        let mut rest = Vec::new();
+        for &root in roots {
+            let own = self.leaves_of(root);
+            let is_rare = own.iter().any(|leaf| self.rare.binary_search(leaf).is_ok());
+            let tree = self.tree(root).filter(|_| !is_rare);
+            if tree.is_none() {
+                rest.extend_from_slice(own);
+            }
+            direct.push(tree.map(|(field, tree)| DirectColumn::new(tree, field.name(), &self.of)).transpose()?);
+        }
         // Of what is read as a whole, the crate decodes all rows: passing by many of them takes it longer.
         let picks = selected.is_some() && self.selection.is_none() && !rest.is_empty();
         let mut selecting = Selecting { selected, passed: 0, next: 0, seen: 0 };
@@ -192,24 +201,6 @@ impl Pages<'_> {
             direct.iter_mut().flatten().try_for_each(|column| caught_panic(|| column.end(selected.is_some())))?;
         }
         Ok(())
-    }
-
-    /// For each of the fields, the column if it is decoded straight from its pages; and the leaves of the others.
-    fn direct(&self, leaves: &[usize], roots: &[usize]) -> Result<(Vec<Option<DirectColumn>>, Vec<usize>)> {
-        let mut found = Vec::with_capacity(roots.len());
-        let mut rest = Vec::new();
-        for &root in roots {
-            let own = self.leaves_of(root, leaves);
-            let is_rare = own.iter().any(|leaf| self.rare.binary_search(leaf).is_ok());
-            match self.tree(root, leaves).filter(|_| !is_rare) {
-                Some((field, tree)) => found.push(Some(DirectColumn::new(tree, field.name(), &self.of)?)),
-                None => {
-                    found.push(None);
-                    rest.extend_from_slice(own);
-                }
-            }
-        }
-        Ok((found, rest))
     }
 
     pub(super) fn each_decoded(&self, leaves: &[usize], mut take: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {

@@ -110,12 +110,12 @@ impl GroupDecoder<'_> {
         });
         let shortest = countable.min_by_key(|(_, column, _)| column.byte_range().1);
         let Some((leaf, column, item)) = shortest.filter(|_| rows > 0) else { return Ok(None) };
-        let (start, length) = column.byte_range();
-        self.within_limit(length)?;
-        let read = as_asked(bytes.read(&[column.range()])?, &[column.range()])?;
+        self.within_limit(column.byte_range().1)?;
+        let ranges = [column.range()];
+        let read = as_asked(bytes.read(&ranges)?, &ranges)?;
+        let read: Vec<_> = ranges.iter().zip(&read).collect();
         let mut found = Vec::new();
-        let own = read.iter().map(|bytes| (start, bytes));
-        if self.walk(group, leaf, own, true, false, &mut found)?.has_rare {
+        if self.walk(&read, group, leaf, false, &mut found)?.has_rare {
             return Ok(None);
         }
         // Where the lists of a page begin, and which entries are items, takes memory for each entry.

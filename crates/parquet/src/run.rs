@@ -10,9 +10,10 @@ use super::decode::{GroupDecoder, WantedRows, unpacked};
 use super::direct;
 use super::guard::FilePage;
 use super::pages::Pages;
-use super::seam::{as_asked, length_of, within};
+use super::seam::{as_asked, length_of};
 use super::{FileBytes, RowSink};
 use rowdex_base::error::Result;
+use rowdex_io::source::{coalesce, cut};
 
 impl GroupDecoder<'_> {
     /// Decodes all rows of these row groups, one after the other, and hands them to the sink in chunks that go across
@@ -37,7 +38,7 @@ impl GroupDecoder<'_> {
         let Some((group, more)) = found.as_deref().and_then(<[RowGroup<'_>]>::split_first) else { return Ok(None) };
         let origins = self.origins();
         let leaves = self.leaves(&origins);
-        let mut pages = self.pages(*group, more.to_vec(), None, None);
+        let mut pages = self.pages(*group, more.to_vec(), &leaves, None, None);
         pages.batch_rows = chunk_rows.min(pages.of.rows);
         let views = self.wanted_views(&leaves);
         let may_decode = |leaf: &usize, of: &RowGroup<'_>| {
@@ -47,42 +48,45 @@ impl GroupDecoder<'_> {
             let is_alike = group.column(*leaf).compression() == column.compression();
             direct::may_decode(column) && is_alike && !is_spelled_out
         };
+        // Where lists begin and end is counted in each row group alone.
+        let goes_on =
+            |root: &usize| pages.tree(*root).is_some_and(|(_, tree)| !matches!(tree, direct::Tree::Lists { .. }));
         if leaves.is_empty()
             || pages.batch_rows == 0
             || u32::try_from(pages.of.rows).is_err()
-            || !pages.go_on(&leaves, &self.roots(&leaves))
+            || !pages.roots().iter().all(goes_on)
             || !leaves.iter().all(|leaf| may_decode(leaf, group) && more.iter().all(|of| may_decode(leaf, of)))
-            || !self.look(&mut pages, &leaves, bytes)?
+            || !self.look(&mut pages, bytes)?
         {
             return Ok(None);
         }
-        let wanted = WantedRows { leaves: &leaves, origins: &origins, alone: &[], selected: None, chunk_rows };
+        let wanted = WantedRows { origins: &origins, alone: &[], selected: None, chunk_rows };
         self.decode_pages(&pages, &wanted, bytes, sink).map(Some)
     }
 
     /// Reads all pages of these columns and walks their headers; `false` if not all can be decoded together.
-    fn look(&self, pages: &mut Pages<'_>, leaves: &[usize], bytes: &dyn FileBytes) -> Result<bool> {
+    fn look(&self, pages: &mut Pages<'_>, bytes: &dyn FileBytes) -> Result<bool> {
+        let leaves = pages.leaves;
         let mut groups = vec![pages.of.group];
         groups.extend(&pages.of.more);
-        let chunks = leaves.iter().flat_map(|leaf| groups.iter().map(|group| group.column(*leaf).range()));
-        let ranges = together(chunks.collect());
+        let of_leaf = |leaf: &usize| groups.iter().map(|group| group.column(*leaf).range()).collect::<Vec<_>>();
+        let chunks: Vec<Range<u64>> = leaves.iter().flat_map(of_leaf).collect();
+        let ranges = coalesce(&chunks, 0, u64::MAX);
         let length = length_of(&ranges);
         if length > self.max_decoded_bytes {
             return Ok(false);
         }
         let read = as_asked(bytes.read(&ranges)?, &ranges)?;
         pages.staged = if bytes.has(&ranges) { 0 } else { length };
+        let mut chunks = chunks.iter().zip(cut(&ranges, &read, &chunks)?);
         let mut total = 0_u64;
         for &leaf in leaves {
             let mut found: Vec<FilePage> = Vec::with_capacity(2 * groups.len());
             let mut largest = 0;
-            for group in &groups {
+            for (group, (range, own)) in groups.iter().zip(chunks.by_ref()) {
                 let column = group.column(leaf);
-                let range = column.range();
-                let Some(own) = within(&ranges, &read, &range) else { return Ok(false) };
                 let before = found.len();
-                let own = std::iter::once((range.start, &own));
-                let tally = self.walk(*group, leaf, own, true, false, &mut found)?;
+                let tally = self.walk(&[(range, &own)], *group, leaf, false, &mut found)?;
                 if !direct::decodes(column, &tally) {
                     return Ok(false);
                 }
@@ -97,17 +101,4 @@ impl GroupDecoder<'_> {
         }
         Ok(total <= self.max_decoded_bytes)
     }
-}
-
-/// Sorts ranges, and joins those that touch.
-pub fn together(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_unstable_by_key(|range| (range.start, range.end));
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => joined.push(range),
-        }
-    }
-    joined
 }

@@ -33,7 +33,7 @@ pub trait FileBytes {
 }
 
 /// Bytes of these ranges.
-pub(super) fn length_of(ranges: &[Range<u64>]) -> u64 {
+pub fn length_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end.saturating_sub(range.start)).fold(0, u64::saturating_add)
 }
 
@@ -44,16 +44,6 @@ pub(super) fn as_asked(read: Vec<Bytes>, ranges: &[Range<u64>]) -> Result<Vec<By
         return Err(Error::new(ErrorKind::Io, "the source delivered other lengths than asked for"));
     }
     Ok(read)
-}
-
-/// The bytes of a range that lies in one of these.
-pub(super) fn within(ranges: &[Range<u64>], bytes: &[Bytes], range: &Range<u64>) -> Option<Bytes> {
-    let place = ranges.partition_point(|known| known.start <= range.start).checked_sub(1)?;
-    let known = ranges.get(place)?;
-    let bytes = bytes.get(place)?;
-    let start = usize::try_from(range.start - known.start).ok()?;
-    let end = usize::try_from(range.end.checked_sub(known.start)?).ok()?;
-    (start <= end && end <= bytes.len()).then(|| bytes.slice(start..end))
 }
 
 /// All rows as one batch.

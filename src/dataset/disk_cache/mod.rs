@@ -6,25 +6,24 @@
 //! that changed is another file.
 
 mod rows;
-mod serve;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 
-use super::prefetch::{AtHand, Prefetch};
-use super::reader::{FileReader, RowGroupRead, Slots};
+use super::reader::{AtHand, FileReader, Prefetch, RowGroupRead, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_index::schema;
 use rowdex_io::disk_cache::{CacheFolder, CacheKey, Claim, DiskCache, DiskCacheCounters, Maker};
 use rowdex_io::source::FileStat;
 use rowdex_parquet::RowSink;
 use rowdex_projection::{Projection, children};
+use rowdex_rows::{Chunks, detach, gather, join_exactly, record_batch, uncopied};
 
 use self::rows::RowsWriter;
 
@@ -86,8 +85,10 @@ impl CachedReader {
 
     /// As [`FileReader::prefetch`].
     pub(super) fn prefetch(&self, read: RowGroupRead<'_>) -> Option<Prefetch> {
-        // An entry is of all rows.
-        if self.contains(read) { None } else { self.reader.prefetch(read.all()) }
+        // An entry is of all rows, in the types that whoever is going to ask for them may want.
+        let read_to = |projection| RowGroupRead { projection, ..read };
+        let mut keys = self.projections.iter().filter_map(|projection| self.rows_key(read_to(projection)));
+        if keys.any(|key| self.disk_cache.contains(&key)) { None } else { self.reader.prefetch(read.all()) }
     }
 
     pub(super) fn counters(&self) -> DiskCacheCounters {
@@ -97,12 +98,6 @@ impl CachedReader {
     /// Why nothing more is kept, if so.
     pub(super) fn fault(&self) -> Option<Error> {
         self.disk_cache.fault()
-    }
-
-    /// Whether the disk cache has the rows, in the types that whoever is going to ask for them may want.
-    fn contains(&self, read: RowGroupRead<'_>) -> bool {
-        let keys = self.projections.iter().filter_map(|projection| self.rows_key(read.to(projection)));
-        keys.into_iter().any(|key| self.disk_cache.contains(&key))
     }
 
     /// Makes the entry of a row group, and hands over rows of it.
@@ -227,8 +222,74 @@ fn serve_rows(read: RowGroupRead<'_>, rows: &Kept, sink: &mut dyn RowSink) -> Re
     if rows.iter().map(|chunk| chunk.num_rows() as u64).sum::<u64>() != read.group.entry.rows() {
         return Err(Error::new(ErrorKind::Internal, "an entry of the disk cache has other rows"));
     }
-    serve::serve(rows, read.slots, read.projection.internal(), sink)?;
+    serve(rows, read.slots, read.projection.internal(), sink)?;
     Ok(0)
+}
+
+/// Hands over rows of an entry with the types of `schema`, in chunks as asked.
+///
+/// Chunks of all rows are mapped memory, to be picked from and let go. Whatever comes in one piece, and rows of some
+/// slots, are copies, because whoever asks for those keeps them.
+fn serve(chunks: &[RecordBatch], slots: Slots<'_>, schema: &SchemaRef, sink: &mut dyn RowSink) -> Result<()> {
+    let total: usize = chunks.iter().map(RecordBatch::num_rows).sum();
+    match slots {
+        Slots::All if sink.chunk_rows() >= total => sink.take(copied(chunks, schema, total)?),
+        Slots::All => in_chunks(chunks, schema, sink),
+        Slots::Some(slots) | Slots::Due(slots) => picked(chunks, slots, schema, sink),
+    }
+}
+
+/// Whole chunks of as many rows as asked, which those kept may have or not.
+fn in_chunks(kept: &[RecordBatch], schema: &SchemaRef, sink: &mut dyn RowSink) -> Result<()> {
+    let mut chunks = Chunks::of(sink.chunk_rows());
+    for chunk in kept {
+        chunks.push(record_batch(schema, chunk.columns().to_vec(), chunk.num_rows()).map_err(uncopied)?);
+        while let Some(chunk) = chunks.next_chunk()? {
+            sink.take(chunk)?;
+        }
+    }
+    chunks.last()?.map_or(Ok(()), |chunk| sink.take(chunk))
+}
+
+/// Copies of the rows at these slots.
+fn picked(chunks: &[RecordBatch], slots: &[u32], schema: &SchemaRef, sink: &mut dyn RowSink) -> Result<()> {
+    let mut starts = Vec::with_capacity(chunks.len());
+    let mut end = 0;
+    for chunk in chunks {
+        starts.push(end);
+        end += chunk.num_rows();
+    }
+    let place = |slot: &u32| {
+        let slot = *slot as usize;
+        let chunk = starts.partition_point(|start| *start <= slot).checked_sub(1).filter(|_| slot < end);
+        let chunk = chunk.ok_or_else(|| Error::new(ErrorKind::Internal, "an entry of the disk cache lacks rows"))?;
+        Ok((chunk as u32, (slot - starts[chunk]) as u32))
+    };
+    let batches: Vec<&RecordBatch> = chunks.iter().collect();
+    // No rows at all are handed over as well.
+    let none: [&[u32]; 1] = [&[]];
+    let pieces: Vec<&[u32]> =
+        if slots.is_empty() { none.to_vec() } else { slots.chunks(sink.chunk_rows().max(1)).collect() };
+    for slots in pieces {
+        let places = slots.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let types = chunks.first().map(RecordBatch::schema).unwrap_or_else(|| Arc::clone(schema));
+        let rows = gather(&batches, &places, &types)?;
+        sink.take(detached(schema, rows.columns(), places.len())?)?;
+    }
+    Ok(())
+}
+
+/// Copies of all rows, in one batch.
+fn copied(chunks: &[RecordBatch], schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
+    let types = chunks.first().map_or_else(|| Arc::clone(schema), RecordBatch::schema);
+    // What is joined with nothing is copied nevertheless.
+    let parts = chunks.iter().cloned().chain([RecordBatch::new_empty(Arc::clone(&types))]).collect();
+    detached(schema, join_exactly(&types, parts)?.columns(), rows)
+}
+
+fn detached(schema: &SchemaRef, columns: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
+    let columns = columns.iter().map(detach).collect::<Result<Vec<_>, _>>().map_err(uncopied)?;
+    record_batch(schema, columns, rows).map_err(uncopied)
 }
 
 /// Rows picked out of arrays of some types share the values of all: kept alive by a few rows, whole entries would

@@ -197,7 +197,7 @@ fn rows_come_in_chunks_of_any_size_whatever_the_chunks_that_are_kept() {
     let batch = columns(1000..1403);
     let collect = |chunks: &[RecordBatch], slots: Slots<'_>, rows: usize| {
         let mut sink = Collected { chunk_rows: rows, chunks: Vec::new() };
-        serve::serve(chunks, slots, &batch.schema(), &mut sink).unwrap();
+        serve(chunks, slots, &batch.schema(), &mut sink).unwrap();
         let out = sink.chunks;
         assert!(
             out.iter().rev().skip(1).all(|chunk| chunk.num_rows() == rows) && out.last().unwrap().num_rows() <= rows

@@ -7,11 +7,10 @@ use rowdex_filter::ScalarValue;
 
 use crate::dataset::Dataset;
 use crate::dataset::files::{FileTable, OpenGroup};
-use crate::dataset::prefetch::AtHand;
-use crate::dataset::reader::length_of;
+use crate::dataset::reader::AtHand;
 use rowdex_base::cache::{Cache, Weighed};
 use rowdex_filter::{Bounds, Predicate};
-use rowdex_parquet::{Home, Known, Statistics};
+use rowdex_parquet::{Home, Known, Statistics, length_of};
 
 /// Columns of a row group in a store that are shorter than this are read without asking for the index of their pages.
 const WORTH_ASKING: u64 = 1 << 20;

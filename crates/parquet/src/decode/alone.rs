@@ -22,8 +22,8 @@ pub(crate) struct ColumnReadAlone<'a> {
 
 impl GroupDecoder<'_> {
     /// Where the values of columns lie that can be read one by one.
-    pub(super) fn find_values(&self, pages: &Pages<'_>, leaves: &[usize]) -> Vec<(usize, ValuePlaces)> {
-        let views = self.wanted_views(leaves);
+    pub(super) fn find_values(&self, pages: &Pages<'_>) -> Vec<(usize, ValuePlaces)> {
+        let views = self.wanted_views(pages.leaves);
         let found = pages.of.found.iter().filter(|(leaf, _)| views.binary_search(leaf).is_ok());
         let alone = found.filter_map(|(leaf, found)| {
             let column = pages.of.group.column(*leaf);

@@ -29,6 +29,7 @@ impl GroupDecoder<'_> {
         &self,
         rows: RowsToDecode<'_>,
         origins: &[ColumnOrigin<'_>],
+        leaves: &[usize],
         bytes: &dyn FileBytes,
         sink: &dyn RowSink,
     ) -> Option<usize> {
@@ -39,7 +40,7 @@ impl GroupDecoder<'_> {
             RowsToDecode::All => self.file.row_group_rows(self.row_group) as usize,
             RowsToDecode::Selected(rows) => rows.len(),
         };
-        let declared = declared(self.file.group(self.row_group)?, &self.leaves(origins));
+        let declared = declared(self.file.group(self.row_group)?, leaves);
         self.within_limit(declared).ok()?;
         // Less memory is needed where whole rows are put together of columns that were decoded apart.
         let is_wide = origins.len() > MANY
@@ -74,7 +75,7 @@ impl GroupDecoder<'_> {
             let projection = self.projection.part(first..first + origins.len());
             sink.begin_columns(first)?;
             let part = GroupDecoder { projection: &projection, ..*self };
-            decoded = decoded.saturating_add(part.decode_together(rows, origins, bytes, sink)?);
+            decoded = decoded.saturating_add(part.decode_together(rows, origins, part.leaves(origins), bytes, sink)?);
         }
         Ok(decoded)
     }

@@ -17,21 +17,20 @@ use crate::pages::Pages;
 use crate::types::leaf_type;
 use rowdex_base::error::Result;
 
-/// The pages of one column.
+/// The pages of one column, by their place in the file.
 struct WalkedColumn {
     leaf: usize,
-    pages: Arc<[FilePage]>,
+    pages: Vec<FilePage>,
     tally: Tally,
-    /// Whether all of them are at hand.
-    is_whole: bool,
 }
 
 impl GroupDecoder<'_> {
     /// Walks the page headers before the decoder does, and notes what they say. With `all` every row of the row group
     /// is decoded.
-    pub(super) fn look_into(&self, pages: &mut Pages<'_>, leaves: &[usize], all: bool) -> Result<()> {
+    pub(super) fn look_into(&self, pages: &mut Pages<'_>, all: bool) -> Result<()> {
         let limit = self.max_decoded_bytes;
         let group = pages.of.group;
+        let leaves = pages.leaves;
         let selective = pages.selection.is_some();
         let count = pages.batch_rows;
         let mut total = 0u64;
@@ -43,10 +42,12 @@ impl GroupDecoder<'_> {
         for &leaf in leaves {
             let column = group.column(leaf);
             let nested = column.max_levels().0 > 0;
-            let own = self.walk_chunk(&in_order, group, leaf, selective).map_err(|error| column.named(error))?;
-            let tally = own.tally;
+            let mut own = Vec::new();
+            let tally = self.walk(&in_order, group, leaf, selective, &mut own).map_err(|error| column.named(error))?;
+            own.sort_unstable_by_key(|page| page.at);
             pages.staged = pages.staged.saturating_add(unpacked(column, &tally));
-            let is_direct = direct::decodes(column, &tally) && pages.decodes_leaf(leaf, leaves);
+            let is_direct = direct::decodes(column, &tally)
+                && self.file.field_of(leaf).is_some_and(|root| pages.tree(root).is_some());
             if !is_direct {
                 pages.rare.push(leaf);
             }
@@ -69,31 +70,11 @@ impl GroupDecoder<'_> {
             if selective {
                 pages.batch_rows = pages.batch_rows.min(batch_rows.max(1));
             }
-            walked.push(own);
+            walked.push(WalkedColumn { leaf, pages: own, tally });
         }
         pages.views = views;
         self.within_limit(total)?;
         self.part(pages, walked)
-    }
-
-    /// Walks the page headers of one column.
-    fn walk_chunk(
-        &self,
-        in_order: &[(&Range<u64>, &Bytes)],
-        group: RowGroup<'_>,
-        leaf: usize,
-        selective: bool,
-    ) -> Result<WalkedColumn> {
-        let Range { start, end } = group.column(leaf).range();
-        let own = in_order.partition_point(|(range, _)| range.start < start);
-        let own = in_order[own..].iter().take_while(|(range, _)| range.start < end);
-        let own: Vec<_> = own.filter(|(range, _)| range.end <= end).collect();
-        let is_whole = !selective || own.iter().any(|(range, _)| **range == (start..end));
-        let own = own.into_iter().map(|(range, bytes)| (range.start, *bytes));
-        let mut pages = Vec::new();
-        let tally = self.walk(group, leaf, own, is_whole, selective, &mut pages)?;
-        pages.sort_unstable_by_key(|page| page.at);
-        Ok(WalkedColumn { leaf, pages: pages.into(), tally, is_whole })
     }
 
     /// Gives the pages of each column to what decodes it. The parquet crate takes levels and times of 96 bits as they
@@ -101,7 +82,8 @@ impl GroupDecoder<'_> {
     fn part(&self, pages: &mut Pages<'_>, walked: Vec<WalkedColumn>) -> Result<()> {
         let group = pages.of.group;
         let left: Vec<Option<usize>> = pages.rare.iter().map(|leaf| self.file.field_of(*leaf)).collect();
-        for WalkedColumn { leaf, pages: own, tally, is_whole } in walked {
+        for WalkedColumn { leaf, pages: own, tally } in walked {
+            let own: Arc<[FilePage]> = own.into();
             if left.binary_search(&self.file.field_of(leaf)).is_err() {
                 pages.of.found.push((leaf, own));
                 continue;
@@ -113,10 +95,10 @@ impl GroupDecoder<'_> {
                 return Err(column.named(unsupported(message).with_hint("write the column anew")));
             }
             if !tally.has_rare && !self.file.levels_are_checked(self.row_group, leaf) {
-                let rows = is_whole.then_some(group.num_rows());
+                let rows = tally.is_whole.then_some(group.num_rows());
                 let checked = direct::check_levels(column, &own, rows, &|at: u64| pages.rows_at(leaf, at), times);
                 checked.map_err(|error| column.named(error))?;
-                if is_whole {
+                if tally.is_whole {
                     self.file.note_levels(self.row_group, leaf);
                 }
             }
@@ -158,22 +140,15 @@ impl GroupDecoder<'_> {
         bytes
     }
 
-    /// Whether what is decoded may be views of the bytes that are read, rather than of pages that were decompressed.
-    pub(super) fn keeps_pages(&self, group: RowGroup<'_>, leaves: &[usize]) -> bool {
-        let views = self.wanted_views(leaves);
-        views.iter().any(|leaf| group.column(*leaf).compression() == Compression::UNCOMPRESSED)
-    }
-
-    /// Walks the page headers in these bytes of a column chunk, each with its place in the file, and notes the pages.
+    /// Walks the page headers of a column chunk in what was `read`, by rising ranges, and notes the pages.
     ///
     /// Makes sure that the pages have as many values as the chunk needs. A header that miscounts values makes later
     /// rows others, or the parquet crate wait for values for ever.
-    pub(crate) fn walk<'b>(
+    pub(crate) fn walk(
         &self,
+        read: &[(&Range<u64>, &Bytes)],
         group: RowGroup<'_>,
         leaf: usize,
-        bytes: impl Iterator<Item = (u64, &'b Bytes)>,
-        is_whole: bool,
         selective: bool,
         found: &mut Vec<FilePage>,
     ) -> Result<Tally> {
@@ -189,10 +164,16 @@ impl GroupDecoder<'_> {
             page_limit: limit,
             limit: if selective && !nested { u64::MAX } else { limit },
         };
+        let Range { start, end } = column.range();
+        let first = read.partition_point(|(range, _)| range.start < start);
+        let own = read[first..].iter().take_while(|(range, _)| range.start < end);
+        let own = own.filter(|(range, _)| range.end <= end);
+        let is_whole = !selective || own.clone().any(|(range, _)| **range == (start..end));
         let mut tally = Tally::default();
-        for (start, bytes) in bytes {
-            guard::walk(start, bytes, &chunk, &mut tally, found)?;
+        for (range, bytes) in own {
+            guard::walk(range.start, bytes, &chunk, &mut tally, found)?;
         }
+        tally.is_whole = is_whole;
         let values = tally.values;
         let rows = group.num_rows() as u64;
         if is_whole && (values < rows || (!nested && values > rows)) {

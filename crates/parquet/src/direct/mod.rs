@@ -15,7 +15,6 @@ pub(super) mod delta;
 mod flags;
 mod hybrid;
 mod items;
-mod kinds;
 mod leaf;
 mod levels;
 mod numbers;
@@ -34,15 +33,18 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, StructArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Fields};
-use parquet::basic::{Encoding, Repetition};
+use parquet::basic::{Encoding, Repetition, Type as Physical};
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub(super) use self::checks::check_levels;
+use self::flags::Flags;
 pub(super) use self::items::{count_items, item_level};
-use self::kinds::values_of;
 use self::leaf::{Flat, Leaf, ListColumn};
+use self::numbers::FixedValues;
 use self::pages::ColumnPages;
 pub(super) use self::places::{PLACE, ValuePlaces, may_be_read_alone};
+use self::texts::TextValues;
+use self::values::ColumnValues;
 use super::chunks::{ColumnChunk, PagePositions, RowGroup};
 use super::errors::{cannot_be, internal};
 use super::guard::{FilePage, Tally};
@@ -60,7 +62,7 @@ pub(super) fn decodes(column: ColumnChunk<'_>, tally: &Tally) -> bool {
     let physical = column.column_type();
     !tally.has_rare
         && unpack::knows(column.compression())
-        && tally.encodings().all(|encoding: Encoding| kinds::decodes(physical, encoding))
+        && tally.encodings().all(|encoding: Encoding| decodes_values(physical, encoding))
 }
 
 /// Levels that are not there have this encoding in some files.
@@ -75,7 +77,46 @@ pub(super) fn may_decode(column: ColumnChunk<'_>) -> bool {
     let mut encodings = column.encodings();
     unpack::knows(column.compression())
         && encodings
-            .all(|encoding| encoding == Encoding::RLE || is_bit_packed(encoding) || kinds::decodes(physical, encoding))
+            .all(|encoding| encoding == Encoding::RLE || is_bit_packed(encoding) || decodes_values(physical, encoding))
+}
+
+/// Whether values of this encoding are decoded here, where they are of this type.
+fn decodes_values(physical: Physical, encoding: Encoding) -> bool {
+    use Encoding::{
+        BYTE_STREAM_SPLIT, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY, PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY,
+    };
+    match physical {
+        Physical::INT32 | Physical::INT64 => {
+            matches!(encoding, PLAIN | PLAIN_DICTIONARY | RLE_DICTIONARY | BYTE_STREAM_SPLIT | DELTA_BINARY_PACKED)
+        }
+        Physical::FLOAT | Physical::DOUBLE => {
+            matches!(encoding, PLAIN | PLAIN_DICTIONARY | RLE_DICTIONARY | BYTE_STREAM_SPLIT)
+        }
+        Physical::BOOLEAN => matches!(encoding, PLAIN | RLE),
+        Physical::BYTE_ARRAY => {
+            matches!(encoding, PLAIN | PLAIN_DICTIONARY | RLE_DICTIONARY | DELTA_LENGTH_BYTE_ARRAY)
+        }
+        _ => false,
+    }
+}
+
+/// What decodes the values of a column to this Arrow type, if that is done here.
+///
+/// Values that a dictionary has once take at most `limit` bytes when they are spelled out.
+fn values_of(physical: Physical, data_type: &DataType, limit: u64) -> Option<Box<dyn ColumnValues>> {
+    use DataType::*;
+    match (physical, data_type) {
+        (Physical::INT32, Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 | Date32 | Time32(_) | Decimal32(_, _))
+        | (Physical::FLOAT, Float32) => Some(Box::new(FixedValues::<u32>::new(data_type))),
+        (Physical::INT64, Int64 | UInt64 | Date64 | Time64(_) | Timestamp(_, _) | Duration(_) | Decimal64(_, _))
+        | (Physical::DOUBLE, Float64) => Some(Box::new(FixedValues::<u64>::new(data_type))),
+        (Physical::BOOLEAN, Boolean) => Some(Box::new(Flags::default())),
+        (Physical::BYTE_ARRAY, Utf8 | Binary) => Some(Box::new(TextValues::<i32>::new(*data_type == Utf8, limit))),
+        (Physical::BYTE_ARRAY, LargeUtf8 | LargeBinary) => {
+            Some(Box::new(TextValues::<i64>::new(*data_type == LargeUtf8, limit)))
+        }
+        _ => None,
+    }
 }
 
 /// How a column looks in its file: a value, a struct of such, or a list of values.
@@ -125,11 +166,6 @@ impl Tree {
         let fits = (column.max_rep_level(), column.max_def_level()) == (1, value);
         let is_nullable = item.is_nullable() == (value == empty + 2);
         (fits && is_nullable).then(|| Self::Lists { list: field.data_type().clone(), leaf, empty })
-    }
-
-    /// Whether its rows go on from a row group to the next one. Where lists begin and end is counted in each alone.
-    pub(super) fn goes_on(&self) -> bool {
-        !matches!(self, Self::Lists { .. })
     }
 
     /// Whether the values of all its columns take few bytes where they lie.
