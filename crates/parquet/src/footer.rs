@@ -23,13 +23,12 @@ pub use self::end::{Footer, read_end};
 
 use self::checks::{check, is_structure, look_ahead, pages_make_sense};
 use self::measure::{ValueMemory, measures};
-use super::FileBytes;
 use super::chunks::{ColumnChunk, FileChunks, PagePositions, RowGroup};
 use super::direct::ValuePlaces;
 use super::errors::{caught, unsupported};
 use super::guard::Tally;
-use super::seam::as_asked;
 use super::types::{decodable, leaf_count, with_noted_zones, with_plain_intervals, with_views};
+use super::{FileBytes, as_asked};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_io::source::cut;

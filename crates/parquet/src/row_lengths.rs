@@ -11,8 +11,7 @@ use arrow_schema::{DataType, Fields};
 
 use super::decode::{GroupDecoder, RowsToDecode};
 use super::errors::caught_panic;
-use super::seam::as_asked;
-use super::{FileBytes, RowSink, direct, unpack};
+use super::{FileBytes, RowSink, as_asked, direct, unpack};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_projection::Projection;
 use rowdex_rows::Lists;

@@ -7,11 +7,9 @@ use std::ops::Range;
 
 use super::chunks::RowGroup;
 use super::decode::{GroupDecoder, WantedRows, unpacked};
-use super::direct;
 use super::guard::FilePage;
 use super::pages::Pages;
-use super::seam::{as_asked, length_of};
-use super::{FileBytes, RowSink};
+use super::{FileBytes, RowSink, as_asked, direct, length_of};
 use rowdex_base::error::Result;
 use rowdex_io::source::{coalesce, cut};
 

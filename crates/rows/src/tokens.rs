@@ -9,7 +9,7 @@ use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, downcast_integer_array};
 use arrow_buffer::ArrowNativeType;
 use arrow_cast::cast;
-use arrow_schema::{DataType, FieldRef, Fields, Schema};
+use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 
 use super::flat::only;
 use super::nested::{Lists, copy, list_array, with_below};
@@ -375,7 +375,7 @@ fn number(array: &dyn Array, at: usize) -> Option<i64> {
 }
 
 /// A column of this name, or a field below one by its path.
-pub(super) fn find<'a>(fields: &'a Fields, name: &str) -> Option<(Vec<usize>, &'a FieldRef)> {
+fn find<'a>(fields: &'a Fields, name: &str) -> Option<(Vec<usize>, &'a FieldRef)> {
     if let Some((place, field)) = fields.find(name) {
         return Some((vec![place], field));
     }
@@ -396,4 +396,33 @@ fn replaced(array: &ArrayRef, below: &[usize], leaf: ArrayRef) -> Option<ArrayRe
     let column = columns.get_mut(*place)?;
     *column = replaced(column, below, leaf)?;
     with_below(array, array.data_type(), &columns).ok()
+}
+
+/// The schema with lists of offsets in these columns, names or paths, if any of them has other lists: a part of a list
+/// of a fixed size is none of that size.
+pub fn listed(schema: &SchemaRef, names: &[String]) -> Option<SchemaRef> {
+    let mut fields = schema.fields().clone();
+    for name in names {
+        let Some((path, field)) = find(&fields, name) else { continue };
+        let item = match field.data_type() {
+            DataType::FixedSizeList(item, _) | DataType::ListView(item) | DataType::LargeListView(item) => item,
+            _ => continue,
+        };
+        fields = with_type(&fields, &path, DataType::LargeList(Arc::clone(item)))?;
+    }
+    let is_other = &fields != schema.fields();
+    is_other.then(|| Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+}
+
+fn with_type(fields: &Fields, path: &[usize], data_type: DataType) -> Option<Fields> {
+    let (place, below) = path.split_first()?;
+    let mut fields = fields.to_vec();
+    let field = fields.get_mut(*place)?;
+    let data_type = match (field.data_type(), below.is_empty()) {
+        (_, true) => data_type,
+        (DataType::Struct(inner), _) => DataType::Struct(with_type(inner, below, data_type)?),
+        _ => return None,
+    };
+    *field = Arc::new(field.as_ref().clone().with_data_type(data_type));
+    Some(fields.into())
 }

@@ -13,11 +13,10 @@ use parquet::basic::{Compression, Encoding, Type};
 
 use super::levels::Definitions;
 use super::pages::{cut, levels, sum};
-use crate::FileBytes;
 use crate::chunks::ColumnChunk;
 use crate::errors::{cannot_be, damaged, internal};
 use crate::guard::{FilePage, PageKind};
-use crate::seam::as_asked;
+use crate::{FileBytes, as_asked};
 use rowdex_base::error::Result;
 
 /// Shorter values, on average, come with their pages: a call for each would take longer.
