@@ -9,10 +9,9 @@ use arrow_schema::Schema;
 use super::Batch;
 use super::batch::BatchSlice;
 use super::carousel::Claimed;
+use super::driver::BatchRange;
 use super::recovery::Substituted;
-use super::row_table::RowFinder;
-use super::units::Units;
-use super::walk::BatchRange;
+use super::units::{RowFinder, Units};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::BatchPlan;
 use rowdex_rows::{
@@ -42,15 +41,10 @@ pub(crate) struct Making {
     /// The rows for them.
     pub(crate) claimed: Claimed,
     /// The rest of each unit's part; none before the first batch is made.
-    cursors: Vec<Cursor>,
+    pub(crate) cursors: Vec<Cursor>,
 }
 
 impl Making {
-    /// Out of the rows that were claimed for `range`.
-    pub(crate) fn new(range: BatchRange, claimed: Claimed) -> Self {
-        Self { range, claimed, cursors: Vec::new() }
-    }
-
     /// Makes the next batches, at most so many.
     pub(crate) fn assemble(&mut self, units: &Units, most: u64) -> Assembled {
         let BatchRange { batches: all, .. } = &self.range;
@@ -83,7 +77,7 @@ impl Making {
 
 /// The rest of a part: its current piece, the rows used of it, and the piece after its last.
 #[derive(Debug, Clone, Copy)]
-struct Cursor {
+pub(crate) struct Cursor {
     piece: u32,
     row: u32,
     end: u32,

@@ -46,17 +46,6 @@ impl DueRows {
     pub(crate) fn bytes(&self) -> u64 {
         self.pieces.iter().map(Held::bytes).sum()
     }
-
-    /// Takes the next rows. Says how many bytes are freed once they are dropped, and how many rows are missing.
-    fn claim(&mut self, rows: usize, claimed: &mut Vec<Held>) -> (u64, usize) {
-        let mut freed = 0;
-        self.left = self.left.saturating_sub(rows);
-        let missing = take_rows(&mut self.pieces, rows, |piece| {
-            freed += piece.bytes();
-            claimed.push(piece);
-        });
-        (freed, missing)
-    }
 }
 
 /// What is got of a unit has not all rows that were asked for.
@@ -145,8 +134,11 @@ impl Carousel {
         let lost = || Error::new(ErrorKind::Internal, format!("rows of unit {unit} are not held"));
         let queue = self.queues.get_mut(unit as usize).ok_or_else(lost)?;
         let (_, due) = queue.front_mut().ok_or_else(lost)?;
-        let (freed, missing) = due.claim(rows, &mut claimed.pieces);
-        claimed.bytes += freed;
+        due.left = due.left.saturating_sub(rows);
+        let missing = take_rows(&mut due.pieces, rows, |piece| {
+            claimed.bytes += piece.bytes();
+            claimed.pieces.push(piece);
+        });
         let error = (missing > 0).then(|| due.error.clone().unwrap_or_else(lost));
         // Those included that could not be had.
         if due.left == 0 {

@@ -12,7 +12,6 @@ use super::packing::{ServedPacks, columns};
 use super::pieces::{PieceList, TokenRange};
 use super::recovery::Recovery;
 use super::units::Units;
-use crate::dataset::Prefetch;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_rows::{BatchRow, Held, Part};
 
@@ -20,26 +19,18 @@ use rowdex_rows::{BatchRow, Held, Part};
 const TOKENS_TOGETHER: u64 = 16 << 10;
 
 /// Gets the due pieces of packs out of a unit.
-pub(crate) fn extract(
-    packing: &ServedPacks,
-    recovery: &mut Recovery<'_>,
-    unit: u32,
-    due: &PieceList,
-    stays: bool,
-    held: Option<Held>,
-    prefetch: Option<Prefetch>,
-) -> Result<Extracted> {
-    let units = recovery.units;
+pub(crate) fn extract(packing: &ServedPacks, recovery: &mut Recovery<'_>, due: &PieceList) -> Result<Extracted> {
+    let Recovery { units, unit, .. } = *recovery;
     let mut cutter = PieceCutter { units, unit, packing, due, slots: Vec::new(), places: Vec::new(), whole: None };
     match due.parts().len() {
         0 => cutter.get_in_turn(),
         parts => cutter.get_apart(parts),
     }
-    let mut extracted = recovery.extract(unit, &|| cutter.slots.clone(), stays, held, prefetch)?;
+    let mut extracted = recovery.extract(&|| cutter.slots.clone())?;
     if extracted.rows.error.is_some() && cutter.whole.is_some() {
         // Some of the unit cannot be read, and what comes before that must still be there.
         cutter.get_in_turn();
-        extracted = recovery.extract(unit, &|| cutter.slots.clone(), stays, None, None)?;
+        extracted = recovery.extract(&|| cutter.slots.clone())?;
     }
     let is_shared = extracted.stays.is_some();
     let began = Instant::now();

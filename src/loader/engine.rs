@@ -14,10 +14,9 @@ use std::time::Instant;
 use super::assemble::{Assembled, Making};
 use super::batch::LoaderStats;
 use super::carousel::{Carousel, DueRows};
-use super::control::{closed, timed_out};
 use super::cutting;
-use super::deliver::{Deliver, Watched};
-use super::driver::Driver;
+use super::deliver::{Deliver, Watched, closed, timed_out};
+use super::driver::{BatchRange, Driver, Walk};
 use super::extract;
 use super::lookahead::Lookahead;
 use super::plan::{Budget, Measurement, Plan, PlanAnswer};
@@ -25,7 +24,6 @@ use super::recovery::{Faults, Recovery, caught, panicked};
 pub(crate) use super::schedule::Settings;
 use super::schedule::{Extraction, ExtractionOutcome, Read, Schedule, Task};
 use super::units::{Units, some};
-use super::walk::{BatchRange, Walk};
 use crate::dataset::Prefetch;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{self, Asked};
@@ -96,7 +94,7 @@ impl Engine {
         let budget = Budget { memory: memory as f64, batch_rows: settings.batch_rows, cutting: units.cutting() };
         let mut plan = Plan::new(&sizes, budget, 1, settings.seed);
         plan.set_aside(units.places_bytes());
-        let driver = Driver::new(plan, walk, units.finder(), units.packing.clone());
+        let driver = Driver::new(plan, walk, units.finder(), Arc::clone(&units), Arc::clone(&faults));
         let progress = EngineProgress {
             schedule: Schedule::new(settings.clone(), lookahead),
             driver: Some(Box::new(driver)),
@@ -238,42 +236,16 @@ impl EngineCore {
         }
     }
 
-    /// Takes what there is for a task, and does it without the lock.
-    fn run<'a>(&'a self, task: Task, mut progress: MutexGuard<'a, EngineProgress>) -> MutexGuard<'a, EngineProgress> {
+    /// Does a task, without the lock but where it takes what there is for it and says what became of it.
+    fn run<'a>(&'a self, task: Task, progress: MutexGuard<'a, EngineProgress>) -> MutexGuard<'a, EngineProgress> {
         match task {
-            Task::Plan(measured) => {
-                let driver = progress.driver.take();
-                drop(progress);
-                if let Some(driver) = driver {
-                    self.plan(driver, &measured);
-                }
-            }
+            Task::Plan(measured) => self.plan(&measured, progress),
             Task::Read(read) => {
                 drop(progress);
                 self.start_read(read);
             }
-            Task::Extract(extraction) => {
-                let whole = if extraction.stayed { progress.carousel.whole(extraction.extract.unit) } else { None };
-                let prefetch = progress.prefetch.remove(&extraction.number);
-                drop(progress);
-                // This one was read ahead until now, so there is room for another, which need not wait for this.
-                loop {
-                    let read = self.lock().schedule.next_read();
-                    let Some(read) = read else { break };
-                    self.start_read(read);
-                }
-                self.extract(extraction, whole, prefetch);
-            }
-            Task::Assemble(segment) => {
-                let planned = progress.rest.remove(&segment).or_else(|| {
-                    let (range, parts) = progress.tickets.pop_front()?;
-                    Some(Making::new(range, progress.carousel.claim(&parts)))
-                });
-                drop(progress);
-                if let Some(making) = planned {
-                    self.assemble(segment, making);
-                }
-            }
+            Task::Extract(extraction) => self.extract(extraction, progress),
+            Task::Assemble(segment) => self.assemble(segment, progress),
         }
         self.lock()
     }
@@ -304,11 +276,13 @@ impl EngineCore {
         self.work.notify_all();
     }
 
-    fn plan(&self, mut driver: Box<Driver>, measured: &[Measurement]) {
+    fn plan(&self, measured: &[Measurement], mut progress: MutexGuard<'_, EngineProgress>) {
+        let Some(mut driver) = progress.driver.take() else { return };
+        drop(progress);
         let began = Instant::now();
         let planned = catch_unwind(AssertUnwindSafe(|| {
             measured.iter().for_each(|measured| driver.plan.note(*measured));
-            driver.advance(|near, row| self.faults.resolve(row, near, &self.units))
+            driver.advance()
         }));
         let planned = planned.unwrap_or_else(|_| {
             driver.error = Some(panicked("the order"));
@@ -339,37 +313,53 @@ impl EngineCore {
         self.work.notify_all();
     }
 
-    fn extract(&self, mut extraction: Extraction, held: Option<Held>, prefetch: Option<Prefetch>) {
+    fn extract<'a>(&'a self, mut extraction: Extraction, mut progress: MutexGuard<'a, EngineProgress>) {
         let due = std::mem::take(&mut extraction.extract.due);
         let unit = extraction.extract.unit;
         let keep = extraction.extract.keep;
+        let units = &*self.units;
+        let held = if extraction.stayed { progress.carousel.whole(unit) } else { None };
         let was_held = held.is_some();
-        let ahead = prefetch.as_ref().map_or(0, Prefetch::bytes);
+        let prefetch = progress.prefetch.remove(&extraction.number);
+        let read = prefetch.as_ref().map_or(0, Prefetch::bytes);
+        // This one was read ahead until now, so there is room for another, which need not wait for this.
+        while let Some(read) = progress.schedule.next_read() {
+            drop(progress);
+            self.start_read(read);
+            progress = self.lock();
+        }
+        drop(progress);
         let began = Instant::now();
-        let (extracted, decodes) = {
-            let mut recovery =
-                Recovery { units: &self.units, faults: &self.faults, batch_rows: self.batch_rows, decodes: 0 };
-            // Whatever panics, a thread that ends here would be waited for for ever.
-            let extracted = caught(self.units.row_groups(unit).start, || match &self.units.packing {
-                None => recovery.extract(unit, &|| due.slots.to_vec(), keep, held, prefetch),
-                Some(packing) => cutting::extract(packing, &mut recovery, unit, &due, keep, held, prefetch),
-            });
-            (extracted, recovery.decodes)
+        let mut recovery = Recovery {
+            units,
+            faults: &self.faults,
+            batch_rows: self.batch_rows,
+            unit,
+            stays: keep,
+            held,
+            prefetch,
+            decodes: 0,
         };
+        // Whatever panics, a thread that ends here would be waited for for ever.
+        let extracted = caught(units.row_groups(unit).start, || match &units.packing {
+            None => recovery.extract(&|| due.slots.to_vec()),
+            Some(packing) => cutting::extract(packing, &mut recovery, &due),
+        });
+        let decodes = recovery.decodes;
         let took = began.elapsed();
-        let link = self.units.groups.link();
+        let link = units.groups.link();
         let mut progress = self.lock();
         progress.stats.decodes += decodes;
         progress.stats.extractions += 1;
-        let shared = self.units.dictionaries.as_ref().map_or(0, Dictionaries::bytes);
-        let mut done = ExtractionOutcome { decodes, read: ahead, shared, ..ExtractionOutcome::default() };
+        let shared = units.dictionaries.as_ref().map_or(0, Dictionaries::bytes);
+        let mut done = ExtractionOutcome { decodes, read, shared, ..ExtractionOutcome::default() };
         let (rows, stays) = match extracted {
             Ok(brought) => {
                 progress.stats.extracting += brought.picking;
                 progress.stats.decoding += took.saturating_sub(brought.picking);
                 done.rows = Some(brought.rows.bytes());
                 done.stays = brought.stays.as_ref().map(Held::bytes);
-                done.decoded = brought.decoded_bytes.map(|bytes| (self.units.size(unit).bytes, bytes));
+                done.decoded = brought.decoded_bytes.map(|bytes| (units.size(unit).bytes, bytes));
                 done.staged = brought.staged_bytes;
                 done.read += brought.read_bytes;
                 done.places = brought.places_bytes;
@@ -385,7 +375,13 @@ impl EngineCore {
         self.work.notify_all();
     }
 
-    fn assemble(&self, segment: u64, mut making: Making) {
+    fn assemble(&self, segment: u64, mut progress: MutexGuard<'_, EngineProgress>) {
+        let making = progress.rest.remove(&segment).or_else(|| {
+            let (range, parts) = progress.tickets.pop_front()?;
+            Some(Making { range, claimed: progress.carousel.claim(&parts), cursors: Vec::new() })
+        });
+        drop(progress);
+        let Some(mut making) = making else { return };
         let began = Instant::now();
         // What the batches before took tells how many there is room for; the first segments have few.
         let most = self.most_made.checked_div(self.made.load(Ordering::Relaxed)).unwrap_or(u64::MAX);

@@ -1,6 +1,6 @@
 //! The batches of one epoch.
 
-use super::control::is_to_come;
+use super::deliver::is_to_come;
 use super::{Batch, Loader, NextBatch};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::State;

@@ -3,15 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::driver::Driver;
+use super::driver::{Driver, Epochs, left_of};
 use super::groups::{FetchCost, Reads, UnitSize};
 use super::plan::{Budget, Extract, Outlook, Plan, PlanAnswer, fixed};
-use super::recovery::out_of_range;
 use super::route::{Route, RouteFacts, route};
-use super::row_table::{RowFinder, RowTable};
 use super::schedule::excess;
-use super::units::Units;
-use super::walk::{Epochs, left_of};
+use super::units::{RowFinder, RowTable, Units};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, Tail};
 use rowdex_order::{Global, Sequential};
@@ -61,7 +58,7 @@ const GROUP_ROWS: u64 = 64;
 
 /// Runs the plan of a loader that starts where the samplers are.
 pub(crate) fn estimate(
-    units: &Units,
+    units: &Arc<Units>,
     samplers: &Arc<[DistributedSampler]>,
     memory: u64,
     threads: usize,
@@ -126,7 +123,7 @@ pub(crate) fn least_memory(units: &Units) -> u64 {
 
 /// A run of the plan on a scale of one to `scale`.
 struct Simulation<'a> {
-    units: &'a Units,
+    units: &'a Arc<Units>,
     sizes: &'a [UnitSize],
     scale: u64,
     memory: u64,
@@ -147,17 +144,13 @@ impl Simulation<'_> {
         const EPOCHS: u64 = 6;
         let start = samplers.first().map_or(0, DistributedSampler::epoch);
         let walk = Epochs::new(Arc::clone(samplers), start, 0, Some(EPOCHS));
-        let mut driver = Driver::new(plan, Box::new(walk), near, self.units.packing.clone());
-        let resolve = |near: &mut RowFinder, row| match near.locate(row) {
-            Some(place) => Ok((row, place)),
-            None => Err(out_of_range(row)),
-        };
+        let mut driver = Driver::new(plan, Box::new(walk), near, Arc::clone(self.units), Arc::default());
         let mut cost = FetchCost::default();
         let mut epochs = vec![FetchCost::default()];
         let mut positioned = HashSet::new();
         let mut met = HashSet::new();
         loop {
-            match driver.advance(resolve) {
+            match driver.advance() {
                 PlanAnswer::Extract(extract) if extract.decode => {
                     let unit = extract.unit;
                     let fetch = self.read(extract, &mut met);

@@ -36,13 +36,6 @@ pub(crate) struct Extracted {
     pub(crate) places_bytes: u64,
 }
 
-impl Extracted {
-    /// Rows that were got in some way which says nothing of the unit.
-    pub(crate) fn of_rows(rows: DueRows) -> Self {
-        Self { rows, ..Self::default() }
-    }
-}
-
 impl RouteFacts {
     /// What is known when so many rows of a unit are due that is not in memory and does not stay.
     pub(crate) fn of(units: &Units, unit: u32, due: usize) -> Self {
@@ -99,7 +92,7 @@ pub(crate) fn from_held(units: &Units, unit: u32, whole: Held, slots: Vec<u32>, 
         (_, _, None) => return Err(Error::new(ErrorKind::Internal, "packed rows on a way for columns")),
     };
     let rows = DueRows::of(pieces);
-    Ok(Extracted { stays: stays.then_some(whole), picking: began.elapsed(), ..Extracted::of_rows(rows) })
+    Ok(Extracted { rows, stays: stays.then_some(whole), picking: began.elapsed(), ..Extracted::default() })
 }
 
 /// Reads a unit and gets the rows at these slots out of it, in the order given, for batches of so many rows.
@@ -119,13 +112,14 @@ pub(crate) fn from_file(
     let apart = || units.layout.as_ref().is_some_and(|layout| layout.packs_columns_apart());
     let columns = columns_at_once(route, &facts).filter(|_| apart() && units.unit(unit).reads_columns_apart);
     let chunk = ChunkShape { rows: chunk_rows(route, &facts.of_columns(columns), batch_rows), columns };
-    let read = some(wanted.as_deref());
+    let read = |slots: Slots<'_>, sink: &mut dyn RowSink| units.read(unit, slots, prefetch, sink);
+    let slots = some(wanted.as_deref());
     match route {
-        Route::DecodeDue => decode_due(units, unit, &facts, chunk, wanted, places, prefetch),
+        Route::DecodeDue => decode_due(units, &facts, chunk, wanted, places, read),
         Route::StayPacked | Route::StayInColumns => {
             let packs = units.layout.clone().filter(|_| route == Route::StayPacked);
             let mut chunks = Collected { packs, ..Collected::in_chunks(chunk, facts.read) };
-            let decodes = units.read(unit, read, prefetch, &mut chunks)?;
+            let decodes = read(slots, &mut chunks)?;
             let largest = chunks.largest;
             let read_bytes = chunks.pages;
             let whole = chunks.into_held(units)?;
@@ -139,15 +133,16 @@ pub(crate) fn from_file(
             let picker = Picker::new(picking(route, units), &places, facts.read, chunk.rows).by_columns(chunk.columns);
             drop(places);
             let mut picker = picker.beside(units.elsewhere());
-            let decodes = units.read(unit, read, prefetch, &mut picker)?;
+            let decodes = read(slots, &mut picker)?;
             let picked = picker.finish(due)?;
             Ok(Extracted {
+                rows: DueRows::of(picked.rows),
                 decoded_bytes: wanted.is_none().then_some(picked.decoded_bytes),
                 staged_bytes: picked.staged_bytes,
                 read_bytes: picked.page_bytes,
                 picking: picked.took,
                 decodes,
-                ..Extracted::of_rows(DueRows::of(picked.rows))
+                ..Extracted::default()
             })
         }
     }
@@ -203,16 +198,15 @@ pub(crate) fn wanted(units: &Units, unit: u32, slots: &mut [u32]) -> Option<Vec<
 /// Decodes due rows alone, in the order of `ranks` among those that are `wanted`, or that are slots if nothing is.
 fn decode_due(
     units: &Units,
-    unit: u32,
     facts: &RouteFacts,
     chunk: ChunkShape,
     wanted: Option<Vec<u32>>,
     mut ranks: Vec<u32>,
-    prefetch: Option<Prefetch>,
+    read: impl FnOnce(Slots<'_>, &mut dyn RowSink) -> Result<u64>,
 ) -> Result<Extracted> {
     let wanted = wanted.unwrap_or_else(|| distinct(&mut ranks));
     let mut chunks = Collected::in_chunks(chunk, wanted.len());
-    units.read(unit, Slots::Due(&wanted), prefetch, &mut chunks)?;
+    read(Slots::Due(&wanted), &mut chunks)?;
     let began = Instant::now();
     let Collected { chunks, own, places_bytes, pages: read_bytes, .. } = chunks;
     let mut places: Vec<BatchRow> = Vec::with_capacity(wanted.len());
@@ -234,8 +228,9 @@ fn decode_due(
             Held::merged(&chunks, &places, own, &elsewhere)?
         }
     };
-    let extracted = Extracted::of_rows(DueRows::of(pieces));
-    Ok(Extracted { picking: began.elapsed(), staged_bytes, read_bytes, decodes: 1, places_bytes, ..extracted })
+    let rows = DueRows::of(pieces);
+    let picking = began.elapsed();
+    Ok(Extracted { rows, picking, staged_bytes, read_bytes, decodes: 1, places_bytes, ..Extracted::default() })
 }
 
 /// What comes of a unit at once.

@@ -37,7 +37,6 @@ mod assemble;
 mod batch;
 mod builder;
 mod carousel;
-mod control;
 mod cutting;
 mod deliver;
 mod driver;
@@ -49,7 +48,6 @@ mod groups;
 #[cfg(target_os = "linux")]
 mod job;
 mod lookahead;
-mod options;
 mod packing;
 mod packs;
 #[cfg(feature = "capi")]
@@ -59,13 +57,11 @@ mod plan;
 mod prefetched;
 mod recovery;
 mod route;
-mod row_table;
 mod schedule;
 mod share;
 #[cfg(test)]
 mod tests;
 mod units;
-mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -76,16 +72,16 @@ use serde::{Deserialize, Serialize};
 
 pub use self::batch::{Batch, LoaderStats};
 pub use self::builder::LoaderBuilder;
-pub use self::control::Control;
-pub(crate) use self::control::closed;
-use self::control::is_to_come;
-use self::deliver::{Deliver, Owned};
+use self::builder::Options;
+pub use self::deliver::Control;
+pub(crate) use self::deliver::closed;
+use self::deliver::{Deliver, Owned, is_to_come};
+use self::driver::Epochs;
 use self::engine::{Engine, Settings};
 pub use self::epoch::Epoch;
 pub use self::estimate::Estimate;
 pub use self::groups::Loadable;
 use self::groups::dataset::DatasetGroups;
-use self::options::Options;
 pub use self::packs::{Packs, Unended};
 #[cfg(feature = "capi")]
 pub(crate) use self::peek::Standing;
@@ -94,7 +90,6 @@ use self::recovery::Faults;
 pub use self::recovery::{Fault, LostGroup, Substituted};
 pub use self::share::{Server, Share};
 use self::units::Units;
-use self::walk::Epochs;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_order::sampler::{DistributedSampler, State};
@@ -125,6 +120,8 @@ pub struct Loader {
     engine: Option<Owned<Box<dyn Deliver>>>,
     control: Control,
     waiting: VecDeque<Batch>,
+    /// How many of these were looked at.
+    looked: usize,
     /// What comes after `waiting`.
     error: Option<Error>,
     /// Why nothing more is served, until the loader is told to go on elsewhere: the run has no more epochs, or it
@@ -142,13 +139,12 @@ struct NextBatch {
     batch: u64,
 }
 
-#[cfg(target_os = "linux")]
 impl NextBatch {
-    /// The one after a batch, where there is one rank.
-    fn after(batch: &Batch) -> Self {
-        match batch.is_last() {
-            true => NextBatch { epoch: batch.epoch.saturating_add(1), batch: 0 },
-            false => NextBatch { epoch: batch.epoch, batch: batch.step + 1 },
+    /// The one after a batch of the rank at this place among so many.
+    fn after(batch: &Batch, rank: u64, ranks: u64) -> Self {
+        match batch.is_last() && rank + 1 == ranks {
+            true => Self { epoch: batch.epoch.saturating_add(1), batch: 0 },
+            false => Self { epoch: batch.epoch, batch: batch.step.saturating_mul(ranks) + rank + 1 },
         }
     }
 }
@@ -208,6 +204,7 @@ impl Loader {
             engine: None,
             control: Control::default(),
             waiting: VecDeque::new(),
+            looked: 0,
             error: None,
             over: None,
             place,
@@ -294,6 +291,7 @@ impl Loader {
 
     fn go_to(&mut self, place: NextBatch) {
         self.waiting.clear();
+        self.looked = 0;
         (self.error, self.over) = (None, None);
         self.place = place;
         let Some(sampler) = self.samplers.first() else { return };
@@ -334,7 +332,8 @@ impl Loader {
         self.control.clone()
     }
 
-    fn fetch(&mut self) -> Result<bool> {
+    /// Gets batches until more than so many wait; `false` if the run ends before.
+    fn fetch(&mut self, beyond: usize) -> Result<bool> {
         if self.engine.is_none() {
             let engine = self.start()?;
             self.control.watch(&engine.watched())?;
@@ -342,17 +341,15 @@ impl Loader {
         }
         let Some(engine) = &self.engine else { return Ok(false) };
         let engine = engine.own()?;
-        if let Some(error) = self.error.take_if(|_| self.waiting.is_empty()) {
-            return Err(error);
-        }
         let until = self.options.max_wait.and_then(|most| Instant::now().checked_add(most));
-        while self.waiting.is_empty() {
+        while self.waiting.len() <= beyond {
+            let error = if self.waiting.is_empty() { self.error.take() } else { self.error.clone() };
+            if let Some(error) = error {
+                return Err(error);
+            }
             let Some(assembled) = engine.next(until)? else { return Ok(false) };
             self.waiting.extend(assembled.batches);
             self.error = assembled.error;
-            if let Some(error) = self.error.take_if(|_| self.waiting.is_empty()) {
-                return Err(error);
-            }
         }
         Ok(true)
     }
@@ -404,20 +401,17 @@ impl Loader {
 
     /// Hands out the next batch; if `only` is given, only one of that epoch.
     fn serve(&mut self, only: Option<u64>) -> Result<Option<Batch>> {
-        if !self.ready()? {
+        if !self.ready(0)? {
             return Ok(None);
         }
         let due = |batch: &mut Batch| only.is_none_or(|only| only == batch.epoch);
         let Some(batch) = self.waiting.pop_front_if(due) else { return Ok(None) };
+        self.looked = self.looked.saturating_sub(1);
         let ranks = self.samplers.len() as u64;
-        let position = self.samplers.iter().position(|sampler| sampler.shard().rank() == batch.rank);
-        let position = position.unwrap_or_default() as u64;
-        let next = batch.step.saturating_mul(ranks) + position + 1;
-        self.place = match batch.is_last() && position + 1 == ranks {
-            true => NextBatch { epoch: batch.epoch.saturating_add(1), batch: 0 },
-            false => NextBatch { epoch: batch.epoch, batch: next },
-        };
-        if position + 1 == ranks
+        let rank = self.samplers.iter().position(|sampler| sampler.shard().rank() == batch.rank);
+        let rank = rank.unwrap_or_default() as u64;
+        self.place = NextBatch::after(&batch, rank, ranks);
+        if rank + 1 == ranks
             && let Some(sampler) = self.samplers.first()
         {
             // The last of all epochs has no state after it; the one before stays.
@@ -426,41 +420,40 @@ impl Loader {
         Ok(Some(batch))
     }
 
-    /// Whether there is a next batch, which is then the first of those that wait; not so at the end of the run.
-    fn ready(&mut self) -> Result<bool> {
+    /// Whether more than so many batches wait, the next one first; not so at the end of the run.
+    fn ready(&mut self, beyond: usize) -> Result<bool> {
         if self.control.is_closed() && self.failure().is_none() {
             self.over = Some(Err(closed()));
         }
         if let Some(over) = &self.over {
             return over.clone().map(|()| false);
         }
-        match self.fetch() {
-            Ok(true) => Ok(true),
-            Ok(false) => {
-                self.over = Some(Ok(()));
-                self.engine = None;
-                Ok(false)
-            }
-            Err(error) if is_to_come(&error) => {
+        let found = self.fetch(beyond);
+        match &found {
+            Ok(true) => {}
+            Err(error) if is_to_come(error) => {
                 // Without threads the call itself reads, and leaves rows half read that are due later.
-                if stop::is_stop(&error) && self.options.threads == 0 && self.options.group.is_none() {
+                if stop::is_stop(error) && self.options.threads == 0 && self.options.group.is_none() {
                     self.engine = None;
+                    self.waiting.clear();
+                    (self.looked, self.error) = (0, None);
                 }
-                Err(error)
             }
-            Err(error) => {
-                self.over = Some(Err(error.clone()));
+            // What ends it beyond batches that wait does so once these were handed out.
+            _ if beyond > 0 => self.error = found.as_ref().err().cloned(),
+            _ => {
+                self.over = Some(found.as_ref().map(drop).map_err(Error::clone));
                 // Threads of a loader that was closed may take long to end, and are not waited for here.
-                if !self.control.is_closed() {
+                if found.is_ok() || !self.control.is_closed() {
                     self.engine = None;
                 }
-                Err(error)
             }
         }
+        found
     }
 
     /// The error that ended it, if one did.
-    pub(crate) fn failure(&self) -> Option<&Error> {
+    fn failure(&self) -> Option<&Error> {
         self.over.as_ref()?.as_ref().err()
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::groups::UnitSize;
 use super::packs::{Packs, Unended};
 use super::pieces::TokenRange;
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -23,7 +22,7 @@ pub(crate) struct ServedPacks {
     /// The tokens among the columns that are served, and what lies beside them.
     tokens: Option<Arc<Tokens>>,
     /// How many pieces there are for each row that has some; of a whole epoch, about.
-    pieces_per_row: f64,
+    pub(crate) pieces_per_row: f64,
     pub(crate) pieces_per_pack: f64,
 }
 
@@ -80,12 +79,6 @@ impl ServedPacks {
             // Rows are cut where a pack is full.
             || (self.pack.algorithm == Algorithm::Concat && batch.packs.binary_search(&(place + 1)).is_ok());
         is_part.then_some(TokenRange { offset: piece.offset, length: piece.length })
-    }
-
-    /// Units in pieces that are due, rather than in rows.
-    pub(crate) fn sizes(&self, sizes: &[UnitSize]) -> Vec<UnitSize> {
-        let rows = |rows: u64| (rows as f64 * self.pieces_per_row).ceil() as u64;
-        sizes.iter().map(|size| UnitSize { rows: rows(size.rows), ..*size }).collect()
     }
 
     pub(crate) fn tokens(&self) -> Option<&Tokens> {

@@ -11,9 +11,10 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::sampler::{DistributedSampler, State};
 
 impl Loader {
-    /// The batch of this step, which must be the next; or that one and those after it as one batch, if they are there
-    /// already, lie beside it in memory, and have no more than so many rows. `None` at the end of the epoch. They are
-    /// handed out by [`advance`](Self::advance) alone.
+    /// The batch of this step, which must be the next, or for a single rank the one after that which was looked at
+    /// last; or that one and those after it as one batch, if they are there already, lie beside it in memory, and have
+    /// no more than so many rows. `None` at the end of the epoch. They are handed out by [`advance`](Self::advance)
+    /// alone.
     pub(crate) fn peek(&mut self, epoch: u64, step: u64, max_rows: usize) -> Result<Option<Batch>> {
         self.control.check()?;
         let steps = self.steps_of(epoch);
@@ -25,15 +26,20 @@ impl Loader {
             }
             return Ok(None);
         }
-        self.expect(epoch, step)?;
-        if !self.ready()? {
+        let ahead = step.saturating_sub(self.next_step()) as usize;
+        // The step does not say which rank's batch it is.
+        let ahead = if self.samplers.len() == 1 && ahead == self.looked { ahead } else { 0 };
+        self.expect(epoch, step - ahead as u64)?;
+        if !self.ready(ahead)? {
             return Ok(None);
         }
-        let Some(first) = self.waiting.front().filter(|batch| batch.epoch == epoch) else { return Ok(None) };
+        let waiting = || self.waiting.iter().skip(ahead);
+        let Some(first) = waiting().next().filter(|batch| batch.epoch == epoch) else { return Ok(None) };
+        self.looked = ahead + 1;
         let full = self.samplers.first().map_or(0, DistributedSampler::batch_size);
         let mut rows = 0;
         let mut parts = 0;
-        for batch in &self.waiting {
+        for batch in waiting() {
             let more = batch.row_ids.len();
             let follows = parts == 0
                 || (self.samplers.len() == 1
@@ -49,7 +55,7 @@ impl Loader {
         }
         let records = if parts > 1 { first.part.rows(rows) } else { None };
         Ok(Some(match records {
-            Some(records) => join(first, records, self.waiting.iter().take(parts)),
+            Some(records) => join(first, records, waiting().take(parts)),
             None => first.clone(),
         }))
     }
@@ -70,12 +76,6 @@ impl Loader {
         if let Some(error) = self.failure() {
             return Err(error.clone());
         }
-        self.go_back(epoch, step)
-    }
-
-    /// As [`seek`](Self::seek), and an error that ended the loader beyond that step is forgotten: it comes again when
-    /// its step is asked for.
-    pub(crate) fn go_back(&mut self, epoch: u64, step: u64) -> Result<()> {
         if self.over.is_none() && (self.place.epoch, self.next_step()) == (epoch, step) {
             return Ok(());
         }
@@ -139,10 +139,6 @@ pub(crate) struct Standing {
 impl Standing {
     pub(crate) fn epoch(&self) -> u64 {
         self.place.epoch
-    }
-
-    pub(crate) fn ranks(&self) -> usize {
-        self.samplers.len()
     }
 
     /// Another loader that goes on here, with the batch after the last one that was handed out.

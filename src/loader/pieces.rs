@@ -123,21 +123,17 @@ impl SlotList {
             self.push_run(start, rows);
             return;
         }
-        for slot in start..start.saturating_add(rows) {
-            self.push_one(slot);
-        }
-    }
-
-    fn push_one(&mut self, slot: u32) {
         let width = usize::from(self.width);
-        self.rows += 1;
-        if self.tail.len() + WORD > self.tail.capacity() {
-            self.end_tail();
-            let room = (self.rows / 8).clamp(LEAST, MOST);
-            self.tail = Vec::with_capacity(room * width + WORD);
+        for slot in start..start.saturating_add(rows) {
+            self.rows += 1;
+            if self.tail.len() + WORD > self.tail.capacity() {
+                self.end_tail();
+                let room = (self.rows / 8).clamp(LEAST, MOST);
+                self.tail = Vec::with_capacity(room * width + WORD);
+            }
+            self.tail.extend_from_slice(&slot.to_le_bytes());
+            self.tail.truncate(self.tail.len() - WORD + width);
         }
-        self.tail.extend_from_slice(&slot.to_le_bytes());
-        self.tail.truncate(self.tail.len() - WORD + width);
     }
 
     fn push_run(&mut self, start: u32, rows: u32) {

@@ -18,17 +18,15 @@
 //!   a place takes as much as a row, no unit is worth staying.
 //!
 //! The plan knows neither files nor threads nor Arrow. It counts in *segments*, runs of batches that are assembled
-//! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment whenever it
+//! together, and whoever drives it walks the order and [`push`](Plan::push)es one segment, batch by batch, whenever it
 //! asks for one ([`PlanAnswer::Look`]).
 
-mod ahead;
 mod told;
 mod tuning;
 
 use std::collections::VecDeque;
 
-use self::ahead::{Stair, UpcomingSegments};
-pub(crate) use self::told::{Extract, Measurement, Neighbours, Outlook, PieceRuns, PlanAnswer};
+pub(crate) use self::told::{Extract, Measurement, Neighbours, Outlook, PlanAnswer};
 pub(crate) use self::tuning::{Budget, fixed};
 use self::tuning::{Estimates, LARGE, Listing, Totals, Tuned};
 use super::groups::UnitSize;
@@ -53,6 +51,60 @@ struct SegmentRows {
     /// The number of a segment, modulo 2^32.
     segment: u32,
     rows: u32,
+}
+
+/// A segment that is looked ahead at.
+#[derive(Debug, Default)]
+struct UpcomingSegment {
+    /// How many rows come before it.
+    start: u64,
+    rows: u64,
+    /// Units whose first row not yet asked for is in this segment; with `stair`, by falling end of horizon.
+    due: Vec<u32>,
+    /// Set when it becomes the oldest segment.
+    stair: Option<Stair>,
+    /// How many rows of which unit were asked for.
+    parts: Vec<(u32, u32)>,
+    /// The bytes of these.
+    held: f64,
+}
+
+/// How the memory that is left is dealt out among the units that are due together: the `i`-th gets `i` shares.
+#[derive(Debug, Clone, Copy)]
+struct Stair {
+    bytes: f64,
+    units: f64,
+    step: f64,
+}
+
+impl Stair {
+    /// What the next unit may take.
+    fn climb(&mut self) -> f64 {
+        self.step += 1.0;
+        2.0 * self.bytes * self.step / (self.units * (self.units + 1.0)).max(1.0)
+    }
+}
+
+/// From the oldest on.
+#[derive(Debug, Default)]
+struct UpcomingSegments {
+    segments: VecDeque<UpcomingSegment>,
+    /// The number of the oldest of them.
+    first: u64,
+    /// The rows of all segments so far.
+    walked: u64,
+}
+
+impl UpcomingSegments {
+    /// The number of the segment that comes next.
+    fn next(&self) -> u64 {
+        self.first + self.segments.len() as u64
+    }
+
+    /// The segment with this number, modulo 2^32.
+    fn numbered(&mut self, number: u32) -> Option<&mut UpcomingSegment> {
+        self.segments.get_mut(number.wrapping_sub(self.first as u32) as usize)
+    }
 }
 
 /// The state machine.
@@ -182,30 +234,33 @@ impl Plan {
         self.listing.count(self.listing.most)
     }
 
-    /// Adds a segment.
-    pub(crate) fn push(&mut self, pieces: &PieceRuns) {
-        let number = self.ahead.next() as u32;
-        let mut due = Vec::new();
-        let mut rows = 0;
-        for (run, tokens) in pieces.iter() {
+    /// Adds pieces to the newest segment, or to another one that begins with them.
+    pub(crate) fn push(&mut self, pieces: &[Neighbours], begins: bool) {
+        let UpcomingSegments { segments, first, walked } = &mut self.ahead;
+        if begins {
+            segments.push_back(UpcomingSegment { start: *walked, ..UpcomingSegment::default() });
+        }
+        let number = (*first + segments.len() as u64).wrapping_sub(1) as u32;
+        let Some(newest) = segments.back_mut() else { return };
+        for run in pieces {
             let Some(state) = self.units.get_mut(run.unit as usize) else { continue };
-            rows += u64::from(run.rows);
+            newest.rows += u64::from(run.rows);
             let before = state.pending.bytes();
-            state.pending.push(run.slot, run.rows, tokens);
+            state.pending.push(run.slot, run.rows, run.tokens);
             self.listing.replace(before, state.pending.bytes());
             match state.marks.back_mut() {
                 Some(mark) if mark.segment == number => mark.rows += run.rows,
                 last => {
                     if last.is_none() {
-                        due.push(run.unit);
+                        newest.due.push(run.unit);
                     }
                     self.listing.replace(0, size_of::<SegmentRows>());
                     state.marks.push_back(SegmentRows { segment: number, rows: run.rows });
                 }
             }
         }
+        *walked = newest.start + newest.rows;
         self.listing.note();
-        self.ahead.push(rows, due);
     }
 
     /// Takes note of what was measured.
@@ -266,7 +321,8 @@ impl Plan {
                 continue;
             }
             let Some(&unit) = oldest.due.last() else {
-                let Some(oldest) = self.ahead.pass() else { return PlanAnswer::End };
+                let Some(oldest) = self.ahead.segments.pop_front() else { return PlanAnswer::End };
+                self.ahead.first += 1;
                 self.waiting -= oldest.held;
                 self.listing.replace(oldest.parts.len() * size_of::<(u32, u32)>(), 0);
                 return PlanAnswer::Segment(oldest.parts);

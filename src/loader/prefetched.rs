@@ -9,12 +9,11 @@ use arrow_array::RecordBatch;
 
 use super::LoaderStats;
 use super::assemble::Assembled;
-use super::control::Control;
-use super::deliver::{Deliver, Owned};
+use super::deliver::{Control, Deliver, Owned};
+use super::driver::{BatchRange, Each, Walk};
 use super::engine::{Engine, Settings};
 use super::groups::dataset::DatasetGroups;
 use super::units::Units;
-use super::walk::{BatchRange, Each, Walk};
 use crate::dataset::Dataset;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_order::Explicit;
@@ -344,10 +343,9 @@ impl Walk for PrefetchedWalk {
         if rows.is_empty() {
             return Ok(None);
         }
-        let batch = BatchPlan { rows, ..BatchPlan::default() };
-        each(&batch)?;
-        let orders = Arc::new(Explicit::new(batch.rows, u64::MAX)?);
+        let orders = Arc::new(Explicit::new(rows.clone(), u64::MAX)?);
         let plan = Arc::new(DistributedSampler::new(orders, Shard::new(0, 1)?, self.portion)?.plan(0)?);
+        each(&BatchPlan { rows, ..BatchPlan::default() })?;
         let batches = 0..plan.steps();
         Ok(Some(BatchRange { epoch: 0, plans: [(plan, 0)].into(), batches, replaced: Vec::new() }))
     }

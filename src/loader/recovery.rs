@@ -24,8 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::carousel::DueRows;
 use super::extract::{Extracted, from_file, from_held, wanted};
-use super::row_table::RowFinder;
-use super::units::{Units, some};
+use super::units::{RowFinder, Units, some};
 use crate::dataset::{Prefetch, Slots};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
@@ -137,17 +136,20 @@ impl Faults {
 
     /// The row to serve for `row`, and its place: itself, unless it is known to be lost.
     pub(crate) fn resolve(&self, row: u64, near: &mut RowFinder, units: &Units) -> Result<ResolvedRow> {
-        let (unit, slot) = near.locate(row).ok_or_else(|| out_of_range(row))?;
-        match &self.circle {
-            Some(circle) if self.rows_lost.load(Ordering::Relaxed) > 0 => match self.error_at(unit, slot, units) {
-                Some(error) => self.next(row, circle.as_ref(), units).ok_or_else(|| {
-                    let message = "no row can be read, so none can stand in for another; the first error";
-                    Error::new(error.kind(), format!("{message}: {error}")).with_source(error.clone())
-                }),
-                None => Ok((row, (unit, slot))),
-            },
-            _ => Ok((row, (unit, slot))),
+        let (unit, slot) = near.locate(row).ok_or_else(|| {
+            Error::new(ErrorKind::OutOfRange, format!("the order has row id {row}"))
+                .with_hint("make the order for as many rows as the dataset has")
+        })?;
+        if self.rows_lost.load(Ordering::Relaxed) > 0
+            && let Some(circle) = &self.circle
+            && let Some(error) = self.error_at(unit, slot, units)
+        {
+            return self.next(row, circle.as_ref(), units).ok_or_else(|| {
+                let message = "no row can be read, so none can stand in for another; the first error";
+                Error::new(error.kind(), format!("{message}: {error}")).with_source(error.clone())
+            });
         }
+        Ok((row, (unit, slot)))
     }
 
     /// The next row in the circle that is not known to be lost.
@@ -187,43 +189,38 @@ pub(crate) fn panicked(what: &str) -> Error {
     Error::new(ErrorKind::Internal, format!("{what} panicked")).with_hint("please report this")
 }
 
-pub(crate) fn out_of_range(row: u64) -> Error {
-    Error::new(ErrorKind::OutOfRange, format!("the order has row id {row}"))
-        .with_hint("make the order for as many rows as the dataset has")
-}
-
 /// Extracts rows of a unit, or what can be had of them if it cannot be read.
 pub(crate) struct Recovery<'a> {
     pub(crate) units: &'a Units,
     pub(crate) faults: &'a Faults,
     /// Rows of a batch.
     pub(crate) batch_rows: u64,
+    pub(crate) unit: u32,
+    /// Whether it is to stay in memory.
+    pub(crate) stays: bool,
+    /// The unit, if it has stayed, and what was read ahead of it.
+    pub(crate) held: Option<Held>,
+    pub(crate) prefetch: Option<Prefetch>,
     /// Row groups that were decoded.
     pub(crate) decodes: u64,
 }
 
 impl Recovery<'_> {
-    /// The rows at these slots, in the order given, of a unit that is `held` or is read, with what was read ahead.
-    pub(crate) fn extract(
-        &mut self,
-        unit: u32,
-        due: &dyn Fn() -> Vec<u32>,
-        stays: bool,
-        held: Option<Held>,
-        prefetch: Option<Prefetch>,
-    ) -> Result<Extracted> {
-        let units = self.units;
+    /// The rows at these slots, in the order given, of the unit that is held or is read.
+    pub(crate) fn extract(&mut self, due: &dyn Fn() -> Vec<u32>) -> Result<Extracted> {
+        let Self { units, unit, stays, .. } = *self;
         let slots = due();
         let lost = self.faults.lost_slots(unit, units);
         // What is known to be lost is not tried again.
         if is_lost(&slots, &lost) {
-            return self.replace(unit, &slots, stays);
+            return self.replace(&slots);
         }
-        if let Some(whole) = held {
+        if let Some(whole) = self.held.take() {
             return caught(units.row_groups(unit).start, || from_held(units, unit, whole, slots, stays));
         }
         // What cannot stay whole does not stay.
         let keeps = stays && lost.is_empty();
+        let prefetch = self.prefetch.take();
         let read = || from_file(units, self.batch_rows, unit, slots, keeps, prefetch);
         match caught(units.row_groups(unit).start, read) {
             Ok(extracted) => {
@@ -232,9 +229,9 @@ impl Recovery<'_> {
             }
             Err(error) if self.faults.substitutes() => {
                 self.lose(unit, error)?;
-                self.replace(unit, &due(), stays)
+                self.replace(&due())
             }
-            Err(error) => self.salvage(unit, due(), error),
+            Err(error) => self.salvage(due(), error),
         }
     }
 
@@ -268,10 +265,10 @@ impl Recovery<'_> {
         broken
     }
 
-    /// The rows at these slots of a unit that cannot be read as a whole, up to the first that cannot be had, and then
-    /// the error; or `error`, if each row group can be read.
-    fn salvage(&mut self, unit: u32, mut slots: Vec<u32>, error: Error) -> Result<Extracted> {
-        let units = self.units;
+    /// The rows at these slots of the unit, which cannot be read as a whole, up to the first that cannot be had, and
+    /// then the error; or `error`, if each row group can be read.
+    fn salvage(&mut self, mut slots: Vec<u32>, error: Error) -> Result<Extracted> {
+        let Self { units, unit, .. } = *self;
         let broken = self.broken(unit, error.clone());
         let why = |slot: &u32| broken.iter().find(|(row_group, _)| units.slots_of(*row_group).contains(slot));
         let found = slots.iter().enumerate().find_map(|(place, slot)| Some((place, &why(slot)?.1)));
@@ -289,15 +286,15 @@ impl Recovery<'_> {
             self.decodes += extracted.decodes;
             rows = extracted.rows;
         }
-        Ok(Extracted::of_rows(match fault {
-            Some(fault) => rows.before(fault, missing),
-            None => rows,
-        }))
+        if let Some(fault) = fault {
+            rows = rows.before(fault, missing);
+        }
+        Ok(Extracted { rows, ..Extracted::default() })
     }
 
-    /// Stand-ins for these slots of a unit, one for each.
-    fn replace(&mut self, unit: u32, slots: &[u32], stays: bool) -> Result<Extracted> {
-        let units = self.units;
+    /// Stand-ins for these slots of the unit, one for each.
+    fn replace(&mut self, slots: &[u32]) -> Result<Extracted> {
+        let Self { units, unit, stays, .. } = *self;
         let first = units.first_row(unit);
         let mut near = units.finder();
         let (ids, batch) = loop {
@@ -309,7 +306,7 @@ impl Recovery<'_> {
         };
         let all: Vec<u32> = (0..batch.num_rows() as u32).collect();
         let pieces = Held::copied(&batch, &all, if stays { 1 } else { PIECES }, &units.elsewhere())?;
-        Ok(Extracted::of_rows(DueRows::of(pieces).with_ids(&ids)))
+        Ok(Extracted { rows: DueRows::of(pieces).with_ids(&ids), ..Extracted::default() })
     }
 
     /// These rows, in the order given; none if one of them turns out to be lost, too.

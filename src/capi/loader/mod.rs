@@ -1,7 +1,7 @@
-//! Batches in the order of a sampler.
+//! Batches in the order of a sampler: a loader for several threads, which one of them has for itself, and where all see
+//! it stand.
 
 mod options;
-mod served;
 mod standing;
 
 use std::ffi::c_char;
@@ -10,21 +10,21 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::ArrowError;
 use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
 
 use self::options::{builder, rowdex_loader_options};
-use self::served::Served;
 use super::batch::rowdex_batch;
 use super::dataset::rowdex_dataset;
 use super::error::{self, call, catch, give, rowdex_error, rowdex_status};
-use super::handle::{self, require};
+use super::handle::{self, Exclusive, require};
 use super::kind::{self, AnyHandle};
 use super::packs::forecast;
 use super::sampler::rowdex_sampler;
-use crate::loader::{Loader, LoaderStats, LostGroup};
+use crate::loader::{Control, Loader, LoaderStats, LostGroup, Standing, closed};
 use ::rowdex_order::sampler::State;
 use rowdex_base::error::{ErrorKind, Result};
 
@@ -55,7 +55,7 @@ impl AnyHandle for rowdex_loader {
             drift,
             window_bytes,
             ..
-        } = self.served.control().stats();
+        } = self.served.control.stats();
         let lost = self.served.ask(Loader::lost_groups).ok();
         let one = |lost: &LostGroup| json!({ "row_group": lost.row_group, "error": error::told(&lost.error) });
         Ok(json!({
@@ -84,7 +84,7 @@ impl AnyHandle for rowdex_loader {
     }
 
     fn resume(&self, state: &State) -> Result<()> {
-        self.served.anew(|loader| loader.resume(state))
+        self.served.with(|loader| loader.resume(state))
     }
 
     fn close(&self) {
@@ -179,8 +179,8 @@ pub unsafe extern "C" fn rowdex_loader_next(
 /// The caller frees it.
 ///
 /// Or the batch of the step after the one that was looked at last, for those who work on several at once: each is
-/// handed out in its turn, and until then the loader stands before it. Whatever else is asked of the loader but for its
-/// place, its stats and its lost groups drops what was looked at. A loader with more_ranks shows its next batch alone.
+/// handed out in its turn, and until then the loader stands before it. A loader with more_ranks shows its next batch
+/// alone.
 ///
 /// Or that batch and the ones that follow it in the epoch, as one, if they are ready, lie one after the other in
 /// memory, and have no more than `max_rows` rows: for those who convert many rows as fast as few. An error comes at the
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn rowdex_loader_peek(
     give(error, batch, "batch", || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
-        let next = loader.served.peek(epoch, step, max_rows)?;
+        let next = loader.served.with(|loader| loader.peek(epoch, step, max_rows))?;
         Ok(next.map_or(ptr::null_mut(), |batch| kind::handle(rowdex_batch::new(batch))))
     })
 }
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn rowdex_loader_advance(
     call(error, || {
         // SAFETY: the conventions of the header.
         let loader = unsafe { handle::borrow(loader, "loader") }?;
-        loader.served.advance(epoch, step)
+        loader.served.with(|loader| loader.advance(epoch, step))
     })
 }
 
@@ -245,5 +245,57 @@ impl Iterator for Stream {
 impl RecordBatchReader for Stream {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
+    }
+}
+
+/// The loader, which one thread at a time has for itself, and where it stands, which all threads see.
+#[derive(Debug)]
+struct Served {
+    loader: Exclusive<Loader>,
+    control: Control,
+    seen: ArcSwap<Seen>,
+}
+
+/// What is published as one: once it was closed, it stands where it stood, whatever another thread is about to hand
+/// out.
+#[derive(Debug, Clone)]
+struct Seen {
+    standing: Standing,
+    closed: bool,
+}
+
+impl Served {
+    fn new(loader: Loader) -> Self {
+        let seen = ArcSwap::from_pointee(Seen { standing: loader.standing(), closed: false });
+        let control = loader.control();
+        Self { seen, control, loader: Exclusive::new(loader) }
+    }
+
+    /// Where the loader stands after the batch that was handed out last.
+    fn seen(&self) -> Arc<Seen> {
+        self.seen.load_full()
+    }
+
+    /// Does something with the loader, and publishes where it stands then.
+    fn with<T>(&self, work: impl FnOnce(&mut Loader) -> Result<T>) -> Result<T> {
+        let mut loader = self.loader.lock("loader")?;
+        let done = work(&mut loader);
+        let before = self.seen();
+        let after = Arc::new(Seen { standing: loader.standing(), closed: false });
+        // Only closing publishes anything besides this, whose turn it is.
+        if before.closed || !Arc::ptr_eq(&self.seen.compare_and_swap(&before, after), &before) {
+            return Err(closed());
+        }
+        done
+    }
+
+    /// Asks the loader something that changes nothing.
+    fn ask<T>(&self, question: impl FnOnce(&Loader) -> T) -> Result<T> {
+        Ok(question(&*self.loader.lock("loader")?))
+    }
+
+    fn close(&self) {
+        self.seen.rcu(|seen| Seen { closed: true, ..Seen::clone(seen) });
+        self.control.close();
     }
 }

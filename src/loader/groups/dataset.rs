@@ -249,12 +249,12 @@ impl Groups for DatasetGroups {
         read.map_err(|error| self.within(part, error))
     }
 
-    fn read_run(&self, mut run: Vec<RunPart>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
+    fn read_run(&self, mut run: Vec<RunPart>, sink: &mut dyn RowSink) -> Result<()> {
         let Some((part, _)) = run.first().and_then(|first| self.part(first.row_group)) else {
             return Err(Error::new(ErrorKind::Internal, "a run of no row groups"));
         };
         run.iter_mut().for_each(|read| read.row_group -= part.first_group);
-        let read = part.dataset.read_run(&run, &part.projection, prefetch, sink);
+        let read = part.dataset.read_run(&run, &part.projection, None, sink);
         read.map_err(|error| self.within(part, error))
     }
 

@@ -144,8 +144,7 @@ pub(crate) trait Groups: std::fmt::Debug + Send + Sync {
     fn read(&self, row_group: u32, slots: Slots<'_>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()>;
 
     /// As [`read`](Self::read), of several row groups one after the other.
-    fn read_run(&self, run: Vec<RunPart>, prefetch: Option<Prefetch>, sink: &mut dyn RowSink) -> Result<()> {
-        drop(prefetch);
+    fn read_run(&self, run: Vec<RunPart>, sink: &mut dyn RowSink) -> Result<()> {
         let mut joined = JoinedChunks::new(sink);
         for RunPart { row_group, slots } in run {
             self.read(row_group, slots.as_deref().map_or(Slots::All, Slots::Some), None, &mut joined)?;

@@ -41,7 +41,7 @@ fn run(mut plan: Plan, sizes: &[UnitSize], orders: &dyn Order, batch: u64, epoch
                 let rows = plan.segment_rows().next_multiple_of(batch).min(len - at);
                 let rows: Vec<_> = (at..at + rows).map(|q| place(order.row(q).unwrap())).collect();
                 at += rows.len() as u64;
-                plan.push(&one_by_one(&rows));
+                plan.push(&one_by_one(&rows), true);
                 if at == len {
                     (at, epoch) = (0, epoch + 1);
                     order = orders.epoch(epoch).unwrap();
@@ -62,10 +62,8 @@ fn run(mut plan: Plan, sizes: &[UnitSize], orders: &dyn Order, batch: u64, epoch
     }
 }
 
-fn one_by_one(places: &[(u32, u32)]) -> PieceRuns {
-    let mut pieces = PieceRuns::default();
-    places.iter().for_each(|&(unit, slot)| pieces.push(Neighbours { unit, slot, rows: 1 }, None));
-    pieces
+fn one_by_one(places: &[(u32, u32)]) -> Vec<Neighbours> {
+    places.iter().map(|&(unit, slot)| Neighbours { unit, slot, rows: 1, tokens: None }).collect()
 }
 
 fn even(units: usize, rows: u64) -> Vec<UnitSize> {
@@ -182,7 +180,7 @@ fn the_first_batch_asks_for_no_group_but_its_own() {
         match plan.next(true) {
             PlanAnswer::Look => {
                 let rows: Vec<_> = (0..plan.segment_rows()).map(|i| ((i * 7 % 64) as u32, 0)).collect();
-                plan.push(&one_by_one(&rows));
+                plan.push(&one_by_one(&rows), true);
             }
             PlanAnswer::Extract(_) => asked += 1,
             _ => break,

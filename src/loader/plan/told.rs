@@ -66,47 +66,14 @@ pub(crate) struct Extract {
     pub(crate) whole: u64,
 }
 
-/// Rows of one unit that follow each other in it and in the order.
+/// Rows of one unit that follow each other in it and in the order, or some tokens of one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Neighbours {
     pub(crate) unit: u32,
     pub(crate) slot: u32,
     pub(crate) rows: u32,
-}
-
-/// Pieces of a segment in their order: rows that are neighbours, and tokens of rows.
-#[derive(Debug, Default)]
-pub(crate) struct PieceRuns {
-    runs: Vec<Neighbours>,
-    /// The runs that are tokens of one row, by their places.
-    parts: Vec<(usize, TokenRange)>,
-}
-
-impl PieceRuns {
-    pub(crate) fn push(&mut self, run: Neighbours, tokens: Option<TokenRange>) {
-        self.parts.extend(tokens.map(|tokens| (self.runs.len(), tokens)));
-        self.runs.push(run);
-    }
-
-    /// How many runs.
-    pub(crate) fn len(&self) -> usize {
-        self.runs.len()
-    }
-
-    /// Leaves so many runs.
-    pub(crate) fn truncate(&mut self, runs: usize) {
-        self.runs.truncate(runs);
-        self.parts.truncate(self.parts.partition_point(|(place, _)| *place < runs));
-    }
-
-    /// The runs, with the tokens of those that are no whole rows.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Neighbours, Option<TokenRange>)> {
-        let mut parts = self.parts.iter().peekable();
-        self.runs.iter().enumerate().map(move |(place, run)| {
-            let tokens = parts.next_if(|(other, _)| *other == place).map(|(_, tokens)| *tokens);
-            (run, tokens)
-        })
-    }
+    /// `None` of whole rows.
+    pub(crate) tokens: Option<TokenRange>,
 }
 
 impl Extract {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::loader::driver::Driver;
+use crate::loader::driver::{Driver, Epochs};
 use crate::loader::groups::UnitSize;
 use crate::loader::plan::{Budget, Plan, PlanAnswer};
-use crate::loader::row_table::{RowFinder, RowTable};
-use crate::loader::walk::Epochs;
+use crate::loader::tests::Fake;
+use crate::loader::units::Units;
 use rowdex_order::sampler::{DistributedSampler, Shard};
 use rowdex_order::{Global, Order, Sequential};
 use rowdex_rows::Cutting;
@@ -186,7 +186,7 @@ impl World {
 
     fn plan(&mut self) {
         let mut driver = self.driver.take().unwrap();
-        let step = driver.advance(|near, row| Ok((row, near.locate(row).unwrap())));
+        let step = driver.advance();
         let outlook = driver.plan.outlook();
         match step {
             PlanAnswer::Look => {}
@@ -311,8 +311,9 @@ impl Made<'_> {
         let (held, batch_rows) = ((memory - lookahead.reserve()) as f64, (batch as u64).min(rows.max(1)));
         let mut plan = Plan::new(&units, Budget { memory: held, batch_rows, cutting: Cutting::Packed }, 1, 7);
         plan.set_aside((0..sizes.len()).map(|unit| places(sizes, unit)).sum());
-        let near = RowFinder::new(Arc::new(RowTable::new(sizes.iter().copied())));
-        let driver = Driver::new(plan, Box::new(Epochs::new(vec![sampler].into(), 0, 0, Some(RUN))), near, None);
+        let units = Arc::new(Units::new(Arc::new(Fake::new(sizes)), None));
+        let walk = Epochs::new(vec![sampler].into(), 0, 0, Some(RUN));
+        let driver = Driver::new(plan, Box::new(walk), units.finder(), units, Arc::default());
         World {
             schedule: Schedule::new(settings, lookahead),
             driver: Some(driver),

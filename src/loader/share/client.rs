@@ -13,9 +13,8 @@ use super::message::{About, Hello, PacksSent, Parcel, Request, Standpoint, VERSI
 use super::{Seat, start};
 use crate::loader::assemble::Assembled;
 use crate::loader::batch::BatchSlice;
-use crate::loader::control::{closed, timed_out};
-use crate::loader::deliver::{Deliver, Watched};
-use crate::loader::walk::Empty;
+use crate::loader::deliver::{Deliver, Watched, closed, timed_out};
+use crate::loader::driver::Empty;
 use crate::loader::{Batch, LoaderStats, LostGroup, NextBatch, Packs};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
@@ -226,7 +225,7 @@ impl Client {
             let part = BatchSlice::of(&whole, first);
             let packs = self.packs(packs, count)?;
             let batch = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, packs, part };
-            at.place = NextBatch::after(&batch);
+            at.place = NextBatch::after(&batch, 0, 1);
             batches.push(batch);
             first += count;
         }

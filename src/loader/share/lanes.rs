@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::loader::walk::{BatchRange, Each, Empty, Walk, filled};
+use crate::loader::driver::{BatchRange, Each, Empty, Walk, filled};
 use rowdex_base::error::Result;
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, EpochPlan};
 

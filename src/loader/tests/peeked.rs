@@ -41,3 +41,18 @@ fn what_is_looked_at_together_comes_apart_by_the_batch_size_and_is_what_the_plan
         }
     }
 }
+
+#[test]
+fn an_error_that_is_met_while_looking_ahead_ends_it_where_it_is_due() {
+    for threads in [0, 2] {
+        let fake = Arc::new(Fake { failing: BTreeSet::from([2]), ..Fake::new(&[10; 4]) });
+        let sampler = sampler(&orders(false, fake.len()), 0, 1, 5, Tail::Wrap);
+        let mut loader = Loader::new(each(&fake), vec![sampler], options(4 << 20, threads, 1)).unwrap();
+        for step in 0..4 {
+            assert_values(&loader.peek(0, step, 1).unwrap().unwrap());
+        }
+        assert!(loader.peek(0, 4, 1).is_err() && loader.failure().is_none());
+        (0..4).for_each(|step| loader.advance(0, step).unwrap());
+        assert!(loader.peek(0, 4, 1).is_err() && loader.failure().is_some());
+    }
+}

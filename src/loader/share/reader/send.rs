@@ -184,7 +184,7 @@ impl Inner {
         let faults = Arc::clone(&self.lock().faults);
         let lost = if faults.substitutes() { faults.lost_groups() } else { Vec::new() };
         let placed = put(&records, &describe(batches, &lost), pool, round.windows.saturating_sub(waiting))?;
-        let (members, stats) = self.note_sent(of, count, placed.length, NextBatch::after(last), stats);
+        let (members, stats) = self.note_sent(of, count, placed.length, NextBatch::after(last, 0, 1), stats);
         let (stream, length) = (placed.stream, placed.length);
         let answer = Parcel { stream, length, rows: rows as u64, batches: count, stats };
         let answer = bytes(&Ok::<_, Error>(answer));
