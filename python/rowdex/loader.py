@@ -14,9 +14,8 @@ from .dataset import Dataset
 from .errors import ArgumentError
 from .frameworks import sharded as _sharded
 from .loading import arguments as _arguments, sequences as _sequences, share as _share
-from .loading.convert import Added, Convert, Output
+from .loading.convert import Added, Convert, Output, Plain
 from .loading.functions import RowErrors, Transforms, kept
-from .loading.plain import Plain
 from .loading.reports import LostGroup, LostRow, Estimate, estimated
 from .loading.share import Sharing
 from .loading.stats import COUNTS, TIMES, LoaderStats, Meter

@@ -187,7 +187,7 @@ def test_a_loader_serves_the_batches_of_its_sampler(dataset: Any) -> None:
 def test_converting_many_batches_at_once_changes_nothing(
     index: str, monkeypatch: pytest.MonkeyPatch, chunk: int, tail: str
 ) -> None:
-    monkeypatch.setattr("rowdex.loading.plain._ROWS", chunk)
+    monkeypatch.setattr("rowdex.loading.convert._ROWS", chunk)
     dataset = rowdex.Dataset(index, ["id", "vector", "tokens", "maybe", "name"])
     for world, size in [(1, 8), (3, 167), (3, 334), (7, 16), (2, 501)]:
         for rank in range(world):

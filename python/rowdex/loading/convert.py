@@ -1,14 +1,21 @@
-"""What becomes of the columns of a batch that is handed out."""
+"""Batches that are converted where they are asked for, several at once, and what becomes of their columns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from typing import Any, Literal, NamedTuple
 
 from ..batch import Batch
-from ..native.arrays import Nulls, reader, to_torch
+from ..native.arrays import Nulls, reader, split, to_torch
 from ..native.imports import loaded
+from ..native.library import Handle, call, library
+from ..schema import Schema
+from .functions import kept
 
 Output = Literal["torch", "numpy", "arrow", "python"]
+
+_ROWS = 8192
+"""The most rows that are converted in one go, unless a batch is larger: that costs as much for many rows as for few."""
 
 
 class Added(NamedTuple):
@@ -92,3 +99,46 @@ class Convert:
         if added.repeated is not None:
             found[added.repeated] = lost[added.repeated]
         return {name: found[name] for name in lost}
+
+
+class Plain:
+    """The batches of a loader without functions. An error comes at the step of its batch.
+
+    ``size`` is how many rows a batch has, ``None`` for packs. ``one_by_one`` converts each batch by itself. ``failed``
+    takes errors.
+    """
+
+    def __init__(self, size: int | None, one_by_one: bool, failed: list[Exception]) -> None:
+        self._size, self._most, self._failed = size, 1 if one_by_one else _ROWS, failed
+
+    def epoch(
+        self, loader: Handle, epoch: int, step: int, schema: Schema, make: Callable[[Batch], Any],
+        finish: Callable[[Any], Any],
+    ) -> Generator[tuple[Any, int], None, None]:  # fmt: skip
+        """What ``finish`` makes of what ``make`` gives for the batches of an epoch from a step on, and how many rows
+        each has.
+        """
+        most = self._most
+        while handle := Handle(library.loader_peek, loader, epoch, step, most):
+            batch = Batch(handle, schema)
+            rows = len(batch)
+            size = rows if self._size is None else self._size
+            try:
+                found = make(batch)
+            except Exception as error:
+                if rows > size:
+                    # One of several steps has it. They come one by one now, and the error at its own.
+                    most = 1
+                    continue
+                self._failed.append(kept(error))
+                raise
+            for part in split(found, size, rows) if rows > size else (found,):
+                try:
+                    part = finish(part)
+                except Exception as error:
+                    self._failed.append(kept(error))
+                    raise
+                call(library.loader_advance, loader, epoch, step)
+                step += 1
+                yield part, min(rows, size)
+                rows -= size
