@@ -946,8 +946,8 @@ rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
 // The caller frees it.
 //
 // Or the batch of the step after the one that was looked at last, for those who work on several at once: each is
-// handed out in its turn, and until then the loader stands before it. Whatever else is asked of the loader but for its
-// place, its stats and its lost groups drops what was looked at. A loader with more_ranks shows its next batch alone.
+// handed out in its turn, and until then the loader stands before it. A loader with more_ranks shows its next batch
+// alone.
 //
 // Or that batch and the ones that follow it in the epoch, as one, if they are ready, lie one after the other in
 // memory, and have no more than `max_rows` rows: for those who convert many rows as fast as few. An error comes at the
