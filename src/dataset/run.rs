@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 
-use super::reader::{AtHand, Prefetch, RowGroupRead, Slots};
+use super::reader::{AtHand, RowGroupRead, Slots};
 use super::{Dataset, Unshared};
 use rowdex_base::error::Result;
 use rowdex_io::source::coalesce;
@@ -21,25 +21,19 @@ pub(crate) struct RunPart {
 impl Dataset {
     /// As [`read`](Self::read), of row groups of one file one after the other. Their bytes are read together, and one
     /// by one where that fails before there is a row.
-    pub(crate) fn read_run(
-        &self,
-        parts: &[RunPart],
-        projection: &Projection,
-        prefetch: Option<Prefetch>,
-        sink: &mut dyn RowSink,
-    ) -> Result<()> {
+    pub(crate) fn read_run(&self, parts: &[RunPart], projection: &Projection, sink: &mut dyn RowSink) -> Result<()> {
         let state = self.inner.state()?;
         let mut watched = WatchedSink { sink, was_given: false };
-        let done = match (&state.disk_cache, &prefetch) {
-            (None, None) => read_as_one(state, parts, projection, &mut watched),
-            _ => Ok(false),
+        let done = match &state.disk_cache {
+            None => read_as_one(state, parts, projection, &mut watched),
+            Some(_) => Ok(false),
         };
         let was_given = watched.was_given;
         match done {
             Ok(true) => Ok(()),
             // Rows cannot be taken back: whoever asked reads the row groups one by one, as after any error.
             Err(error) if was_given => Err(error),
-            Ok(false) | Err(_) => read_one_by_one(state, parts, projection, prefetch, sink),
+            Ok(false) | Err(_) => read_one_by_one(state, parts, projection, sink),
         }
     }
 }
@@ -62,22 +56,15 @@ fn read_as_one(state: &Unshared, parts: &[RunPart], projection: &Projection, sin
 }
 
 /// Reads row groups one after the other. Their bytes are read together.
-fn read_one_by_one(
-    state: &Unshared,
-    parts: &[RunPart],
-    projection: &Projection,
-    prefetch: Option<Prefetch>,
-    sink: &mut dyn RowSink,
-) -> Result<()> {
+fn read_one_by_one(state: &Unshared, parts: &[RunPart], projection: &Projection, sink: &mut dyn RowSink) -> Result<()> {
     let groups: Vec<_> = parts.iter().map(|part| state.files.row_group(part.row_group)).collect::<Result<_>>()?;
     let reads = || {
         let slots = parts.iter().map(|part| part.slots.as_deref().map_or(Slots::All, Slots::Some));
         groups.iter().zip(slots).map(|(group, slots)| RowGroupRead { group, slots, projection, keeps: true })
     };
     let mut joined = JoinedChunks::new(sink);
-    let at_hand = match (&state.disk_cache, prefetch, groups.first()) {
-        (None, Some(prefetch), _) => AtHand::waited_for(Some(prefetch))?,
-        (None, None, Some(first)) => {
+    let at_hand = match (&state.disk_cache, groups.first()) {
+        (None, Some(first)) => {
             let chunks: Vec<_> = reads().flat_map(|read| read.chunks()).collect();
             let chunks = coalesce(&chunks, 0, u64::MAX);
             match length_of(&chunks) <= state.reader.max_decoded_bytes() {

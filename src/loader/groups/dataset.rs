@@ -254,7 +254,7 @@ impl Groups for DatasetGroups {
             return Err(Error::new(ErrorKind::Internal, "a run of no row groups"));
         };
         run.iter_mut().for_each(|read| read.row_group -= part.first_group);
-        let read = part.dataset.read_run(&run, &part.projection, None, sink);
+        let read = part.dataset.read_run(&run, &part.projection, sink);
         read.map_err(|error| self.within(part, error))
     }
 
