@@ -251,7 +251,7 @@ impl Units {
         let parts = self.parts(unit, slots);
         let decoded = parts.len() as u64;
         match parts.as_slice() {
-            [RunPart { row_group, slots }] => self.groups.read(*row_group, some(slots.as_deref()), None, sink)?,
+            [RunPart { row_group, slots }] => self.groups.read(*row_group, some(slots.as_deref()), prefetch, sink)?,
             _ => self.groups.read_run(parts, sink)?,
         }
         Ok(decoded)
@@ -266,7 +266,13 @@ impl Units {
     /// joined.
     pub(crate) fn prefetch(&self, unit: u32, slots: Slots<'_>) -> Option<Prefetch> {
         let row_groups = self.row_groups(unit);
-        if row_groups.len() == 1 { self.groups.prefetch(row_groups.start, slots) } else { None }
+        if row_groups.len() == 1 {
+            return self.groups.prefetch(row_groups.start, slots);
+        }
+        match self.parts(unit, slots).as_slice() {
+            [RunPart { row_group, slots }] => self.groups.prefetch(*row_group, some(slots.as_deref())),
+            _ => None,
+        }
     }
 
     /// What to read of each row group of a unit.
