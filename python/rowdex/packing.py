@@ -1,7 +1,7 @@
 """Batches that are planned by how long rows are, for ``DistributedSampler(pack=...)`` and all that takes its arguments.
 
 The lengths are noted in the index: ``rowdex.build(..., lengths=["tokens"])`` or :meth:`Index.note_lengths`.
-``docs/sequences.md`` has the arithmetic.
+``docs/packs-format.md`` has the arithmetic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Buckets compared with a sort of each window, written from docs/sequences.md alone."""
+"""Buckets compared with a sort of each window, written from docs/packs-format.md alone."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_steps_are_the_cuts_of_sorted_windows_and_their_batches_are_neighbours(c
 
 
 def test_the_page_has_the_steps_of_its_example(tmp_path: pathlib.Path) -> None:
-    text = (REPOSITORY / "docs/sequences.md").read_text()
+    text = (REPOSITORY / "docs/packs-format.md").read_text()
     example = re.search(r"An example: 22 rows.*?```text\n(.*?)```.*?```text\n(.*?)```", text, re.DOTALL)
     assert example is not None
     order = [int(row) for row in example[1].split()]

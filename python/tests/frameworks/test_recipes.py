@@ -16,7 +16,7 @@ from .need import need
 from .page import script
 
 torch = need("torch")
-RECIPES = ("own", "accelerate", "transformers", "trl", "lightning", "grain", "jax")
+RECIPES = ("own", "transformers", "trl", "lightning", "accelerate", "grain", "jax")
 ROWS = 100
 
 

@@ -23,7 +23,7 @@ use rowdex_base::error::{Error, Result};
 /// A row becomes one piece, or several where it is longer than a pack can hold. A piece takes its tokens, the
 /// [`extra`](Self::extra) ones, and what is missing to a multiple of [`multiple`](Self::multiple); a pack holds pieces
 /// that take no more than [`capacity`](Self::capacity) together. Which pieces share a pack is a pure function of the
-/// order of the epoch and the lengths: *packs v1*, which `docs/sequences.md` specifies and which never changes.
+/// order of the epoch and the lengths: *packs v1*, which `docs/packs-format.md` specifies and which never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pack {
     /// Tokens of a pack: at most [`MAX_UNITS`](Self::MAX_UNITS) times [`multiple`](Self::multiple), 4,194,304 of 1.

@@ -367,7 +367,7 @@ fn names_are_parsed_as_they_are_written() {
     assert!(error.to_string().contains("\"ffd\"") && error.to_string().contains("bfd"), "{error}");
 }
 
-/// Pieces as `row:offset+length`, packs apart by bars: what docs/sequences.md shows.
+/// Pieces as `row:offset+length`, packs apart by bars: what docs/packs-format.md shows.
 fn written(packs: &Packs) -> String {
     let text = |pack: &Vec<Piece>| {
         let pieces: Vec<String> =
