@@ -11,7 +11,6 @@ from typing import Any, Literal
 from . import native
 from .batch import Batch
 from .dataset import Dataset
-from .errors import ArgumentError
 from .frameworks import sharded as _sharded
 from .loading import arguments as _arguments, sequences as _sequences, share as _share
 from .loading.convert import Added, Convert, Output, Plain
@@ -426,10 +425,7 @@ class Loader:
         loader = self._loader.made()
         if loader is None:
             return []
-        lost = told_of(loader)["lost"]
-        if lost is None:
-            raise ArgumentError("the loader is in use by another thread: ask between two batches")
-        return [LostGroup(one["row_group"], exception_of(one["error"])) for one in lost]
+        return [LostGroup(one["row_group"], exception_of(one["error"])) for one in told_of(loader)["lost"]]
 
     @property
     def lost_rows(self) -> list[LostRow]:

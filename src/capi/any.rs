@@ -58,8 +58,7 @@ pub unsafe extern "C" fn rowdex_free(handle: *mut c_void) {
 /// decoding_ns, extracting_ns and assembling_ns (added up over its threads), substituted (rows that stand in for others
 /// that could not be read), drift (steps that the farthest rank is ahead of the last one) and window_bytes (sent to
 /// ranks and not taken yet), if ranks share a reader; and lost: the row groups that could not be read, whose rows
-/// others stand in for, each with its number, row_group (in the index, or for a mixed dataset over all), and its error;
-/// null while another thread has the loader.
+/// others stand in for, each with its number, row_group (in the index, or for a mixed dataset over all), and its error.
 ///
 /// Prefetched rows: prefetched, waiting (not taken yet), followed (served from memory), fell_back (served by the
 /// dataset, because others come next, or because they could not be read when they were due); and, since reading ahead

@@ -9,7 +9,8 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 
 use super::assemble::Assembled;
-use super::{LoaderStats, NextBatch};
+use super::recovery::Faults;
+use super::{LoaderStats, LostGroup, NextBatch};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop;
 use rowdex_order::sampler::DistributedSampler;
@@ -77,11 +78,16 @@ impl<E> Drop for Owned<E> {
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     closed: Arc<AtomicBool>,
+    faults: Arc<Faults>,
     /// What delivers, which this does not keep alive, and the process that it is in.
     delivery: Arc<ArcSwapOption<(u32, Weak<dyn Watched>)>>,
 }
 
 impl Control {
+    pub(super) fn new(faults: &Arc<Faults>) -> Self {
+        Self { faults: Arc::clone(faults), ..Self::default() }
+    }
+
     /// Ends the loader. A thread that waits for a batch gets the error `Closed` within a moment, and so does everyone
     /// who asks for one later. A loader without threads finishes the row group at hand first. The threads of the loader
     /// end in the same way; dropping it waits for them.
@@ -100,6 +106,11 @@ impl Control {
     /// As [`Loader::stats`](super::Loader::stats).
     pub fn stats(&self) -> LoaderStats {
         self.delivery().map_or_else(LoaderStats::default, |delivery| delivery.stats())
+    }
+
+    /// As [`Loader::lost_groups`](super::Loader::lost_groups).
+    pub fn lost_groups(&self) -> Vec<LostGroup> {
+        self.faults.lost_groups()
     }
 
     pub(super) fn check(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 /* Handles that are taken as const work from many threads at once; a loader refuses a second thread and loses nothing by
  * it. */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "check.h"
 
@@ -125,7 +126,10 @@ static void *pull_until_closed(void *argument) {
       if (status == ROWDEX_STATUS_OK) CHECK(id == (int64_t)row);
     }
   }
-  CHECK(status == ROWDEX_STATUS_CLOSED && strstr(rowdex_error_message(error), "closed") != NULL);
+  if (status != ROWDEX_STATUS_CLOSED || strstr(rowdex_error_message(error), "closed") == NULL) {
+    fprintf(stderr, "status %d: %s\n", (int)status, rowdex_error_message(error));
+    exit(1);
+  }
   rowdex_free(error);
   return NULL;
 }
@@ -159,6 +163,36 @@ static void closing_ends_the_wait_of_another_thread(const char *folder) {
     rowdex_free(work.prefetched);
   }
   rowdex_close(NULL);
+  rowdex_free(sampler);
+  rowdex_free(dataset);
+}
+
+struct described {
+  rowdex_loader *loader;
+  atomic_bool done;
+};
+
+static void *describe_until_done(void *argument) {
+  struct described *work = (struct described *)argument;
+  while (!atomic_load(&work->done)) rowdex_free(describe(work->loader));
+  return NULL;
+}
+
+static void whoever_watches_a_loader_never_has_it(const char *folder) {
+  rowdex_dataset *dataset = open_dataset(folder, "id");
+  rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 10);
+  struct described work = {.done = false};
+  OK(rowdex_loader_new(dataset, sampler, NULL, &work.loader, &error));
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, describe_until_done, &work) == 0);
+  for (int step = 0; step < 10 * DEMO_ROWS / 10; step++) {
+    rowdex_batch *batch = NULL;
+    OK(rowdex_loader_next(work.loader, &batch, &error));
+    rowdex_free(batch);
+  }
+  atomic_store(&work.done, true);
+  CHECK(pthread_join(thread, NULL) == 0);
+  rowdex_free(work.loader);
   rowdex_free(sampler);
   rowdex_free(dataset);
 }
@@ -250,6 +284,7 @@ int main(int argc, char **argv) {
   threads_that_pull_from_one_loader_share_its_batches(argv[1]);
   prefetched_rows_refuse_a_second_thread_and_stay_right(argv[1]);
   closing_ends_the_wait_of_another_thread(argv[1]);
+  whoever_watches_a_loader_never_has_it(argv[1]);
   a_sampler_always_has_its_length(argv[1]);
   another_thread_may_free(argv[1]);
   return 0;

@@ -56,7 +56,7 @@ impl AnyHandle for rowdex_loader {
             window_bytes,
             ..
         } = self.served.control.stats();
-        let lost = self.served.ask(Loader::lost_groups).ok();
+        let lost = self.served.control.lost_groups();
         let one = |lost: &LostGroup| json!({ "row_group": lost.row_group, "error": error::told(&lost.error) });
         Ok(json!({
             "decodes": decodes,
@@ -71,7 +71,7 @@ impl AnyHandle for rowdex_loader {
             "substituted": substituted,
             "drift": drift,
             "window_bytes": window_bytes,
-            "lost": lost.map(|lost| lost.iter().map(one).collect::<Vec<_>>()),
+            "lost": lost.iter().map(one).collect::<Vec<_>>(),
         }))
     }
 
@@ -287,11 +287,6 @@ impl Served {
             return Err(closed());
         }
         done
-    }
-
-    /// Asks the loader something that changes nothing.
-    fn ask<T>(&self, question: impl FnOnce(&Loader) -> T) -> Result<T> {
-        Ok(question(&*self.loader.lock("loader")?))
     }
 
     fn close(&self) {
