@@ -35,7 +35,7 @@ case $* in
           -n 2 --dist loadfile "$@"
     )
     (cd ../examples && "$python" train_tabular.py)
-    set -- frameworks "$@"
+    set -- frameworks -n 2 --dist loadfile "$@"
     ;;
 esac
 cd tests

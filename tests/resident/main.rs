@@ -414,7 +414,9 @@ fn what_is_resident_of_a_loader_is_what_it_was_given_and_what_is_told_besides() 
         let is_held_to_promise = is_long || ["text columns", "word columns"].contains(&shape.name);
         let constant = if is_held_to_promise { 32 * MIB } else { 20 * MIB };
         let footers = columns * (COLUMN + (rows / group_rows) as u64 * FOOTER);
-        for memory in shape.memory[size] {
+        // Half of the cases, unless there is time.
+        let memories = if is_long { &shape.memory[size][..] } else { &shape.memory[size][..1] };
+        for memory in memories {
             let memory = memory << 10;
             let output = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "one_loader", "--ignored", "--nocapture", "--test-threads=1"])

@@ -23,7 +23,7 @@ struct Case {
 const CASES: [Case; 4] = [
     Case { shape: "tab", rows: [3_000_000, 60_000_000], memory: [&[64], &[64, 256, 1024, 4096]] },
     Case { shape: "strings", rows: [2_000_000, 40_000_000], memory: [&[64], &[64, 256, 1024, 4096]] },
-    Case { shape: "images", rows: [30_000, 200_000], memory: [&[64, 256], &[64, 256, 1024, 4096]] },
+    Case { shape: "images", rows: [15_000, 200_000], memory: [&[64], &[64, 256, 1024, 4096]] },
     Case { shape: "tokens", rows: [120_000, 2_000_000], memory: [&[64], &[64, 256, 1024, 4096]] },
 ];
 
