@@ -112,19 +112,19 @@ if want valgrind valgrind; then
   # It reads what debuggers would, a hundred megabytes, once a program. The names of functions stay.
   mkdir -p "$work/stripped"
   strip --strip-debug -o "$work/stripped/$(readlink "$work/lib/librowdex.so")" "$work/lib/librowdex.so"
-  for source in "${programs[@]}"; do
-    name="$(basename "${source%.*}")"
-    # Whether a child hangs is seen without valgrind, which would run the server and all children too. Rewriting is one
-    # call, which `select` makes, too, and minutes of sorting.
-    case "$name" in store_forks | rewrite) continue ;; esac
-    # A forked child leaves what it inherited alone, which valgrind would call a leak.
-    leaks=(--leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite)
-    if [ "$name" = forks ]; then leaks=(); fi
-    # Valgrind runs one thread at a time, and unless it is fair, threads that try again for ever let no other run.
+  # Whether a child hangs is seen without valgrind, which would run the server and all children too. Rewriting is one
+  # call, which `select` makes, too, and minutes of sorting.
+  names="$(basename -a "${programs[@]%.*}" | grep -vxE 'store_forks|rewrite')"
+  export work data
+  # A forked child leaves what it inherited alone, which valgrind would call a leak. Valgrind runs one thread at a time,
+  # and unless it is fair, threads that try again for ever let no other run.
+  # shellcheck disable=SC2016
+  xargs -P 2 -I NAME bash -c '
+    leaks="--leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite"
+    if [ NAME = forks ]; then leaks=; fi
     LD_LIBRARY_PATH="$work/stripped" timeout 1800 \
-      valgrind --quiet --fair-sched=yes --error-exitcode=9 "${leaks[@]}" "$work/bin/$name" "$data"
-    tell "  $name: ok"
-  done
+      valgrind --quiet --fair-sched=yes --error-exitcode=9 $leaks "$work/bin/NAME" "$data" &&
+      printf -- "--   NAME: ok\n"' <<<"$names"
 else
   missing valgrind
 fi
