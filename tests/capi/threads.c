@@ -178,7 +178,7 @@ static void *describe_until_done(void *argument) {
   return NULL;
 }
 
-static void whoever_watches_a_loader_never_has_it(const char *folder) {
+static void a_loader_serves_while_another_thread_describes_it(const char *folder) {
   rowdex_dataset *dataset = open_dataset(folder, "id");
   rowdex_sampler *sampler = new_sampler(dataset, "global", 0, 1, 10);
   struct described work = {.done = false};
@@ -284,7 +284,7 @@ int main(int argc, char **argv) {
   threads_that_pull_from_one_loader_share_its_batches(argv[1]);
   prefetched_rows_refuse_a_second_thread_and_stay_right(argv[1]);
   closing_ends_the_wait_of_another_thread(argv[1]);
-  whoever_watches_a_loader_never_has_it(argv[1]);
+  a_loader_serves_while_another_thread_describes_it(argv[1]);
   a_sampler_always_has_its_length(argv[1]);
   another_thread_may_free(argv[1]);
   return 0;

@@ -47,10 +47,10 @@ struct Shape {
     name: &'static str,
     batch: fn(Range<i64>) -> RecordBatch,
     has_dictionaries: bool,
-    /// Rows of a row group, all rows and two budgets in KiB, in the gate and at full size.
+    /// Rows of a row group, all rows and budgets in KiB, in the gate and at full size.
     group_rows: [i64; 2],
     rows: [i64; 2],
-    memory: [[u64; 2]; 2],
+    memory: [&'static [u64]; 2],
     batch_rows: usize,
     is_compressed: bool,
 }
@@ -61,7 +61,7 @@ const SHAPES: [Shape; 13] = [
         batch: tab,
         group_rows: [100_000, 400_000],
         rows: [1_000_000, 10_000_000],
-        memory: [[8_192, 12_288], [65_536, 204_800]],
+        memory: [&[8_192], &[65_536, 204_800]],
         batch_rows: 256,
         is_compressed: true,
         has_dictionaries: false,
@@ -71,7 +71,7 @@ const SHAPES: [Shape; 13] = [
         batch: bytes,
         group_rows: [200_000, 1_048_576],
         rows: [2_000_000, 60_000_000],
-        memory: [[512, 1_024], [16_384, 40_960]],
+        memory: [&[512], &[16_384, 40_960]],
         batch_rows: 256,
         is_compressed: true,
         has_dictionaries: false,
@@ -81,7 +81,7 @@ const SHAPES: [Shape; 13] = [
         batch: flags,
         group_rows: [200_000, 1_048_576],
         rows: [2_000_000, 30_000_000],
-        memory: [[128, 200], [2_048, 3_072]],
+        memory: [&[128], &[2_048, 3_072]],
         batch_rows: 256,
         is_compressed: true,
         has_dictionaries: false,
@@ -91,7 +91,7 @@ const SHAPES: [Shape; 13] = [
         batch: numbers,
         group_rows: [100_000, 1_048_576],
         rows: [1_000_000, 30_000_000],
-        memory: [[1_024, 2_048], [32_768, 65_536]],
+        memory: [&[1_024], &[32_768, 65_536]],
         batch_rows: 256,
         is_compressed: true,
         has_dictionaries: false,
@@ -101,7 +101,7 @@ const SHAPES: [Shape; 13] = [
         batch: columns,
         group_rows: [100, 200],
         rows: [1_000, 4_000],
-        memory: [[6_144, 12_288], [24_576, 51_200]],
+        memory: [&[6_144], &[24_576, 51_200]],
         batch_rows: 32,
         is_compressed: true,
         has_dictionaries: false,
@@ -111,7 +111,7 @@ const SHAPES: [Shape; 13] = [
         batch: images,
         group_rows: [100, 100],
         rows: [2_000, 15_000],
-        memory: [[8_192, 16_384], [40_960, 153_600]],
+        memory: [&[8_192], &[40_960, 153_600]],
         batch_rows: 64,
         is_compressed: false,
         has_dictionaries: false,
@@ -121,7 +121,7 @@ const SHAPES: [Shape; 13] = [
         batch: pairs,
         group_rows: [500_000, 2_000_000],
         rows: [1_500_000, 10_000_000],
-        memory: [[6_144, 12_288], [65_536, 102_400]],
+        memory: [&[6_144], &[65_536, 102_400]],
         batch_rows: 256,
         is_compressed: true,
         has_dictionaries: false,
@@ -131,7 +131,7 @@ const SHAPES: [Shape; 13] = [
         batch: blobs,
         group_rows: [8, 8],
         rows: [80, 400],
-        memory: [[20_480, 40_960], [40_960, 204_800]],
+        memory: [&[20_480], &[40_960, 204_800]],
         batch_rows: 4,
         is_compressed: false,
         has_dictionaries: false,
@@ -141,7 +141,7 @@ const SHAPES: [Shape; 13] = [
         batch: strings,
         group_rows: [10_000, 20_000],
         rows: [80_000, 2_000_000],
-        memory: [[2_048, 5_120], [40_960, 122_880]],
+        memory: [&[2_048], &[40_960, 122_880]],
         batch_rows: 256,
         is_compressed: true,
         has_dictionaries: false,
@@ -151,7 +151,7 @@ const SHAPES: [Shape; 13] = [
         batch: tokens,
         group_rows: [1_000, 2_000],
         rows: [10_000, 100_000],
-        memory: [[5_120, 12_288], [40_960, 122_880]],
+        memory: [&[5_120], &[40_960, 122_880]],
         batch_rows: 64,
         is_compressed: true,
         has_dictionaries: false,
@@ -161,7 +161,7 @@ const SHAPES: [Shape; 13] = [
         batch: narrow,
         group_rows: [5_000, 20_000],
         rows: [40_000, 1_000_000],
-        memory: [[6_144, 12_288], [65_536, 204_800]],
+        memory: [&[6_144], &[65_536, 204_800]],
         batch_rows: 256,
         is_compressed: true,
         has_dictionaries: false,
@@ -171,7 +171,7 @@ const SHAPES: [Shape; 13] = [
         batch: texts,
         group_rows: [100, 100],
         rows: [1_000, 4_000],
-        memory: [[8_192, 16_384], [8_192, 16_384]],
+        memory: [&[8_192], &[8_192, 16_384]],
         batch_rows: 32,
         is_compressed: true,
         has_dictionaries: false,
@@ -181,7 +181,7 @@ const SHAPES: [Shape; 13] = [
         batch: words,
         group_rows: [100, 100],
         rows: [1_000, 4_000],
-        memory: [[4_096, 8_192], [8_192, 32_768]],
+        memory: [&[4_096], &[8_192, 32_768]],
         batch_rows: 32,
         is_compressed: true,
         has_dictionaries: true,
@@ -414,9 +414,7 @@ fn what_is_resident_of_a_loader_is_what_it_was_given_and_what_is_told_besides() 
         let is_held_to_promise = is_long || ["text columns", "word columns"].contains(&shape.name);
         let constant = if is_held_to_promise { 32 * MIB } else { 20 * MIB };
         let footers = columns * (COLUMN + (rows / group_rows) as u64 * FOOTER);
-        // Half of the cases, unless there is time.
-        let memories = if is_long { &shape.memory[size][..] } else { &shape.memory[size][..1] };
-        for memory in memories {
+        for memory in shape.memory[size] {
             let memory = memory << 10;
             let output = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "one_loader", "--ignored", "--nocapture", "--test-threads=1"])

@@ -18,7 +18,7 @@ from .need import need
 torch = need("torch", "pyarrow", "PIL.Image")
 COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = ["first-training.md", "concepts/index-file.md", "concepts/shard.md"]
+PAGES = ["../python/README.md", "first-training.md", "concepts/index-file.md", "concepts/shard.md"]
 HOW_TO = ("resume", "mix", "function", "text", "images", "tables", "cells", "budget")
 PAGES += [f"how-to/{name}.md" for name in HOW_TO]
 OTHERS = ("pip ", "torchrun ", "cargo ", "tools/")
