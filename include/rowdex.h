@@ -627,14 +627,16 @@ rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
 // read footers, one for each available core by default. overwrite: true replaces an existing file. update: true
 // updates the index at output, if there is one: its unchanged leading files keep their row ids. footers: false does
 // not store footers, so everyone who opens the index reads them again. partitions: false does not turn folders named
-// key=value into columns. rename: columns of the files that are served by other names, {"content": "text"}. slice: [3,
-// 64] indexes slice 3, counted from 0, of 64 of the sorted list of files alone, as a part of the whole. parts: indexes
-// of such slices or of the same data, with footers: files that are as recorded there are not read, and the index has
-// the very bytes that it has without them. lengths: columns by which it is noted how long rows are, as "lengths" does;
-// progress is told once more, then. store: as for rowdex_index_open. Progress is told after each window of files. The
-// report: files, kept_files (of an update), read_files, requests, footer_bytes, row_groups, rows, source_rows,
-// index_bytes, repeated_files (named more than once), unlike_files (with other columns than the first one), and
-// unlike_example, a text that names one of these and says in what it differs, or null.
+// key=value into columns. rename: columns of the files that are served by other names, {"content": "text"}. lengths:
+// columns by which it is recorded how long rows are, as "lengths" does; progress is reported once more, then. store: as
+// for rowdex_index_open. Progress is reported after each window of files. The report: files, kept_files (of an update),
+// read_files, requests, footer_bytes, row_groups, rows, index_bytes, repeated_files (named more than once),
+// unlike_files (with other columns than the first one), and unlike_example, a text that names one of these and says in
+// what it differs, or null. find: "or_build" looks for an index of the files as they are now, and builds one only if
+// there is none; output may then be left out for the cache folder of the user ($ROWDEX_CACHE, $XDG_CACHE_HOME/rowdex or
+// ~/.cache/rowdex), and files may be one index, which is taken. Of several processes one builds, and the others wait.
+// "only" builds none, and returns ROWDEX_STATUS_NOT_FOUND. The report is then: index (its path), built (the report
+// above, or null), and is_rebuilt (whether there was an index of the data as it was before).
 //
 // {"lengths": {"index": "train.rdx", "columns": ["tokens"]}} notes how long the rows are in an index, a file or a URL:
 // it holds the index as it was, or with all of these lengths, at any moment. Lengths of the same names are replaced,

@@ -238,7 +238,7 @@ pub mod index {
 
     /// Building an index: which files there are, what their footers say, and whether they fit each other.
     pub mod builder {
-        pub use crate::builder::{BuildProgress, BuildReport, IndexBuilder, LengthsBuilder, SchemaMode};
+        pub use crate::builder::{BuildProgress, BuildReport, FoundIndex, IndexBuilder, LengthsBuilder, SchemaMode};
     }
 }
 

@@ -34,6 +34,8 @@ fi
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 # Nothing is compiled twice here, and what a second compilation would start from takes gigabytes of disk.
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
+# Where the command and the package put indexes that tests do not name.
+export ROWDEX_CACHE=${ROWDEX_CACHE:-$PWD/target/cache}
 # A missing oracle must fail the gate, not pass it silently.
 export ROWDEX_ORACLE=${ROWDEX_ORACLE:-required}
 export ROWDEX_STORES=${ROWDEX_STORES:-required}

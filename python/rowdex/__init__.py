@@ -1,5 +1,6 @@
 """Parquet files as a map-style dataset for distributed training.
 
+- :func:`open` opens a dataset of Parquet files, and builds its index if there is none.
 - :func:`build` writes an index: every row of all files gets a number, its *row id*.
 - :func:`select` chooses rows of it, and writes them as another index of the same files; :func:`count` counts rows.
 - :func:`rows_digest` is one number for all rows in any order; :func:`same_rows` shows that two datasets have the same.
@@ -30,6 +31,7 @@ from .index import Index
 from .launch import Launch
 from .loader import Loader
 from .mixed import MixedDataset
+from .opening import open
 from .packing import Pack
 from .sampler import DistributedSampler
 from .schema import Schema
@@ -72,6 +74,7 @@ __all__ = [
     "StoreOptions",
     "build",
     "count",
+    "open",
     "order",
     "rows_digest",
     "same_rows",

@@ -152,6 +152,7 @@ class Dataset:
                 "max_decoded": max_decoded,
                 "store": store,
                 "disk_cache": None if disk_cache is None else located_disk_cache(disk_cache),
+                "found": False,
             }
         )
         # So that mistakes show here; it is opened again where it is used.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .errors import ArgumentError
+from .errors import ArgumentError, StaleError
 from .native.library import Operands
 
 
@@ -106,6 +106,28 @@ def process_group() -> tuple[int, int] | None:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size()), int(distributed.get_rank())
     return None
+
+
+def check_same_rows(dataset: Any) -> None:
+    """Refuses to serve rows of other files than the other ranks of the process group do, each of which has looked for
+    its index by itself.
+    """
+    group = process_group()
+    parts = () if dataset is None else dataset._parts
+    if group is None or group[0] == 1 or not any(part._arguments["found"] for part in parts):
+        return
+    torch = sys.modules["torch"]
+    if torch.utils.data.get_worker_info() is not None:
+        return  # A worker is in no process group, whatever it inherited.
+    found: list[Any] = [None] * group[0]
+    torch.distributed.all_gather_object(found, [(part.index.fingerprint, len(part)) for part in parts])
+    for rank, theirs in enumerate(found):
+        if theirs != found[0]:
+            raise StaleError(
+                f"rank {rank} found other files than rank 0: {sum(rows for _, rows in theirs)} rows, and "
+                f"{sum(rows for _, rows in found[0])}; give all ranks the same files, or build one index and open it",
+                hint="give all ranks the same files, or build one index and open it",
+            )
 
 
 __all__ = ["Launch"]

@@ -35,6 +35,8 @@ from .native.library import (
     told_of,
     waiting,
 )
+from .index import Path
+from .opening import open as opened
 from .sampler import DistributedSampler, sampler_of
 from .schema import Schema
 from .spec import SamplerSpec, epoch_number, refuse_earlier, state_text
@@ -51,7 +53,7 @@ class Loader:
                 step(batch["features"], batch["label"])
 
     Args:
-        dataset: The rows.
+        dataset: The rows, or what :func:`rowdex.open` takes for them: ``"data/"``.
         sampler: Who gets which rows when: a :class:`DistributedSampler` with a batch size. It is copied: the
             epoch that it would iterate over next comes first. Default: one with the other arguments.
         memory: Bytes of decoded rows to hold at most: a number, or a text such as ``"4GiB"``. Default: 1 GiB. Less
@@ -94,7 +96,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Dataset | Path,
         sampler: DistributedSampler | None = None,
         *,
         memory: int | str | None = None,
@@ -113,6 +115,8 @@ class Loader:
         share: Sharing = None,
         **sampling: Any,
     ) -> None:
+        if isinstance(dataset, (str, os.PathLike)):
+            dataset = opened(dataset)
         if not isinstance(dataset, Dataset):
             raise _arguments.no_dataset(dataset)
         if sampler is None:

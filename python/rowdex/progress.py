@@ -16,7 +16,7 @@ Function = Callable[[int, int, int], None]
 """Is called with files done, files in all, and rows so far, by one thread at a time. For a condition these are rows
 decided, rows in all, and 0."""
 Progress = Function | bool | None
-"""``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` shows one in any case, ``False``
+"""``None`` shows a bar if tqdm is installed, in a notebook or a terminal, ``True`` shows one in any case, ``False``
 never, and a function is called."""
 
 
@@ -50,7 +50,9 @@ def told(progress: Progress, what: str, unit: str = "files", beside: str = "rows
 
 
 def _bar_wanted() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
+    # A notebook shows bars, though its standard error is no terminal.
+    shows = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    return shows and importlib.util.find_spec("tqdm") is not None
 
 
 @contextlib.contextmanager

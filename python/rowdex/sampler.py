@@ -13,7 +13,7 @@ from typing import Any, Literal
 from . import native
 from .dataset import Dataset
 from .frameworks import sharded as _sharded
-from .launch import process_group, world
+from .launch import check_same_rows, process_group, world
 from .loading import options as _options
 from .loading.sampled_rows import SampledRows
 from .native.library import Handle, PerProcess, call, library, told_of, whole
@@ -74,6 +74,8 @@ class DistributedSampler(_sharded.Generated):
 
     # Whether a sampler of the batches of all ranks has this one.
     _is_of_all = False
+    # Whether its ranks have compared their indexes.
+    _is_compared = False
     # Is told of epochs that are set.
     _listener: Callable[[int], None] | None = None
 
@@ -337,6 +339,9 @@ class DistributedSampler(_sharded.Generated):
                 f"rank {group[1]} of {group[0]}: make it later (with Lightning in train_dataloader(), or by "
                 "rowdex.lightning.DataModule), or give num_replicas and rank"
             )
+        if any(self._assumed) and not self._is_compared:
+            check_same_rows(self._dataset)
+            self._is_compared = True
 
     def _check_sharded(self) -> None:
         """Refuses to be sharded again, unless this is what all ranks are dealt by."""

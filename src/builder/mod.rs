@@ -6,6 +6,7 @@
 mod discover;
 mod footers;
 mod found;
+mod found_index;
 mod lengths;
 mod listing;
 mod partition;
@@ -21,11 +22,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rowdex_base::error::{Error, ErrorKind, Result};
+use rowdex_index::Index;
 use rowdex_index::output::{self, Output};
 use rowdex_io::source::StoreOptions;
 use rowdex_io::source::place::{Place, shown};
 use rowdex_projection::Renames;
 
+use self::found::FilesToIndex;
+pub use self::found_index::FoundIndex;
 pub use self::lengths::LengthsBuilder;
 pub use self::schema::SchemaMode;
 
@@ -218,32 +222,48 @@ impl IndexBuilder {
     /// fit together, naming both and the field; [`ErrorKind::InvalidArgument`] for options that contradict each other
     /// or the data; [`ErrorKind::Stale`] if somebody else wrote the index that is updated meanwhile.
     pub fn build(&self, output: impl AsRef<Path>) -> Result<BuildReport> {
-        let place = Place::of(&output)?;
+        let output = output.as_ref();
+        let place = Place::of(output)?;
         // Before anything is read.
         Renames::new(self.renames.iter().cloned())?;
-        let old = self.old_index(output.as_ref(), &place)?;
-        let exists = |error: Error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
-                .with_file(shown(output.as_ref()))
-                .with_hint("set `overwrite` or `update`, or choose another path"),
-            _ => error,
-        };
+        let old = self.old_index(output, &place)?;
         let overwrite = self.overwrite || self.update;
-        let mut file = Output::create(place.clone(), overwrite, &self.store).map_err(exists)?;
+        let file = Output::create(place, overwrite, &self.store).map_err(|error| exists_already(error, output))?;
         let found = discover::discover(&self.inputs, self.root.as_deref(), &self.store)?;
+        self.write_index(file, output, &found, old.as_ref())
+    }
+
+    /// Writes the index of files that were found, and puts it at `output`.
+    fn write_index(
+        &self,
+        mut file: Output,
+        output: &Path,
+        found: &FilesToIndex,
+        old: Option<&Index>,
+    ) -> Result<BuildReport> {
+        let place = Place::of(output)?;
         if found.has(&place) {
-            return Err(output::is_data(&shown(output.as_ref())));
+            return Err(output::is_data(&shown(output)));
         }
-        let report = self.write_noted(&mut file, &place, &found, old.as_ref()).map_err(|error| match error.kind() {
+        let report = self.write_noted(&mut file, &place, found, old).map_err(|error| match error.kind() {
             // What fails without a name is the writing.
-            ErrorKind::Io => error.with_file(shown(output.as_ref())),
+            ErrorKind::Io => error.with_file(shown(output)),
             _ => error,
         })?;
-        match &old {
+        match old {
             Some(old) => file.commit_over(old)?,
-            None => file.commit().map_err(exists)?,
+            None => file.commit().map_err(|error| exists_already(error, output))?,
         }
         Ok(report)
+    }
+}
+
+fn exists_already(error: Error, output: &Path) -> Error {
+    match error.kind() {
+        ErrorKind::AlreadyExists => Error::new(ErrorKind::AlreadyExists, "the index exists already")
+            .with_file(shown(output))
+            .with_hint("set `overwrite` or `update`, or choose another path"),
+        _ => error,
     }
 }
 

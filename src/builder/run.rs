@@ -19,6 +19,16 @@ use rowdex_io::source::place::{Place, shown};
 use rowdex_io::source::{self, Source};
 use rowdex_projection::Renames;
 
+/// An index, if it is of all rows of its files.
+pub(super) fn updatable(old: Index) -> Result<Index> {
+    if old.row_groups().any(|group| group.selection().is_some()) {
+        return Err(Error::invalid("an index of selected rows cannot be updated")
+            .with_file(shown(old.path().unwrap_or(Path::new(""))))
+            .with_hint("update the index of all rows, and select again"));
+    }
+    Ok(old)
+}
+
 impl IndexBuilder {
     pub(super) fn old_index(&self, output: &Path, place: &Place) -> Result<Option<Index>> {
         if !self.update {
@@ -27,13 +37,7 @@ impl IndexBuilder {
         if !output::exists(place, &self.store)? {
             return Ok(None);
         }
-        let old = Index::open_with(output, &self.store)?;
-        if old.row_groups().any(|group| group.selection().is_some()) {
-            return Err(Error::invalid("an index of selected rows cannot be updated")
-                .with_file(shown(output))
-                .with_hint("update the index of all rows, and select anew"));
-        }
-        Ok(Some(old))
+        updatable(Index::open_with(output, &self.store)?).map(Some)
     }
 
     /// An index of all rows, with the lengths that are asked for or were there before.

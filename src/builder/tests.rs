@@ -303,3 +303,53 @@ fn files_without_rows_and_datasets_without_rows_are_fine() {
     assert_eq!(dataset.take(&[]).unwrap().num_columns(), 1);
     assert_eq!(dataset.get(0).unwrap_err().kind(), ErrorKind::OutOfRange);
 }
+
+#[test]
+fn an_index_is_found_built_once_and_built_again_for_other_files() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("data");
+    data(&root, &[("a.parquet", 25), ("b.parquet", 5)]);
+    let path = folder.path().join("train.rdx");
+    let builder = || IndexBuilder::new([&root]);
+    assert_eq!(builder().find(Some(&path)).unwrap_err().kind(), ErrorKind::NotFound);
+
+    let found = || builder().find_or_build(Some(&path)).unwrap();
+    let built: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| usize::from(found().built.is_some()))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(built, 1);
+    let first = builder().find(Some(&path)).unwrap();
+
+    data(&root, &[("c.parquet", 7)]);
+    assert_eq!(builder().find(Some(&path)).unwrap_err().kind(), ErrorKind::NotFound);
+    let again = builder().find_or_build(Some(&path)).unwrap();
+    assert!(again.is_rebuilt);
+    assert_eq!(again.built.map(|built| (built.rows, built.kept_files)), Some((37, 2)));
+    assert_eq!((first.len(), again.index.len()), (30, 37));
+
+    // What was torn is no index, and one of chosen rows is another.
+    std::fs::write(&path, b"ROWDEX").unwrap();
+    assert_eq!(builder().find_or_build(Some(&path)).unwrap().index.len(), 37);
+    let view = folder.path().join("view.rdx");
+    crate::Select::new(again.index).sample(0.5, 1).write(&view).unwrap();
+    std::fs::rename(&view, &path).unwrap();
+    let error = builder().find_or_build(Some(&path)).unwrap_err();
+    assert!(error.to_string().contains("selected rows"), "{error}");
+    let lock = path.with_extension("rdx.lock");
+    assert!(!lock.exists());
+}
+
+#[test]
+fn an_input_that_is_an_index_is_opened() {
+    let folder = TempDir::new().unwrap();
+    data(folder.path(), &[("a.parquet", 25)]);
+    for name in ["train.rdx", "train.index"] {
+        let path = folder.path().join(name);
+        IndexBuilder::new([folder.path()]).build(&path).unwrap();
+        let found = IndexBuilder::new([&path]).find_or_build(None).unwrap();
+        assert_eq!((found.index.path(), found.built), (Some(&*path), None));
+    }
+    let missing = IndexBuilder::new([folder.path().join("other.rdx")]).find_or_build(None).unwrap_err();
+    assert!(missing.to_string().contains("cannot open the index"), "{missing}");
+}

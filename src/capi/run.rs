@@ -12,8 +12,8 @@ use super::operands::{GivenOperands, rowdex_operands};
 use super::progress::{Progress, rowdex_progress};
 use crate::dataset::{RowProgress, VerifyProgress};
 use crate::describe::{
-    BuildDescription, DigestDescription, JobDescription, LengthsDescription, Operands, RewriteDescription,
-    SelectDescription, VerifyDescription,
+    BuildDescription, DigestDescription, FindDescription, JobDescription, LengthsDescription, Operands,
+    RewriteDescription, SelectDescription, VerifyDescription,
 };
 use crate::digest::SameRows;
 use crate::select::{ListOfRows, Select};
@@ -32,14 +32,16 @@ use rowdex_base::error::Result;
 /// read footers, one for each available core by default. overwrite: true replaces an existing file. update: true
 /// updates the index at output, if there is one: its unchanged leading files keep their row ids. footers: false does
 /// not store footers, so everyone who opens the index reads them again. partitions: false does not turn folders named
-/// key=value into columns. rename: columns of the files that are served by other names, {"content": "text"}. slice: [3,
-/// 64] indexes slice 3, counted from 0, of 64 of the sorted list of files alone, as a part of the whole. parts: indexes
-/// of such slices or of the same data, with footers: files that are as recorded there are not read, and the index has
-/// the very bytes that it has without them. lengths: columns by which it is noted how long rows are, as "lengths" does;
-/// progress is told once more, then. store: as for rowdex_index_open. Progress is told after each window of files. The
-/// report: files, kept_files (of an update), read_files, requests, footer_bytes, row_groups, rows, source_rows,
-/// index_bytes, repeated_files (named more than once), unlike_files (with other columns than the first one), and
-/// unlike_example, a text that names one of these and says in what it differs, or null.
+/// key=value into columns. rename: columns of the files that are served by other names, {"content": "text"}. lengths:
+/// columns by which it is recorded how long rows are, as "lengths" does; progress is reported once more, then. store: as
+/// for rowdex_index_open. Progress is reported after each window of files. The report: files, kept_files (of an update),
+/// read_files, requests, footer_bytes, row_groups, rows, index_bytes, repeated_files (named more than once),
+/// unlike_files (with other columns than the first one), and unlike_example, a text that names one of these and says in
+/// what it differs, or null. find: "or_build" looks for an index of the files as they are now, and builds one only if
+/// there is none; output may then be left out for the cache folder of the user ($ROWDEX_CACHE, $XDG_CACHE_HOME/rowdex or
+/// ~/.cache/rowdex), and files may be one index, which is taken. Of several processes one builds, and the others wait.
+/// "only" builds none, and returns ROWDEX_STATUS_NOT_FOUND. The report is then: index (its path), built (the report
+/// above, or null), and is_rebuilt (whether there was an index of the data as it was before).
 ///
 /// {"lengths": {"index": "train.rdx", "columns": ["tokens"]}} notes how long the rows are in an index, a file or a URL:
 /// it holds the index as it was, or with all of these lengths, at any moment. Lengths of the same names are replaced,
@@ -145,7 +147,16 @@ fn launched() -> Result<Value> {
 fn built(described: &BuildDescription, progress: Progress) -> Result<Value> {
     let builder =
         described.builder()?.with_progress(move |build| progress.tell(build.files_done, build.files, build.rows));
-    error::json(&builder.build(described.output())?)
+    let output = described.output()?;
+    let (index, built, is_rebuilt) = match (described.find(), output) {
+        (None, Some(output)) => return error::json(&builder.build(output)?),
+        (Some(FindDescription::Only), _) => (builder.find(output)?, None, false),
+        _ => {
+            let found = builder.find_or_build(output)?;
+            (found.index, found.built, found.is_rebuilt)
+        }
+    };
+    Ok(json!({ "index": index.path(), "built": error::json(&built)?, "is_rebuilt": is_rebuilt }))
 }
 
 fn noted(described: &LengthsDescription, given: GivenOperands<'_>, progress: Progress) -> Result<Value> {

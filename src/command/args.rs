@@ -1,57 +1,39 @@
 //! Arguments that several commands have.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use rowdex::ErrorKind::NotFound;
 use rowdex::dataset::{DatasetBuilder, DiskCache};
 use rowdex::{Dataset, Index, IndexBuilder};
-use tempfile::TempDir;
 
-use crate::command::failure::Failure;
+use crate::command::failure::{Failure, complain};
 use crate::command::size::Memory;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct IndexArg {
-    /// An index that `rowdex build` wrote, a file or a URL.
+    /// An index that `rowdex build` wrote, a file or a URL; or data, whose index is found in the cache folder of the
+    /// user or built there.
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
 }
 
 impl IndexArg {
     pub(crate) fn open(&self) -> Result<Index, Failure> {
-        Ok(Index::open(&self.index)?)
+        index_of(std::slice::from_ref(&self.index))
     }
 }
 
-/// The index that a path names, or one that is built of data, in a folder that goes with it.
-pub(crate) fn index_of(inputs: &[PathBuf]) -> Result<(Index, Option<TempDir>), Failure> {
-    let opened = match inputs {
-        [only] if !is_data(only) => match Index::open(only) {
-            Ok(index) => return Ok((index, None)),
-            Err(error) => Some(error),
-        },
-        _ => None,
-    };
-    let folder = TempDir::new().map_err(|error| Failure::new(format!("no room for an index: {error}")))?;
-    let index = folder.path().join("data.rdx");
-    // Nothing else says that a URL is a folder, or a path a pattern.
-    IndexBuilder::new(inputs).build(&index).map_err(|error| match opened {
-        Some(no_index) if no_index.kind() != NotFound || error.kind() == NotFound => no_index,
-        _ => error,
-    })?;
-    Ok((Index::open(index)?, Some(folder)))
-}
-
-/// Whether a path is no index by what it is called.
-fn is_data(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
-    path.is_dir()
-        || path.as_os_str().as_encoded_bytes().ends_with(b"/")
-        || matches!(extension.as_deref(), Some("parquet" | "parq" | "pq"))
+/// The index that a path names, or that of data, which is built if it is not there.
+pub(crate) fn index_of(inputs: &[PathBuf]) -> Result<Index, Failure> {
+    let found = IndexBuilder::new(inputs).find_or_build(None)?;
+    if let Some(built) = &found.built {
+        let again = if found.is_rebuilt { " again, because they changed" } else { "" };
+        complain(format!("indexed {} files with {} rows{again}", built.files, built.rows));
+    }
+    Ok(found.index)
 }
 
 #[derive(Debug, Clone, Args)]

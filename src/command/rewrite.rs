@@ -129,7 +129,7 @@ fn step(text: &str) -> Result<RewriteTask, String> {
 pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
     let started = Instant::now();
     args.check_output()?;
-    let (index, _folder) = index_of(&args.input)?;
+    let index = index_of(&args.input)?;
     // What is read is not kept: each row is read once.
     let dataset = args.data.open(index)?;
     if args.verify && args.step.is_some_and(|step| step != RewriteTask::Index) {

@@ -32,6 +32,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use rayon::ThreadPool;
 
+use crate::builder::IndexBuilder;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_base::per_process::PerProcess;
@@ -107,6 +108,21 @@ impl Dataset {
     /// As [`Index::open`] and [`DatasetBuilder::open`].
     pub fn open(index: impl AsRef<Path>) -> Result<Self> {
         Self::builder(Index::open(index)?).open()
+    }
+
+    /// Opens the dataset of Parquet files: of a file, a folder, a pattern or a URL of these. Their index is found in
+    /// the cache folder of the user, or built there, as [`IndexBuilder::find_or_build`](crate::IndexBuilder) does it.
+    /// The path of an index will do, too.
+    ///
+    /// ```no_run
+    /// let dataset = rowdex::Dataset::open_or_build("data/")?;
+    /// # Ok::<(), rowdex::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of building and of opening.
+    pub fn open_or_build(data: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(IndexBuilder::new([data.as_ref()]).find_or_build(None)?.index).open()
     }
 
     /// Options for opening the dataset of an index.

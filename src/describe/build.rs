@@ -20,7 +20,8 @@ const LENGTH: &str = "length";
 #[serde(deny_unknown_fields)]
 pub(crate) struct BuildDescription {
     files: Vec<GivenPath>,
-    output: GivenPath,
+    output: Option<GivenPath>,
+    find: Option<FindDescription>,
     root: Option<GivenPath>,
     schema: Option<String>,
     threads: Option<usize>,
@@ -33,9 +34,25 @@ pub(crate) struct BuildDescription {
     store: Option<StoreDescription>,
 }
 
+/// Whether an index is looked for before it is built.
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FindDescription {
+    OrBuild,
+    Only,
+}
+
 impl BuildDescription {
-    pub(crate) fn output(&self) -> &Path {
-        self.output.as_ref()
+    pub(crate) fn find(&self) -> Option<FindDescription> {
+        self.find
+    }
+
+    /// Where the index is to be; `None` for the cache folder of the user.
+    pub(crate) fn output(&self) -> Result<Option<&Path>> {
+        match (&self.output, self.find) {
+            (None, None) => Err(invalid("build: no `output`, which only an index that is found may leave out")),
+            (output, _) => Ok(output.as_ref().map(AsRef::as_ref)),
+        }
     }
 
     pub(crate) fn updates(&self) -> bool {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 
-pub(crate) use self::build::{BuildDescription, LengthsDescription};
+pub(crate) use self::build::{BuildDescription, FindDescription, LengthsDescription};
 pub(crate) use self::check::{DigestDescription, VerifyDescription};
 pub(crate) use self::column::{AskedColumn, ColumnDescription};
 pub(crate) use self::order::OrderDescription;

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 
 def no_dataset(given: Any) -> TypeError:
     """Why a loader of this cannot be made."""
-    if isinstance(given, (str, os.PathLike)):
-        return TypeError(f"Loader({given!r}): give it a dataset, rowdex.Dataset({os.fspath(given)!r})")
-    return TypeError(f"a Loader of {type(given).__name__}: give it a rowdex.Dataset")
+    return TypeError(f"a Loader of {type(given).__name__}: give it a rowdex.Dataset, or what rowdex.open takes")
 
 
 def check(on_error: Any, strings: Any) -> None:

@@ -14,9 +14,9 @@ use crate::command::progress::Progress;
 /// Compares the rows of the index, or of data, with those of another one.
 pub(crate) fn run(args: &VerifyArgs, other: &PathBuf, ordered: bool) -> Result<(), Failure> {
     let started = Instant::now();
-    let (index, _folder) = index_of(std::slice::from_ref(&args.index.index))?;
+    let index = args.index.open()?;
     let first = args.data.open(index)?;
-    let (index, _other_folder) = index_of(&[other.to_owned()])?;
+    let index = index_of(&[other.to_owned()])?;
     let second = args.data.open(index)?;
     let mut same = SameRows::new(&first, &second);
     if ordered {
