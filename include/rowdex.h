@@ -623,20 +623,20 @@ rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
 // holds what it held, or the whole new index, at any moment. Costs about one read for each file. Beside these two all
 // may be left out: files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths
 // relative to this directory, which must contain all files; the deepest one that does by default. schema: "strict"
-// (the same columns and types in every file) or "union" (missing columns are null, types are widened).  threads: that
+// (the same columns and types in every file) or "union" (missing columns are null, types are widened). threads: that
 // read footers, one for each available core by default. overwrite: true replaces an existing file. update: true
 // updates the index at output, if there is one: its unchanged leading files keep their row ids. footers: false does
 // not store footers, so everyone who opens the index reads them again. partitions: false does not turn folders named
 // key=value into columns. rename: columns of the files that are served by other names, {"content": "text"}. lengths:
-// columns by which it is recorded how long rows are, as "lengths" does; progress is reported once more, then. store: as
-// for rowdex_index_open. Progress is reported after each window of files. The report: files, kept_files (of an update),
-// read_files, requests, footer_bytes, row_groups, rows, index_bytes, repeated_files (named more than once),
+// columns by which it is recorded how long rows are, as "lengths" does; progress is reported once more, then. store:
+// as for rowdex_index_open. Progress is reported after each window of files. The report: files, kept_files (of an
+// update), read_files, requests, footer_bytes, row_groups, rows, index_bytes, repeated_files (named more than once),
 // unlike_files (with other columns than the first one), and unlike_example, a text that names one of these and says in
 // what it differs, or null. find: "or_build" looks for an index of the files as they are now, and builds one only if
-// there is none; output may then be left out for the cache folder of the user ($ROWDEX_CACHE, $XDG_CACHE_HOME/rowdex or
-// ~/.cache/rowdex), and files may be one index, which is taken. Of several processes one builds, and the others wait.
-// "only" builds none, and returns ROWDEX_STATUS_NOT_FOUND. The report is then: index (its path), built (the report
-// above, or null), and is_rebuilt (whether there was an index of the data as it was before).
+// there is none; output may then be left out for the cache folder of the user ($ROWDEX_CACHE, $XDG_CACHE_HOME/rowdex
+// or ~/.cache/rowdex), and files may be one index, which is taken. Of several processes one builds, and the others
+// wait. "only" builds none, and returns ROWDEX_STATUS_NOT_FOUND. The report is then: index (its path), built (the
+// report above, or null), and is_rebuilt (whether there was an index of the data as it was before).
 //
 // {"lengths": {"index": "train.rdx", "columns": ["tokens"]}} notes how long the rows are in an index, a file or a URL:
 // it holds the index as it was, or with all of these lengths, at any moment. Lengths of the same names are replaced,
