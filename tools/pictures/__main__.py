@@ -9,13 +9,14 @@ from __future__ import annotations
 import pathlib
 import sys
 
-from . import index_file, order, packs, shard, share, shuffle
+from . import index_file, order, packs, result, shard, share, shuffle
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "docs/pictures"
 PICTURES = {
     "index.svg": index_file.draw,
     "order.svg": order.draw,
     "packs.svg": packs.draw,
+    "result.svg": result.draw,
     "shard.svg": shard.draw,
     "share.svg": share.draw,
     "shuffle.svg": shuffle.draw,
