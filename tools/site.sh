@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the site of docs/ below target/site/html, and fails at every link, anchor or name that leads nowhere. Then
 # looks at all pages in Chromium, where that is installed or can be: errors in the console, the search, dark and light,
-# and whether a phone must scroll sideways; and so at a page of `rowdex info --html`.
+# and whether a phone must scroll sideways; and so at a page of `rowdex info --html`. One page says what the command
+# says of itself: that of ROWDEX_COMMAND, or else cargo builds one.
 #
 #   tools/site.sh           builds and looks
 #   tools/site.sh build     builds
@@ -17,12 +18,20 @@ if ! cmp -s tools/site/requirements.txt "$venv/requirements.txt"; then
   cp tools/site/requirements.txt "$venv/requirements.txt"
 fi
 
-export NO_MKDOCS_2_WARNING=1
 case ${1:-} in
-  serve) exec "$venv/bin/python" -m mkdocs serve --quiet -f tools/site/mkdocs.yml ;;
-  "" | build) ;;
-  *) sed -n '6,8p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+  "" | build | serve) ;;
+  *) sed -n '7,9p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
+
+rowdex=${ROWDEX_COMMAND:-}
+if [ ! -x "$rowdex" ]; then
+  cargo build --locked --quiet --workspace --all-features --bin rowdex
+  rowdex=${CARGO_TARGET_DIR:-target}/debug/rowdex
+fi
+ROWDEX_COMMAND=$(realpath "$rowdex")
+export ROWDEX_COMMAND NO_MKDOCS_2_WARNING=1
+
+[ "${1:-}" != serve ] || exec "$venv/bin/python" -m mkdocs serve --quiet -f tools/site/mkdocs.yml
 
 if [ ! -f "${CARGO_TARGET_DIR:-target}/doc/rowdex/index.html" ]; then
   cargo doc --locked --quiet --workspace --no-deps --all-features
@@ -36,15 +45,10 @@ if ! sh tools/site/chromium.sh >target/site/chromium; then
   exit 0
 fi
 # What the command writes to be looked at, of data with an odd thing or two.
-rowdex=${ROWDEX_COMMAND:-}
-if [ -z "$rowdex" ]; then
-  cargo build --locked --quiet --workspace --all-features --bin rowdex
-  rowdex=${CARGO_TARGET_DIR:-target}/debug/rowdex
-fi
 rm -rf target/site/report && mkdir -p target/site/report
-"$rowdex" demo --keep target/site/report/demo >/dev/null
+"$ROWDEX_COMMAND" demo --keep target/site/report/demo >/dev/null
 demo=target/site/report/demo
-"$rowdex" build $demo/data -o $demo/train.rdx --update --lengths embedding >/dev/null
-"$rowdex" info $demo/train.rdx --html target/site/report/report.html
+"$ROWDEX_COMMAND" build $demo/data -o $demo/train.rdx --update --lengths embedding >/dev/null
+"$ROWDEX_COMMAND" info $demo/train.rdx --html target/site/report/report.html
 timeout 1200 "$venv/bin/python" tools/site/look.py target/site/html "$(cat target/site/chromium)" \
   target/site/report/report.html

@@ -1,4 +1,5 @@
-"""Pages of the site whose source is no page in docs/: the README, what else documents link, notebooks, and rustdoc.
+"""Pages of the site whose source is no page in docs/: the README, what else documents link, notebooks, what the command
+says of itself, and rustdoc.
 
 A link from a document to a file of the repository becomes one to the file's page, so each text exists once.
 """
@@ -20,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tools import notebooks  # noqa: E402
+from tools.site import command  # noqa: E402
 
 PAGES = {
     "README.md": "index.md",
@@ -57,6 +59,10 @@ def on_files(files: Files, config: Any) -> Files:
     for program in sorted(notebooks.FOLDER.glob("*.py")):
         text = notebooks.page(program.stem, program.read_text())
         files.append(File.generated(config, f"notebooks/{program.stem}.md", content=text))
+    try:
+        files.append(File.generated(config, "reference/command.md", content=command.page()))
+    except command.Unreadable as error:
+        raise PluginError(str(error)) from error
     return files
 
 
