@@ -1,8 +1,9 @@
 """Checks a wheel of rowdex: python check_wheel.py WHEEL.
 
-It has the library, the header, the types, the licences and a list of what it is made of, and no symbols for debugging.
-The library is for the processors that its name says. If this machine has these, the wheel installs into an empty
-environment without a network and without Rust, and works there, and so does its command, which the library has.
+It has the library, the header, the types, pages for programs that write code, the licences and a list of what it is
+made of, and no symbols for debugging. The library is for the processors that its name says. If this machine has these,
+the wheel installs into an empty environment without a network and without Rust, and works there, and so does its
+command, which the library has.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from elftools.elf.elffile import ELFFile
 
 LIBRARY, HEADER, TYPED = "rowdex/librowdex.so", "rowdex/include/rowdex.h", "rowdex/py.typed"
+SKILL = "rowdex/skill/SKILL.md"
 CONTENTS = "sboms/rowdex.cdx.json"
 TEXTS = ("LICENSE-MIT", "LICENSE-APACHE", "THIRD-PARTY.txt", "COPYRIGHT-library.html")
 # What ELF calls the processors of a wheel's name.
@@ -39,7 +41,7 @@ def check_contents(wheel: pathlib.Path) -> list[str]:
         names = archive.namelist()
         metadata = next(name for name in names if name.endswith(".dist-info/WHEEL"))
         told = [metadata.replace("WHEEL", name) for name in (CONTENTS, *(f"licenses/{text}" for text in TEXTS))]
-        for name in (LIBRARY, HEADER, TYPED, "rowdex/__main__.py", *told):
+        for name in (LIBRARY, HEADER, TYPED, SKILL, "rowdex/__main__.py", *told):
             if name not in names:
                 wrong.append(f"it has no {name}")
         if told[0] in names:

@@ -21,6 +21,8 @@ BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = ["../python/README.md", "first-training.md", "concepts/index-file.md", "concepts/shard.md"]
 HOW_TO = ("resume", "mix", "function", "text", "images", "tables", "cells", "budget")
 PAGES += [f"how-to/{name}.md" for name in HOW_TO]
+SKILL = REPOSITORY / "python/rowdex/skill"
+PAGES += [f"../python/rowdex/skill/{path.name}" for path in sorted(SKILL.glob("*.md"))]
 OTHERS = ("pip ", "torchrun ", "cargo ", "tools/")
 """Commands that pages show and this does not run: others' own, and installing."""
 
@@ -43,6 +45,8 @@ def test_the_programs_of_a_page_run_as_they_are_shown(
     monkeypatch.chdir(tmp_path)
     # Threads of PyTorch that wait for each other take minutes on a machine that is busy.
     torch.set_num_threads(1)
+    if page.endswith("skill/frameworks.md"):
+        need("accelerate")
     text = (REPOSITORY / "docs" / page).read_text()
     # A page that makes no data of its own speaks of data/. Its index it makes itself.
     if page != "first-training.md":
