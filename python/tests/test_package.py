@@ -110,17 +110,23 @@ def test_the_c_library_has_the_features_of_the_wheel() -> None:
 
 
 def readme_example() -> str:
-    programs = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.S)
-    assert len(programs) == 1
-    return str(programs[0])
+    return readme_block("python")
 
 
-def test_the_python_example_of_the_readme_runs_as_it_is_written(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def readme_block(language: str) -> str:
+    blocks = re.findall(rf"```{language}\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.S)
+    assert len(blocks) == 1
+    return str(blocks[0])
+
+
+def test_the_python_example_of_the_readme_prints_what_it_says(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
     (tmp_path / "data").symlink_to(folder)
     done = subprocess.run(
-        [sys.executable, "-c", readme_example()], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+        [sys.executable, "-c", readme_example()], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "ROWDEX_CACHE": str(tmp_path / "cache")},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert done.stderr + done.stdout == readme_block("text")
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +151,8 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 def bare_environment() -> dict[str, str]:
     """Variables as a new user has them: nothing of rowdex, of Python or of Rust."""
-    kept = {name: value for name, value in os.environ.items() if not re.match("ROWDEX_|PYTHON|CARGO|RUST", name)}
+    foreign = "ROWDEX_(?!CACHE)|PYTHON|CARGO|RUST"
+    kept = {name: value for name, value in os.environ.items() if not re.match(foreign, name)}
     return {**kept, "PATH": "/usr/bin:/bin", "CARGO": "/nonexistent/cargo"}
 
 
