@@ -93,7 +93,7 @@ class Jobs:
 
 def _script(text: str) -> dict[str, int]:
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(text, "docs/frameworks.md", "exec"), names)
+    exec(compile(text, "docs/frameworks", "exec"), names)
     return {name: value for name, value in names.items() if isinstance(value, int)}
 
 

@@ -170,5 +170,5 @@ def test_a_loader_made_for_another_world_than_there_is_says_so_at_its_first_step
 
 
 def test_the_program_of_the_manual_runs(jobs: Jobs) -> None:
-    for names in jobs.script(script("Accelerate")):
+    for names in jobs.script(script("frameworks/accelerate")):
         assert names["steps"] == 2 * STEPS

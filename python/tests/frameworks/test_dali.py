@@ -113,5 +113,5 @@ def test_the_program_of_the_page_runs(
     (tmp_path / "data").symlink_to(unequal)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(script("DALI"), names)
+    exec(script("frameworks/dali"), names)
     assert names["steps"] == 2 * 79

@@ -113,6 +113,6 @@ def test_the_program_of_the_manual_runs(
     (tmp_path / "data").symlink_to(unequal)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(compile(script("Data frames"), "docs/frameworks.md", "exec"), names)
+    exec(compile(script("frameworks/recipes"), "docs/frameworks/recipes.md", "exec"), names)
     assert names["served"] == len(range(3, 10_007, 5))
     assert names["counts"] == [(y, len(range(y, 10_007, 5))) for y in range(5)]

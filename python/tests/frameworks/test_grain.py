@@ -122,5 +122,5 @@ def test_the_program_of_the_page_runs(
     (tmp_path / "data").symlink_to(unequal)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(script("Grain"), names)
+    exec(script("frameworks/grain"), names)
     assert names["rest"] == 69

@@ -184,5 +184,5 @@ def test_the_program_of_the_page_runs(
     (tmp_path / "data").symlink_to(unequal)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(script("JAX"), names)
+    exec(script("frameworks/jax"), names)
     assert (names["steps"], names["traced"]) == (157, 1)

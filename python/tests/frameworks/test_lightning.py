@@ -194,5 +194,5 @@ def test_fabric_takes_a_loader_and_goes_on_from_its_checkpoint(jobs: Jobs) -> No
 
 
 def test_the_program_of_the_manual_runs(jobs: Jobs) -> None:
-    for names in jobs.script(script("Lightning")):
+    for names in jobs.script(script("frameworks/lightning")):
         assert names["steps"] == 2 * STEPS

@@ -203,7 +203,7 @@ def test_loaders_and_the_program_of_the_page_under_the_torch_trainer_are_whole_o
 
     trainer = TorchTrainer(
         train,
-        train_loop_config={"index": str(unequal / "train.rdx"), "out": str(tmp_path), "page": script("Ray")},
+        train_loop_config={"index": str(unequal / "train.rdx"), "out": str(tmp_path), "page": script("frameworks/ray")},
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(name="torch", storage_path=str(tmp_path / "storage")),
     )

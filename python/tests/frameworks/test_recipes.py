@@ -32,12 +32,12 @@ def names(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[d
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
     found: dict[str, Any] = {"__name__": "__main__", "all": range(1, ends[-1])}
-    exec(script("In each framework", "sequences"), found)
+    exec(script("sequences", "In each framework"), found)
     yield found
 
 
 def run(recipe: str, names: dict[str, Any]) -> None:
-    exec(compile(script("In each framework", "sequences", RECIPES.index(recipe)), recipe, "exec"), names)
+    exec(compile(script("sequences", "In each framework", RECIPES.index(recipe)), recipe, "exec"), names)
 
 
 def steps_of(names: dict[str, Any], epochs: int, size: int = 2) -> int:
@@ -56,7 +56,7 @@ def test_prompts_are_not_trained_on(tmp_path: pathlib.Path, monkeypatch: pytest.
     found: dict[str, Any] = {}
     for number in range(2):
         found.pop("trained", None)
-        exec(compile(script("Labels, masks and weights", "sequences", number), "labels", "exec"), found)
+        exec(compile(script("sequences", "Labels, masks and weights", number), "labels", "exec"), found)
         assert sorted(found["trained"].tolist()) == [9, 10, 11, 12, 13]
 
 

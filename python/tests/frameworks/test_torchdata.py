@@ -41,5 +41,5 @@ def test_a_state_within_an_epoch_that_was_resumed_counts_from_there(jobs: Jobs) 
 
 
 def test_the_program_of_the_manual_runs(jobs: Jobs) -> None:
-    for names in jobs.script(script("torchdata")):
+    for names in jobs.script(script("frameworks/pytorch")):
         assert (names["rest"], names["whole"]) == (STEPS - 10, STEPS)

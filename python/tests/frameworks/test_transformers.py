@@ -97,5 +97,5 @@ def test_trl_trains_on_tokens(jobs: Jobs, tmp_path: pathlib.Path) -> None:
 
 
 def test_the_program_of_the_manual_runs(jobs: Jobs) -> None:
-    for names in jobs.script(script("Hugging Face Trainer")):
+    for names in jobs.script(script("frameworks/transformers")):
         assert names["steps"] == 2 * STEPS
