@@ -15,6 +15,7 @@ from .native.arrays import Nulls, reader, samples, to_torch
 from .native.imports import frames, loaded
 from .native.library import Handle, Operands, Owned, call, described, library, not_pickled, text_bytes, token
 from .schema import ExportedSchema, Field, Schema, column_list
+from .shown import ROWS, columns_of
 
 
 class _Exported(Owned):
@@ -159,6 +160,10 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"Batch({self.num_rows} rows, columns {', '.join(self.column_names)})"
+
+    def _repr_html_(self) -> str:
+        rows = self._rows(0, min(ROWS, self.num_rows))
+        return columns_of(rows, self._schema.fields, f"Batch of {self.num_rows:,} rows")
 
     def __reduce__(self) -> Any:
         return not_pickled(

@@ -38,6 +38,7 @@ from .prefetched import Prefetched
 from .progress import Progress, told
 from .row_ids import row_ids
 from .schema import Schema, column_list
+from .shown import ROWS, columns_of
 from .store import StoreOptions, store_text
 from .disk_cache import DiskCache, DiskCacheCounters, disk_cache_pointer, located_disk_cache
 
@@ -241,6 +242,13 @@ class Dataset:
     def __repr__(self) -> str:
         columns = ", ".join(self.column_names)
         return f"{type(self).__name__}({self._arguments['index']!r}, {len(self)} rows, columns {columns})"
+
+    def _repr_html_(self) -> str:
+        first = self.take(range(min(ROWS, len(self)))).to_pylist()
+        files = sum(part.index._told["files"] for part in self._parts)
+        paths = ", ".join(part.index.path for part in self._parts)
+        caption = f"{type(self).__name__} of {paths}: {len(self):,} rows in {files:,} files"
+        return columns_of(first, self.schema.fields, caption)
 
     @property
     def index(self) -> Index:

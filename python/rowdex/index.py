@@ -32,6 +32,7 @@ from .native.library import (
 )
 from .progress import Progress, told
 from .schema import Schema
+from .shown import ROWS, table
 from .store import StoreOptions, store_fields, store_text
 
 Path = str | os.PathLike[str]
@@ -165,6 +166,13 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({self._path!r}, {len(self)} rows)"
+
+    def _repr_html_(self) -> str:
+        told = self._told
+        files = self._files(0, min(ROWS, told["files"]))
+        head = ["path", "rows", "row_groups", "size"]
+        caption = f"{self!r}: {told['files']:,} files, {told['row_groups']:,} row groups"
+        return table(head, [[file[name] for name in head] for file in files], caption)
 
     def locate(self, row: int) -> Location:
         """Where a row is; negative ids count from the end.

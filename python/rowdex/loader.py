@@ -39,6 +39,7 @@ from .index import Path
 from .opening import open as opened
 from .sampler import DistributedSampler, sampler_of
 from .schema import Schema
+from .shown import table
 from .spec import SamplerSpec, epoch_number, refuse_earlier, state_text
 
 class Loader:
@@ -456,6 +457,11 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"Loader({self.dataset!r}, {self._sampler.spec})"
+
+    def _repr_html_(self) -> str:
+        left_out = self.spec._field_defaults
+        rows = [pair for pair in self.spec._asdict().items() if pair[1] != left_out.get(pair[0], self)]
+        return table([], [*rows, ("steps", self._sampler.steps)], f"Loader of {self.dataset!r}")
 
 
 _OF_A_RUN = frozenset(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from . import native
 from .native import capsule as _capsule
 from .native.library import Owned, call, library
+from .shown import table, type_name
 
 
 def column_list(columns: Any) -> list[str]:
@@ -130,7 +131,11 @@ class Schema:
         return len(self._fields)
 
     def __repr__(self) -> str:
-        return f"Schema({', '.join(f'{field.name}: {field.format}' for field in self._fields)})"
+        return f"Schema({', '.join(f'{field.name}: {type_name(field)}' for field in self._fields)})"
+
+    def _repr_html_(self) -> str:
+        rows = [[field.name, type_name(field), "yes" if field.nullable else ""] for field in self._fields]
+        return table(["column", "type", "nulls"], rows, f"{len(self)} columns")
 
     def __reduce__(self) -> Any:
         return _rebuilt, (_parts(self._exported.schema),)
