@@ -4,17 +4,19 @@
 - :func:`build` writes an index: every row of all files gets a number, its *row id*.
 - :func:`select` chooses rows of it, and writes them as another index of the same files; :func:`count` counts rows.
 - :func:`rows_digest` is one number for all rows in any order; :func:`same_rows` shows that two datasets have the same.
-- :func:`rewrite` writes rows anew, as files in a shuffled order.
+- :func:`rewrite` writes the rows again, as files in a shuffled order.
 - :class:`Dataset` answers what is in a row, :class:`Index` where it is.
-- :class:`DistributedSampler` says which rows are whose: shuffled over all files, and exactly as many on every rank.
-- :class:`Loader` serves batches in that order, fast: it knows what comes, so it decodes row groups seldom.
+- :class:`DistributedSampler` says which rank serves which rows: shuffled over all files, and the same number on every
+  rank.
+- :class:`Loader` serves batches in that order, fast: it knows which rows are needed next, so it decodes row groups
+  seldom.
 - :mod:`rowdex.order` has orders from lists and files, by weight and class, over parts of the rows, and
   :class:`MixedDataset` joins datasets.
 - :mod:`rowdex.torch` has what PyTorch's ``DataLoader`` takes.
 
-A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Pads* are rows that are served
-again, so that every rank has as many. Exceptions are in :mod:`rowdex.errors`, and what functions return that
-says what they did, in :mod:`rowdex.reports`.
+A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Repeated rows* are rows that are
+served again, so that every rank has the same number. Exceptions are in :mod:`rowdex.errors`, and the reports that
+functions return in :mod:`rowdex.reports`.
 """
 
 import importlib

@@ -51,7 +51,7 @@ def _doctor(arguments: list[str]) -> int:
 
 
 def _print(text: str) -> int:
-    """Prints it and gives the exit status. A reader that has read enough is no error, as for all commands."""
+    """Prints it and gives the exit status. It is no error if the reader has closed the pipe, as for all commands."""
     try:
         print(text, flush=True)
     except OSError as error:

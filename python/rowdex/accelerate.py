@@ -27,15 +27,15 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
     """A :class:`rowdex.Loader` for Accelerate: ``accelerator.prepare()`` takes it as it is, and shards nothing again.
 
     Its batches are those of a :class:`rowdex.Loader`, on the device of the accelerator. Accelerate learns when an epoch
-    ends, for gradient accumulation, and how many rows of the last step are no repetition, for ``gather_for_metrics``:
-    in that step some ranks serve a row of another one in the place of the row that is served twice.
-    ``accelerator.save_state()`` saves where it stands, and ``load_state()`` goes on exactly, also with another number
-    of ranks. Epochs advance by themselves. ``accelerator.skip_first_batches()`` skips without reading.
+    ends, for gradient accumulation, and how many rows of the last step are not repeated, for ``gather_for_metrics``: in
+    that step some ranks serve a row of another rank instead of a row that is served twice. ``accelerator.save_state()``
+    saves the position of the run, and ``load_state()`` resumes exactly there, also with another number of ranks. Epochs
+    advance by themselves. ``accelerator.skip_first_batches()`` skips without reading.
 
     Args:
         dataset, options: As :class:`rowdex.Loader` has them. Rank and world size are those of Accelerate, and with a
             device mesh those of its data-parallel dimensions.
-        device: Where batches go. Default: the accelerator's device. ``"none"``: they stay where they are.
+        device: The device of the batches. Default: the accelerator's. ``"none"``: they stay where they are.
         non_blocking: Whether copies to the device are started and not waited for.
     """
 
@@ -121,7 +121,7 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
             self.end()
 
     def _last(self, batch: Any, epoch: int, step: int) -> Any:
-        """The last batch of an epoch, dealt so that what is served twice comes last when the ranks' are gathered."""
+        """The last batch of an epoch, assigned so that what is served twice comes last when the ranks' are gathered."""
         spec = self._sampler.spec
         if spec.tail != "wrap" or spec.replicas != 1 or spec.world_size == 1:
             self.remainder = 0

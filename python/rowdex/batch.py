@@ -70,7 +70,7 @@ class Substituted(NamedTuple):
 class Batch:
     """Some rows of a dataset, column by column.
 
-    It takes part in the Arrow PyCapsule protocol, so whatever reads Arrow takes it without a copy::
+    It takes part in the Arrow PyCapsule protocol, so any library that reads Arrow takes it without a copy::
 
         pyarrow.record_batch(batch)    polars.DataFrame(batch)    duckdb.sql("select * from batch")
 
@@ -105,7 +105,7 @@ class Batch:
 
     @property
     def num_pads(self) -> int:
-        """How many of them, always the last ones, are pads: another rank or an earlier step serves them, too."""
+        """How many of them, always the last ones, are repeated: another rank or an earlier step serves them, too."""
         return int(self._info.num_pads)
 
     @property
@@ -120,7 +120,7 @@ class Batch:
 
     @property
     def step(self) -> int:
-        """Which step of the epoch, from 0. After resuming within an epoch, steps go on where it was."""
+        """Which step of the epoch, from 0. After resuming within an epoch, steps continue from there."""
         return int(self._info.step)
 
     @property
@@ -131,8 +131,8 @@ class Batch:
 
     @property
     def substituted(self) -> list[Substituted]:
-        """Which rows stand in for others that could not be read, by rising place: see ``on_error`` of a
-        :class:`Loader`.
+        """Which rows stand in for others that could not be read, in ascending order of their places: see ``on_error``
+        of a :class:`Loader`.
         """
         rows = self._info.substituted[: self._info.num_substituted]
         return [Substituted(row.place, row.lost) for row in rows]
@@ -185,7 +185,7 @@ class Batch:
             columns: The columns wanted. Default: all.
             nulls: ``"error"`` raises :class:`SchemaError` if there is a null; ``"fill"`` puts NaN, NaT, 0, False, None
                 or an empty list in its place; ``"mask"`` does that and makes every column a :class:`Masked`. Within
-                lists, nulls are filled where they are no error.
+                lists, nulls are filled where they do not raise.
             strings: ``"list"`` gives lists of ``str`` and ``bytes``, ``"offsets"`` gives :class:`Ragged` of their
                 bytes, without a copy.
         """
@@ -216,18 +216,15 @@ class Batch:
 
         ========================  =====================  =========================================================
         key                       shape, type            what it has
-        ========================  =====================  =========================================================
-        the column with tokens    ``(tokens,)``          the tokens of all packs, one after the other
-        ``cu_seqlens``            ``(pieces + 1,)``      int32: where each piece begins, and where the last one ends
-        ``pack_offsets``          ``(packs + 1,)``       int32: the same of packs, counted in tokens, too
-        ``max_seqlen``            ``int``                the length of the longest piece
-        ``position_ids``          ``(tokens,)``          int64: restart at each piece
-        ``segment_ids``           ``(tokens,)``          int32: number the pieces of a pack from 1; 0 is filling
-        ``labels``                ``(tokens,)``          int64: the label of the token that follows in the row: what a
-                                                         column of labels has for it, or else the token; or -100
-        columns beside the tokens  ``(tokens,)``          what they have for the token that follows, or 0
-        ``lengths``               ``(pieces,)``          int32: tokens of each piece, without filling
-        ``row_ids``, ``offsets``  ``(pieces,)``          int64: which row it is of, and from which token on
+        ======================== ===================== ========================================================= the
+        column with tokens ``(tokens,)`` the tokens of all packs, one after the other ``cu_seqlens`` ``(pieces + 1,)``
+        int32: where each piece begins, and where the last one ends ``pack_offsets`` ``(packs + 1,)`` int32: the same of
+        packs, counted in tokens, too ``max_seqlen`` ``int`` the length of the longest piece ``position_ids``
+        ``(tokens,)`` int64: restart at each piece ``segment_ids`` ``(tokens,)`` int32: number the pieces of a pack from
+        1; 0 is filling ``labels`` ``(tokens,)`` int64: the label of the token that follows in the row: what a column of
+        labels has for it, or else the token; or -100 other columns of items ``(tokens,)`` what they have for the token
+        that follows, or 0 ``lengths`` ``(pieces,)`` int32: tokens of each piece, without filling ``row_ids``,
+        ``offsets`` ``(pieces,)`` int64: which row it is of, and from which token on
         ========================  =====================  =========================================================
 
         Args:
@@ -237,7 +234,7 @@ class Batch:
             bos, eos: Tokens that each row begins and ends with, which packs must have reserved as extra ones. A row
                 that is cut has them where it begins and where it ends, not where it is cut.
             pad: The token that fills up.
-            capacity: How many places rows have where there is no pack to tell.
+            capacity: How many places rows have if the batch has no pack.
         """
         around = [0 if value is None else token(value, name) for name, value in (("bos", bos), ("eos", eos))]
         added = (ctypes.c_int64 * 2)(*around)
@@ -340,7 +337,7 @@ class Batch:
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """``arrow_schema`` and ``arrow_array`` capsules. A requested schema is not heeded: consumers cast."""
+        """``arrow_schema`` and ``arrow_array`` capsules. A requested schema is ignored: consumers cast."""
         array, schema = native.ArrowArray(), native.ArrowSchema()
         call(library.batch_export, self._handle, ctypes.byref(array), ctypes.byref(schema))
         return _capsule.capsule(schema, b"arrow_schema"), _capsule.capsule(array, b"arrow_array")

@@ -32,7 +32,7 @@ class BuildReport(NamedTuple):
     footer_bytes: int
     """Bytes of the footers that were read."""
     repeated_files: int = 0
-    """How often a file was named that was named already: it is in the index once."""
+    """How often a file was named again: it is in the index once."""
     unlike_files: int = 0
     """Files with other columns, types, nulls or another order of columns than the first one."""
     unlike_example: str | None = None
@@ -70,13 +70,13 @@ def build(
         threads: Threads that read footers. Default: one for each core.
         overwrite: Replaces an existing file.
         update: Updates an existing index: its unchanged leading files keep their row ids.
-        footers: Stores footers, so that nobody reads them again.
+        footers: Stores footers, so that they need not be read again.
         partitions: Turns folders named ``key=value`` into columns.
         rename: Serves columns of the files by other names: ``{"content": "text"}`` serves what some files call
             ``content`` as ``text``. Only whole columns, in either schema mode. A file may have either name, not both.
-            An update goes on with the renames of the index.
-        lengths: Columns by which it is noted how long rows are, as :meth:`Index.note_lengths` does. An update goes on
-            with those of the index.
+            An update keeps the renames of the index.
+        lengths: Columns by which the length of each row is recorded, as :meth:`Index.note_lengths` does. An update
+            keeps those of the index.
         progress: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in any case,
             ``False`` never. A function is called with files done, files in all, and rows so far.
         store: How the object store is talked to, if the data or the index is in one.

@@ -11,7 +11,7 @@
 
 Outputs are the columns of the dataset, in their order: numbers as arrays, strings and binary as arrays of their bytes,
 lists of any length as arrays of their items. At the end of an epoch there is a ``StopIteration``, as DALI wants it;
-``pipeline.reset()`` begins the next one, shuffled anew.
+``pipeline.reset()`` begins the next one, shuffled again.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Batches:
     """A source of whole batches: ``fn.external_source(source, num_outputs=…, batch=True, batch_info=True)``.
 
     It makes any batch of any epoch, so it works with ``parallel=True`` and any number of worker processes. Batches that
-    are asked for one after the other come from a :class:`rowdex.Loader`, which reads ahead on threads of its own.
-    Worker processes skip what others make, and get their rows by :meth:`rowdex.Dataset.take`: use them only for columns
-    that cost much to convert, with ``Dataset(cache=…)`` for the data.
+    are asked for one after the other come from a :class:`rowdex.Loader`, which reads ahead on its own threads. Worker
+    processes skip what others make, and get their rows by :meth:`rowdex.Dataset.take`: use them only for columns that
+    cost much to convert, with ``Dataset(cache=…)`` for the data.
 
     Args:
         dataset: The rows. Its columns are the outputs.
@@ -80,8 +80,8 @@ class Batches:
         return self._sampler.state_after(epoch, steps[iteration])
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        """Goes on from a state, which may come from another number of ranks and another batch size: it is where DALI's
-        epoch 0 begins. Call it before the pipeline is built. Raises a ``StateError`` if it is of other rows.
+        """Resumes from a state, which may come from another number of ranks and another batch size: DALI's epoch 0
+        begins there. Call it before the pipeline is built. Raises a ``StateError`` if it is of other rows.
         """
         self._sampler.load_state_dict(state_dict)
         self._reader = PerProcess(_Reader)

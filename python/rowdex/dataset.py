@@ -63,7 +63,7 @@ class Counters(NamedTuple):
     requests: int
     """Requests sent to an object store; 0 for local files."""
     bytes_fetched: int
-    """Bytes that an object store sent, what was read ahead or again included."""
+    """Bytes that an object store sent, with what was read ahead or again."""
 
 
 class VerifyReport(NamedTuple):
@@ -117,7 +117,7 @@ class Dataset:
         disk_cache: Keeps row groups on a local disk. Default: none does.
 
     Raises:
-        Error: one of its kinds, from whatever reading meets, naming file, row group and column.
+        Error: One of its kinds, from what goes wrong in reading, naming file, row group and column.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Dataset:
 
     @property
     def _parts(self) -> tuple[Dataset, ...]:
-        """The datasets with an index of their own that have the rows, one after the other."""
+        """The datasets of the rows, each with its own index, one after the other."""
         return (self,)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -269,7 +269,7 @@ class Dataset:
 
     @property
     def decoded_bytes(self) -> int:
-        """About how many bytes the columns of all rows take when decoded, as the footers tell."""
+        """About how many bytes the columns of all rows take when decoded, according to the footers."""
         found = ctypes.c_uint64()
         pointer = self._pointer
         waiting(self._remote, lambda: call(library.dataset_decoded_bytes, pointer, ctypes.byref(found)))
@@ -289,8 +289,8 @@ class Dataset:
 
     @property
     def disk_cache_fault(self) -> Error | None:
-        """Why nothing more is kept in the disk cache since some time: the disk is full, say. ``None`` while all is
-        well; rows are served all the same.
+        """Why nothing more is kept in the disk cache, such as a full disk; ``None`` while all is well. Rows are served
+        all the same.
         """
         fault = told_of(self._pointer)["disk_cache"]["fault"]
         return None if fault is None else exception_of(fault)
@@ -350,8 +350,8 @@ class Dataset:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """An ``arrow_array_stream`` capsule: all rows in their order, in batches of about 16 MiB.
 
-        Each stream is a pass of its own, which holds at most about 1 GiB of decoded rows. It begins to read when its
-        first batch is asked for. All columns are read: choose with :meth:`select`. A requested schema is not heeded:
+        Each stream is a separate pass, which holds at most about 1 GiB of decoded rows. It begins to read when its
+        first batch is asked for. All columns are read: choose with :meth:`select`. A requested schema is ignored:
         consumers cast.
         """
         return stream_capsule(passes.begin(self))
@@ -394,7 +394,7 @@ class Dataset:
         """Reads ahead for row ids that will be asked for in this order, so that they are served at about the speed of a
         scan.
 
-        For a sampler of one's own that knows an epoch, or a good part of it, beforehand::
+        For your own sampler, if it knows an epoch, or a good part of it, beforehand::
 
             order = my_sampler.permutation(len(dataset))
             with dataset.prefetch(order, memory=4 << 30) as rows:
@@ -430,8 +430,8 @@ class Dataset:
         return Labels(codes, _values.values(dictionary, classes, 0, classes.length))
 
     def counts(self, column: str, of: RowSet | None = None) -> dict[Class, int]:
-        """How many rows each class has: rows with equal values in a column are one. Ascending by value; ``None`` comes
-        last, with the rows that have no value. :func:`rowdex.count` counts without a dataset.
+        """How many rows each class has: rows with equal values in a column are one class. Ascending by value; ``None``
+        comes last, with the rows that have no value. :func:`rowdex.count` counts without a dataset.
 
         Args:
             column: Integers, dates (in days since 1970), booleans, strings or binary, or dictionaries of them; a dotted

@@ -17,14 +17,14 @@ Source = Union[Dataset, Index, Path]
 
 
 class SameRows(NamedTuple):
-    """What :func:`same_rows` found. It is true if all that was asked for is so."""
+    """What :func:`same_rows` found. It is true if nothing differs."""
 
     digest: str
     """Of the rows of the first dataset, 32 hexadecimal digits."""
     other_digest: str
     """Of the rows of the other one."""
     difference: Error | None
-    """What is not so, with an order with the ``file`` and ``row_group`` of rows that differ; ``None`` if all is so."""
+    """What differs, with an order with the ``file`` and ``row_group`` of rows that differ; ``None`` if nothing does."""
 
     def __bool__(self) -> bool:
         return self.difference is None

@@ -52,7 +52,7 @@ def located_disk_cache(disk_cache: DiskCache) -> DiskCache:
 
 
 def disk_cache_pointer(disk_cache: DiskCache | None) -> Any:
-    """What the library is told: a pointer, or nothing."""
+    """What the library gets: a pointer, or nothing."""
     return None if disk_cache is None else ctypes.pointer(disk_cache._struct())
 
 

@@ -21,7 +21,7 @@ from .native.library import library, located
 
 MIB = 1 << 20
 LOADER_MEMORY = 1 << 30
-"""What a ``Loader`` holds unless it is told otherwise."""
+"""What a ``Loader`` holds by default."""
 
 MOST_FILES = 10_000  # that are looked at
 
@@ -81,7 +81,7 @@ def _machine(report: Report, root: Path, ranks: int) -> None:
     processors = len(os.sched_getaffinity(0))
     report.facts["processors"] = processors
     if ranks > processors:
-        says = f"{ranks} ranks of this machine share {processors} processors, and each Loader has 2 threads of its own"
+        says = f"{ranks} ranks of this machine share {processors} processors, and each Loader has its own 2 threads"
         report.findings.append(Finding("slow", says, "give the job more processors, or the loaders threads=1"))
     lines = [line.split() for line in _text(root / "proc/meminfo").splitlines()]
     total = next((int(words[1]) * 1024 for words in lines if words[0] == "MemTotal:"), None)
@@ -90,7 +90,7 @@ def _machine(report: Report, root: Path, ranks: int) -> None:
     usable = min([total, *_limits(root)])
     report.facts.update(memory_bytes=total, memory_limit_bytes=usable if usable < total else None)
     if ranks * LOADER_MEMORY > usable // 2:
-        says = f"{ranks} ranks here may use {usable // MIB} MiB, and each Loader holds 1024 MiB unless told otherwise"
+        says = f"{ranks} ranks here may use {usable // MIB} MiB, and each Loader holds 1024 MiB by default"
         report.findings.append(Finding("wrong", says, f"give each Loader memory={max(usable // (4 * ranks), MIB)}"))
 
 

@@ -42,7 +42,7 @@ class NotFoundError(IoError, FileNotFoundError):
 
 
 class AlreadyExistsError(IoError, FileExistsError):
-    """A file is there already, and nobody asked to replace it."""
+    """A file is there already, and the call does not replace it."""
 
 
 class FormatError(Error, ValueError):
@@ -74,7 +74,7 @@ class StateError(Error, ValueError):
 
 
 class ClosedError(Error, ValueError, RuntimeError):
-    """What was asked was closed before, or meanwhile by another thread."""
+    """The object was closed before, or meanwhile by another thread."""
 
 
 class TransformError(Error, RuntimeError):

@@ -41,8 +41,8 @@ class Source:
 class IterDataset(grain.IterDataset[Any]):
     """The batches of one rank, epoch after epoch: dicts of numpy arrays, those of a :class:`rowdex.Loader`.
 
-    Its iterators have Grain's state, which is exact, takes no time to go on from, and may come from another number of
-    ranks and another batch size. The loader reads ahead on threads of its own; ``mp_prefetch`` is refused.
+    Its iterators have Grain's state, which is exact, resumes at once, and may come from another number of ranks and
+    another batch size. The loader reads ahead on its own threads; ``mp_prefetch`` is refused.
 
     Args:
         dataset: The rows.
@@ -66,7 +66,7 @@ class IterDataset(grain.IterDataset[Any]):
         self._name = f"{_identity(dataset)}, {self._make().spec}, epochs={epochs}"
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        raise ValueError("mp_prefetch: leave it out; the rowdex.Loader below reads ahead on threads of its own")
+        raise ValueError("mp_prefetch: leave it out; the rowdex.Loader below reads ahead on its own threads")
 
     def __iter__(self) -> grain.DatasetIterator[Any]:
         return _Batches(self._make(), self._epochs)
@@ -99,7 +99,7 @@ class _Batches(grain.DatasetIterator[Any]):
         return self._loader.state_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state. Raises a ``StateError`` if it is from another order, number of rows or seed."""
+        """Resumes from a state. Raises a ``StateError`` if it is from another order, number of rows or seed."""
         self._loader.load_state_dict(state)
         self._batches = None
 

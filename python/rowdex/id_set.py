@@ -93,7 +93,7 @@ class IdSet(RowSet):
         Args:
             dataset: Whose rows; or how many there are.
             side: ``"train"`` or ``"validation"``.
-            validation_fraction: The part that is for validation: of as many coin tosses.
+            validation_fraction: The part that is for validation, as by a coin toss for each row.
             seed: Another seed is another split. That of a sampler has nothing to do with it.
             by: Splits by the values of this column, instead of by row id: rows with equal values are on one side. Reads
                 the column.
@@ -113,8 +113,8 @@ class IdSet(RowSet):
         """The rows that meet a condition in SQL: ``"lang = 'en' and length(text) > 200"``. Null is not true.
 
         The columns that it needs are read once, on the dataset's threads, where the footers do not decide; they need
-        not be among those served. A process that the set is sent to reads them once more when it first asks the set
-        for something. ``docs/select.md`` has all that a condition may say.
+        not be among those served. A process that gets the set reads them once more when it first uses the set.
+        ``docs/select.md`` has all that a condition may say.
 
         Args:
             dataset: Whose rows; an index will do, whose files are where it says.
@@ -193,8 +193,8 @@ class IdSet(RowSet):
         return self._recipe
 
     def _key(self) -> tuple[Any, ...]:
-        """What tells it from other sets. One by a condition is itself wherever it is sent: the rows of the condition
-        are read once in a process, however often the set comes.
+        """What distinguishes it from other sets. A set by a condition stays equal to itself wherever it is sent: a
+        process reads the rows of the condition once, however often the set comes.
         """
         recipe = self._portable()
         return recipe[-1:] if recipe[-1][0] == "name" else recipe

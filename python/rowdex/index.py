@@ -103,9 +103,9 @@ class Index:
         elif self._fingerprint != fingerprint:
             raise StaleError(
                 f"{self._path}: the index is not the one that was opened before: its row ids mean other rows; open it "
-                "anew everywhere",
+                "again everywhere",
                 file=self._path,
-                hint="open it anew everywhere",
+                hint="open it again everywhere",
             )
         return handle
 
@@ -131,7 +131,7 @@ class Index:
 
     @property
     def _is_of_a_store(self) -> bool:
-        """Whether the files are in an object store, if nobody says another root."""
+        """Whether the files are in an object store, unless another root is given."""
         root = self.root
         return is_remote(root) or (not os.path.isabs(root) and is_remote(self._path))
 
@@ -198,7 +198,7 @@ class Index:
         return self._noted("renamed") or {}
 
     def _noted(self, name: str) -> dict[str, Any] | None:
-        """What was noted when it was built."""
+        """What was recorded when it was built."""
         try:
             found = json.loads(self._told["build_info"])[name]
         except (ValueError, LookupError, TypeError):
@@ -211,7 +211,7 @@ class Index:
 
         The list is a Parquet or Arrow file, or an object with ``__arrow_c_stream__``, in any order, as
         :func:`rowdex.select` takes it. Rows that the index does not serve are passed over, so the list that a view was
-        made with will do: ``Weighted(Index("view.rdx").weights(table, "w"))``.
+        made with works, too: ``Weighted(Index("view.rdx").weights(table, "w"))``.
 
         Args:
             rows: The list. A column ``row_id`` in it counts in this index.
@@ -237,8 +237,8 @@ class Index:
         threads: int | None = None,
         progress: Progress = None,
     ) -> None:
-        """Notes in the index file how long rows are, in tokens or whatever else. The file holds a whole index at any
-        moment; row ids and the fingerprint stay. All is noted at once but for streams, which are noted one after the
+        """Records in the index file how long rows are, in tokens or any other unit. The file holds a whole index at any
+        moment; row ids and the fingerprint stay. All lengths are recorded at once, but those of streams one after the
         other.
 
         Args:
@@ -277,11 +277,11 @@ class Index:
 
     @property
     def noted_lengths(self) -> dict[str, LengthsInfo]:
-        """What lengths are noted, by name."""
+        """The lengths that are recorded, by name."""
         return {one["name"]: LengthsInfo(one["of"], one["sum"], one["longest"]) for one in self._told["lengths"]}
 
     def lengths(self, name: str) -> array.array[int]:
-        """The lengths that are noted by this name, by row id. Shape ``(rows,)``, uint64."""
+        """The lengths that are recorded by this name, by row id. Shape ``(rows,)``, uint64."""
         text_bytes(name, "name")
         asked = {"column": name}
         return numbers_of(column_array(Operands([self._handle.get()]), lengths=asked)[0], "Q")

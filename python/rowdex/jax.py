@@ -39,9 +39,10 @@ class Loader(_Loader):
     Args:
         dataset: The rows.
         sampler: As :class:`rowdex.Loader` has it.
-        last: What becomes of a last batch that is short: ``"fill"`` repeats rows in it, which ``valid`` tells apart;
+        last: What becomes of a last batch that is short: ``"fill"`` repeats rows in it, which ``valid`` marks;
             ``"drop"`` leaves it out, on all ranks; ``"short"`` serves it as it is, so functions are compiled again.
-        valid: Adds under this name whether a row counts: it is no pad, and was not filled in. Shape ``(rows,)``, bool.
+        valid: Adds under this name whether a row counts: it is not repeated, and was not filled in. Shape ``(rows,)``,
+            bool.
         sharding: Makes global arrays of what each process has, such as a ``NamedSharding`` that divides rows among
             processes. Default: arrays of this process.
         pad: For columns of lists of different lengths: the length that each list is padded to, with ``fill``.
@@ -100,7 +101,9 @@ class Loader(_Loader):
         if not isinstance(batch, dict):
             raise TypeError(f"map returned {type(batch).__name__}: return a dict of columns, of which arrays are made")
         if self._given_pads is not None and self._given_pads not in batch:
-            raise KeyError(f"map took out the column of pads {self._given_pads!r}: keep it, or leave out repeated")
+            raise KeyError(
+                f"map took out the column of repeated rows {self._given_pads!r}: keep it, or leave out repeated"
+            )
         pads = batch[_PADS] if self._given_pads is None else batch[self._given_pads]
         if self._given_pads is None:
             del batch[_PADS]
@@ -123,7 +126,7 @@ _PADS = "rowdex.pads"
 
 
 class _WithoutPads:
-    """A function of a batch that does not see which rows are pads, as nobody has asked for that column."""
+    """A function of a batch that does not see which rows are repeated, as that column was not asked for."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -135,8 +138,8 @@ class _WithoutPads:
 
 
 def _packs(batch: dict[str, Any], packs: int, pad: int) -> dict[str, Any]:
-    """The arrays of packs, which all have the same shape: what has a value a piece is left out. Packs that lack to so
-    many are nothing but filling, whose tokens are ``pad``.
+    """The arrays of packs, which all have the same shape: what has a value a piece is left out. Packs that are missing
+    have nothing but filling, whose tokens are ``pad``.
     """
     shape = batch["position_ids"].shape
     found = {name: value for name, value in batch.items() if getattr(value, "shape", None) == shape}
@@ -169,10 +172,10 @@ def arrays(batch: Mapping[str, Any], sharding: Any = None) -> dict[str, Any]:
     """The columns of this process as arrays of JAX; with a sharding as parts of global arrays, which have the rows of
     all processes.
 
-    Numbers of 64 bits become such of 32, unless ``jax_enable_x64`` is set, as JAX has it.
+    Numbers of 64 bits become numbers of 32, unless ``jax_enable_x64`` is set, as in JAX itself.
 
     Raises:
-        SchemaError: for an integer that 32 bits have no room for, naming the column. JAX would cut its upper bits off.
+        SchemaError: for an integer that 32 bits have no room for, naming the column. JAX would cut off its upper bits.
     """
     for name, value in batch.items():
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu":

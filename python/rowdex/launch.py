@@ -24,12 +24,12 @@ class Launch(NamedTuple):
     world_size: int
     """How many ranks there are."""
     local_rank: int | None
-    """Which of the ranks on this machine it is, if the launcher says."""
+    """Which of the ranks on this machine it is, if the launcher says it."""
     local_world_size: int | None
-    """How many ranks there are on this machine, if the launcher says."""
+    """How many ranks there are on this machine, if the launcher says it."""
     launcher: str
-    """Who says so: ``"Ray Train"``, ``"JAX"``, or by its variables ``"torchrun"``, ``"Open MPI"``, ``"PMI"`` or
-    ``"Slurm"``.
+    """Where this comes from: ``"Ray Train"``, ``"JAX"``, or by its variables ``"torchrun"``, ``"Open MPI"``, ``"PMI"``
+    or ``"Slurm"``.
     """
 
     @staticmethod
@@ -62,7 +62,7 @@ class Launch(NamedTuple):
     def from_jax() -> Launch:
         """Which of the processes of JAX this is: ``jax.process_index()`` and ``jax.process_count()``.
 
-        Call ``jax.distributed.initialize()`` first. JAX starts its backend here, if it did not yet.
+        Call ``jax.distributed.initialize()`` first. JAX starts its backend here, if it has not yet.
         """
         jax = importlib.import_module("jax")
         return Launch(int(jax.process_index()), int(jax.process_count()), None, None, "JAX")

@@ -29,22 +29,22 @@ Source = Dataset | Callable[[], Any]
 class DataModule(LightningDataModule):
     """The loaders of a ``Trainer``, which are made when it asks for them: then rank and world size are known.
 
-    Training is shuffled, equal on all ranks, and goes on from a checkpoint with the very next batch, also with another
+    Training is shuffled, equal on all ranks, and resumes from a checkpoint with the very next batch, also with another
     number of ranks. Validation, test and prediction serve every row once and in order: ranks differ by a row, and take
-    the same number of steps. In the last one a rank may have no row, so a model must take a batch of none.
+    the same number of steps. In the last one a rank may have no row, so a model must accept an empty batch.
     ``Trainer(use_distributed_sampler=...)`` makes no difference. With a ``ModelParallelStrategy``, the ranks that hold
-    parts of one model get the same rows, as they must.
+    parts of one model get the same rows.
 
     Args:
         train, val, test, predict: A dataset, or a function without arguments that returns what Lightning takes, such as
-            a :class:`rowdex.Loader` with options of its own. It is called in every process, when its rank is known.
+            a :class:`rowdex.Loader` with its own options. It is called in every process, when its rank is known.
         batch_size: Rows per step and rank.
         seed: Of the shuffle. The same on all ranks.
         evaluation_batch_size: Rows per step and rank where nothing is trained. Default: ``batch_size``.
         collate: A function of the list of samples that a batch is made of, as ``collate_fn`` of a ``DataLoader``. The
             datasets are then :class:`rowdex.torch.Dataset`. For functions of columns see :class:`rowdex.Loader`, whose
             ``collate`` is a dict of these.
-        workers: How many processes make batches of samples: for functions that are pure Python. A state goes on with
+        workers: How many processes make batches of samples: for functions that are pure Python. A state may come from
             another number of them.
         options: As :class:`rowdex.Loader` has them: ``memory``, ``threads``, ``pack`` and the like for all loaders,
             and ``order``, ``tail`` and the like for training.
@@ -115,13 +115,13 @@ class DataModule(LightningDataModule):
         return {} if self._loader is None else {"train": self._loader.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from a checkpoint when Lightning asks for the loader of training."""
+        """Resumes from a checkpoint when Lightning asks for the loader of training."""
         if self.trainer is None or self.trainer.state.fn == "fit":
             self._state = state_dict.get("train")
 
     def _ask_again(self, loader: Loader) -> None:
-        """Has Lightning ask for the loader before each epoch: it ends epochs after as many steps as the one that it has
-        asked for, and epochs of packs differ by a few.
+        """Has Lightning ask for the loader before each epoch: it ends an epoch after the number of steps that this
+        loader has, and epochs of packs differ by a few.
         """
         self._packed = loader
         if self.trainer is not None:
@@ -129,7 +129,8 @@ class DataModule(LightningDataModule):
 
     def total_steps(self, epochs: int) -> int:
         """How many batches training has in so many epochs, exactly, for schedules: in ``configure_optimizers()`` or
-        later. ``trainer.estimated_stepping_batches`` takes epochs of packs to have as many as the first one.
+        later. ``trainer.estimated_stepping_batches`` assumes that all epochs of packs have the same number as the first
+        one.
         """
         if self.trainer is None:
             raise RuntimeError("no Trainer has this DataModule yet: call it in configure_optimizers()")
@@ -145,7 +146,7 @@ class DataModule(LightningDataModule):
             self._packed = None
 
     def _options_of(self, stage: str) -> dict[str, Any]:
-        """Each of the loaders that the ranks of a machine share has a name of its own."""
+        """Each of the loaders that the ranks of a machine share has its own name."""
         share = self._options.get("share")
         return {**self._options, "share": share.named(stage)} if isinstance(share, Share) else self._options
 
@@ -178,10 +179,10 @@ class DataModule(LightningDataModule):
         return _SameBatches if getattr(self.trainer, "overfit_batches", 0) else usual
 
     def _go_on(self, loader: Loader | _Samples) -> None:
-        """Goes on from the checkpoint that the trainer has just read, if there is one.
+        """Resumes from the checkpoint that the trainer has just read, if there is one.
 
         Lightning loads the state of a loader only within an epoch that it counts as begun. It counts batches, and ends
-        an epoch when it has counted ``len(loader)`` of them: with another number of ranks it is told how many are over.
+        an epoch when it has counted ``len(loader)`` of them: with another number of ranks it gets how many are over.
         """
         state, self._state = self._state, None
         fit = getattr(self.trainer, "fit_loop", None)
@@ -202,7 +203,7 @@ class DataModule(LightningDataModule):
 
 
 def _steps_done(current: Any) -> int:
-    """How many steps Lightning goes on after.
+    """After how many steps Lightning resumes.
 
     A checkpoint that is saved as a step ends has not counted it as completed. One that is saved within a step has not
     counted it as processed, and Lightning takes that step again.
@@ -299,7 +300,7 @@ def _end_epoch(module: DataModule, rows: Any) -> None:
 
 
 def _begin_again(rows: Any, goes_on: bool) -> None:
-    """Has epoch 0 come again. One that was resumed goes on where it was, unless another epoch came in between."""
+    """Has epoch 0 come again. One that was resumed continues where it was, unless another epoch came in between."""
     if not goes_on:
         rows.set_epoch(1)
     rows.set_epoch(0)
@@ -312,11 +313,11 @@ def _within_step(module: DataModule) -> bool:
 
 
 class _Loader(Loader):
-    """A loader whose epochs follow its state, whatever a framework counts that began later."""
+    """A loader whose epochs follow its state, and not the count of a framework that began later."""
 
     @property
     def sampler(self) -> DistributedSampler:
-        """A copy of its sampler: what happens to it does nothing to the loader."""
+        """A copy of its sampler: changing it does not change the loader."""
         return self._sampler_copy()
 
 
@@ -362,7 +363,7 @@ class _SameBatches(Loader):
 
     @property
     def sampler(self) -> DistributedSampler:
-        """There is none to be seen."""
+        """None is visible."""
         raise AttributeError("sampler")
 
 

@@ -43,7 +43,7 @@ from .shown import table
 from .spec import SamplerSpec, epoch_number, refuse_earlier, state_text
 
 class Loader:
-    """Serves the batches of a sampler, epoch after epoch, from threads of its own and within a budget of memory.
+    """Serves the batches of a sampler, epoch after epoch, from its own threads and within a budget of memory.
 
     Iterating gives the batches of one epoch, and the next time those of the next. ``len(loader)`` is how many these
     are, also after a resume::
@@ -59,27 +59,27 @@ class Loader:
             epoch that it would iterate over next comes first. Default: one with the other arguments.
         memory: Bytes of decoded rows to hold at most: a number, or a text such as ``"4GiB"``. Default: 1 GiB. Less
             means that row groups are decoded more often, see :meth:`estimate`.
-        threads: Threads that read, decode and assemble, and as many that run what ``decode``, ``collate``, ``pad``,
-            ``map`` and ``pin_memory`` ask for, a batch each; at most twice as many batches wait behind these, besides
-            what ``memory`` allows. Default: 2. 0: all work is done where batches are asked for.
+        threads: Threads that read, decode and assemble, and the same number again that run ``decode``, ``collate``,
+            ``pad``, ``map`` and ``pin_memory``, a batch each; at most two batches a thread wait behind these, in
+            addition to what ``memory`` allows. Default: 2. 0: all work is done where batches are asked for.
         output: ``"torch"`` and ``"numpy"`` give dicts as :meth:`Batch.to_torch` and :meth:`Batch.to_numpy` do,
             ``"python"`` as :meth:`Batch.to_pydict`, ``"arrow"`` gives each :class:`Batch`.
         nulls, strings: As :meth:`Batch.to_numpy` has them. ``strings="views"`` serves top-level strings and binary as
             Arrow's views, without copying their values into batches: for wide ones, and ``output="arrow"``. A batch
             then keeps alive what its values are in.
         row_ids: Adds the row ids under this name. Shape ``(rows,)``, int64.
-        repeated: Adds under this name whether a row is a pad, which another rank or an earlier step serves, too. Shape
+        repeated: Adds under this name whether a row is repeated: another rank or an earlier step serves it, too. Shape
             ``(rows,)``, bool.
         on_error: What to do about a row group that cannot be read: ``"raise"`` raises at the step that needs it;
             ``"substitute"`` replaces each of its rows by another one that can be read, the same on all ranks that can
-            read the same files. Steps and rows stay as many. See :attr:`lost_groups`. So it does with rows that
-            ``decode`` fails for, if that depends on the value alone: see :attr:`lost_rows`.
+            read the same files. The numbers of steps and rows stay the same. See :attr:`lost_groups`. It replaces rows
+            that ``decode`` fails for, too; that must depend on the value alone: see :attr:`lost_rows`.
         decode: Functions of single values by column, ``{"image": rowdex.transforms.Image()}``. They get Python values,
             ``None`` for nulls. Results that are numbers, or arrays of one shape, become an array or tensor, lists of
             numbers a :class:`rowdex.Ragged`, and others a list.
         collate: Functions of whole columns, after that: of a list of what ``decode`` gave, or of the column.
-        pad: Makes one array of lists of numbers: ``"longest"``, a length, a :class:`rowdex.transforms.Pad`, or one of
-            these by column. By itself for all columns of lists that are not of a fixed size.
+        pad: Makes one array of lists of numbers: ``"longest"``, a length, a :class:`rowdex.transforms.Pad`, or a dict
+            of these by column. Without a dict it is for all columns of lists that are not of a fixed size.
         map: A function of the batch, or several to be called one after another. What it returns is handed out.
         pin_memory: Copies tensors to memory that a GPU reads without waiting, if there is a GPU.
         share: ``"machine"``, or a :class:`Share` that says more, shares one reader with the loaders of the other ranks
@@ -87,7 +87,7 @@ class Loader:
             the machine. Each rank gets the same batches as without. All ranks give the same arguments. Linux only.
         sampling: ``batch_size``, ``seed``, ``shuffle``, ``num_replicas``, ``rank`` and all else that
             :class:`DistributedSampler` takes. ``drop_last=True`` is what it is for a ``DataLoader``: it leaves out a
-            short last batch. What becomes of rows that do not divide among the ranks, ``tail`` says. With
+            short last batch. ``tail`` says what becomes of rows that do not divide evenly among the ranks. With
             ``pack=rowdex.Pack(...)`` and ``output="torch"`` or ``"numpy"``, batches have what :meth:`Batch.sequences`
             gives, and the other columns with a value a piece.
     """
@@ -178,7 +178,7 @@ class Loader:
         self._loader = PerProcess(self._open)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The arguments, and where the run stands. What was read ahead, and what is counted, is of this loader."""
+        """The arguments, and where the run stands. What was read ahead, and the counters, stay with this loader."""
         state = {name: value for name, value in self.__dict__.items() if name not in _OF_A_RUN}
         if self._loader.made() is not None:
             state["_sampler"] = self._sampler_copy()
@@ -201,8 +201,8 @@ class Loader:
 
     @property
     def sampler(self) -> DistributedSampler:
-        """A copy of its sampler, for frameworks that ask for one. Its ``set_epoch`` is also that of the loader; nothing
-        else that happens to it does anything to the loader.
+        """A copy of its sampler, for frameworks that ask for one. Its ``set_epoch`` is also that of the loader; no
+        other change of it changes the loader.
         """
         copy = self._sampler_copy()
         copy._listener = self._follow
@@ -355,8 +355,8 @@ class Loader:
         return int(self._info().epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes on with the first batch of ``epoch``. What was read ahead is dropped, unless that is what comes next
-        anyway. An epoch that was resumed goes on where it was.
+        """Continues with the first batch of ``epoch``. What was read ahead is dropped, unless it comes next anyway. An
+        epoch that was resumed continues where it was.
         """
         epoch = epoch_number(epoch)
         self._told_epoch = True
@@ -371,7 +371,8 @@ class Loader:
         call(library.loader_begin_epoch, self._loader.get(), ctypes.byref(ctypes.c_uint64(epoch)), None)
 
     def _follow(self, epoch: int) -> None:
-        """Goes on with an epoch that a framework has set, which ends it after as many steps as it was told last."""
+        """Continues with an epoch that a framework has set, which ends it after the number of steps that it got last.
+        """
         self.set_epoch(epoch)
         steps = int(self._info().steps)
         if self._told_steps is not None and self._told_steps < steps:
@@ -390,7 +391,7 @@ class Loader:
         return {"state": text.value.decode()}
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        """Goes on from a state, which may come from another number of ranks and another batch size. An error that ended
+        """Resumes from a state, which may come from another number of ranks and another batch size. An error that ended
         the loader is forgotten.
 
         Raises:
@@ -439,8 +440,8 @@ class Loader:
         return [LostRow(row, error) for row, error in sorted(errors.items())]
 
     def close(self) -> None:
-        """Ends its threads and lets go of what they hold. An iteration under way ends with :class:`ClosedError`, also
-        one of another thread that waits for a batch. Its state stays; the next iteration begins the next epoch.
+        """Ends its threads and frees what they hold. An iteration under way ends with :class:`ClosedError`, also one of
+        another thread that waits for a batch. Its state stays; the next iteration begins the next epoch.
         """
         loader = self._loader.made()
         if self._mapping is not None:

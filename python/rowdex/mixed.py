@@ -64,7 +64,7 @@ class MixedDataset(Dataset):
     @property
     def index(self) -> Index:
         """There is none: each of the datasets has its own."""
-        raise TypeError("a mixed dataset has no index of its own: ask its datasets")
+        raise TypeError("a mixed dataset has no single index: ask its datasets")
 
     @property
     def counters(self) -> Counters:

@@ -105,7 +105,7 @@ class Explicit(Orders):
         file: Instead of these, a file of this machine with them as little-endian 64-bit integers,
             ``numpy.asarray(ids, "<u8").tofile(path)``. A file of more than 64 MiB is mapped, so that all processes of
             a machine share it; a smaller one is read.
-        permutation: Refuses what has not every row of the dataset exactly once.
+        permutation: Refuses a list that does not have every row of the dataset exactly once.
     """
 
     def __init__(self, ids: Any = None, *, file: Path | None = None, permutation: bool = False) -> None:
@@ -129,8 +129,8 @@ class Weighted(Orders):
 
     Args:
         weights: For each row a number that is finite and not negative, such as :meth:`Dataset.weights` reads.
-        size: How many positions an epoch has. Default: as many as there are rows; without replacement, as have a weight
-            above 0.
+        size: How many positions an epoch has. Default: the number of rows; without replacement, that of the rows with a
+            weight above 0.
         replacement: Whether a row may be drawn again in an epoch.
     """
 
@@ -177,7 +177,7 @@ class Mixed(Orders):
     """Several datasets by exact proportion: for a :class:`rowdex.MixedDataset`, whose row ids it serves.
 
     Args:
-        proportions: For each dataset how often it comes, which counts against the others.
+        proportions: For each dataset how often it comes, in relation to the others.
         size: How many positions an epoch has. Default: as many as there are rows in all.
         orders: The order of each dataset's rows, or one for all. The order of dataset ``i``, from 0 on, has the seed of
             the sampler plus ``i + 1``.
@@ -194,7 +194,7 @@ class Mixed(Orders):
 
 
 class Resized(Orders):
-    """Another order, in epochs of ``size`` positions: a pass over the rows goes on where the epoch before ended."""
+    """Another order, in epochs of ``size`` positions: a pass over the rows continues where the epoch before ended."""
 
     def __init__(self, order: Order, size: int) -> None:
         self._fields = (("inner", _orders(order)), ("size", _size(size)))
@@ -217,8 +217,8 @@ class Subset(Orders):
 
 
 class Contiguous(Orders):
-    """Another order, of which each of so many shards is dealt one consecutive piece: what
-    ``order="blocks(8),contiguous"`` does for the shards there are.
+    """Another order, of which each of so many shards gets one consecutive piece: what ``order="blocks(8),contiguous"``
+    does for the shards there are.
     """
 
     def __init__(self, order: Order, shards: int) -> None:

@@ -1,6 +1,6 @@
 """Batches that are planned by how long rows are, for ``DistributedSampler(pack=...)`` and all that takes its arguments.
 
-The lengths are noted in the index: ``rowdex.build(..., lengths=["tokens"])`` or :meth:`Index.note_lengths`.
+The lengths are recorded in the index: ``rowdex.build(..., lengths=["tokens"])`` or :meth:`Index.note_lengths`.
 ``docs/packs-format.md`` has the arithmetic.
 """
 
@@ -21,11 +21,11 @@ _SAID = ("overflow", "extra", "multiple", "max_pieces", "block", "empty")
 
 @dataclass(frozen=True)
 class Pack:
-    """Rows in packs of a number of tokens, with which every rank takes as many steps, and no token is lost. With
+    """Rows in packs of a number of tokens: every rank takes the same number of steps, and no token is lost. With
     another ``algorithm`` these are batches of whole rows of like lengths.
 
     Args:
-        lengths: The name that the lengths are noted by, mostly the column of tokens.
+        lengths: The name that the lengths are recorded by, mostly the column of tokens.
         capacity: Tokens of a pack: at most 4,194,304 times ``multiple``. Of ``"buckets"`` the most tokens of a row;
             without it there is no limit.
         overflow: Rows that are longer than that: ``"split"`` into pieces (the default), ``"truncate"``, ``"drop"``, or
@@ -37,7 +37,7 @@ class Pack:
             ``capacity``; a batch of a rank is ``batch_size`` of these: use 1. Or ``"buckets"``, batches of
             ``batch_size`` rows: every row is served, but for what the tail ``drop`` or ``drop_last="batch"`` leave out.
             The batches of a step are neighbours in length on all ranks, and steps are shuffled.
-        extra: Tokens that each piece takes beside its own, such as those of ``bos`` and ``eos``.
+        extra: Tokens that each piece takes in addition to its own, such as those of ``bos`` and ``eos``.
         multiple: What a piece takes is rounded up to a multiple of this.
         max_pieces: The most pieces of a pack, or rows of a batch.
         block: How many positions of the order are packed together: 131,072 by default. Those of ``"buckets"`` are
@@ -45,8 +45,9 @@ class Pack:
             make lengths more alike, and batches less random.
         empty: Rows without tokens: ``"skip"`` (the default), or ``"keep"`` as pieces without tokens, as ``"buckets"``
             do.
-        cost: Deals the packs of a step so that ranks have about as much to do: ``linear * L + quadratic * sum(l * l)``
-            of a pack of ``L`` tokens with pieces of ``l``. A model of 7 billion parameters has about ``(24576, 1)``.
+        cost: Assigns the packs of a step so that ranks have about the same work. A pack of ``L`` tokens with pieces of
+            ``l`` costs ``linear * L + quadratic * sum(l * l)``. A model of 7 billion parameters has about ``(24576,
+            1)``.
         bos, eos: The tokens that a loader puts before each row and after it. They are counted with ``extra``.
         labels: Whether a loader makes labels of the tokens where no column has them.
         layout: What a loader makes of the packs of a batch: ``"flat"``, one after the other (the default), or
@@ -55,7 +56,7 @@ class Pack:
             always.
         pad: The token that fills up.
         with_columns: Columns of lists with an item for each token, such as weights: they are cut as the tokens are, and
-            lie where the labels do. ``labels``, ``completion_mask`` and ``assistant_masks`` beside the tokens need no
+            lie where the labels do. ``labels``, ``completion_mask`` and ``assistant_masks`` next to the tokens need no
             mention.
         tokens: The column that a loader takes the tokens from, or the path of a field of a struct, ``"doc.tokens"``.
             Default: the one whose items were counted for the lengths.
@@ -81,7 +82,7 @@ class Pack:
 
     def __post_init__(self) -> None:
         if not isinstance(self.lengths, str):
-            raise TypeError(f"lengths={self.lengths!r}: name the lengths that are noted, such as 'tokens'")
+            raise TypeError(f"lengths={self.lengths!r}: name the lengths that are recorded, such as 'tokens'")
         if self.capacity is None and not self._is_of_rows:
             raise TypeError("capacity=None: use a whole number; only 'buckets' have no limit")
         made: dict[str, Any] = {"with_columns": tuple(column_list(self.with_columns))}
@@ -114,7 +115,7 @@ class Pack:
 
     @property
     def _is_of_rows(self) -> bool:
-        """Whether every row is a pack of its own, so that batches have as many rows."""
+        """Whether every row is a separate pack, so that batches have the same number of rows."""
         return self.algorithm == "buckets"
 
     def _text(self) -> str:

@@ -1,4 +1,4 @@
-"""Rows prefetched in the order of a sampler of one's own."""
+"""Rows prefetched in the order of the caller's sampler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PrefetchedStats(NamedTuple):
     """Rows that followed, served from memory."""
     fell_back: int
     """Rows served as :meth:`Dataset.take` does, because others come next, or because they could not be read when they
-    were due.
+    were needed.
     """
     decodes: int
     """Row groups decoded for prefetched rows, whole or in part."""
@@ -99,7 +99,7 @@ class Prefetched:
         return self.stats.waiting
 
     def close(self) -> None:
-        """Ends its threads and lets go of what it holds. A thread that waits in it gets :class:`ClosedError`."""
+        """Ends its threads and frees what it holds. A thread that waits in it gets :class:`ClosedError`."""
         handle, self._handle = self._handle, None
         if handle is not None and not handle.inherited:
             library.close(handle)

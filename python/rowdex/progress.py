@@ -1,4 +1,4 @@
-"""Who is told how far a build, a check or a condition has come."""
+"""Reports how far a build, a check or a condition has come."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """rowdex on a cluster of Ray.
 
 - In a training function of Ray Train a :class:`rowdex.Loader` takes rank and world size from Ray by itself.
-- :func:`shuffle` writes rows anew, in a shuffled order, by tasks.
+- :func:`rewrite` writes the rows again, in a shuffled order, by tasks.
 - :func:`read` makes a ``ray.data.Dataset`` of a dataset's rows, in their order, and :func:`rows` makes a set of row ids
   of what a query of Ray Data picked.
 """
@@ -31,14 +31,14 @@ from .rewriting import rewrite as _rewrite
 
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 64 << 20
-"""What is read in one go: a block of Ray Data is made of one or more of these."""
+"""What is read at once: a block of Ray Data is made of one or more of these."""
 
 
 class Datasource(_Datasource):
     """The rows of a dataset for Ray Data, in their order: for ``ray.data.read_datasource``, which :func:`read` calls.
 
-    Each task reads consecutive rows, and whole row groups where there are as many as tasks. A task opens the dataset
-    where it runs, so all machines must see index and data by the same paths or URLs.
+    Each task reads consecutive rows, and whole row groups where there are at least as many as there are tasks. A task
+    opens the dataset where it runs, so all machines must see index and data by the same paths or URLs.
 
     Args:
         dataset: The rows. A dataset of an index of selected rows has those alone.
@@ -62,7 +62,7 @@ class Datasource(_Datasource):
         return "Rowdex"
 
     def estimate_inmemory_data_size(self) -> int:
-        """About how many bytes the rows take, as the footers tell."""
+        """About how many bytes the rows take, according to the footers."""
         return self._dataset.decoded_bytes * self._length() // max(1, len(self._dataset))
 
     def _length(self) -> int:
@@ -192,16 +192,16 @@ def rewrite(
     verify: bool = False,
     **options: Any,
 ) -> RewriteReport:
-    """Writes rows anew as :func:`rowdex.rewrite` does, to the very same files, by tasks on machines of a cluster: each
-    of as many tasks as there are nodes spills a part of the input, and then each writes some of the output files. The
-    index is written here. ::
+    """Writes the rows again as :func:`rowdex.rewrite` does, to the same files, by tasks on machines of a cluster. There
+    is one task for each node: it spills a part of the input, and then writes some of the output files. The index is
+    written here. ::
 
         rowdex.ray.rewrite("/shared/train.rdx", "/shared/out", nodes=16, spill="/scratch", seed=42, memory="64GiB")
 
-    All machines must see the input, ``output`` and ``spill`` by the same paths; the first two may be URLs of a store.
-    A task whose process is lost is run again by Ray, and goes on with what it had finished: files and parts appear
+    All machines must see the input, ``output`` and ``spill`` by the same paths; the first two may be URLs of a store. A
+    task whose process is lost is run again by Ray, and resumes after what it had finished: files and parts appear
     whole. When a task raises an error, the call raises it at once, while other tasks end by themselves; another call
-    goes on from there.
+    resumes from there.
 
     Args:
         source: A dataset, or the path of an index.
@@ -213,15 +213,15 @@ def rewrite(
             folder.
         verify: Reads both once more, here, and raises unless every row is where it belongs.
         options: As :func:`rowdex.rewrite` has them, for the whole: ``seed``, ``order``, ``memory`` (of each task),
-            ``files``, ``compression`` and others. ``files`` of as many as there are nodes, or several times as many,
-            give all of them as much to do.
+            ``files``, ``compression`` and others. If ``files`` is the number of nodes, or a multiple of it, all nodes
+            have the same work.
 
     Raises:
-        Error: what shuffling raises, in a task or here.
+        Error: what rewriting raises, in a task or here.
     """
     for name in ("step", "task", "tasks", "resume", "overwrite"):
         if name in options:
-            raise TypeError(f"{name} is of rowdex.rewrite; here nodes= divides the work, which goes on by itself")
+            raise TypeError(f"{name} is of rowdex.rewrite; here nodes= divides the work, which resumes by itself")
     if nodes is not None and nodes < 1:
         raise ValueError(f"nodes={nodes}: use 1 or more")
     machines = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]

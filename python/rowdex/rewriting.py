@@ -1,4 +1,4 @@
-"""Writing rows anew, as Parquet files in another order: what ``rowdex rewrite`` does."""
+"""Writing rows again, as Parquet files in another order: what ``rowdex rewrite`` does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RewriteReport(NamedTuple):
     files: int
     """Output files."""
     kept_files: int
-    """Files that were finished before, by a call that this one goes on from."""
+    """Files that were finished before, by a call that this one resumes."""
     bytes_written: int
     """Bytes of the files that this call wrote."""
     bytes_spilled: int
@@ -66,13 +66,13 @@ def rewrite(
     progress: Progress = None,
     store: StoreOptions | None = None,
 ) -> RewriteReport:
-    """Writes rows anew, as Parquet files of a folder or of a store with an index, ``index.rdx``: row ``i`` of the
+    """Writes the rows again, as Parquet files of a folder or of a store with an index, ``index.rdx``: row ``i`` of the
     output is row ``order(i)`` of the source, in epoch 0. ::
 
         rowdex.rewrite("train.rdx", "shuffled", seed=42, memory="4GiB", verify=True)
 
-    ``docs/rewriting.md`` says what is written, when it pays and what it takes. Ctrl-C ends it, and ``resume=True`` goes
-    on with what was finished.
+    ``docs/rewriting.md`` says what is written, when it pays and what it takes. Ctrl-C ends it, and ``resume=True``
+    resumes after what was finished.
 
     Args:
         source: A dataset, or an index.
@@ -85,7 +85,7 @@ def rewrite(
         root: Finds the data files below this directory, where ``source`` is an index.
         memory: Bytes of rows to hold: a number, or a text such as ``"4GiB"``. Default: 1 GiB.
         threads: Threads that decode and encode. Default: one for each core, at most eight.
-        files: Writes so many files, of equal numbers of rows or one row more.
+        files: Writes this number of files, of equal numbers of rows or one row more.
         file_bytes: Writes files of about this size. Default: 512 MiB.
         row_group_rows: Rows of a row group. Default: such that it takes 32 MiB in memory.
         page_bytes: Bytes of values of a page. Default: 128 KiB, and 1 MiB where a value takes 4 KiB or more.
@@ -93,7 +93,7 @@ def rewrite(
             makes a sample smallest.
         origin: Adds a column of this name with the row ids of the source.
         spill: Spills rows to a folder in this one, which is local. Default: in ``output``, if that is local.
-        resume: Goes on with what an earlier call left in ``output``, if there is any.
+        resume: Resumes from what an earlier call left in ``output``, if there is any.
         overwrite: Replaces what an earlier call wrote there.
         verify: Reads both once more, and raises unless every row is where it belongs.
         step: Does one step of the work alone, where several machines share it: all tasks of ``"spill"``, then all of

@@ -1,4 +1,4 @@
-"""Row ids as whoever asks for rows writes them."""
+"""Row ids as callers write them."""
 
 from __future__ import annotations
 

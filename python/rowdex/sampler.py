@@ -1,4 +1,4 @@
-"""Which rows are whose, and when."""
+"""Which rank serves which rows, and when."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _one_of(theirs: type) -> type:
 
 
 class DistributedSampler(_sharded.Generated):
-    """The rows of one rank, the same number on every rank: in the place of ``torch.utils.data.DistributedSampler``, and
-    with its vocabulary.
+    """The rows of one rank, the same number on every rank: replaces ``torch.utils.data.DistributedSampler``, and has
+    its names.
 
     Iterating gives the row ids of this rank in the current epoch, and makes the next epoch current: every epoch has
     another order, whether or not :meth:`set_epoch` is called. ``len(sampler)`` is how many these are.
@@ -62,14 +62,15 @@ class DistributedSampler(_sharded.Generated):
             number for number, also with ``shuffle=False``), or one of :mod:`rowdex.order`: from a list or a file (which
             is the same in every epoch with ``shuffle=False``, and else begins elsewhere where rows are dropped), by
             weight, by class, of a part of the rows, in epochs of another size. A name with ``,contiguous`` behind it
-            deals one consecutive piece to each rank, so that with ``"blocks(8),contiguous"`` a row group is read by
+            assigns one consecutive piece to each rank, so that with ``"blocks(8),contiguous"`` a row group is read by
             about one rank.
         tail: ``"wrap"``, ``"drop"``, ``"uneven"`` (nothing twice, nothing dropped, ranks differ by one) or ``"error"``.
-            Of packs ``"even"``, which is their default: nothing twice, nothing dropped, and ranks have as many.
+            Of packs ``"even"``, which is their default: nothing twice, nothing dropped, and ranks have the same number.
         replication: How many ranks get the same rows, as those of a model-parallel group must: consecutive ones, or
             others with ``(2, "strided")``.
         batch_size: Rows, or packs, per step and rank, for :meth:`batches`, :attr:`steps` and states between batches.
-        pack: Batches of packs, or of rows of like lengths, by the lengths that are noted in the index: :class:`Pack`.
+        pack: Batches of packs, or of rows of like lengths, by the lengths that are recorded in the index:
+            :class:`Pack`.
     """
 
     # Whether a sampler of the batches of all ranks has this one.
@@ -110,7 +111,7 @@ class DistributedSampler(_sharded.Generated):
         if isinstance(dataset, DistributedSampler) or (sampler is not None and isinstance(dataset, sampler)):
             raise TypeError(
                 f"a sampler of a {type(dataset).__name__} would shard its rows again: give the dataset, and let no "
-                "framework put a sampler of its own in (Lightning: use_distributed_sampler=False)"
+                "framework put in another sampler (Lightning: use_distributed_sampler=False)"
             )
         if order is not None and not isinstance(order, (str, Orders)):
             raise TypeError(f"order={order!r}: use a name such as 'global', or one of rowdex.order")
@@ -274,8 +275,8 @@ class DistributedSampler(_sharded.Generated):
         return opened.epochs.at(epoch)
 
     def __len__(self) -> int:
-        """How many samples this rank has in every epoch, pads included, wherever the run was resumed. Those of packs
-        are pieces.
+        """How many samples this rank has in every epoch, repeated rows included, wherever the run was resumed. Those of
+        packs are pieces.
         """
         return int(self._info(self._epoch)["len"])
 
@@ -295,15 +296,15 @@ class DistributedSampler(_sharded.Generated):
         return told_of(self._at(epoch))
 
     def total_steps(self, epochs: int) -> int:
-        """How many steps every rank has in so many epochs, from where the current one goes on: exact for packs, too, of
-        which epochs differ by a few.
+        """How many steps every rank has in so many epochs, from the position of the current one on: exact for packs,
+        too, of which epochs differ by a few.
         """
         if self._spec.pack is None:
             return self.steps_left + (epochs - 1) * self.steps if epochs > 0 else 0
         return sum(map(self._steps_after, range(epochs)))
 
     def _steps_after(self, epochs: int) -> int:
-        """How many steps the epoch has that comes after so many others, the first of which goes on where it is."""
+        """How many steps the epoch has that comes after so many others, the first of which continues where it is."""
         return int(self._info(self._epoch + epochs)["steps"]) if epochs else self.steps_left
 
     def __iter__(self) -> Iterator[int]:
@@ -328,7 +329,7 @@ class DistributedSampler(_sharded.Generated):
         return self._spec.world_size // self._spec.replicas
 
     def _check_world(self) -> None:
-        """Refuses to serve the shard of another world than the one that there is by now."""
+        """Refuses to serve a shard if the number of ranks has changed."""
         group = process_group()
         if group is None:
             return
@@ -344,7 +345,7 @@ class DistributedSampler(_sharded.Generated):
             self._is_compared = True
 
     def _check_sharded(self) -> None:
-        """Refuses to be sharded again, unless this is what all ranks are dealt by."""
+        """Refuses to be sharded again, unless all ranks get their rows by this."""
         _sharded.check("DistributedSampler", 1 if self._is_of_all else self._shards, self, self._dataset)
 
     def _begin(self) -> int:
@@ -384,14 +385,14 @@ class DistributedSampler(_sharded.Generated):
     def state_dict(self) -> dict[str, str]:
         """Where the run stands: after the last whole batch that was handed out. It is the same on all ranks.
 
-        Behind a ``DataLoader`` with workers that is further than training is, which reads ahead: there use
+        A ``DataLoader`` with workers reads ahead, so that this is further than training is: there use
         :meth:`state_after`.
         """
         epoch, step = self._served
         return self._state(epoch, self._steps(epoch).start if step is None else step)
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        """Goes on from a state, which may come from another number of ranks and another batch size.
+        """Resumes from a state, which may come from another number of ranks and another batch size.
 
         Raises:
             StateError: if it is from another order, number of rows or seed; the sampler is then unchanged.

@@ -54,7 +54,7 @@ class ExportedSchema(Owned):
 
 
 class _Rebuilt:
-    """An ``ArrowSchema`` of another process, whose parts are kept here. Nobody may release it."""
+    """An ``ArrowSchema`` of another process, whose parts are kept here. It must not be released."""
 
     def __init__(self, parts: Any) -> None:
         self._kept: list[Any] = []

@@ -31,8 +31,8 @@ class SamplerSpec(NamedTuple):
         tail: What becomes of rows, or packs, that do not divide evenly.
         replicas, replica_layout: How many ranks get the same rows, and which: ``"consecutive"`` or ``"strided"``.
         drop_last_batch: Whether a short last batch is left out.
-        resumed: The state that the run goes on from, if any.
-        partition: How positions are dealt to the ranks: ``"strided"`` or ``"contiguous"``.
+        resumed: The state that the run resumes from, if any.
+        partition: How positions are assigned to the ranks: ``"strided"`` or ``"contiguous"``.
         rotation: Whether an order that never changes begins elsewhere each epoch; ``None`` where that is needed.
         pack: How rows are packed, if they are.
     """
@@ -174,7 +174,7 @@ class OpenSampler(NamedTuple):
 
 
 def batch_of(sampler: Handle, epoch: int, step: int) -> tuple[list[int], int]:
-    """The row ids of a step, and how many of them, always the last ones, are pads."""
+    """The row ids of a step, and how many of them, always the last ones, are repeated."""
     rows = (ctypes.c_uint64 * int(told_of(sampler)["batch_size"]))()
     found, pads = ctypes.c_size_t(), ctypes.c_size_t()
     call(
@@ -190,7 +190,7 @@ class SampledBatch(NamedTuple):
     row_ids: list[int]
     """In the order to serve them: one for each piece of packs."""
     num_pads: int
-    """How many of them, always the last ones, are pads."""
+    """How many of them, always the last ones, are repeated."""
     offsets: array.array[int] | None = None
     """Of packs, the token that each piece begins with in its row. Shape ``(pieces,)``, uint64."""
     lengths: array.array[int] | None = None
@@ -239,10 +239,10 @@ def step_number(step: int) -> int:
 
 
 def refuse_earlier(epoch: int, resumed: int) -> None:
-    """Refuses to leave an epoch that was just resumed for an earlier one: somebody counts from 0 again."""
+    """Refuses to leave an epoch that was just resumed for an earlier one: the caller counts from 0 again."""
     if epoch < resumed:
         raise ValueError(
-            f"set_epoch({epoch}) after a state of epoch {resumed} was loaded would begin the run anew: call "
+            f"set_epoch({epoch}) after a state of epoch {resumed} was loaded would begin the run again: call "
             f"set_epoch({resumed}); where a framework calls it (Fabric, a loader prepared by Accelerate), use "
             "rowdex.Loader or rowdex.accelerate.Loader, whose epochs follow their state"
         )

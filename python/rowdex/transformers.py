@@ -44,9 +44,9 @@ class TrainerMixin:
     """Has a ``Trainer`` read its datasets that are rowdex's with loaders of rowdex; it comes before the ``Trainer`` in
     the list of base classes.
 
-    Training is shuffled, and equal on all ranks. ``train(resume_from_checkpoint=...)`` goes on with the very next
-    batch, and reads none of those before it. The ``Trainer`` counts steps to find its place, so a run goes on with the
-    same number of rows per step of all ranks together; another one is an error. Evaluation and prediction give every
+    Training is shuffled, and equal on all ranks. ``train(resume_from_checkpoint=...)`` resumes with the very next
+    batch, and reads none of those before it. The ``Trainer`` counts steps to find its place, so a run resumes only with
+    the same number of rows per step of all ranks together; another one is refused. Evaluation and prediction give every
     row once and in the order of the dataset.
 
     Batches are those of a :class:`rowdex.Loader`. With a ``data_collator``, a tokenizer, or ``dataloader_num_workers``
@@ -55,13 +55,13 @@ class TrainerMixin:
 
     With ``rowdex_options={"pack": rowdex.Pack("input_ids", capacity=8192)}`` a batch is ``per_device_train_batch_size``
     packs, of shape ``(1, tokens)``, with ``position_ids`` that restart where a document begins and without an attention
-    mask. A model that does not keep documents apart by that is an error before the first step. ``labels`` beside the
+    mask. A model that does not keep documents apart by that is refused before the first step. ``labels`` next to the
     packed column are those of its tokens, and ``completion_mask`` and ``assistant_masks`` take labels away, the first
     unless ``completion_only_loss=False``. Columns that the pack names are given to the model, too; others are served
     with ``remove_unused_columns=False``, to ``map``. How many steps training takes is exact, although epochs differ by
     a few.
 
-    An option of the ``Trainer`` that is not honoured is an error that names it. ``SFTTrainer`` of TRL takes rows as
+    An option of the ``Trainer`` that is not honoured raises an error that names it. ``SFTTrainer`` of TRL takes rows as
     they are, with ``dataset_kwargs={"skip_prepare_dataset": True}``, and cuts them to ``max_length``.
 
     Args:
@@ -348,7 +348,7 @@ def _where(state: str) -> list[str]:
 
 
 class _Place(TrainerCallback):
-    """Writes into each checkpoint where the run stands, and compares that with where the Trainer goes on."""
+    """Writes into each checkpoint where the run stands, and compares that with where the Trainer resumes."""
 
     def __init__(self, trainer: TrainerMixin) -> None:
         self._trainer = trainer
@@ -377,7 +377,7 @@ class _Place(TrainerCallback):
             )
         if saved is not None and _where(saved) != _where(place[2]):
             raise ValueError(
-                f"the checkpoint is at {saved}, and the Trainer would go on at {place[2]}: use the dataset, the seed, "
+                f"the checkpoint is at {saved}, and the Trainer would resume at {place[2]}: use the dataset, the seed, "
                 "and as many rows per step of all ranks together as before (per_device_train_batch_size times ranks "
                 "times gradient_accumulation_steps), or begin an epoch with ignore_data_skip=True"
             )

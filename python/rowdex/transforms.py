@@ -40,8 +40,8 @@ class Image:
     ``uint8``, of shape ``(height, width, channels)``, or ``(channels, height, width)``. Pixels are where the file has
     them: an orientation that its EXIF data asks for is not applied.
 
-    JPEG is decoded by simplejpeg, Pillow or torchvision, whichever is installed, in this order, and other formats by
-    Pillow or torchvision. Their pixels may differ by a little: name one for the same pixels everywhere.
+    JPEG is decoded by simplejpeg, Pillow or torchvision, the first that is installed, and other formats by Pillow or
+    torchvision. Their pixels may differ by a little: name one for the same pixels everywhere.
 
     Args:
         mode: ``"RGB"``, or ``"L"`` for grey.
@@ -139,8 +139,8 @@ class Pad:
     """Makes one array of lists of different lengths: for ``pad`` of a :class:`rowdex.Loader`.
 
     Args:
-        length: ``"longest"``, of the batch, or so many items. A longer list is an error, unless ``cut``.
-        fill: What is put beside a shorter list.
+        length: ``"longest"``, of the batch, or so many items. A longer list raises, unless ``cut``.
+        fill: What fills up a shorter list.
         side: Where: ``"right"`` or ``"left"``.
         multiple_of: Rounds the length up, so that fewer shapes occur.
         cut: Leaves out the items of a list after ``length``.

@@ -81,7 +81,7 @@ def select(
         split_fraction: The part that is for validation. Default: 0.1.
         split_by: Splits by the values of this column, instead of by row id. Reads the column.
         split_seed: Another split for another seed.
-        note: Is recorded in the view as the reason for ``rows`` and ``skip``, where these are no files.
+        note: Is recorded in the view as the reason for ``rows`` and ``skip``, where these are not files.
         overwrite: Replaces an existing file.
         progress: Of ``where``: ``None`` shows a bar if tqdm is installed and standard error is a terminal, ``True`` in
             any case, ``False`` never. A function is called with rows decided, rows in all, and 0.

@@ -1,1 +1,1 @@
-"""What several frameworks need to be told, asked or refused."""
+"""What several frameworks need: their options, checks and counts."""

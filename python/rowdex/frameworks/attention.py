@@ -1,4 +1,4 @@
-"""Whether a model keeps the pieces of a pack apart, which is asked of the model itself: whether it goes by where
+"""Whether a model keeps the pieces of a pack apart, which the model itself is tried for: whether it looks at where
 positions restart depends on the model, the kernel of its attention, and the version of its library.
 """
 
@@ -16,9 +16,9 @@ def check_apart(model: Any, batch: dict[str, Any], rounded: bool) -> None:
     tokens for each of two such packs.
 
     Args:
-        model: Gives ``logits``. Of one that does not, nothing is known.
+        model: Returns ``logits``. Of a model that does not, nothing is known.
         batch: What it is given, of which the names and the types count.
-        rounded: Whether it computes in 16 bits, whatever it gives.
+        rounded: Whether it computes in 16 bits; what it returns may have more.
 
     Raises:
         ValueError: saying what to do.

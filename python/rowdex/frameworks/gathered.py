@@ -15,19 +15,20 @@ class Dealt(NamedTuple):
     """The rows of all ranks in one step."""
 
     real: int
-    """How many of them are not pads."""
+    """How many of them are not repeated."""
     total: int
     """How many there are."""
     rows: list[list[int] | None]
     """For each rank its rows, where they are not those of its sampler."""
     pads: list[int]
-    """For each rank how many of its rows, always the last ones, are pads now."""
+    """For each rank how many of its rows, always the last ones, are repeated now."""
 
 
 def dealt(sampler: DistributedSampler, epoch: int, step: int) -> Dealt:
-    """Deals the rows of a step so that, with the ranks' batches one after the other, all pads are at the end.
+    """Assigns the rows of a step so that, with the ranks' batches one after the other, all repeated rows are at the
+    end.
 
-    Frameworks drop the rows behind the last one that is no pad, and a pad is the last row of every rank that has one.
+    Frameworks drop the rows behind the last one that is not repeated, and a repeated row is the last one of its rank.
     So a few rows change places; nothing else does, and no row is lost.
     """
     handles = sampler.spec.ranks(sampler._dataset, epoch == sampler._resumed_epoch)
@@ -44,8 +45,8 @@ def dealt(sampler: DistributedSampler, epoch: int, step: int) -> Dealt:
 
 
 def _gathered(ranks: Iterable[Handle], epoch: int, step: int) -> tuple[list[int], list[int], int, set[int]]:
-    """How many rows of a step each rank has; all of them one rank after the other, but with pads at the end; how many
-    are none; and the places of those that changed places for that.
+    """How many rows of a step each rank has; all of them one rank after the other, but with repeated ones at the end;
+    how many are not repeated; and the places of those that changed places for that.
     """
     rows: list[int] = []
     is_pad: list[bool] = []

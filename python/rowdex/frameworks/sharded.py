@@ -26,7 +26,7 @@ class Generated:
 
     @property
     def generator(self) -> Any:
-        """There is none; who asks is Accelerate, which shards this."""
+        """There is none; only Accelerate asks for it, which shards this."""
         self._is_prepared = True
         raise AttributeError("generator")
 
@@ -38,33 +38,33 @@ class Measured:
 
     @property
     def total_dataset_length(self) -> int:
-        """How many items it has; who asks is Accelerate."""
+        """How many items it has; only Accelerate asks for it."""
         self._is_begun = True
         return len(self)  # type: ignore[arg-type]
 
 
 def is_prepared(sampler: Any, dataset: Any) -> bool:
-    """Whether Accelerate deals among several processes what a sampler says of a dataset in the epoch that begins."""
+    """Whether Accelerate assigns what a sampler says of a dataset to several processes in the epoch that begins."""
     begun, prepared = getattr(dataset, "_is_begun", False), getattr(sampler, "_is_prepared", False)
     state = sys.modules.get("accelerate.state")
     return (begun or prepared) and state is not None and state.PartialState().num_processes > 1
 
 
 def is_over(dataset: Any) -> None:
-    """Forgets who began an epoch over a dataset: the next one may be of somebody else."""
+    """Forgets what began an epoch over a dataset: something else may begin the next one."""
     if isinstance(dataset, Measured):
         dataset._is_begun = False
 
 
 def check(name: str, shards: int, sampler: Any, dataset: Any) -> None:
-    """Refuses an epoch of one of several shards that Accelerate deals among several processes.
+    """Refuses an epoch of one of several shards that Accelerate would shard again.
 
     Raises:
         RuntimeError: saying what to write.
     """
     if shards > 1 and is_prepared(sampler, dataset):
         raise RuntimeError(
-            f"Accelerate deals this {name} out among its processes, and it is one of {shards} shards already: every "
+            f"Accelerate shards this {name} among its processes, and it is one of {shards} shards already: every "
             f"rank would get a part of its part. {REMEDY}"
         )
 
@@ -75,7 +75,7 @@ def check_worker(name: str, made_in: int, assumed: bool, chosen: bool) -> None:
     Args:
         name: What would serve them.
         made_in: The process that made it.
-        assumed: Whether nobody said which rank it is for.
+        assumed: Whether its rank was not given.
         chosen: Whether its epoch is another one than each worker begins with.
     """
     data = sys.modules.get("torch.utils.data")
@@ -86,8 +86,8 @@ def check_worker(name: str, made_in: int, assumed: bool, chosen: bool) -> None:
     if worker.num_workers > 1 and (inherited or assumed):
         raise RuntimeError(
             f"a {name} in one of the {worker.num_workers} workers of a DataLoader: each of them would serve every batch"
-            " of this rank. Use rowdex.torch.IterableDataset, which deals batches to workers, or num_workers=0 and map="
-            " of the loader; or make a loader in each worker, with num_replicas and rank of its own"
+            " of this rank. Use rowdex.torch.IterableDataset, which shards batches among workers, or num_workers=0 and "
+            "map= of the loader; or make a loader in each worker, with its own num_replicas and rank"
         )
     if inherited and not chosen:
         warnings.warn(

@@ -23,7 +23,7 @@ _ARGUMENTS: Refusals = {
     ),
     "dataloader_in_order": (
         (None, True),
-        "a run goes on from the number of its steps, so batches come in order: leave it out",
+        "a run resumes from the number of its steps, so batches come in order: leave it out",
     ),
 }
 _ACCELERATOR: Refusals = {
@@ -66,7 +66,7 @@ _SUPERVISED: Refusals = {
     ),
     "shuffle_dataset": (
         (None, False),
-        "every epoch is shuffled anew, unless train_sampling_strategy='sequential': leave it out",
+        "every epoch is shuffled again, unless train_sampling_strategy='sequential': leave it out",
     ),
 }
 _PACKED: Refusals = {
@@ -131,7 +131,7 @@ def by_name(make: Callable[..., None], given: tuple[Any, ...], named: dict[str, 
 
 
 def replaced(arguments: dict[str, Any], change: Callable[[Dataset], Any]) -> dict[str, Any]:
-    """Puts something else in the place of datasets of rowdex. Returns what was there, by the name of the argument."""
+    """Puts something else in the place of datasets of rowdex. Returns these, by the name of the argument."""
     kept = {}
     for name in ("train_dataset", "eval_dataset"):
         given = arguments.get(name)

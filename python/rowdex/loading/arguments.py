@@ -1,4 +1,4 @@
-"""Arguments of a loader that contradict each other, or that are none of it."""
+"""Arguments of a loader that contradict each other, or that it does not have."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .functions import kept
 Output = Literal["torch", "numpy", "arrow", "python"]
 
 _ROWS = 8192
-"""The most rows that are converted in one go, unless a batch is larger: that costs as much for many rows as for few."""
+"""The most rows that are converted at once, unless a batch is larger: the cost is the same for many rows as for few."""
 
 
 class Added(NamedTuple):
@@ -39,7 +39,7 @@ class Added(NamedTuple):
         return self
 
     def columns(self, batch: Batch, pads: int) -> dict[str, Any]:
-        """These columns of a batch, whose last ``pads`` rows are pads."""
+        """These columns of a batch, whose last ``pads`` rows are repeated."""
         np = loaded("numpy")
 
         found: dict[str, Any] = {}
@@ -62,7 +62,7 @@ class Convert:
         added: Added = Added(),
         sequences: dict[str, Any] | None = None,
     ) -> None:
-        """Columns ``without`` are left to somebody else. Of packs, ``sequences`` says what is made of the tokens."""
+        """The columns ``without`` are left out. Of packs, ``sequences`` says what is made of the tokens."""
         if output not in ("torch", "numpy", "arrow", "python"):
             raise ValueError(f"output={output!r}: use 'torch', 'numpy', 'arrow' or 'python'")
         self.output, self.nulls, self.strings, self.without = output, nulls, strings, without
@@ -70,7 +70,7 @@ class Convert:
         self._readers: list[tuple[int, str, Any]] | None = None
 
     def __call__(self, batch: Batch, pads: int | None = None) -> Any:
-        """The batch, of which the last ``pads`` rows are pads if it does not know better."""
+        """The batch, of which the last ``pads`` rows are repeated, unless it knows the number itself."""
         if self.output == "arrow":
             return batch
         if self.output == "python":

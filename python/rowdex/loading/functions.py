@@ -172,7 +172,7 @@ def located(dataset: Dataset, row: int) -> tuple[str, int, int]:
 
 
 def kept(error: _Error) -> _Error:
-    """The same error for whoever keeps it: without a traceback, whose frames hold the loader and the batch."""
+    """The same error to keep: without a traceback, whose frames hold the loader and the batch."""
     try:
         found = copy.copy(error)
     except Exception:
@@ -297,7 +297,7 @@ def _items(value: Any) -> Iterator[Any]:
 
 
 def _of_tensors(tensors: list[Any], output: str, name: str) -> Any:
-    """Tensors as they are, whatever their types and devices."""
+    """Tensors as they are, with any types and devices."""
     torch = loaded("torch")
 
     if all(tensor.ndim == 1 for tensor in tensors):

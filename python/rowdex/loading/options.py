@@ -21,7 +21,7 @@ _ELSEWHERE = {
     "multiprocessing_context": "there are threads, and no worker processes; use threads=",
     "num_epochs": "each iteration is an epoch",
     "num_shards": "use num_replicas=",
-    "num_workers": "a Loader has threads of its own, and no worker processes; use threads=",
+    "num_workers": "a Loader has its own threads, and no worker processes; use threads=",
     "pack": "a pack is made of pieces of rows: rowdex.Loader serves packs, see docs/sequences.md for each framework",
     "persistent_workers": "there are threads, and no worker processes",
     "prefetch": "batches are made ahead, as far as memory= allows",

@@ -1,4 +1,4 @@
-"""Whole passes over a dataset in the order of its rows, for those who read all of it and shuffle nothing."""
+"""Whole passes over a dataset in the order of its rows, without a shuffle."""
 
 from __future__ import annotations
 

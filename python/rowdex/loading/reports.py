@@ -1,4 +1,4 @@
-"""What a loader tells of: what it will do, what would help it, and what it could not read."""
+"""What a loader reports: what it will do, what would help it, and what it could not read."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class LostRow(NamedTuple):
 
 
 class PackForecast(NamedTuple):
-    """What an epoch of packs comes to, on all ranks together."""
+    """What an epoch of packs has, over all ranks."""
 
     steps: int
     """Steps of every rank."""
     packs: int
     """Packs that all ranks are served, those that come twice and opened ones included."""
     opened: int
-    """Packs that opening others made, so that steps are equal."""
+    """Packs that were made by opening others, so that steps are equal."""
     pieces: int
     """Pieces of rows, each counted once."""
     pieces_a_pack: float
@@ -103,7 +103,7 @@ class Estimate(NamedTuple):
     least_memory: int
     """The least ``memory`` that a loader takes."""
     packs: PackForecast | None
-    """What its packs come to, in the loader's current epoch; ``None`` where rows are served."""
+    """What its packs have, in the loader's current epoch; ``None`` where rows are served."""
 
 
 def estimated(

@@ -16,7 +16,7 @@ MASKS = ("completion_mask", "assistant_masks")
 
 
 def options(pack: Pack | None) -> dict[str, Any]:
-    """What the library is told of the columns that have an item for each token."""
+    """What the library gets about the columns that have an item for each token."""
     if pack is None:
         return {}
     named = [text_bytes(name, "with_columns") for name in pack.with_columns]
@@ -25,7 +25,8 @@ def options(pack: Pack | None) -> dict[str, Any]:
 
 
 def beside(fields: Sequence[Field], column: str) -> list[str]:
-    """The columns of labels and masks beside one of tokens, or their paths: those that the library takes for such."""
+    """The columns of labels and masks that go with one of tokens, or their paths: those that the library takes as such.
+    """
     structs, dot, _ = column.rpartition(".")
     for name in structs.split(".") if dot else ():
         fields = next((field.children for field in fields if field.name == name), ())

@@ -95,7 +95,7 @@ def _memory_file() -> int:
 
 
 def among_workers(job: str, name: str) -> dict[str, Any]:
-    """The same for the workers of a rank that share a reader with nobody else."""
+    """The same for the workers of a rank that share a reader with no other rank."""
     return _library_options(Share(name=name, job=job, ranks=1))
 
 

@@ -65,7 +65,7 @@ class _Served:
     def batch(self, step: int) -> Any:
         if self._next is None and step > self._first > 0:
             raise RuntimeError(
-                f"this {type(self._loader).__name__} goes on after {self._first} steps, from its state, and "
+                f"this {type(self._loader).__name__} resumes after {self._first} steps, from its state, and "
                 f"skip_first_batches() would skip {step - self._first} more: leave skip_first_batches() out after "
                 "load_state(), or load no state"
             )

@@ -83,8 +83,8 @@ def _bits(np: Any, array: Any, buffer: int, start: int, count: int) -> Any:
 def _fill(np: Any, found: Any, valid: Any, masked: bool = False) -> Any:
     """The values with NaN, NaT, zeros, None or empty lists at the nulls. Never in the buffers that others may share.
 
-    Where a mask tells the nulls, their codes are 0. Elsewhere a null gets a category of its own, because the first one
-    is a value.
+    Where a mask marks the nulls, their codes are 0. Elsewhere a null gets a separate category, because the first one is
+    a value.
     """
     if valid.all():
         return found

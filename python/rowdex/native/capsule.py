@@ -1,8 +1,8 @@
-"""Arrow structs in PyCapsules, which their consumers move out of. What nobody moved out of is released here.
+"""Arrow structs in PyCapsules, which their consumers move out of. What stays in one is released here.
 
 A capsule may be dropped while an exception is on its way, as when a consumer fails. A destructor written in Python
-cannot run then: it would replace the exception. So capsules have no destructor. They and their structs are kept here,
-and those that nobody else refers to any more are let go of when the next one is made.
+cannot run then: it would replace the exception. So capsules have no destructor. They and their structs are kept here;
+those without another reference are dropped when the next one is made.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def capsule(struct: Any, name: bytes) -> object:
 
 
 def live() -> int:
-    """How many capsules there are that somebody refers to."""
+    """How many capsules there are with another reference."""
     _sweep()
     return len(_kept)
 

@@ -10,7 +10,7 @@ from .imports import loaded
 
 
 class _Column:
-    """What is not iterated, because two parts and two rows could not be told apart."""
+    """What is not iterated, because two parts and two rows would look alike."""
 
     _parts: tuple[str, str]
 
@@ -106,7 +106,7 @@ class Codes(_Column):
     """Values of a dictionary: that of row ``i`` is ``categories[codes[i]]``.
 
     ``len()`` is the number of rows, ``codes[i]`` the value of a row, and ``codes[i:j]`` a :class:`Codes`. Nulls that
-    are filled have a category of their own, the last one.
+    are filled have a separate category, the last one.
     """
 
     _parts = ("codes", "categories")

@@ -20,7 +20,7 @@ _forking: dict[int, bool] = {}
 
 
 def loaded(name: str) -> Any:
-    """The module. A fork waits until it is imported: the child would wait for ever for a thread that it has not."""
+    """The module. A fork waits until it is imported: the child would wait without end for a thread that it has not."""
     module = _loaded.get(name)
     if module is None:
         with _importing:
@@ -29,8 +29,8 @@ def loaded(name: str) -> Any:
 
 
 def arrow() -> Any:
-    """pyarrow that has looked for pandas. It does so when it makes its first table, under a lock of its own, which a
-    child would find taken for ever.
+    """pyarrow that has looked for pandas. It does so when it makes its first table, under its own lock, which would
+    stay locked in a child.
     """
     global _arrow
     if _arrow is None:
@@ -43,7 +43,7 @@ def arrow() -> Any:
 
 def frames() -> Any:
     """pyarrow that has made a data frame. The first one imports modules and makes its thread pool and other statics of
-    C++, each of which a child would find half made for ever.
+    C++, each of which would stay half made in a child.
     """
     global _frames
     if _frames is None:

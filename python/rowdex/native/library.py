@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def exception_of(told: dict[str, Any]) -> Error:
-    """The exception for what is told of an error."""
+    """The exception for what is known of an error."""
     return BY_STATUS.get(told["status"], InternalError)(
         told["message"], file=told["file"], row_group=told["row_group"], column=told["column"], hint=told["hint"]
     )
@@ -67,8 +67,8 @@ def waiting(remote: bool, work: Callable[[], T]) -> T:
     """What ``work`` returns or raises, which may wait for a store if ``remote``.
 
     Python runs signal handlers, such as that of Ctrl-C, in the main thread and between two calls. So a call that may
-    wait long is made by another thread, while the main one listens. If a handler raises, the call is told to
-    stop: it puts no file in its place any more, and ends as soon as it looks. What it makes is then dropped.
+    wait long is made by another thread, while the main one listens. If a handler raises, the call is stopped: it puts
+    no file in its place any more, and ends soon. What it makes is then dropped.
     """
     if not remote or threading.current_thread() is not threading.main_thread():
         return work()
@@ -169,7 +169,7 @@ class Handle(Owned):
 
     @property
     def address(self) -> int | None:
-        """For a struct that a call is given. Whoever asks keeps the handle until the call is over."""
+        """For a struct that a call is given. The caller keeps the handle until the call is over."""
         address: int | None = self._as_parameter_.value
         return address
 
@@ -211,7 +211,7 @@ def told_of(handle: Handle) -> dict[str, Any]:
 
 
 def _told(error: ctypes.c_void_p) -> dict[str, Any]:
-    """What is known of an error, whatever else fails."""
+    """What is known of an error, also if something else fails."""
     text = ctypes.c_void_p()
     library.describe(error, ctypes.byref(text), None)
     told: dict[str, Any] = json.loads(ctypes.string_at(text.value or 0))
@@ -262,14 +262,14 @@ class PerProcess(Generic[T]):
         return made[1] if made is not None and made[0] != os.getpid() else None
 
     def replace(self, value: T, other: T) -> None:
-        """Puts another value in the place of this one, unless somebody else did."""
+        """Puts another value in the place of this one, unless another thread did."""
         made, pid = self._made, os.getpid()
         with self._locks.setdefault(pid, threading.RLock()):
             if self._made is made and made is not None and made[1] is value:
                 self._made = (pid, other)
 
     def forget(self) -> None:
-        """Lets go of the value, so that it is made again when it is next asked for."""
+        """Drops the value, so that it is made again when it is next asked for."""
         made = self._made
         if made is not None and made[0] == os.getpid():
             self._made = None
@@ -403,8 +403,7 @@ def token(value: Any, name: str) -> int:
 
 def not_pickled(message: str) -> Any:
     """What ``__reduce__`` of something ends with that is not pickled. In the thread that feeds a queue of another
-    process nobody hears an error, and whoever waits for what comes would wait for ever: there it is raised again by
-    whoever takes it out.
+    process an error is lost, and the receiver would wait without end: there the receiver raises it again.
     """
     if threading.current_thread().name == "QueueFeederThread":
         return _refused, (message,)

@@ -1,4 +1,4 @@
-"""The batches of all ranks, for frameworks that deal them out."""
+"""The batches of all ranks, for frameworks that assign them to ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .samplers import Step
 
 
 class DealtStep(NamedTuple):
-    """The step of a rank that a :class:`GlobalBatchSampler` has dealt to it."""
+    """The step that a :class:`GlobalBatchSampler` has assigned to a rank."""
 
     step: Step
     rows: list[int] | None
@@ -31,21 +31,22 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
         batches = rowdex.torch.GlobalBatchSampler(dataset, batch_size=256, seed=42)
         loader = accelerator.prepare(DataLoader(dataset, batch_sampler=batches, num_workers=4))
 
-    All batches have the length that is due, so that ``even_batches`` makes no difference: the ranks' steps are equal
-    as they are. In the last step the rows are dealt so that ``gather_for_metrics`` drops those that are served twice.
+    Every batch reports the full length, so ``even_batches`` makes no difference: all ranks take the same number of
+    steps anyway. In the last step the rows are assigned so that ``gather_for_metrics`` drops those that are served
+    twice.
 
     Args:
         dataset: The dataset that the ``DataLoader`` has.
         batch_size: Rows per step and rank; with ``split_batches``, rows per step of all ranks together.
-        split_batches: Whether the framework takes a part of every batch for each rank, rather than batches in turn:
-            as it was told.
-        num_shards: Among how many ranks it deals. Default: the world size.
+        split_batches: Whether the framework takes a part of every batch for each rank, rather than batches in turn: the
+            framework's own option.
+        num_shards: To how many ranks it assigns batches. Default: the world size.
         sampling: ``seed``, ``shuffle``, ``order``, ``tail`` and all else that :class:`rowdex.DistributedSampler` takes,
             but no ``num_replicas`` and ``rank``.
     """
 
     drop_last = True
-    """So that nobody completes the last batch, which needs none."""
+    """So that no framework fills up the last batch."""
 
     def __init__(
         self, dataset: _Dataset, batch_size: int, *, split_batches: bool = False, num_shards: int | None = None,
@@ -96,19 +97,19 @@ class GlobalBatchSampler(torch.utils.data.Sampler[Any]):
         return self.sampler.num_replicas
 
     def _check_dealt(self) -> None:
-        """Refuses an epoch that nobody deals, or that is dealt among other numbers of ranks."""
+        """Refuses an epoch that no framework shards, or that is sharded among another number of ranks."""
         if not is_prepared(self.sampler, self.sampler.dataset):
             if self._shards > 1:
                 raise RuntimeError(
-                    f"a GlobalBatchSampler has the batches of all {self._shards} ranks, and nobody deals them: give "
-                    "the DataLoader to accelerator.prepare(), or use rowdex.torch.BatchSampler"
+                    f"a GlobalBatchSampler has the batches of all {self._shards} ranks, and no framework shards them: "
+                    "give the DataLoader to accelerator.prepare(), or use rowdex.torch.BatchSampler"
                 )
             return
         from ..accelerate import ranks
 
         if ranks()[0] != self._shards:
             raise RuntimeError(
-                f"a GlobalBatchSampler with num_shards={self._shards} is dealt among {ranks()[0]} ranks of "
+                f"a GlobalBatchSampler with num_shards={self._shards} is sharded among {ranks()[0]} ranks of "
                 "Accelerate: make it with these"
             )
 
@@ -135,15 +136,15 @@ class GlobalStep(Sequence[Any]):
         start, stop, stride = part.indices(len(self)) if isinstance(part, slice) else (0, 0, 0)
         if self._rank is not None or stride != 1 or start % size != 0 or stop - start != size:
             raise RuntimeError(
-                f"batch[{part}] of a GlobalBatchSampler, which deals whole batches of {size} rows: make it with "
-                "split_batches as the framework was told"
+                f"batch[{part}] of a GlobalBatchSampler, which assigns whole batches of {size} rows: make it with "
+                "the split_batches of the framework"
             )
         return GlobalStep(self._sampler, self._epoch, self._step, start // size)
 
     def share(self) -> DealtStep:
         """What the dataset is asked for."""
         if self._rank is None:
-            raise TypeError("a batch of all ranks that nobody has split: use split_batches=False")
+            raise TypeError("a batch of all ranks that was not split: use split_batches=False")
         sampler = self._sampler.sampler
         resumed = self._epoch == sampler._resumed_epoch
         step = Step(sampler.spec._replace(rank=self._rank), self._epoch, self._step, resumed)

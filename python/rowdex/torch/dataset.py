@@ -37,13 +37,13 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
         worker_threads: Threads of each worker then. Default: 1 in workers, 2 without them. 0: none.
         nulls, strings: As :meth:`rowdex.Batch.to_numpy` has them.
         share: ``"workers"``: the workers of a ``DataLoader`` over a :class:`BatchSampler` or an
-            :class:`IterableDataset` have one reader, with the threads of all of them, where the system can (Linux),
-            and steps come to workers in turn. ``None``: each reads for itself, with its part of the memory.
-            ``"machine"``: one reader makes the batches of a :class:`BatchSampler` or :class:`IterableDataset` for
-            the workers of all ranks on this machine. ``memory`` and ``worker_threads`` (default: 2) are then those of
-            the machine. What is served stays the same. All ranks need the same arguments and the same number of
-            workers, which should persist. A dataset that several ``DataLoader`` use at a time, with samplers that
-            differ, is to be made once for each of them. A :class:`rowdex.Share` says more. Linux only.
+            :class:`IterableDataset` have one reader, with the threads of all of them, where the system can (Linux), and
+            steps come to workers in turn. ``None``: each reads for itself, with its part of the memory. ``"machine"``:
+            one reader makes the batches of a :class:`BatchSampler` or :class:`IterableDataset` for the workers of all
+            ranks on this machine. ``memory`` and ``worker_threads`` (default: 2) are then those of the machine. What is
+            served stays the same. All ranks need the same arguments and the same number of workers, which should
+            persist. If several ``DataLoader`` with different samplers run at a time, give each another dataset. A
+            :class:`rowdex.Share` says more. Linux only.
         others: As :class:`rowdex.Dataset` has them.
     """
 
@@ -93,8 +93,8 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
     def _share_among_workers(self, group: str | None) -> None:
         """Gives the workers of a ``DataLoader`` that are made from now on a name in common, if they can share a reader.
 
-        They must ask for all steps in turn, because what waits for one of them holds up the others: somebody else's
-        dataset, subclass or sampler may leave out what it likes.
+        They must ask for all steps in turn, because a batch that waits for one worker holds up the others: another
+        dataset, subclass or sampler may leave out steps.
         """
         in_turn = group is not None and type(self).__getitems__ is Dataset.__getitems__
         self._group = group if in_turn and can_share() else None
@@ -121,14 +121,17 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
         return Rows(reader.serve(rows) if isinstance(rows, Step) else reader.take(rows), self._convert)
 
     def state_dict(self) -> dict[str, Any]:
-        """What torchdata's ``StatefulDataLoader`` keeps beside how many steps it took: of what these are.
+        """What torchdata's ``StatefulDataLoader`` keeps in addition to the number of steps it took: of which run these
+        are.
 
-        Accelerate wraps a :class:`GlobalBatchSampler` in what has no state, so that torchdata goes on by counting.
+        Accelerate wraps a :class:`GlobalBatchSampler` in an object without a state, so that torchdata resumes by
+        counting.
         """
         return {"workers": workers_of(), "dealt": self._dealt if self._served is None else self._state_of(self._served)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Refuses a state of another number of workers; a step that is dealt otherwise than before is refused later."""
+        """Refuses a state of another number of workers; a step that is assigned otherwise than before is refused later.
+        """
         check_workers(state_dict)
         self._dealt, self._served = state_dict.get("dealt"), None
 
@@ -139,7 +142,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
         return {"shards": spec.world_size // spec.replicas, "batch_size": spec.batch_size, "state": text.value.decode()}
 
     def _deal(self, step: Step) -> None:
-        """Takes note of a step that a :class:`GlobalBatchSampler` has dealt."""
+        """Records a step that a :class:`GlobalBatchSampler` has assigned."""
         before, self._dealt = self._dealt, None
         self._served = step
         if before is None:
@@ -148,8 +151,8 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
         if (before["shards"], before["batch_size"]) != (spec.world_size // spec.replicas, spec.batch_size):
             raise StateError(
                 f"the state is of {before['shards']} ranks with {before['batch_size']} rows per step each, and now "
-                f"{spec.world_size // spec.replicas} have {spec.batch_size}: as many steps are other rows. Go on with "
-                "both as before, or use rowdex.accelerate.Loader, whose state goes on with any"
+                f"{spec.world_size // spec.replicas} have {spec.batch_size}: the same steps are other rows. Keep "
+                "both as before, or use rowdex.accelerate.Loader, whose state resumes with any"
             )
         # Refuses another order, seed or dataset.
         epoch = spec._replace(resumed=before["state"]).open(self).resumed_epoch

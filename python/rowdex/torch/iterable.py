@@ -19,15 +19,14 @@ from .workers import Turns
 
 
 class IterableDataset(torch.utils.data.IterableDataset[Any], _sharded.Generated, _sharded.Measured):
-    """Batches of one rank, shared out among the workers of a ``DataLoader(dataset, batch_size=None)``: dicts of
-    tensors.
+    """Batches of one rank, divided among the workers of a ``DataLoader(dataset, batch_size=None)``: dicts of tensors.
 
     What comes, and in which order, does not depend on the number of workers. Every iteration is an epoch, and the next
     one the next epoch, with or without :meth:`set_epoch`, and whether or not workers persist. An iteration counts when
-    it begins, also if it is given up; with workers, it begins when the first of them does.
+    it begins, even if it is abandoned; with workers, it begins when the first of them does.
 
     It has a state (``state_dict``, ``load_state_dict``) for torchdata's ``StatefulDataLoader``, which keeps one for
-    each worker, so the number of workers must stay. To go on with another number of ranks or workers, save
+    each worker, so the number of workers must stay. To resume with another number of ranks or workers, save
     :meth:`state_after` and give it to :meth:`load_run_state`.
 
     Args:
@@ -141,7 +140,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], _sharded.Generated,
         return self._sampler.state_after(epoch, step)
 
     def load_run_state(self, state_dict: dict[str, str]) -> None:
-        """Goes on from :meth:`state_after`, with any number of ranks and workers."""
+        """Resumes from :meth:`state_after`, with any number of ranks and workers."""
         self._sampler.load_state_dict(state_dict)
         self._turns.load(self._sampler.sampler.epoch)
         self._loaded = self._turns.loaded
@@ -162,7 +161,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], _sharded.Generated,
         return found | {"epoch": epoch, "batches": place, "state": self._begins}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from where a worker stood.
+        """Resumes from where a worker stood.
 
         Raises:
             StateError: if its batches were others: of another number of workers, ranks or rows, or in another order.
@@ -178,8 +177,8 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], _sharded.Generated,
             # Said where the first batch is asked for: what is raised before may be lost.
             self._refused = StateError(
                 f"the state is of {before[0]} ranks with {before[1]} rows per step each, and now {own[0]} have "
-                f"{own[1]}: as many batches are other rows. Save state_after(epoch, step), and give it to "
-                "load_run_state(), which goes on with any"
+                f"{own[1]}: the same batches are other rows. Save state_after(epoch, step), and give it to "
+                "load_run_state(), which resumes with any"
             )
             return
         epoch, place = int(state_dict["epoch"]), int(state_dict["batches"])
@@ -197,6 +196,6 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], _sharded.Generated,
 
 
 def _refused(error: Exception) -> Iterator[Any]:
-    """Batches of which the first is an error."""
+    """Batches of which the first raises."""
     raise error
     yield

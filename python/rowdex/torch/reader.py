@@ -20,7 +20,7 @@ from .samplers import Step
 
 
 ITERABLE = "iterable"
-"""The group of workers that each ask an iterable dataset for all steps of their own."""
+"""The group of workers that each ask an iterable dataset for all of their steps."""
 
 
 class Stream:
@@ -69,7 +69,7 @@ class Stream:
         return int(info.epoch), self._first + int(info.step) * self._workers
 
     def go_to(self, epoch: int, step: int) -> None:
-        """Makes this step, one of its own, the next."""
+        """Makes this step, one of its steps, the next."""
         call(library.loader_seek, self._loader, epoch, (step - self._first) // self._workers)
 
     def has(self, step: int) -> bool:
@@ -140,8 +140,8 @@ class StepReader:
     def _shared(self, step: Step, first: int, opened: OpenSampler) -> dict[str, Any]:
         """How this worker shares a reader with the others of its ``DataLoader``, if it does.
 
-        It does where each of them is sure to ask for steps, and for its own ones alone: the reader waits for all of
-        them, and to the reader each is a rank of its own.
+        It does where each of them is sure to ask for steps, and only for its own: the reader waits for all of them, and
+        takes each for a separate rank.
         """
         info, group = torch.utils.data.get_worker_info(), self._group
         if self._options["share"] is None or self._options["worker_threads"] == 0:
@@ -159,7 +159,7 @@ class StepReader:
         return among_workers(f"{group} {info.seed - info.id}", name)
 
     def leave(self) -> None:
-        """Nobody waits for a step of this worker, until it asks for one."""
+        """The reader does not wait for this worker until it asks for a step."""
         with self._lock:
             self._stream = None
 
@@ -189,7 +189,7 @@ def check_workers(state_dict: dict[str, Any]) -> None:
     before, workers = state_dict.get("workers", workers_of()), workers_of()
     if before != workers:
         raise StateError(
-            f"a state of {before} workers, where now there are {workers}: torchdata keeps a state for each. Use as "
-            f"many (num_workers={before}), or save state_after(epoch, step) of the sampler or the IterableDataset, "
-            "which goes on with any number of ranks and workers"
+            f"a state of {before} workers, where now there are {workers}: torchdata keeps a state for each. Use the "
+            f"same number (num_workers={before}), or save state_after(epoch, step) of the sampler or the "
+            "IterableDataset, which resumes with any number of ranks and workers"
         )

@@ -1,4 +1,4 @@
-"""The samples of a batch, which are made where somebody looks at them."""
+"""The samples of a batch, which are made when they are looked at."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Row(dict[str, Any]):
         if key == 0:
             # PyTorch's collation looks at the first of the samples, and this is only one.
             raise RuntimeError(
-                "a collate_fn was given one sample, and not a list of them: a framework has put a sampler of its own "
+                "a collate_fn was given one sample, and not a list of them: a framework has put another sampler "
                 "in the place of a rowdex.torch.BatchSampler, which is sharded already. With Ray, write "
                 "prepare_data_loader(loader, add_dist_sampler=False)"
             )
@@ -30,8 +30,8 @@ class Row(dict[str, Any]):
 class Rows(Sequence[Row]):
     """The samples of a batch, which are made when they are looked at.
 
-    ``default_collate``, which a ``DataLoader`` has unless told otherwise, looks at the first and gets the columns of
-    the whole batch as tensors. A ``collate_fn`` of one's own sees a list of samples.
+    ``default_collate``, the default of a ``DataLoader``, looks at the first and gets the columns of the whole batch as
+    tensors. Any other ``collate_fn`` sees a list of samples.
     """
 
     def __init__(self, batch: Batch, convert: Convert) -> None:

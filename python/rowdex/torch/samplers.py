@@ -80,15 +80,15 @@ class BatchSampler(torch.utils.data.Sampler[Step]):
         return self.sampler.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        """Goes on from a state, which may come from another number of ranks, workers, and another batch size."""
+        """Resumes from a state, which may come from another number of ranks, workers, and another batch size."""
         self.sampler.load_state_dict(state_dict)
 
 
 class _Steps(Iterator[Step]):
     """The steps of an epoch, which begins when the first of them is asked for.
 
-    Its state is whether they were all handed out: torchdata's ``StatefulDataLoader`` goes on from the end of an epoch
-    with an iteration of nothing, and where it stands within one it has from the sampler.
+    Its state is whether they were all handed out: torchdata's ``StatefulDataLoader`` resumes from the end of an epoch
+    with an empty iteration, and within an epoch from the state of the sampler.
     """
 
     def __init__(self, sampler: DistributedSampler) -> None:

@@ -1,6 +1,6 @@
 """The epoch that comes next, which an iterable dataset and its copies in the workers of a ``DataLoader`` agree on.
 
-Nobody tells a dataset that a ``DataLoader`` with workers begins an epoch. Each worker has a copy of it, and PyTorch
+A dataset does not learn when a ``DataLoader`` with workers begins an epoch. Each worker has a copy of it, and PyTorch
 draws a seed for all workers of an iteration: the first of them that begins takes the next epoch, and the others, which
 find their seed, take the same one.
 """
@@ -43,7 +43,7 @@ class Turns:
         return int(self._words[2])
 
     def load(self, epoch: int) -> None:
-        """Goes on from a state of a run, at this epoch."""
+        """Resumes from a state of a run, at this epoch."""
         self._words[0], self._words[2] = epoch, self.loaded + 1
 
     def take(self) -> int:

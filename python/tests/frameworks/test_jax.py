@@ -96,7 +96,7 @@ def test_a_function_of_a_batch_may_return_other_columns_and_sees_none_that_nobod
         found = [int(value) for batch in batches for value in batch["twice"][batch["counts"]]]
         assert found == [2 * row for row in range(len(rows))]
     # A function that returns something else, or without a column that was asked for.
-    with pytest.raises(KeyError, match="map took out the column of pads 'pad'"):
+    with pytest.raises(KeyError, match="map took out the column of repeated rows 'pad'"):
         next(iter(rowdex_jax.Loader(rows, batch_size=256, map=lambda batch: {"id": batch["id"]}, repeated="pad")))
     with pytest.raises(TypeError, match="map returned list: return a dict"):
         next(iter(rowdex_jax.Loader(rows, batch_size=256, map=list)))
