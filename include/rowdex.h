@@ -7,14 +7,14 @@
  *
  * Names. Everything is called rowdex_ or ROWDEX_. Words mean what they mean in the manual: a row id is a row's place in
  * the index, a position its place in the order of an epoch, a step one batch on every rank. Orders, tails and levels
- * are named by the texts that the command line and Python use; an unknown one is an error that lists them.
+ * are named by the texts that the command line and Python use; an unknown one is refused, and the error lists them.
  *
- * Results. Whatever can fail returns a rowdex_status, and ROWDEX_STATUS_OK is 0. Results go to pointers, and they are
- * written only on success: after a failure the caller's variables and buffers hold what they held. Functions without a
- * status cannot fail; for NULL they answer 0, NULL or false.
+ * Results. Any function that can fail returns a rowdex_status, and ROWDEX_STATUS_OK is 0. Results go to pointers, and
+ * they are written only on success: after a failure the caller's variables and buffers hold what they held. Functions
+ * without a status cannot fail; for NULL they answer 0, NULL or false.
  *
- * Errors. The last argument of a call takes the error; NULL if nobody wants it. It is written on failure only, with a
- * new rowdex_error that the caller frees; whatever it held before is lost, so free that first. The message is a whole
+ * Errors. The last argument of a call takes the error; NULL if it is not wanted. It is written on failure only, with a
+ * new rowdex_error that the caller frees; what it held before is lost, so free that first. The message is a whole
  * sentence that names file, row group and column where they are known, and says what to do. It is UTF-8, as all texts
  * are, but for paths.
  *
@@ -24,34 +24,33 @@
  * passes in is copied, or no longer looked at when the call returns. Arrow structs are the caller's, who calls their
  * release callback; they live on when everything of rowdex is freed.
  *
- * NULL. A NULL that is not allowed is an error (ROWDEX_STATUS_INVALID_ARGUMENT), as is a misaligned array. Arrays of
+ * NULL. A NULL that is not allowed is refused (ROWDEX_STATUS_INVALID_ARGUMENT), and so is a misaligned array. Arrays of
  * length 0 may be NULL. Other pointers cannot be checked: they must be valid, texts must end with a NUL, and outputs
  * must not overlap.
  *
  * Options. All fields of a struct of options may be 0, which is their default: rowdex_dataset_options options = {0}. In
  * their place NULL stands for all defaults. ROWDEX_NONE asks for none of something where 0 asks for the default.
  *
- * Descriptions. What is built, selected or written anew is described by a JSON text. What may be left out has its
- * default, and so has what is null. A field that is not known, or that has a value of another kind, is an error that
- * names it. Paths are texts, in whatever encoding the file system has. Reports are JSON texts, too: later versions may
- * add fields.
+ * Descriptions. What is built, selected or rewritten is described by a JSON text. What is left out has its default, and
+ * so has what is null. A field that is not known, or that has a value of another kind, is refused by its name. Paths
+ * are texts, in the encoding of the file system. Reports are JSON texts, too: later versions may add fields.
  *
  * Versions. As long as ROWDEX_ABI_VERSION stays, functions and fields of descriptions are added, and nothing is changed
- * or taken away: a program that was compiled with an older header goes on working. Compare rowdex_abi_version() with
- * it where the library may be another one. Status numbers are never reused.
+ * or taken away: a program that was compiled with an older header still works. Compare rowdex_abi_version() with it
+ * where the library may be another one. Status numbers are never reused.
  *
  * Threads. All functions of an index, a dataset, orders, a sampler and a batch may be called by many threads at once.
- * rowdex_loader and rowdex_prefetched serve one thread at a time: a call that meets another one in there returns an
+ * rowdex_loader and rowdex_prefetched serve one thread at a time: a call that meets another one under way returns an
  * error and does not wait. Their close functions may be called at any time; they end the wait of the other thread. No
  * handle is tied to the thread that made it; none may be freed while a call with it is under way. Threads of the
  * library belong to a handle and end with it. There is no global state; a thread has the number that it gave
  * rowdex_stop_when.
  *
- * Fork. A forked child may go on using all handles but loaders and prefetched rows that its parent has used: those are
- * opened again (rowdex_loader_reopen) or prefetched again, and return ROWDEX_STATUS_CLOSED otherwise. Datasets start
- * caches and threads of their own there. It must not use a handle that another thread of the parent was inside of at
- * that moment, and it need not free what it inherited. fork() waits while another thread parses a condition or
- * evaluates it for some rows, 10 seconds at most.
+ * Fork. A forked child may use all handles but loaders and prefetched rows that its parent has used: those are opened
+ * again (rowdex_loader_reopen) or prefetched again, and return ROWDEX_STATUS_CLOSED otherwise. Datasets start new
+ * caches and threads there. It must not use a handle that another thread of the parent was inside of at that moment,
+ * and it need not free what it inherited. fork() waits while another thread parses a condition or evaluates it for some
+ * rows, 10 seconds at most.
  *
  * Panics and exceptions. A defect of the library comes back as ROWDEX_STATUS_INTERNAL and does not unwind into the
  * caller. A callback must return: C++ exceptions and longjmp must not leave it. The library installs no signal handlers
@@ -193,7 +192,7 @@ typedef struct rowdex_index rowdex_index;
 //
 // One thread at a time, and a second one gets an error; but rowdex_close, rowdex_describe and rowdex_schema may be
 // called at any time, also while a thread waits for a batch. So may rowdex_loader_get_info, rowdex_loader_state and
-// rowdex_loader_reopen, which tell of the last batch that was handed out.
+// rowdex_loader_reopen, which report the last batch that was handed out.
 typedef struct rowdex_loader rowdex_loader;
 
 // Which row comes at which position, in every epoch. Concurrent use is fine, and so is freeing it while a sampler uses
@@ -279,16 +278,16 @@ typedef struct rowdex_operands {
   // Another dataset, which that one is compared with.
   const struct rowdex_dataset *other;
   const struct rowdex_order *order;
-  // A list of rows. It is moved from, and released whatever happens.
+  // A list of rows. It is moved from, and released in any case.
   struct ArrowArrayStream *stream;
 } rowdex_operands;
 
-// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
+// Gets how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
 // counted).
 //
 // It is called by one thread at a time, not always the same one, and never after the call that it was given to has
-// returned. It must return: by no exception, and by no longjmp. It must ask nothing of the dataset that it is told of,
-// whose threads may be waiting for it.
+// returned. It must return: by no exception, and by no longjmp. It must not use the dataset that it reports on, whose
+// threads may be waiting for it.
 typedef void (*rowdex_progress)(void *userdata, uint64_t files_done, uint64_t files, uint64_t rows);
 
 // Who gets which rows when. Rank, world size and batch size have no defaults.
@@ -308,7 +307,7 @@ typedef struct rowdex_sampler_options {
   uint32_t replication;
   // 1 leaves out the last batch of an epoch if it is short on any rank.
   uint32_t drop_last_batch;
-  // How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for
+  // How positions are assigned to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for
   // each.
   const char *partition;
   // Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
@@ -316,26 +315,27 @@ typedef struct rowdex_sampler_options {
   const char *rotation;
   // Batches of packs, such as "tokens:8192,overflow=truncate,extra=2". NULL: of rows.
   //
-  // First the name of the lengths, by which they are noted in the index that the orders are of, a colon, and the
-  // tokens of a pack, or "buckets"; then options with commas between them. algorithm: how pieces are put into packs:
-  // bfd (the default), best-fit decreasing; concat, row after row; or, for batches of whole rows of like lengths
-  // with at most so many tokens, budget, or padded, which counts the padding to the longest row. Buckets are batches
-  // of as many rows with like lengths: each row is a pack, and every row comes; their option capacity is the most
-  // tokens of a row. overflow: rows that are longer than a pack can hold: split (the default) into pieces, truncate,
-  // drop or error. Batches within a budget, and buckets, are of whole rows: there error is the default, and split is
-  // refused. extra: tokens that each piece takes beside its own. multiple: what a piece takes is rounded up to a
-  // multiple of this. max_pieces: the most of a pack. cost: 24576-1 deals the packs of a step by what they cost: the
-  // first number times the tokens, and the second one times the sum of the squares of the lengths of the pieces.
-  // block: how many positions of the order are packed together, 131072 by default; of buckets, sorted together,
+  // First the name by which the lengths are recorded in the index of the orders, a colon, and the tokens of a pack,
+  // or "buckets"; then options with commas between them. algorithm: how pieces are put into packs: bfd (the
+  // default), best-fit decreasing; concat, row after row; or, for batches of whole rows of like lengths with at most
+  // this number of tokens, budget, or padded, which counts the padding to the longest row. Buckets are batches of a
+  // fixed number of rows with like lengths: each row is a pack, and every row comes; their option capacity is the
+  // most tokens of a row. overflow: rows that are longer than a pack can hold: split (the default) into pieces,
+  // truncate, drop or error. Batches within a budget, and buckets, are of whole rows: there error is the default,
+  // and split is refused. extra: tokens that each piece takes in addition to its own. multiple: what a piece takes
+  // is rounded up to a multiple of this. max_pieces: the most of a pack. cost: 24576-1 assigns the packs of a step
+  // by what they cost: the first number times the tokens, and the second one times the sum of the squares of the
+  // lengths of the pieces. block: how many positions of the order are packed together, 131072 by default; of
+  // buckets, sorted together,
   // 16384. empty: rows without tokens: skip (the default) or keep as pieces without tokens. Buckets keep them.
   const char *pack;
 } rowdex_sampler_options;
 
 // Where the pieces of a step are written: for each row id one, pack after pack.
 typedef struct rowdex_pieces {
-  // The token of its row that each piece begins with: room for as many as row ids.
+  // The token of its row that each piece begins with: room for one for each row id.
   uint64_t *offsets;
-  // How many tokens each piece has: room for as many.
+  // How many tokens each piece has: room for the same number.
   uint64_t *lengths;
   // How many pieces there are up to the end of each pack.
   uint64_t *packs;
@@ -357,7 +357,7 @@ typedef struct rowdex_substituted {
 typedef struct rowdex_batch_info {
   // The epoch that it is from.
   uint64_t epoch;
-  // Which step of the epoch, from 0. After resuming within an epoch, steps go on where it was.
+  // Which step of the epoch, from 0. After resuming within an epoch, steps continue from there.
   uint64_t step;
   // How many steps the epoch has in all, wherever the run was resumed. The last batch has step + 1 == steps.
   uint64_t steps;
@@ -365,11 +365,12 @@ typedef struct rowdex_batch_info {
   uint64_t rank;
   // How many rows it has.
   uint64_t num_rows;
-  // How many of them, always the last ones, are pads, which another rank or an earlier step serves, too.
+  // How many of them, always the last ones, are repeated: another rank or an earlier step serves them, too.
   uint64_t num_pads;
   // The row ids, one for each row, which belong to the batch.
   const uint64_t *row_ids;
-  // Which rows stand in for others that could not be read, by rising place. They belong to the batch.
+  // Which rows stand in for others that could not be read, in ascending order of their places. They belong to the
+  // batch.
   const struct rowdex_substituted *substituted;
   // How many.
   uint64_t num_substituted;
@@ -413,11 +414,11 @@ typedef struct rowdex_loader_options {
   const char *on_error;
   // With "substitute": another seed chooses other rows.
   uint64_t fault_seed;
-  // 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not
+  // 1 serves top-level string and binary columns as views, of any of their types, so that their values are not
   // copied into batches; in exchange a batch keeps alive what its values are in.
   uint64_t views;
-  // How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as
-  // measured. ROWDEX_NONE: none is read ahead.
+  // How many row groups of an object store may be on their way at once. 0: chosen by measurement, so that batches do
+  // not wait. ROWDEX_NONE: none is read ahead.
   uint64_t read_concurrency;
   // As JSON, such as {"ranks": 8}: shares one reader with the loaders of the other ranks on this machine: memory and
   // threads are then the machine's, and must be the same on all ranks, as all else. With samplers of
@@ -480,28 +481,28 @@ const char *rowdex_error_message(const struct rowdex_error *error);
 // thread may have a call under way: close them first.
 void rowdex_free(void *handle);
 
-// What is known of a handle, as JSON that the caller frees; for NULL of the library: version.
+// What is known of a handle, as JSON that the caller frees; for NULL what is known of the library: version.
 //
 // An index: rows (those served: row ids are 0 up to rows - 1), source_rows (those that the row groups have in their
 // files), row_groups, files, columns (at the top level, partition columns among them), size_bytes, fingerprint
 // (another one if any row id means another row), root (where the files were when it was built), root_is_relative (to
 // the folder of the index), build_info (a text: what built it and with which options, as JSON), and lengths, a list of
-// what is noted: name, of ("items" of a column of lists, "numbers" of a column of integers, or "given"), sum, longest,
-// fingerprint.
+// what is recorded: name, of ("items" of a column of lists, "numbers" of a column of integers, or "given"), sum,
+// longest, fingerprint.
 //
 // A dataset: rows; and, unless it is mixed, what it did so far in this process: hits and misses (look-ups that found
 // the row group decoded, or not), decodes (of row groups, whole or in part), bytes_decoded, bytes_read (from the
 // source, footers included), evictions, held_bytes (of decoded row groups), requests (to a store), bytes_fetched
-// (those of failed and repeated requests included), and disk_cache: hits, misses, writes, bytes_written,
-// evictions, bytes_evicted, discards (entries that were damaged or of another version), and fault: null, or why
-// nothing more is kept there since some time; rows are served all the same.
+// (those of failed and repeated requests included), and disk_cache: hits, misses, writes, bytes_written, evictions,
+// bytes_evicted, discards (entries that were damaged or of another version), and fault: null, or why nothing more is
+// kept there; rows are served all the same.
 //
 // A set: len, rows (out of how many), repeated (how often rows were listed beyond the first time), unserved (listed
 // rows that the index does not serve). Orders: rows (of an epoch), fingerprint.
 //
-// A sampler, of its current epoch: epoch, len (samples of this rank, pads included, wherever the run was resumed; of
-// packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this rank sees),
-// fingerprint (of the orders), samples_left (those from len - samples_left on), steps_left.
+// A sampler, of its current epoch: epoch, len (samples of this rank, repeated ones included, wherever the run was
+// resumed; of packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this
+// rank sees), fingerprint (of the orders), samples_left (those from len - samples_left on), steps_left.
 //
 // A loader, since it was started, resumed or set to another epoch: decodes, extractions (times that rows of a row
 // group were picked out), rows (put into batches; some may wait to be asked for), held_bytes, peak_bytes, planning_ns,
@@ -511,8 +512,8 @@ void rowdex_free(void *handle);
 // others stand in for, each with its number, row_group (in the index, or for a mixed dataset over all), and its error.
 //
 // Prefetched rows: prefetched, waiting (not taken yet), followed (served from memory), fell_back (served by the
-// dataset, because others come next, or because they could not be read when they were due); and, since reading ahead
-// was last started, decodes, held_bytes, peak_bytes.
+// dataset, because others come next, or because they could not be read when they were needed); and, since reading
+// ahead was last started, decodes, held_bytes, peak_bytes.
 //
 // An error, as it is in other reports, too: status, message, and file, row_group (by its place in the file), column
 // (by its dotted path) and hint (what to do about it, which the message has, too), which are null where nothing is
@@ -524,10 +525,10 @@ rowdex_status rowdex_describe(const void *handle, char **report, struct rowdex_e
 rowdex_status rowdex_schema(const void *handle, struct ArrowSchema *schema, struct rowdex_error **error);
 
 // The rows of a batch, or the batches of a loader to come, as an Arrow stream that the caller releases: rows only,
-// without row ids, epochs and marks of pads. Nothing is copied, and either may go first.
+// without row ids and epochs, and without a mark of repeated rows. Nothing is copied, and either may be freed first.
 //
 // The stream of a loader and the loader are one: what is taken from either is gone from both, and rowdex_loader_state
-// tells where the stream is. A run without an end makes a stream without an end.
+// says where the stream is. A run without an end makes a stream without an end.
 rowdex_status rowdex_stream(const void *handle, struct ArrowArrayStream *stream, struct rowdex_error **error);
 
 // Rows of a dataset or of prefetched rows in the order asked, as a batch that the caller frees: export it. It says
@@ -546,16 +547,16 @@ rowdex_status rowdex_take(const void *handle,
                           struct rowdex_batch **batch,
                           struct rowdex_error **error);
 
-// Has a sampler or a loader go on from a state, which may come from a world of another size and another batch size.
-// What a loader read ahead is dropped. Nothing is changed on failure.
+// Resumes a sampler or a loader from a state, which may come from a world of another size and another batch size. What
+// a loader read ahead is dropped. Nothing is changed on failure.
 rowdex_status rowdex_resume(void *handle, const char *state, struct rowdex_error **error);
 
 // Ends a loader, or prefetched rows, from any thread: one that waits for a batch or for rows gets ROWDEX_STATUS_CLOSED
 // within a moment, and so does every later call that asks for some, streams of a loader included. A loader without
 // threads finishes the row group at hand first. Nothing is done for NULL and for other handles.
 //
-// The state and the stats of a loader can still be asked for, and it must still be freed, by whoever is sure that no
-// other thread has a call under way.
+// The state and the stats of a loader can still be asked for, and it must still be freed, when no other thread has a
+// call under way.
 void rowdex_close(const void *handle);
 
 // Opens the index at a path or a URL: maps and checks it, and reads no data file.
@@ -564,8 +565,8 @@ void rowdex_close(const void *handle);
 // concurrency: how many requests may be under way at once, 64 by default. deadline: how many seconds a request may
 // take with all of its retries, 120 by default. retries: how often a request is sent again after a fault that may
 // pass, 10 by default. config: options of the store by the names that their environment variables have, in any case,
-// such as {"aws_endpoint_url": "http://localhost:9000"}: they go before the environment, may be secrets, and are in no
-// message.
+// such as {"aws_endpoint_url": "http://localhost:9000"}: they take precedence over the environment, may be secrets,
+// and are in no message.
 //
 // The file must not be changed in place while the index is open; replacing it by rename, as a build does,
 // is fine.
@@ -601,8 +602,8 @@ rowdex_status rowdex_dataset_open(const struct rowdex_index *index,
 // Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be
 // freed afterwards.
 //
-// Each keeps its own cache, threads and options. The indexes of rowdex_order_new number rows in the same way.
-// Rows and loaders work as with any dataset; what is about one index or one cache is an error that says so.
+// Each keeps its own cache, threads and options. The indexes of rowdex_order_new number rows in the same way. Rows and
+// loaders work as with any dataset; what is about one index or one cache is refused.
 rowdex_status rowdex_dataset_mixed(const struct rowdex_dataset *const *datasets,
                                    size_t num_datasets,
                                    struct rowdex_dataset **mixed,
@@ -611,7 +612,8 @@ rowdex_status rowdex_dataset_mixed(const struct rowdex_dataset *const *datasets,
 // How many rows there are: row ids are 0 up to len - 1.
 uint64_t rowdex_dataset_len(const struct rowdex_dataset *dataset);
 
-// About how many bytes the chosen columns of all rows take when decoded, as the footers tell. May parse a few footers.
+// About how many bytes the chosen columns of all rows take when decoded, according to the footers. May parse a few
+// footers.
 rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
                                            uint64_t *bytes,
                                            struct rowdex_error **error);
@@ -620,8 +622,8 @@ rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
 // `operands` are what a description refers to, and may be NULL. The description names one kind of work:
 //
 // {"build": {"files": ["data/"], "output": "train.rdx"}} builds an index from the footers of Parquet files. Its path
-// holds what it held, or the whole new index, at any moment. Costs about one read for each file. Beside these two all
-// may be left out: files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths
+// holds what it held, or the whole new index, at any moment. Costs about one read for each file. All but these two may
+// be left out: files: files, folders (searched for *.parquet, *.parq and *.pq) and patterns. root: stores paths
 // relative to this directory, which must contain all files; the deepest one that does by default. schema: "strict"
 // (the same columns and types in every file) or "union" (missing columns are null, types are widened). threads: that
 // read footers, one for each available core by default. overwrite: true replaces an existing file. update: true
@@ -638,68 +640,68 @@ rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
 // wait. "only" builds none, and returns ROWDEX_STATUS_NOT_FOUND. The report is then: index (its path), built (the
 // report above, or null), and is_rebuilt (whether there was an index of the data as it was before).
 //
-// {"lengths": {"index": "train.rdx", "columns": ["tokens"]}} notes how long the rows are in an index, a file or a URL:
-// it holds the index as it was, or with all of these lengths, at any moment. Lengths of the same names are replaced,
-// others stay, and so does the fingerprint. An index that is open goes on without them; open it anew. columns: of
-// lists, whose items are counted without decoding a value, or of integers, which say the lengths themselves. Null and
-// empty lists have the length 0; an integer must be there, and not be negative. given: lists of lengths, by the names
-// to note them by: tables or folders of tables with every row of the index once and a column `length`. Such rows are
-// served whole. stream: the name of the lengths that the stream of the operands has, another such list.  root: where
-// the data is, instead of where the index says. threads, store: as above. Progress is told after each window of row
-// groups. The report is empty.
+// {"lengths": {"index": "train.rdx", "columns": ["tokens"]}} records how long the rows are in an index, a file or a
+// URL: it holds the index as it was, or with all of these lengths, at any moment. Lengths of the same names are
+// replaced, others stay, and so does the fingerprint. An index that is open stays without them; open it again.
+// columns: of lists, whose items are counted without decoding a value, or of integers, which say the lengths
+// themselves. Null and empty lists have the length 0; an integer must be there, and not be negative. given: lists of
+// lengths, by the names to record them by: tables or folders of tables with every row of the index once and a column
+// `length`. Such rows are served whole. stream: the name of the lengths that the stream of the operands has, another
+// such list. root: where the data is, instead of where the index says. threads, store: as above. Progress is reported
+// after each window of row groups. The report is empty.
 //
 // {"select": {"output": "view.rdx", "where": "lang = 'en'"}} writes a view of index 0: an index of the same files that
 // serves only some of the rows. No data is copied, and none is read but for a condition and for a split by a column.
-// Its path holds what it held, or the whole view, at any moment. A view without rows is an error. At least one choice
+// Its path holds what it held, or the whole view, at any moment. A view without rows is refused. At least one choice
 // must be made. Every choice leaves rows out; only union adds rows, to what the others leave. rows: keeps only the
 // rows that this file lists, as the list of rowdex_id_set_new. skip: leaves out those that this file lists. kept:
 // keeps only the rows of this set; note: what is recorded of them. intersect: keeps only rows that these indexes of
 // the same files serve, too; exclude: leaves out the rows that these serve; union: adds the rows that these serve.
 // sample: {"fraction": 0.01, "seed": 7} keeps a sample of the rows by a hash: a row stays in it when files are
 // appended. split: as for rowdex_id_set_new. where: keeps only rows that meet this condition in SQL. root: where the
-// data is that where and split read, instead of where the index says. overwrite, store: as above.  Progress is told
-// how far the condition is: rows decided, rows in all, and 0. The report: rows, base_rows, source_rows, repeated (how
-// often lists had rows beyond the first time), unserved (listed rows that the base does not serve), index_bytes.
+// data is that where and split read, instead of where the index says. overwrite, store: as above. Progress is how far
+// the condition is: rows decided, rows in all, and 0. The report: rows, base_rows, source_rows, repeated (how often
+// lists had rows beyond the first time), unserved (listed rows that the base does not serve), index_bytes.
 //
-// {"rewrite": {"output": "shuffled", "memory": 4294967296}} writes the rows of the dataset anew: row i of the output
+// {"rewrite": {"output": "shuffled", "memory": 4294967296}} writes the rows of the dataset again: row i of the output
 // is row order(i) of the dataset, in epoch 0 of the order of the operands. The output is a folder of Parquet files, or
-// a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an index beside them, index.rdx.
-// docs/rewriting.md says what is written, and what it takes. The files are the same to the byte whatever the memory,
-// the threads and the tasks are. A call that was stopped (rowdex_stop_when) or has failed leaves no file half written,
-// and another one with resume goes on. memory: about how many bytes of rows to hold, 1 GiB by default. threads: that
-// decode and encode, one for each available core and at most eight by default. files: writes so many, of equal numbers
-// of rows or one row more. Or file_bytes: about how large a file is, 512 MiB by default. row_group_rows: the last row
-// group of a file may have fewer; by default such that it takes 32 MiB in memory, and up to 64 MiB if it would take
-// less than 4 MiB in the file. page_bytes: of values, after which a page ends; by default 128 KiB, and 1 MiB where a
-// value takes 4 KiB or more. compression: "none", "snappy", "lz4", "zstd" or "zstd:LEVEL"; by default for each column
-// what makes a sample smallest. origin: adds a column of this name with the row ids of the dataset. spill: spills rows
-// to a folder in this one, which is local; by default in the output, if that is local. step: one step of the work,
-// where several machines share it: all tasks of "spill", then all of "write", then "index"; by default all of it.
-// task: [2, 8] is the task with number 2, from 0, of 8 that share the step. resume: true goes on with what an earlier
-// call left in the output. overwrite: true replaces what an earlier call wrote there. Progress is told rows that are
-// done with and rows in all, both of two passes together, and bytes that were spilled and written so far. The report:
-// rows, files, kept_files (finished by a call that this one goes on from), bytes_written and bytes_spilled (by this
-// call), and index, which is null for a step that does not write it.
+// a prefix of a store (s3, gs or az), which is talked to as the dataset's is, with an index next to them, index.rdx.
+// docs/rewriting.md says what is written, and what it takes. The files are the same to the byte with any memory,
+// threads and tasks. A call that was stopped (rowdex_stop_when) or has failed leaves no file half written, and another
+// one with resume continues. memory: about how many bytes of rows to hold, 1 GiB by default. threads: that decode and
+// encode, one for each available core and at most eight by default. files: writes this number of files, of equal
+// numbers of rows or one row more. Or file_bytes: about how large a file is, 512 MiB by default. row_group_rows: the
+// last row group of a file may have fewer; by default such that it takes 32 MiB in memory, and up to 64 MiB if it
+// would take less than 4 MiB in the file. page_bytes: of values, after which a page ends; by default 128 KiB, and 1
+// MiB where a value takes 4 KiB or more. compression: "none", "snappy", "lz4", "zstd" or "zstd:LEVEL"; by default for
+// each column what makes a sample smallest. origin: adds a column of this name with the row ids of the dataset. spill:
+// spills rows to a folder in this one, which is local; by default in the output, if that is local. step: one step of
+// the work, where several machines share it: all tasks of "spill", then all of "write", then "index"; by default all
+// of it. task: [2, 8] is the task with number 2, from 0, of 8 that share the step. resume: true resumes from what an
+// earlier call left in the output. overwrite: true replaces what an earlier call wrote there. Progress is rows that
+// are done and rows in all, both of two passes together, and bytes that were spilled and written so far. The report:
+// rows, files, kept_files (finished by a call that this one resumes), bytes_written and bytes_spilled (by this call),
+// and index, which is null for a step that does not write it.
 //
 // {"verify": {"check": "footer"}} checks the index of the dataset, every byte of it, then every data file at this
 // level, and reports all bad files at once: "off" looks at the index alone, "stat" costs a stat for each file,
 // "footer" a read for each file, and "deep" decodes the chosen columns of every row group. Without a dataset index 0
 // alone is checked. The report: files (that were looked at), rows (that were decoded; 0 below "deep"), and problems:
-// what is wrong with bad files, in their order, as rowdex_describe tells of errors.
+// what is wrong with bad files, in their order, as rowdex_describe reports errors.
 //
-// {"digest": {}} is the digest of the rows of the dataset over the columns that it serves, whatever their order;
+// {"digest": {}} is the digest of the rows of the dataset over the columns that it serves, in any order of the rows;
 // docs/digests.md specifies it. With `other` among the operands the rows of both are compared, over the columns that
 // both serve; with an order, too, of which epoch is the epoch: row i of the other one is row order(i) of the dataset.
-// Reads and decodes all rows once, on the threads of each dataset. Progress is told rows that were read, rows to read,
-// and 0. The report: rows, digest (32 hexadecimal digits), other_rows, other_digest, same_rows (whether every row of
-// the dataset is once in the other one and nothing else is; null where that was not compared, because the order leaves
-// rows out, or repeats some), in_order, and difference: null, or what is not so, as rowdex_describe tells of errors:
-// with an order, with the file and row group of rows that differ.
+// Reads and decodes all rows once, on the threads of each dataset. Progress is rows that were read, rows to read, and
+// 0. The report: rows, digest (32 hexadecimal digits), other_rows, other_digest, same_rows (whether every row of the
+//    dataset is once in the other one and nothing else is; null where that was not compared, because the order leaves
+//    rows out, or repeats some), in_order, and difference: null, or what differs, as rowdex_describe reports errors:
+//    with an order, with the file and row group of rows that differ.
 //
-// {"launch": {}} tells which rank this process is, as torchrun, Open MPI, PMI or Slurm put it into its environment:
+// {"launch": {}} says which rank this process is, as torchrun, Open MPI, PMI or Slurm put it into its environment:
 // rank (below world_size), world_size, local_rank and local_world_size (of this machine; null if the launcher does not
-// say), and launcher. It is an error if no launcher is found, if a variable is missing or no number, or if launchers
-// disagree; it names the variables. The environment must not be changed by another thread meanwhile.
+// say), and launcher. It fails if no launcher is found, if a variable is missing or no number, or if launchers
+// disagree; the error names the variables. The environment must not be changed by another thread meanwhile.
 rowdex_status rowdex_run(const char *description,
                          const struct rowdex_operands *operands,
                          rowdex_progress progress,
@@ -718,9 +720,9 @@ rowdex_status rowdex_run(const char *description,
 // files, serves, too. where: the rows of the dataset that meet this condition in SQL. Its columns are read and decoded
 // once, where the footers do not decide; a library that was built without the feature `filter` refuses. split:
 // {"side": "train", "validation_fraction": 0.1, "seed": 0} is one side of a split by a hash, "train" or "validation".
-// A row keeps its side when files are appended, and the sizes are those of as many coin tosses. With "by" it is by the
-// values of this column of the dataset, so that rows with equal values are on one side: integers, dates, booleans,
-// strings and binary, and dictionaries of them; a null is an error. The column is decoded in every row group that has
+// A row keeps its side when files are appended, and the sizes are as by a coin toss for each row. With "by" it is by
+// the values of this column of the dataset, so that rows with equal values are on one side: integers, dates, booleans,
+// strings and binary, and dictionaries of them; a null is refused. The column is decoded in every row group that has
 // one of the rows, on the dataset's threads and past its cache. set: another set.
 //
 // Then only those of the set `of` are left, those of the set `union` are added, and complement, if it is true, takes
@@ -734,7 +736,7 @@ rowdex_status rowdex_id_set_new(const char *description,
 // Whether a row is in the set.
 bool rowdex_id_set_contains(const struct rowdex_id_set *set, uint64_t row);
 
-// The row ids at places `first`, `first + 1`, … of the set in ascending order, as many as there are but at most `len`;
+// The row ids at places `first`, `first + 1`, … of the set in ascending order, all that there are, but at most `len`;
 // `filled` is how many.
 rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
                                  uint64_t first,
@@ -751,7 +753,7 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
 //
 // labels: the classes of the rows: equal values are one class. 4 bytes a row. A dictionary, whose codes (32 bits, in
 // the second buffer) are what the labels of an order are, and whose values are the classes as large texts, ascending,
-// bytes in hexadecimal. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+// bytes in hexadecimal. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is refused.
 //
 // counts: how many rows each class has, ascending by value, and last how many have no value, if any. Memory is in
 // proportion to the classes. A struct array with a child `value` (booleans, 64-bit integers, also for the days of a
@@ -763,7 +765,8 @@ rowdex_status rowdex_id_set_fill(const struct rowdex_id_set *set,
 // or a folder of them, or the stream of the operands, as for rowdex_id_set_new. Every row that is asked for needs one
 // weight; rows that the index does not serve are passed over.
 //
-// lengths: those of index 0 that are noted by the name of the column: unsigned 64-bit integers, in the second buffer.
+// lengths: those of index 0 that are recorded by the name of the column: unsigned 64-bit integers, in the second
+// buffer.
 rowdex_status rowdex_column(const char *description,
                             const struct rowdex_operands *operands,
                             struct ArrowArray *array,
@@ -784,14 +787,14 @@ rowdex_status rowdex_column(const char *description,
 // the seed of the mixture plus `i + 1` plus its own. inner: another description, without rows, whose seed is added;
 // under kept it takes the rows that are kept for one row group.
 //
-// The steps are taken in this sequence, whichever are wanted; another sequence takes one description around another.
-// kept: a set; only its rows are served. size: how many positions an epoch has. Weights, classes and mixtures draw so
-// many (by default as many as there are rows; without replacement, as have a weight above 0); of other orders, a pass
-// over the rows goes on where the epoch before ended. shards: deals each of so many shards one consecutive piece.
-// rotated: true begins elsewhere each epoch.
+// The steps that are asked for are taken in this sequence; another sequence takes one description around another.
+// kept: a set; only its rows are served. size: how many positions an epoch has. Weights, classes and mixtures draw
+// this number (by default the number of rows; without replacement, that of the rows with a weight above 0); of other
+// orders, a pass over the rows continues where the epoch before ended. shards: assigns one consecutive piece to each
+// of so many shards. rotated: true begins elsewhere each epoch.
 //
-// Beside these: rows, or row_groups (how many rows each has), where there is no index. seed: the same on all ranks.
-// proportions: how often each class or dataset comes, which counts against the others. permutation: true refuses a
+// In addition to these: rows, or row_groups (how many rows each has), where there is no index. seed: the same on all
+// ranks. proportions: how often each class or dataset comes, in relation to the others. permutation: true refuses a
 // list or file that does not have every row exactly once. replacement: false draws no row twice in an epoch. What the
 // order cannot honour is refused.
 rowdex_status rowdex_order_new(const char *description,
@@ -809,7 +812,7 @@ rowdex_status rowdex_sampler_new(const struct rowdex_order *orders,
 rowdex_status rowdex_sampler_set_epoch(struct rowdex_sampler *sampler, uint64_t epoch, struct rowdex_error **error);
 
 // This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for
-// each pad and 0 for each other.
+// each repeated row and 0 for each other.
 rowdex_status rowdex_sampler_fill(const struct rowdex_sampler *sampler,
                                   uint64_t epoch,
                                   uint64_t first,
@@ -818,11 +821,11 @@ rowdex_status rowdex_sampler_fill(const struct rowdex_sampler *sampler,
                                   uint8_t *pads,
                                   struct rowdex_error **error);
 
-// This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are pads.
+// This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are repeated.
 //
-// `rows` has room for `capacity` ids, which must be at least as many as the batch has. Of rows the batch size is
-// always enough. A batch of packs has a row id for each piece: with `rows` NULL and a capacity of 0, only `len` and
-// `pads` are told.
+// `rows` has room for `capacity` ids, at least the number that the batch has. Of rows the batch size is always enough.
+// A batch of packs has a row id for each piece: with `rows` NULL and a capacity of 0, only `len` and `pads` are
+// written.
 //
 // Which tokens of the rows are served, and in which packs, is written to `pieces` unless that is NULL.
 rowdex_status rowdex_sampler_batch(const struct rowdex_sampler *sampler,
@@ -836,7 +839,7 @@ rowdex_status rowdex_sampler_batch(const struct rowdex_sampler *sampler,
                                    struct rowdex_error **error);
 
 // Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as
-// text of one line with a NUL. The first step that is left: where the epoch begins. As many steps as there are: where
+// text of one line with a NUL. For the first step that is left: where the epoch begins. For the number of steps: where
 // the next epoch begins.
 rowdex_status rowdex_sampler_state(const struct rowdex_sampler *sampler,
                                    uint64_t epoch,
@@ -845,11 +848,11 @@ rowdex_status rowdex_sampler_state(const struct rowdex_sampler *sampler,
                                    size_t capacity,
                                    struct rowdex_error **error);
 
-// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of
-// their own: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
+// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a separate
+// sampler: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
 // serves.
 //
-// It begins with the first step of the current epoch. Steps in which the rank has no rows are left out. It tells its
+// It begins with the first step of the current epoch. Steps in which the rank has no rows are left out. It reports the
 // rank, as a rowdex_batch_info of its batches does.
 rowdex_status rowdex_sampler_worker(const struct rowdex_sampler *sampler,
                                     uint64_t worker,
@@ -914,17 +917,17 @@ rowdex_status rowdex_loader_new(const struct rowdex_dataset *dataset,
 // What a loader with these arguments will do, from the index alone. The report is JSON that the caller frees. It takes
 // a fraction of a second, with packs as long as planning an epoch and packing some of its blocks.
 //
-// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
-// row is held at the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row
-// group on average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded
-// before the first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows.
-// units: what row groups are read, decoded and held in: one for each, or for several small ones of a file.
-// least_memory: the least that a loader takes. packs: null where rows are served, or what an epoch of packs comes to
-// on all ranks together: steps, packs (those that come twice and opened ones included), opened (so that steps are
-// equal), pieces (each counted once), pieces_a_pack, fill (the part of all places that has tokens), tokens,
-// tokens_truncated, tokens_dropped, tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated,
-// rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
-// on average over steps_looked_at), seconds_to_plan.
+// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no row is held at
+// the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row group on
+// average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded before the
+// first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows. units: what
+// row groups are read, decoded and held in: one for each, or for several small ones of a file. least_memory: the least
+// that a loader takes. packs: null where rows are served, or what an epoch of packs has over all ranks: steps, packs
+// (those that come twice and opened ones included), opened (so that steps are equal), pieces (each counted once),
+// pieces_a_pack, fill (the part of all places that has tokens), tokens, tokens_truncated, tokens_dropped,
+// tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated, rows_dropped, rows_empty,
+// cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean, on average over
+// steps_looked_at), seconds_to_plan.
 rowdex_status rowdex_loader_estimate(const struct rowdex_dataset *dataset,
                                      const struct rowdex_sampler *sampler,
                                      const struct rowdex_loader_options *options,
@@ -932,13 +935,13 @@ rowdex_status rowdex_loader_estimate(const struct rowdex_dataset *dataset,
                                      struct rowdex_error **error);
 
 // Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked
-// child: it goes on with the batch after the last one that was handed out.
+// child: it continues with the batch after the last one that was handed out.
 rowdex_status rowdex_loader_reopen(const struct rowdex_loader *loader,
                                    struct rowdex_loader **reopened,
                                    struct rowdex_error **error);
 
 // The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
-// each time, until the loader is resumed; but not after a call that has waited for max_wait, or was told to stop.
+// each time, until the loader is resumed; but not after a call that has waited for max_wait, or was stopped.
 rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
                                  struct rowdex_batch **batch,
                                  struct rowdex_error **error);
@@ -946,14 +949,12 @@ rowdex_status rowdex_loader_next(struct rowdex_loader *loader,
 // The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch.
 // The caller frees it.
 //
-// Or the batch of the step after the one that was looked at last, for those who work on several at once: each is
-// handed out in its turn, and until then the loader stands before it. A loader with more_ranks shows its next batch
-// alone.
+// Or the batch of the step after the one that was looked at last, to work on several at once: each is handed out in
+// its turn, and until then the loader stands before it. A loader with more_ranks shows its next batch alone.
 //
 // Or that batch and the ones that follow it in the epoch, as one, if they are ready, lie one after the other in
-// memory, and have no more than `max_rows` rows: for those who convert many rows as fast as few. An error comes at the
-// step that it belongs to. A loader that was set to another epoch meanwhile, or is closed, returns
-// ROWDEX_STATUS_CLOSED.
+// memory, and have no more than `max_rows` rows: to convert many rows in one call. An error comes at the step that it
+// belongs to. A loader that was set to another epoch meanwhile, or is closed, returns ROWDEX_STATUS_CLOSED.
 rowdex_status rowdex_loader_peek(struct rowdex_loader *loader,
                                  uint64_t epoch,
                                  uint64_t step,
@@ -961,7 +962,7 @@ rowdex_status rowdex_loader_peek(struct rowdex_loader *loader,
                                  struct rowdex_batch **batch,
                                  struct rowdex_error **error);
 
-// Hands out the batch of this step, which must be the next, to somebody who has it from rowdex_loader_peek: the state
+// Hands out the batch of this step, which must be the next, to a caller that has it from rowdex_loader_peek: the state
 // is then the one after it.
 rowdex_status rowdex_loader_advance(struct rowdex_loader *loader,
                                     uint64_t epoch,
@@ -979,25 +980,25 @@ rowdex_status rowdex_loader_state(const struct rowdex_loader *loader,
                                   size_t capacity,
                                   struct rowdex_error **error);
 
-// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
-// error, that error.
+// Continues with this step of an epoch. What was read ahead is dropped, unless it comes next anyway. After an error,
+// that error.
 rowdex_status rowdex_loader_seek(struct rowdex_loader *loader,
                                  uint64_t epoch,
                                  uint64_t step,
                                  struct rowdex_error **error);
 
-// Begins an epoch, or goes on with one that was resumed, and says which one that is and where it begins: `*epoch`, or
-// for NULL the next one that was not begun. `info` may be NULL.
+// Begins an epoch, or continues one that was resumed, and says which one that is and where it begins: `*epoch`, or for
+// NULL the next one that was not begun. `info` may be NULL.
 //
 // If some of the current epoch's batches were served and others not, these are dropped, and so is what was read ahead,
-// unless that is what comes next anyway. The epoch's last batch is the one with step + 1 == steps.
+// unless it comes next anyway. The epoch's last batch is the one with step + 1 == steps.
 rowdex_status rowdex_loader_begin_epoch(struct rowdex_loader *loader,
                                         const uint64_t *epoch,
                                         struct rowdex_loader_info *info,
                                         struct rowdex_error **error);
 
 // Reads ahead for row ids that will be asked for in this order: one epoch of a sampler, or as much as is known. They
-// are copied; there may be none yet.
+// are copied, and may be none yet.
 //
 // They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon,
 // instead of once per call. The dataset may be freed afterwards. Reads nothing and starts no thread.
@@ -1023,7 +1024,7 @@ rowdex_status rowdex_prefetched_clear(struct rowdex_prefetched *prefetched, stru
 
 // Lets calls of this thread be ended by another: those that wait for an object store or for a batch of a loader, or
 // that put a file in its place, end with ROWDEX_STATUS_CLOSED soon after `*flag` is no longer 0. They leave no file
-// half written, and tell no progress any more. A loader whose call was ended so goes on with the same batch at the
+// half written, and report no progress any more. A loader whose call was ended so continues with the same batch at the
 // next call.
 //
 // Any thread may write to the flag while the calls last, as an atomic number of 4 bytes. It must be there until this

@@ -30,28 +30,28 @@ pub unsafe extern "C" fn rowdex_free(handle: *mut c_void) {
     }));
 }
 
-/// What is known of a handle, as JSON that the caller frees; for NULL of the library: version.
+/// What is known of a handle, as JSON that the caller frees; for NULL what is known of the library: version.
 ///
 /// An index: rows (those served: row ids are 0 up to rows - 1), source_rows (those that the row groups have in their
 /// files), row_groups, files, columns (at the top level, partition columns among them), size_bytes, fingerprint
 /// (another one if any row id means another row), root (where the files were when it was built), root_is_relative (to
 /// the folder of the index), build_info (a text: what built it and with which options, as JSON), and lengths, a list of
-/// what is noted: name, of ("items" of a column of lists, "numbers" of a column of integers, or "given"), sum, longest,
-/// fingerprint.
+/// what is recorded: name, of ("items" of a column of lists, "numbers" of a column of integers, or "given"), sum,
+/// longest, fingerprint.
 ///
 /// A dataset: rows; and, unless it is mixed, what it did so far in this process: hits and misses (look-ups that found
 /// the row group decoded, or not), decodes (of row groups, whole or in part), bytes_decoded, bytes_read (from the
 /// source, footers included), evictions, held_bytes (of decoded row groups), requests (to a store), bytes_fetched
-/// (those of failed and repeated requests included), and disk_cache: hits, misses, writes, bytes_written,
-/// evictions, bytes_evicted, discards (entries that were damaged or of another version), and fault: null, or why
-/// nothing more is kept there since some time; rows are served all the same.
+/// (those of failed and repeated requests included), and disk_cache: hits, misses, writes, bytes_written, evictions,
+/// bytes_evicted, discards (entries that were damaged or of another version), and fault: null, or why nothing more is
+/// kept there; rows are served all the same.
 ///
 /// A set: len, rows (out of how many), repeated (how often rows were listed beyond the first time), unserved (listed
 /// rows that the index does not serve). Orders: rows (of an epoch), fingerprint.
 ///
-/// A sampler, of its current epoch: epoch, len (samples of this rank, pads included, wherever the run was resumed; of
-/// packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this rank sees),
-/// fingerprint (of the orders), samples_left (those from len - samples_left on), steps_left.
+/// A sampler, of its current epoch: epoch, len (samples of this rank, repeated ones included, wherever the run was
+/// resumed; of packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this
+/// rank sees), fingerprint (of the orders), samples_left (those from len - samples_left on), steps_left.
 ///
 /// A loader, since it was started, resumed or set to another epoch: decodes, extractions (times that rows of a row
 /// group were picked out), rows (put into batches; some may wait to be asked for), held_bytes, peak_bytes, planning_ns,
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn rowdex_free(handle: *mut c_void) {
 /// others stand in for, each with its number, row_group (in the index, or for a mixed dataset over all), and its error.
 ///
 /// Prefetched rows: prefetched, waiting (not taken yet), followed (served from memory), fell_back (served by the
-/// dataset, because others come next, or because they could not be read when they were due); and, since reading ahead
-/// was last started, decodes, held_bytes, peak_bytes.
+/// dataset, because others come next, or because they could not be read when they were needed); and, since reading
+/// ahead was last started, decodes, held_bytes, peak_bytes.
 ///
 /// An error, as it is in other reports, too: status, message, and file, row_group (by its place in the file), column
 /// (by its dotted path) and hint (what to do about it, which the message has, too), which are null where nothing is
@@ -93,10 +93,10 @@ pub unsafe extern "C" fn rowdex_schema(
 }
 
 /// The rows of a batch, or the batches of a loader to come, as an Arrow stream that the caller releases: rows only,
-/// without row ids, epochs and marks of pads. Nothing is copied, and either may go first.
+/// without row ids and epochs, and without a mark of repeated rows. Nothing is copied, and either may be freed first.
 ///
 /// The stream of a loader and the loader are one: what is taken from either is gone from both, and rowdex_loader_state
-/// tells where the stream is. A run without an end makes a stream without an end.
+/// says where the stream is. A run without an end makes a stream without an end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_stream(
     handle: *const c_void,
@@ -139,8 +139,8 @@ pub unsafe extern "C" fn rowdex_take(
     })
 }
 
-/// Has a sampler or a loader go on from a state, which may come from a world of another size and another batch size.
-/// What a loader read ahead is dropped. Nothing is changed on failure.
+/// Resumes a sampler or a loader from a state, which may come from a world of another size and another batch size. What
+/// a loader read ahead is dropped. Nothing is changed on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_resume(
     handle: *mut c_void,
@@ -159,8 +159,8 @@ pub unsafe extern "C" fn rowdex_resume(
 /// within a moment, and so does every later call that asks for some, streams of a loader included. A loader without
 /// threads finishes the row group at hand first. Nothing is done for NULL and for other handles.
 ///
-/// The state and the stats of a loader can still be asked for, and it must still be freed, by whoever is sure that no
-/// other thread has a call under way.
+/// The state and the stats of a loader can still be asked for, and it must still be freed, when no other thread has a
+/// call under way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_close(handle: *const c_void) {
     // SAFETY: the conventions of the header.

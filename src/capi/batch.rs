@@ -69,7 +69,7 @@ impl AnyHandle for rowdex_batch {
 pub struct rowdex_batch_info {
     /// The epoch that it is from.
     pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch, steps go on where it was.
+    /// Which step of the epoch, from 0. After resuming within an epoch, steps continue from there.
     pub step: u64,
     /// How many steps the epoch has in all, wherever the run was resumed. The last batch has step + 1 == steps.
     pub steps: u64,
@@ -77,11 +77,12 @@ pub struct rowdex_batch_info {
     pub rank: u64,
     /// How many rows it has.
     pub num_rows: u64,
-    /// How many of them, always the last ones, are pads, which another rank or an earlier step serves, too.
+    /// How many of them, always the last ones, are repeated: another rank or an earlier step serves them, too.
     pub num_pads: u64,
     /// The row ids, one for each row, which belong to the batch.
     pub row_ids: *const u64,
-    /// Which rows stand in for others that could not be read, by rising place. They belong to the batch.
+    /// Which rows stand in for others that could not be read, in ascending order of their places. They belong to the
+    /// batch.
     pub substituted: *const rowdex_substituted,
     /// How many.
     pub num_substituted: u64,

@@ -28,7 +28,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 ///
 /// labels: the classes of the rows: equal values are one class. 4 bytes a row. A dictionary, whose codes (32 bits, in
 /// the second buffer) are what the labels of an order are, and whose values are the classes as large texts, ascending,
-/// bytes in hexadecimal. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is an error.
+/// bytes in hexadecimal. Integers, dates, booleans, strings and binary, and dictionaries of them; a null is refused.
 ///
 /// counts: how many rows each class has, ascending by value, and last how many have no value, if any. Memory is in
 /// proportion to the classes. A struct array with a child `value` (booleans, 64-bit integers, also for the days of a
@@ -40,7 +40,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// or a folder of them, or the stream of the operands, as for rowdex_id_set_new. Every row that is asked for needs one
 /// weight; rows that the index does not serve are passed over.
 ///
-/// lengths: those of index 0 that are noted by the name of the column: unsigned 64-bit integers, in the second buffer.
+/// lengths: those of index 0 that are recorded by the name of the column: unsigned 64-bit integers, in the second
+/// buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_column(
     description: *const c_char,

@@ -157,8 +157,8 @@ unsafe fn builder(index: Index, options: &rowdex_dataset_options) -> Result<Data
 /// Several datasets of the same columns as one: the row ids of a dataset follow those of the ones before. They may be
 /// freed afterwards.
 ///
-/// Each keeps its own cache, threads and options. The indexes of rowdex_order_new number rows in the same way.
-/// Rows and loaders work as with any dataset; what is about one index or one cache is an error that says so.
+/// Each keeps its own cache, threads and options. The indexes of rowdex_order_new number rows in the same way. Rows and
+/// loaders work as with any dataset; what is about one index or one cache is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_dataset_mixed(
     datasets: *const *const rowdex_dataset,
@@ -185,7 +185,8 @@ pub extern "C" fn rowdex_dataset_len(dataset: Option<&rowdex_dataset>) -> u64 {
     dataset.map_or(0, |dataset| dataset.map().len())
 }
 
-/// About how many bytes the chosen columns of all rows take when decoded, as the footers tell. May parse a few footers.
+/// About how many bytes the chosen columns of all rows take when decoded, according to the footers. May parse a few
+/// footers.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_dataset_decoded_bytes(
     dataset: Option<&rowdex_dataset>,

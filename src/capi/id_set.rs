@@ -26,9 +26,9 @@ use rowdex_base::error::Result;
 /// files, serves, too. where: the rows of the dataset that meet this condition in SQL. Its columns are read and decoded
 /// once, where the footers do not decide; a library that was built without the feature `filter` refuses. split:
 /// {"side": "train", "validation_fraction": 0.1, "seed": 0} is one side of a split by a hash, "train" or "validation".
-/// A row keeps its side when files are appended, and the sizes are those of as many coin tosses. With "by" it is by the
-/// values of this column of the dataset, so that rows with equal values are on one side: integers, dates, booleans,
-/// strings and binary, and dictionaries of them; a null is an error. The column is decoded in every row group that has
+/// A row keeps its side when files are appended, and the sizes are as by a coin toss for each row. With "by" it is by
+/// the values of this column of the dataset, so that rows with equal values are on one side: integers, dates, booleans,
+/// strings and binary, and dictionaries of them; a null is refused. The column is decoded in every row group that has
 /// one of the rows, on the dataset's threads and past its cache. set: another set.
 ///
 /// Then only those of the set `of` are left, those of the set `union` are added, and complement, if it is true, takes
@@ -68,7 +68,7 @@ pub extern "C" fn rowdex_id_set_contains(set: Option<&rowdex_id_set>, row: u64) 
     set.is_some_and(|set| set.rows.contains(row))
 }
 
-/// The row ids at places `first`, `first + 1`, … of the set in ascending order, as many as there are but at most `len`;
+/// The row ids at places `first`, `first + 1`, … of the set in ascending order, all that there are, but at most `len`;
 /// `filled` is how many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_id_set_fill(

@@ -86,7 +86,7 @@ pub struct rowdex_operands {
     /// Another dataset, which that one is compared with.
     pub other: *const rowdex_dataset,
     pub order: *const rowdex_order,
-    /// A list of rows. It is moved from, and released whatever happens.
+    /// A list of rows. It is moved from, and released in any case.
     pub stream: *mut FFI_ArrowArrayStream,
 }
 

@@ -23,14 +23,14 @@ use crate::describe::{Operands, OrderDescription};
 /// the seed of the mixture plus `i + 1` plus its own. inner: another description, without rows, whose seed is added;
 /// under kept it takes the rows that are kept for one row group.
 ///
-/// The steps are taken in this sequence, whichever are wanted; another sequence takes one description around another.
-/// kept: a set; only its rows are served. size: how many positions an epoch has. Weights, classes and mixtures draw so
-/// many (by default as many as there are rows; without replacement, as have a weight above 0); of other orders, a pass
-/// over the rows goes on where the epoch before ended. shards: deals each of so many shards one consecutive piece.
-/// rotated: true begins elsewhere each epoch.
+/// The steps that are asked for are taken in this sequence; another sequence takes one description around another.
+/// kept: a set; only its rows are served. size: how many positions an epoch has. Weights, classes and mixtures draw
+/// this number (by default the number of rows; without replacement, that of the rows with a weight above 0); of other
+/// orders, a pass over the rows continues where the epoch before ended. shards: assigns one consecutive piece to each
+/// of so many shards. rotated: true begins elsewhere each epoch.
 ///
-/// Beside these: rows, or row_groups (how many rows each has), where there is no index. seed: the same on all ranks.
-/// proportions: how often each class or dataset comes, which counts against the others. permutation: true refuses a
+/// In addition to these: rows, or row_groups (how many rows each has), where there is no index. seed: the same on all
+/// ranks. proportions: how often each class or dataset comes, in relation to the others. permutation: true refuses a
 /// list or file that does not have every row exactly once. replacement: false draws no row twice in an epoch. What the
 /// order cannot honour is refused.
 #[unsafe(no_mangle)]

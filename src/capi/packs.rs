@@ -13,9 +13,9 @@ use rowdex_base::error::Result;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rowdex_pieces {
-    /// The token of its row that each piece begins with: room for as many as row ids.
+    /// The token of its row that each piece begins with: room for one for each row id.
     pub offsets: *mut u64,
-    /// How many tokens each piece has: room for as many.
+    /// How many tokens each piece has: room for the same number.
     pub lengths: *mut u64,
     /// How many pieces there are up to the end of each pack.
     pub packs: *mut u64,

@@ -56,7 +56,7 @@ pub struct rowdex_prefetched_options {
 unsafe impl GivenOptions for rowdex_prefetched_options {}
 
 /// Reads ahead for row ids that will be asked for in this order: one epoch of a sampler, or as much as is known. They
-/// are copied; there may be none yet.
+/// are copied, and may be none yet.
 ///
 /// They are then served at about the speed of a scan within the memory: each row group is decoded once per horizon,
 /// instead of once per call. The dataset may be freed afterwards. Reads nothing and starts no thread.

@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use rowdex_base::stop;
 
-/// Is told how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
+/// Gets how far a build or a check has come: files done, files in all, and rows found so far (0 where they are not
 /// counted).
 ///
 /// It is called by one thread at a time, not always the same one, and never after the call that it was given to has
-/// returned. It must return: by no exception, and by no longjmp. It must ask nothing of the dataset that it is told of,
-/// whose threads may be waiting for it.
+/// returned. It must return: by no exception, and by no longjmp. It must not use the dataset that it reports on, whose
+/// threads may be waiting for it.
 pub type rowdex_progress = Option<unsafe extern "C" fn(userdata: *mut c_void, files_done: u64, files: u64, rows: u64)>;
 
 /// A progress callback with its userdata, which one thread at a time calls.

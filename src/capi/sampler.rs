@@ -46,7 +46,7 @@ pub struct rowdex_sampler_options {
     pub replication: u32,
     /// 1 leaves out the last batch of an epoch if it is short on any rank.
     pub drop_last_batch: u32,
-    /// How positions are dealt to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for
+    /// How positions are assigned to the shards: "strided" (NULL) in turn, or "contiguous" in one consecutive piece for
     /// each.
     pub partition: *const c_char,
     /// Whether orders that are the same in every epoch begin elsewhere each epoch: "needed" (NULL) where rows are
@@ -54,17 +54,18 @@ pub struct rowdex_sampler_options {
     pub rotation: *const c_char,
     /// Batches of packs, such as "tokens:8192,overflow=truncate,extra=2". NULL: of rows.
     ///
-    /// First the name of the lengths, by which they are noted in the index that the orders are of, a colon, and the
-    /// tokens of a pack, or "buckets"; then options with commas between them. algorithm: how pieces are put into packs:
-    /// bfd (the default), best-fit decreasing; concat, row after row; or, for batches of whole rows of like lengths
-    /// with at most so many tokens, budget, or padded, which counts the padding to the longest row. Buckets are batches
-    /// of as many rows with like lengths: each row is a pack, and every row comes; their option capacity is the most
-    /// tokens of a row. overflow: rows that are longer than a pack can hold: split (the default) into pieces, truncate,
-    /// drop or error. Batches within a budget, and buckets, are of whole rows: there error is the default, and split is
-    /// refused. extra: tokens that each piece takes beside its own. multiple: what a piece takes is rounded up to a
-    /// multiple of this. max_pieces: the most of a pack. cost: 24576-1 deals the packs of a step by what they cost: the
-    /// first number times the tokens, and the second one times the sum of the squares of the lengths of the pieces.
-    /// block: how many positions of the order are packed together, 131072 by default; of buckets, sorted together,
+    /// First the name by which the lengths are recorded in the index of the orders, a colon, and the tokens of a pack,
+    /// or "buckets"; then options with commas between them. algorithm: how pieces are put into packs: bfd (the
+    /// default), best-fit decreasing; concat, row after row; or, for batches of whole rows of like lengths with at most
+    /// this number of tokens, budget, or padded, which counts the padding to the longest row. Buckets are batches of a
+    /// fixed number of rows with like lengths: each row is a pack, and every row comes; their option capacity is the
+    /// most tokens of a row. overflow: rows that are longer than a pack can hold: split (the default) into pieces,
+    /// truncate, drop or error. Batches within a budget, and buckets, are of whole rows: there error is the default,
+    /// and split is refused. extra: tokens that each piece takes in addition to its own. multiple: what a piece takes
+    /// is rounded up to a multiple of this. max_pieces: the most of a pack. cost: 24576-1 assigns the packs of a step
+    /// by what they cost: the first number times the tokens, and the second one times the sum of the squares of the
+    /// lengths of the pieces. block: how many positions of the order are packed together, 131072 by default; of
+    /// buckets, sorted together,
     /// 16384. empty: rows without tokens: skip (the default) or keep as pieces without tokens. Buckets keep them.
     pub pack: *const c_char,
 }
@@ -165,7 +166,7 @@ pub unsafe extern "C" fn rowdex_sampler_set_epoch(
 }
 
 /// This rank's samples `first`, `first + 1`, … of an epoch, `len` of them: row ids and, unless `pads` is NULL, 1 for
-/// each pad and 0 for each other.
+/// each repeated row and 0 for each other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_fill(
     sampler: Option<&rowdex_sampler>,
@@ -196,11 +197,11 @@ pub unsafe extern "C" fn rowdex_sampler_fill(
     })
 }
 
-/// This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are pads.
+/// This rank's batch at a step of an epoch: row ids, `len` of them, of which the last `pads` are repeated.
 ///
-/// `rows` has room for `capacity` ids, which must be at least as many as the batch has. Of rows the batch size is
-/// always enough. A batch of packs has a row id for each piece: with `rows` NULL and a capacity of 0, only `len` and
-/// `pads` are told.
+/// `rows` has room for `capacity` ids, at least the number that the batch has. Of rows the batch size is always enough.
+/// A batch of packs has a row id for each piece: with `rows` NULL and a capacity of 0, only `len` and `pads` are
+/// written.
 ///
 /// Which tokens of the rows are served, and in which packs, is written to `pieces` unless that is NULL.
 #[unsafe(no_mangle)]
@@ -243,7 +244,7 @@ pub unsafe extern "C" fn rowdex_sampler_batch(
 }
 
 /// Where the run stands once every rank is done with all steps of an epoch before this one, the same on all of them, as
-/// text of one line with a NUL. The first step that is left: where the epoch begins. As many steps as there are: where
+/// text of one line with a NUL. For the first step that is left: where the epoch begins. For the number of steps: where
 /// the next epoch begins.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_sampler_state(
@@ -273,11 +274,11 @@ pub unsafe extern "C" fn rowdex_sampler_state(
     })
 }
 
-/// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a sampler of
-/// their own: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
+/// The batches of one of `workers` workers of a rank, those whose step is `worker` modulo `workers`, as a separate
+/// sampler: its step `i` is step `worker + i * workers` of the rank's. A loader of it plans for just what that worker
 /// serves.
 ///
-/// It begins with the first step of the current epoch. Steps in which the rank has no rows are left out. It tells its
+/// It begins with the first step of the current epoch. Steps in which the rank has no rows are left out. It reports the
 /// rank, as a rowdex_batch_info of its batches does.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_sampler_worker(

@@ -9,7 +9,7 @@ use rowdex_base::stop::Asked;
 
 /// Lets calls of this thread be ended by another: those that wait for an object store or for a batch of a loader, or
 /// that put a file in its place, end with ROWDEX_STATUS_CLOSED soon after `*flag` is no longer 0. They leave no file
-/// half written, and tell no progress any more. A loader whose call was ended so goes on with the same batch at the
+/// half written, and report no progress any more. A loader whose call was ended so continues with the same batch at the
 /// next call.
 ///
 /// Any thread may write to the flag while the calls last, as an atomic number of 4 bytes. It must be there until this

@@ -23,8 +23,8 @@ pub struct rowdex_index(pub(super) Index);
 /// concurrency: how many requests may be under way at once, 64 by default. deadline: how many seconds a request may
 /// take with all of its retries, 120 by default. retries: how often a request is sent again after a fault that may
 /// pass, 10 by default. config: options of the store by the names that their environment variables have, in any case,
-/// such as {"aws_endpoint_url": "http://localhost:9000"}: they go before the environment, may be secrets, and are in no
-/// message.
+/// such as {"aws_endpoint_url": "http://localhost:9000"}: they take precedence over the environment, may be secrets,
+/// and are in no message.
 ///
 /// The file must not be changed in place while the index is open; replacing it by rename, as a build does,
 /// is fine.

@@ -32,7 +32,7 @@ use rowdex_base::error::{ErrorKind, Result};
 ///
 /// One thread at a time, and a second one gets an error; but rowdex_close, rowdex_describe and rowdex_schema may be
 /// called at any time, also while a thread waits for a batch. So may rowdex_loader_get_info, rowdex_loader_state and
-/// rowdex_loader_reopen, which tell of the last batch that was handed out.
+/// rowdex_loader_reopen, which report the last batch that was handed out.
 #[derive(Debug)]
 pub struct rowdex_loader {
     served: Arc<Served>,
@@ -118,17 +118,17 @@ pub unsafe extern "C" fn rowdex_loader_new(
 /// What a loader with these arguments will do, from the index alone. The report is JSON that the caller frees. It takes
 /// a fraction of a second, with packs as long as planning an epoch and packing some of its blocks.
 ///
-/// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no
-/// row is held at the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row
-/// group on average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded
-/// before the first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows.
-/// units: what row groups are read, decoded and held in: one for each, or for several small ones of a file.
-/// least_memory: the least that a loader takes. packs: null where rows are served, or what an epoch of packs comes to
-/// on all ranks together: steps, packs (those that come twice and opened ones included), opened (so that steps are
-/// equal), pieces (each counted once), pieces_a_pack, fill (the part of all places that has tokens), tokens,
-/// tokens_truncated, tokens_dropped, tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated,
-/// rows_dropped, rows_empty, cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean,
-/// on average over steps_looked_at), seconds_to_plan.
+/// first_passes, first_decodes, first_bytes_read and first_requests are of the first epoch, in which no row is held at
+/// the beginning, and passes, decodes, bytes_read and requests of every later one: decodes of each row group on
+/// average, row groups decoded, bytes read, and requests to a store. first_batch_decodes: row groups decoded before the
+/// first batch is there. peak_bytes: the most bytes held; bookkeeping_bytes: how many of them are not rows. units: what
+/// row groups are read, decoded and held in: one for each, or for several small ones of a file. least_memory: the least
+/// that a loader takes. packs: null where rows are served, or what an epoch of packs has over all ranks: steps, packs
+/// (those that come twice and opened ones included), opened (so that steps are equal), pieces (each counted once),
+/// pieces_a_pack, fill (the part of all places that has tokens), tokens, tokens_truncated, tokens_dropped,
+/// tokens_left_out and tokens_repeated (by the tail), rows_split, rows_truncated, rows_dropped, rows_empty,
+/// cost_imbalance (what the rank with the most work has at a step, as a multiple of the mean, on average over
+/// steps_looked_at), seconds_to_plan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_estimate(
     dataset: Option<&rowdex_dataset>,
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn rowdex_loader_estimate(
 }
 
 /// Another loader like a given one, at the place where that stands, which may be closed, or inherited by a forked
-/// child: it goes on with the batch after the last one that was handed out.
+/// child: it continues with the batch after the last one that was handed out.
 #[unsafe(no_mangle)]
 pub extern "C" fn rowdex_loader_reopen(
     loader: Option<&rowdex_loader>,
@@ -160,7 +160,7 @@ pub extern "C" fn rowdex_loader_reopen(
 }
 
 /// The next batch, which the caller frees; `*batch` is NULL at the end of the run. After an error the same error comes
-/// each time, until the loader is resumed; but not after a call that has waited for max_wait, or was told to stop.
+/// each time, until the loader is resumed; but not after a call that has waited for max_wait, or was stopped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_next(
     loader: *mut rowdex_loader,
@@ -178,14 +178,12 @@ pub unsafe extern "C" fn rowdex_loader_next(
 /// The batch of this step, which must be the next, without handing it out; `*batch` is NULL at the end of the epoch.
 /// The caller frees it.
 ///
-/// Or the batch of the step after the one that was looked at last, for those who work on several at once: each is
-/// handed out in its turn, and until then the loader stands before it. A loader with more_ranks shows its next batch
-/// alone.
+/// Or the batch of the step after the one that was looked at last, to work on several at once: each is handed out in
+/// its turn, and until then the loader stands before it. A loader with more_ranks shows its next batch alone.
 ///
 /// Or that batch and the ones that follow it in the epoch, as one, if they are ready, lie one after the other in
-/// memory, and have no more than `max_rows` rows: for those who convert many rows as fast as few. An error comes at the
-/// step that it belongs to. A loader that was set to another epoch meanwhile, or is closed, returns
-/// ROWDEX_STATUS_CLOSED.
+/// memory, and have no more than `max_rows` rows: to convert many rows in one call. An error comes at the step that it
+/// belongs to. A loader that was set to another epoch meanwhile, or is closed, returns ROWDEX_STATUS_CLOSED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_peek(
     loader: *mut rowdex_loader,
@@ -203,7 +201,7 @@ pub unsafe extern "C" fn rowdex_loader_peek(
     })
 }
 
-/// Hands out the batch of this step, which must be the next, to somebody who has it from rowdex_loader_peek: the state
+/// Hands out the batch of this step, which must be the next, to a caller that has it from rowdex_loader_peek: the state
 /// is then the one after it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_advance(

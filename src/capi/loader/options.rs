@@ -34,11 +34,11 @@ pub struct rowdex_loader_options {
     pub on_error: *const c_char,
     /// With "substitute": another seed chooses other rows.
     pub fault_seed: u64,
-    /// 1 serves top-level string and binary columns as views, whatever their types are, so that their values are not
+    /// 1 serves top-level string and binary columns as views, of any of their types, so that their values are not
     /// copied into batches; in exchange a batch keeps alive what its values are in.
     pub views: u64,
-    /// How many row groups of an object store may be on their way at once. 0: as many as keep nobody waiting, as
-    /// measured. ROWDEX_NONE: none is read ahead.
+    /// How many row groups of an object store may be on their way at once. 0: chosen by measurement, so that batches do
+    /// not wait. ROWDEX_NONE: none is read ahead.
     pub read_concurrency: u64,
     /// As JSON, such as {"ranks": 8}: shares one reader with the loaders of the other ranks on this machine: memory and
     /// threads are then the machine's, and must be the same on all ranks, as all else. With samplers of

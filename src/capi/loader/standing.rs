@@ -55,8 +55,8 @@ pub unsafe extern "C" fn rowdex_loader_state(
     })
 }
 
-/// Goes on with this step of an epoch. What was read ahead is dropped, unless that is what comes next anyway. After an
-/// error, that error.
+/// Continues with this step of an epoch. What was read ahead is dropped, unless it comes next anyway. After an error,
+/// that error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_seek(
     loader: *mut rowdex_loader,
@@ -71,11 +71,11 @@ pub unsafe extern "C" fn rowdex_loader_seek(
     })
 }
 
-/// Begins an epoch, or goes on with one that was resumed, and says which one that is and where it begins: `*epoch`, or
-/// for NULL the next one that was not begun. `info` may be NULL.
+/// Begins an epoch, or continues one that was resumed, and says which one that is and where it begins: `*epoch`, or for
+/// NULL the next one that was not begun. `info` may be NULL.
 ///
 /// If some of the current epoch's batches were served and others not, these are dropped, and so is what was read ahead,
-/// unless that is what comes next anyway. The epoch's last batch is the one with step + 1 == steps.
+/// unless it comes next anyway. The epoch's last batch is the one with step + 1 == steps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rowdex_loader_begin_epoch(
     loader: *mut rowdex_loader,
