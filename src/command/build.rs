@@ -40,7 +40,7 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     overwrite: bool,
 
-    /// Go on from the index if there is one: leading files that have not changed keep their row ids, the others follow.
+    /// Update the index if there is one: leading files that have not changed keep their row ids, the others follow.
     #[arg(long, conflicts_with = "overwrite")]
     update: bool,
 
@@ -70,9 +70,9 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     no_partitions: bool,
 
-    /// Note how long rows are, by the items of a column of lists, or by a column of integers; `a.b` is field b of
-    /// column a, and null and empty lists have the length 0. NAME=LIST takes them from a list of
-    /// every row, as for `select --rows`, with a column `length`.
+    /// Record how long rows are, by the items of a column of lists, or by a column of integers; `a.b` is field b of
+    /// column a, and null and empty lists have the length 0. NAME=LIST takes them from a list of every row, as for
+    /// `select --rows`, with a column `length`.
     #[arg(long, value_name = "COLUMN|NAME=LIST", value_delimiter = ',')]
     lengths: Vec<String>,
 

@@ -54,13 +54,13 @@ pub(crate) enum Command {
     Epoch(EpochArgs),
     /// Say what an epoch would cost within a memory budget, from the index alone.
     Estimate(EstimateArgs),
-    /// Say which rows a step of a run has, which steps have a row, or which rows a rank is dealt.
+    /// Say which rows a step of a run has, which steps have a row, or which rows a rank gets.
     Trace(TraceArgs),
-    /// Write the rows anew as Parquet files, in an order that is read at full speed ever after.
+    /// Write the rows again as Parquet files, in an order that is then read at full speed.
     Rewrite(RewriteArgs),
-    /// Read for the ranks of a training job on this machine, in a process of its own.
+    /// Read for the ranks of a training job on this machine, in a separate process.
     Serve(ServeArgs),
-    /// Check an index and its files, what all ranks are dealt, or that two datasets have the same rows.
+    /// Check an index and its files, the shards of all ranks, or that two datasets have the same rows.
     Verify(VerifyArgs),
     /// Make a small dataset, index it and train on it for show.
     Demo(DemoArgs),

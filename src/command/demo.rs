@@ -1,4 +1,4 @@
-//! `rowdex demo`: the whole job on a small dataset, told as it goes.
+//! `rowdex demo`: the whole job on a small dataset, step by step.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::command::failure::Failure;
 use crate::command::sampling::SamplingArgs;
 use crate::command::{demo_data, output};
 
-/// What four ranks are given. The batch size leaves a short last batch and the world size some pads, because that is
-/// where loaders go wrong; the memory is enough for all rows, as it is for most datasets of this kind.
+/// What four ranks are given. The batch size leaves a short last batch and the world size some repeated rows, because
+/// loaders go wrong there; the memory is enough for all rows, as it is for most datasets of this kind.
 const PLAN: &str = "--world-size 4 --batch-size 384 --epochs 2 --seed 42 --memory 256MiB --threads 2";
 
 #[derive(Debug, Args)]
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &DemoArgs, program: &str) -> Result<(), Failure> {
     output::tell(false, &report)?;
     output::print(&format!("\n{}\n", verdict(&report)?))?;
 
-    output::print("\n4. Stopping in the middle of an epoch and going on with three ranks ...\n")?;
+    output::print("\n4. Stopping in the middle of an epoch and resuming with three ranks ...\n")?;
     output::print(&resume(&plan.sampling, &Index::open(&index)?)?)?;
 
     output::print(&next(args.keep.as_deref(), &index, program))

@@ -40,8 +40,8 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_name = "RANK", default_value = "all")]
     rank: Rank,
 
-    /// Go on from this state of an earlier run: a line `rowdex-state-v2:...`, or a checkpoint that has it. Order, seed,
-    /// ranks and batch size are those of that run; ranks and batch size may be given to go on with others.
+    /// Resume from this state of an earlier run: a line `rowdex-state-v2:...`, or a checkpoint that has it. Order,
+    /// seed, ranks and batch size are those of that run; ranks and batch size may be given to resume with others.
     #[arg(long, value_name = "STATE", conflicts_with = "epoch", value_parser = state_arg::read)]
     resume: Option<State>,
 
@@ -49,7 +49,7 @@ pub(crate) struct EpochArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
 
-    /// Tell a digest of the values that each rank is served, in any order: the same as `verify --rows` tells of them.
+    /// Report a digest of the values that each rank is served, in any order: the same as that of `verify --rows`.
     #[arg(long)]
     digest: bool,
 

@@ -16,7 +16,7 @@ use crate::command::lengths;
 const BARS: u64 = 48;
 const SIZE: (u32, u32) = (1120, 420);
 
-/// What is told of the packs of an epoch.
+/// What is reported of the packs of an epoch.
 pub(crate) fn told(pack: &PackSpec, forecast: &PackForecast) -> Value {
     let counts = &forecast.counts;
     json!({

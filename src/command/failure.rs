@@ -1,4 +1,4 @@
-//! Why a command stopped, and what its caller is told.
+//! Why a command stopped, and what its caller reads.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ pub(crate) enum Failure {
     CalledWrongly(String),
     /// The errors were written already, where they were found.
     Reported,
-    /// Whoever read stdout has gone, as `head` does when it has enough. Nothing is wrong.
+    /// The reader of stdout has gone, as `head` does when it has enough. Nothing is wrong.
     ReaderGone,
 }
 
@@ -20,12 +20,12 @@ impl Failure {
         Self::Said(message.into())
     }
 
-    /// What the arguments alone show to be wrong, whatever the data is.
+    /// What the arguments alone show to be wrong, for any data.
     pub(crate) fn usage(message: impl ToString) -> Self {
         Self::CalledWrongly(message.to_string())
     }
 
-    /// Tells it, and returns the exit status.
+    /// Reports it, and returns the exit status.
     pub(crate) fn report(self) -> u8 {
         match self {
             Self::Said(message) => {
@@ -48,7 +48,7 @@ impl From<rowdex::Error> for Failure {
     }
 }
 
-/// For writes to stdout; whatever else can fail in the operating system comes as a [`rowdex::Error`].
+/// For writes to stdout; all other errors of the operating system come as a [`rowdex::Error`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -58,7 +58,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes a line to stderr. If that fails there is nobody left to tell.
+/// Writes a line to stderr. If that fails, the error cannot be reported.
 pub(crate) fn complain(message: impl Display) {
     let _ = writeln!(io::stderr(), "rowdex: {message}");
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::command::failure::Failure;
 
-/// Which shares of the rows are told.
+/// Which shares of the rows are reported.
 const QUANTILES: [f64; 7] = [0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0];
 
-/// Rows that are looked at; of more, that many stand for all.
+/// Rows that are looked at; of more, a sample of this size.
 const ROWS: u64 = 1 << 20;
 
 /// All lengths of an index.

@@ -82,7 +82,7 @@ fn parsed(arguments: &[OsString]) -> Result<(Cli, ArgMatches), clap::Error> {
     Ok((Cli::from_arg_matches(&given)?, given))
 }
 
-/// Runs a command; `given` tells which options are there because somebody wrote them.
+/// Runs a command; `given` says which options were written on the command line.
 fn run(command: &Command, given: &ArgMatches, program: &str) -> Result<(), Failure> {
     match command {
         Command::Build(args) => build::run(args),

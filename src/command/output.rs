@@ -23,7 +23,7 @@ pub(crate) fn tell(json: bool, found: &Value) -> Result<(), Failure> {
     print(&if json { format!("{found:#}\n") } else { text(found) })
 }
 
-/// A line for each value of an object, and below them what has parts of its own. Of a table the parts are left out.
+/// A line for each value of an object, and below them the values that have parts. Of a table the parts are left out.
 pub(crate) fn text(found: &Value) -> String {
     let Value::Object(fields) = found else { return columns(&table(found)) };
     let lines = lines(fields);

@@ -55,14 +55,14 @@ impl Progress {
         self.tell(self.started.elapsed());
     }
 
-    /// Writes the line that is due, if one is.
+    /// Writes a line, if it is time for one.
     fn tell(&self, elapsed: Duration) {
         if self.is_logged && self.is_due(elapsed) {
             complain(self.line());
         }
     }
 
-    /// Whether a line is due; then it counts as written.
+    /// Whether it is time for a line; then it counts as written.
     fn is_due(&self, elapsed: Duration) -> bool {
         let due = elapsed.as_secs() / EVERY.as_secs();
         self.lines.fetch_max(due, Ordering::Relaxed) < due

@@ -1,4 +1,4 @@
-//! `rowdex rewrite`: the rows of an index as new files, in an order that is good to read ever after.
+//! `rowdex rewrite`: the rows of an index as new files, in an order that is fast to read.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::command::size::Memory;
   rowdex rewrite train.rdx -o out/ --step write:3/8        number of them, and then once
   rowdex rewrite train.rdx -o out/ --step index
 
-Row i of the output is row order(i) of the input, as `rowdex trace` tells it. The output has an index, OUT/index.rdx.
+Row i of the output is row order(i) of the input, as `rowdex trace` lists it. The output has an index, OUT/index.rdx.
 See docs/rewriting.md."#)]
 pub(crate) struct RewriteArgs {
     /// An index that `rowdex build` or `rowdex select` wrote; or Parquet files, folders and patterns.
@@ -61,7 +61,7 @@ pub(crate) struct RewriteArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Memory,
 
-    /// Write so many files [default: as many as --file-bytes makes].
+    /// Write this number of files [default: by --file-bytes].
     #[arg(long, value_name = "N", conflicts_with = "file_bytes", value_parser = clap::value_parser!(u64).range(1..))]
     files: Option<u64>,
 
@@ -69,8 +69,8 @@ pub(crate) struct RewriteArgs {
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     file_bytes: Memory,
 
-    /// Write row groups of so many rows [default: such that they take 32 MiB in memory; more, up to 64 MiB, if they
-    /// would take less than 4 MiB in the file].
+    /// Write row groups of this number of rows [default: such that they take 32 MiB in memory; more, up to 64 MiB, if
+    /// they would take less than 4 MiB in the file].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     row_group_rows: Option<u64>,
 
@@ -87,7 +87,7 @@ pub(crate) struct RewriteArgs {
     #[arg(long, value_name = "DIR")]
     spill: Option<PathBuf>,
 
-    /// Go on with what an earlier run left in the output folder.
+    /// Resume from what an earlier run left in the output folder.
     #[arg(long)]
     resume: bool,
 
@@ -158,7 +158,7 @@ pub(crate) fn run(args: &RewriteArgs) -> Result<(), Failure> {
     bar.finish();
     let report =
         report.map_err(|error| match asked.load(Ordering::Relaxed) && error.kind() == rowdex::ErrorKind::Closed {
-            true => Failure::new("stopped; go on with `--resume`"),
+            true => Failure::new("stopped; continue with `--resume`"),
             false => error.into(),
         })?;
     // Nothing is written any more, so the next signal ends the program at once.
@@ -198,7 +198,7 @@ impl RewriteArgs {
         };
         if self.input.iter().any(within) {
             let message = format!("{}: the output is within the input", self.output.display());
-            return Err(Failure::new(format!("{message}; choose a folder beside it")));
+            return Err(Failure::new(format!("{message}; choose a folder next to it")));
         }
         Ok(())
     }

@@ -18,16 +18,17 @@ use crate::command::order_arg::OrderArg;
 /// More ranks than this in one process would take gigabytes just to be counted.
 const MOST_RANKS: u32 = 1 << 16;
 
-/// Which row comes where, and how positions are dealt.
+/// Which row comes where, and how positions are assigned to ranks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DealingArgs {
-    /// The order of the rows before they are dealt to the ranks: `sequential` takes them as they lie, `global` shuffles
-    /// all among all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time (`blocks:all`
-    /// for all), `torch` is PyTorch's own shuffle. `weighted:COLUMN` draws rows in proportion to a column, or
-    /// `weighted:COLUMN,from=LIST` to that of a list; with `,once` no row comes twice in an epoch. `balanced:COLUMN`
-    /// serves all classes equally often. `file:FILE` serves the row ids in a file, little-endian 64-bit integers. With
-    /// `,size=N` an epoch ends after so many rows over all ranks, and the next one goes on, or draws anew. With
-    /// `,contiguous` at the end each rank takes one consecutive piece, instead of positions in turn.
+    /// The order of the rows before they are assigned to the ranks: `sequential` takes them as they lie, `global`
+    /// shuffles all among all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time
+    /// (`blocks:all` for all), `torch` is PyTorch's own shuffle. `weighted:COLUMN` draws rows in proportion to a
+    /// column, or `weighted:COLUMN,from=LIST` to that of a list; with `,once` no row comes twice in an epoch.
+    /// `balanced:COLUMN` serves all classes equally often. `file:FILE` serves the row ids in a file, little-endian
+    /// 64-bit integers. With `,size=N` an epoch ends after this number of rows over all ranks, and the next one
+    /// continues, or draws again. With `,contiguous` at the end each rank takes one consecutive piece, instead of
+    /// positions in turn.
     #[arg(long, value_name = "ORDER", default_value = "global")]
     pub(crate) order: OrderArg,
 
@@ -42,7 +43,7 @@ pub(crate) struct DealingArgs {
 
     /// What becomes of rows, or packs, that do not divide evenly among the ranks: `wrap` (the default) repeats the
     /// first ones, `drop` leaves them out, `uneven` gives some ranks one more, `error` refuses; `even` (the default of
-    /// packs but buckets, and for them alone) opens packs until ranks have as many.
+    /// packs but buckets, and for them alone) opens packs until all ranks have the same number.
     #[arg(long, value_name = "TAIL", value_parser = named::<Tail>(&["wrap", "drop", "uneven", "error", "even"]))]
     pub(crate) tail: Option<Tail>,
 
@@ -53,7 +54,7 @@ pub(crate) struct DealingArgs {
     /// Batches of packs: the name of the lengths in the index and the tokens of a pack, `tokens:8192`, and then options
     /// with commas between them: `overflow=split|truncate|drop|error`, `algorithm=bfd|concat|budget|padded`, `extra=N`,
     /// `multiple=N`, `max_pieces=N`, `block=N`, `empty=skip|keep`, `cost=LINEAR-QUADRATIC` (docs/sequences.md). Or
-    /// batches of as many rows of like lengths, sorted within N positions: `tokens:buckets,block=N`.
+    /// batches of rows of like lengths, sorted within N positions: `tokens:buckets,block=N`.
     #[arg(long, value_name = "LENGTHS:CAPACITY", value_parser = packing)]
     pub(crate) pack: Option<PackSpec>,
 
@@ -153,7 +154,7 @@ impl SamplingArgs {
     ) -> Result<Chosen, Failure> {
         let dealing = &self.dealing;
         let (recipe, rows) = dealing.order.recipe(dealing.only.as_deref(), index, dataset)?;
-        // The shard of whichever rank: all agree on how many shards there are.
+        // The shard of any rank: all agree on how many shards there are.
         let shards = (dealing.order.partition == Partition::Contiguous).then_some(self.shard(0)?.count());
         let recipe = Recipe { shards, seed: dealing.seed, ..recipe };
         let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;

@@ -70,7 +70,7 @@ pub(crate) struct SelectArgs {
     #[arg(long, value_name = "INDEX")]
     exclude: Vec<PathBuf>,
 
-    /// Keep a sample of so many of the rows, 1% or 0.01, by a hash: rows keep their places in it when files are
+    /// Keep a sample of this share of the rows, 1% or 0.01, by a hash: rows keep their places in it when files are
     /// appended, and a larger sample has all rows of a smaller one. `1%,seed=S` is another one.
     #[arg(long, value_name = "SHARE", value_parser = sample)]
     sample: Option<(f64, u64)>,

@@ -1,4 +1,4 @@
-//! `rowdex serve`: one reader for the ranks of this machine, in a process of its own.
+//! `rowdex serve`: one reader for the ranks of this machine, in a separate process.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,10 +36,10 @@ Examples:
 and in each rank, started with torchrun:
   rowdex.Loader(dataset, batch_size=256, seed=42, share=rowdex.Share(job=\"run-7\"))
 
-Start it before the ranks: it says on stdout when they may come. What decides which rows are served must
+Start it before the ranks: it says on stdout when they may start. What decides which rows are served must
 be the same there, or they are refused with the option to give. Memory and threads are its own, and
 loaders leave them out. Ctrl-C and SIGTERM end it; the ranks then start a reader as they do without this,
-and go on (docs/share.md).")]
+and continue (docs/share.md).")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     index: IndexArg,
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     dataset.disk_cache_fault().iter().for_each(complain);
     if left > 0 {
         let left = output::counted(left as u64, "loader");
-        complain(format!("ended while {left} used it, which have a reader of their own now"));
+        complain(format!("ended while {left} used it, which have their own reader now"));
     }
     output::print(&format!(
         "served {}, {} decoded, {} held at most\n",

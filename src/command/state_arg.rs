@@ -91,12 +91,12 @@ impl StateArg {
             None if told.has("world_size") && (told.has("batch_size") || !batched) => Ok(()),
             None => Err(Failure::usage(
                 "a state of version 1 says of a run only the epoch, and which order it has: give --world-size and \
-                 --batch-size, too, and whatever else the run was made with (--order, --seed, --tail)",
+                 --batch-size, too, and all else that the run was made with (--order, --seed, --tail)",
             )),
         }
     }
 
-    /// Tells which run is asked about where the command line says neither by a state nor by options.
+    /// Says which run is asked about where the command line says it neither by a state nor by options.
     pub(crate) fn tell_what_is_assumed(&self, sampling: &SamplingArgs, given: &ArgMatches) {
         let told = GivenOptions { given, going_on: false };
         if self.state.is_none() && !told.has("seed") && sampling.dealing.order.has_seed() {
@@ -108,7 +108,7 @@ impl StateArg {
     }
 }
 
-/// Makes the options those of a run to go on with, but for those of ranks and batches that were `given`.
+/// Makes the options those of a run to resume, but for those of ranks and batches that were `given`.
 pub(crate) fn go_on(state: &State, sampling: &mut SamplingArgs, given: &ArgMatches) -> Result<(), Failure> {
     let told = GivenOptions { given, going_on: true };
     state.run.as_ref().map_or(Ok(()), |run| told.settle_all(sampling, true, run))
@@ -154,7 +154,7 @@ impl GivenOptions<'_> {
             let of_run = usize::try_from(run.batch_size).unwrap_or(usize::MAX);
             self.settle("batch_size", &mut dealing.batch_size, of_run)?;
         } else if batched && !self.going_on && !self.has("batch_size") {
-            return Err(needed("a sampler that deals single rows", "the --batch-size of the run"));
+            return Err(needed("a sampler of single rows", "the --batch-size of the run"));
         }
         if run.order.kept && !self.has("only") {
             return Err(needed("some of the rows", "--only with a view of them (`rowdex select`)"));
@@ -169,7 +169,8 @@ impl GivenOptions<'_> {
         Ok(())
     }
 
-    /// A state says that a run had packs and by which cost they were dealt, and has a fingerprint of how they are made.
+    /// A state says that a run had packs and by which cost they were assigned, and has a fingerprint of how they are
+    /// made.
     fn settle_packs(&self, dealing: &mut DealingArgs, run: &Run) -> Result<(), Failure> {
         match &mut dealing.pack {
             None if run.has_packs() => {
@@ -188,7 +189,7 @@ impl GivenOptions<'_> {
     }
 }
 
-/// The order of a run, if a state can carry it, dealt to so many shards.
+/// The order of a run, if a state can carry it, for this number of shards.
 fn order_of(run: &Run, shards: u32) -> Result<OrderArg, Failure> {
     let kind = match run.order.kind {
         OrderKind::Named(order) => OrderKindArg::Named(order),
@@ -200,7 +201,7 @@ fn order_of(run: &Run, shards: u32) -> Result<OrderArg, Failure> {
     let partition = match run.order.pieces {
         None => Partition::Strided,
         Some(pieces) if pieces == shards => Partition::Contiguous,
-        Some(pieces) => return Err(cannot(&format!("an order in pieces for {pieces} shards, dealt to {shards}"))),
+        Some(pieces) => return Err(cannot(&format!("an order in pieces for {pieces} shards, assigned to {shards}"))),
     };
     Ok(OrderArg { kind, size: run.order.size, partition })
 }

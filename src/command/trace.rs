@@ -33,7 +33,7 @@ Examples:
 
 World, batch size, order, seed and tail must be those of the job: a state has them all, with its epoch.
 
-Row ids come in the order in which the rank is dealt them, epoch after epoch. With --pack such a line is a piece: row
+Row ids come in the order in which the rank gets them, epoch after epoch. With --pack such a line is a piece: row
 id, first token, number of tokens, step, and which pack of the batch, with tabs.")]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
@@ -167,8 +167,8 @@ fn rows_of(step: u64, plans: &[EpochPlan], index: &Index) -> Result<Vec<Value>, 
     for plan in plans {
         if step < plan.first_step() {
             return Err(Failure::new(format!(
-                "step {step} of epoch {} was before these ranks took over, at step {}: ask by the state that they went \
-                 on from",
+                "step {step} of epoch {} was before these ranks took over, at step {}: give the state that they \
+                 resumed from",
                 plan.epoch(),
                 plan.first_step()
             )));
@@ -234,7 +234,7 @@ fn positions(order: &dyn EpochOrder, rows: &[u64]) -> BTreeMap<u64, Vec<u64>> {
     found
 }
 
-/// What there is to say of a row beside its uses.
+/// What there is to say of a row in addition to its uses.
 fn remark(found: &Value) -> Option<String> {
     let at = |name: &str| found[name].get(0).map(|position| format!("at position {position} "));
     let what = match (at("before"), at("dropped")) {

@@ -13,7 +13,7 @@ pub(crate) fn base(index: &Index) -> Option<Result<&'static str, String>> {
     Some(match Index::open(&path) {
         Ok(base) if format!("{:016x}", base.fingerprint()) == recorded => Ok("same"),
         Ok(_) => {
-            Err(format!("{shown} is not the index that the view was made of: it has other rows now (select anew)"))
+            Err(format!("{shown} is not the index that the view was made of: it has other rows now (select again)"))
         }
         Err(error) if error.kind() == rowdex::ErrorKind::NotFound => Ok("not there"),
         Err(error) => Err(format!("the index that the view was made of cannot be read: {error}")),

@@ -125,7 +125,7 @@ struct EpochWalk<'a> {
     left: u64,
     substituted: u64,
     peak_held_bytes: u64,
-    /// What was counted when the last epoch was over: a loader goes on with the next one at once.
+    /// What was counted when the last epoch was over: a loader begins the next one at once.
     counted: Counters,
     progress: Progress,
 }

@@ -11,7 +11,7 @@ pub(super) struct ServedTokens {
     pack: Pack,
     /// The tokens of all packs of the epoch; `rowdex estimate` says which ones packs leave out.
     planned: u64,
-    /// Pieces and tokens that were served, those counted that come again as pads.
+    /// Pieces and tokens that were served, the repeated ones included.
     pieces: u64,
     served: u64,
     repeated: u64,

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::command::failure::Failure;
 
-/// How many column chunks are looked at, about: of more, a sample of the files tells.
+/// How many column chunks are looked at, about: of more, a sample of the files is.
 const MOST_CHUNKS: u64 = 1 << 18;
 
-/// The most columns of data that are told.
+/// The most columns of data that are listed.
 const MOST_COLUMNS: usize = 40;
 
 /// What the footers say, of files evenly spread over all.

@@ -27,19 +27,19 @@ pub(super) fn of(
     let found = [
         (rows <= FEW_ROWS && bytes < SMALL_GROUP && index.num_row_groups() > 1).then(|| {
             let what = format!("half of the row groups have at most {} rows ({})", HumanCount(rows), HumanBytes(bytes));
-            (what, "write the files anew with larger ones: rowdex rewrite, with --order sequential to keep the order")
+            (what, "rewrite the files with larger ones: rowdex rewrite, with --order sequential to keep the order")
         }),
         (most / 4 > memory).then(|| {
             let what = format!("the largest row group has {} decoded", HumanBytes(most));
-            (what, "give memory for four of them at least, or write the files anew with smaller ones (rowdex rewrite)")
+            (what, "give memory for four of them at least, or rewrite the files with smaller ones (rowdex rewrite)")
         }),
         (!index.files().all(|file| file.has_footer())).then(|| {
-            let remedy = "build it without --no-footers, so that nobody reads them again; columns are not told here";
+            let remedy = "build it without --no-footers, so that they are not read again; columns are not listed here";
             ("the index has no footers".to_owned(), remedy)
         }),
         (columns.without_page_index > 0).then(|| {
             let what = format!("{} of the column chunks have no page index", share(columns.without_page_index));
-            (what, "write the files anew with it (rowdex rewrite): without it, a single row costs its row group")
+            (what, "rewrite the files with it (rowdex rewrite): without it, a single row costs its row group")
         }),
         (columns.without_statistics > 0).then(|| {
             let what = format!("{} of the column chunks have no statistics", share(columns.without_statistics));

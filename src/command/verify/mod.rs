@@ -24,7 +24,7 @@ use crate::command::view_of;
 Examples:
   rowdex verify train.rdx --check deep
   rowdex verify train.rdx --shards --world-size 8 --batch-size 256
-  rowdex verify train.rdx --shards --state checkpoint.pt                  # what this run deals, in whole epochs
+  rowdex verify train.rdx --shards --state checkpoint.pt                  # the shards of this run, in whole epochs
   rowdex verify train.rdx --rows
   rowdex verify train.rdx --same-rows shuffled/ --order global --seed 42
 
@@ -35,10 +35,10 @@ Levels of --check:
   deep    and every value of every file
 
 With --shards every batch of every rank is made as a job would make it, and compared:
-  - every rank takes as many steps, and has as many rows or packs (uneven: one more or less);
-  - every position of the order is dealt to one shard, once, and the same to ranks of one replica group;
-  - the rows are every row once, pads and dropped rows apart, for orders that promise it; with --pack, the tokens;
-  - pads are the rows of the order's first positions;
+  - every rank takes the same number of steps, and has the same number of rows or packs (uneven: one more or less);
+  - every position of the order is assigned to one shard, once, and the same to ranks of one replica group;
+  - the rows are every row once, but for repeated and dropped ones, for orders that promise it; with --pack, the tokens;
+  - repeated rows are the rows of the order's first positions;
   - no pack exceeds its capacity.
 Rows and tokens are compared by a hash of the set, in no memory: it misses an error once in 2^64 cases.
 
@@ -58,7 +58,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, conflicts_with_all = ["rows", "same_rows"])]
     shards: bool,
 
-    /// Tell the digest of the rows instead: one number for their values, in any order.
+    /// Report the digest of the rows instead: one number for their values, in any order.
     #[arg(long, conflicts_with = "same_rows")]
     rows: bool,
 
@@ -154,7 +154,7 @@ fn files(args: &VerifyArgs) -> Result<(), Failure> {
     told_if(args, whole, &told, Failure::Reported)
 }
 
-/// Tells that all is well, or fails, as a reader that is gone makes nothing whole.
+/// Reports that all is well, or fails, as a reader that is gone makes nothing whole.
 fn told_if(args: &VerifyArgs, whole: bool, told: &Value, failure: Failure) -> Result<(), Failure> {
     let told = if whole || args.json.json { output::tell(args.json.json, told) } else { Ok(()) };
     if whole { told } else { Err(failure) }

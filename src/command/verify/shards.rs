@@ -1,4 +1,4 @@
-//! `rowdex verify --shards`: goes through everything that all ranks are dealt, and shows that the promises hold.
+//! `rowdex verify --shards`: goes through everything that all ranks get, and shows that the promises hold.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,10 +26,10 @@ const AT_ONCE: usize = 1 << 16;
 
 /// What holds, where nothing is broken.
 const PROMISES: [&str; 5] = [
-    "every rank takes as many steps, and has as many rows or packs (uneven: one more or less)",
-    "every position is dealt to one shard, once, and the same to ranks of one replica group",
-    "rows and tokens are those of the order, each as often, but for pads and what is dropped",
-    "pads are the first rows again",
+    "every rank takes the same number of steps, and has the same number of rows or packs (uneven: one more or less)",
+    "every position is assigned to one shard, once, and the same to ranks of one replica group",
+    "rows and tokens are those of the order, each as often, but for what is repeated or dropped",
+    "repeated rows are the first rows",
     "no pack exceeds its capacity",
 ];
 
@@ -83,7 +83,7 @@ struct Proof {
     broken: Vec<String>,
 }
 
-/// What a rank was dealt in an epoch.
+/// What a rank got in an epoch.
 #[derive(Default)]
 struct Dealt {
     steps: u64,
@@ -93,7 +93,7 @@ struct Dealt {
     samples: u64,
     pads: u64,
     tokens: u64,
-    /// Of all positions, and of all tokens but those of pads: sums of hashes, which are the same in any order.
+    /// Of all positions, and of all tokens but the repeated ones: sums of hashes, which are the same in any order.
     positions: u64,
     contents: u64,
     /// Of all epochs.
@@ -176,7 +176,7 @@ fn wrong(batch: &BatchPlan, plan: &EpochPlan, pack: Option<&Pack>, rows: u64) ->
     let again = || positions(batch).zip(&batch.rows).filter(|(position, _)| *position >= order.len());
     let is_other = |(position, row): (u64, &u64)| order.row(position % order.len().max(1)) != Some(*row);
     if again().count() != batch.pads || again().any(is_other) {
-        return Some(format!("has {} pads that are not the order's first rows", batch.pads));
+        return Some(format!("has {} repeated rows that are not the order's first rows", batch.pads));
     }
     let pack = pack?;
     let first = std::iter::once(0).chain(batch.packs.iter().copied());
@@ -188,7 +188,7 @@ fn wrong(batch: &BatchPlan, plan: &EpochPlan, pack: Option<&Pack>, rows: u64) ->
     pieces.any(is_bad).then(|| format!("has a pack beyond its {} tokens, or without any", pack.capacity))
 }
 
-/// Holds what the ranks were dealt against each other, and against the order.
+/// Compares what the ranks got with each other, and with the order.
 fn together(
     sampler: &DistributedSampler,
     plans: &[EpochPlan],
@@ -209,7 +209,7 @@ fn together(
         let (other, same) = *shards.entry(plan.shard().index()).or_insert((rank, dealt));
         let all = |dealt: &Dealt| (dealt.positions, dealt.contents, dealt.row_ids.digest());
         if all(same) != all(dealt) {
-            broken.push(format!("ranks {other} and {rank} are of one replica group and are dealt different rows"));
+            broken.push(format!("ranks {other} and {rank} are of one replica group and get different rows"));
         }
     }
     let count = plan.shard().count();
@@ -221,7 +221,7 @@ fn together(
     let pads = sum(|dealt| dealt.pads);
     let positions = (0..served).fold(0_u64, |sum, position| sum.wrapping_add(element(position)));
     if sum(|dealt| dealt.positions) != positions {
-        broken.push(format!("the ranks are not dealt each of the first {served} positions once"));
+        broken.push(format!("the ranks do not get each of the first {served} positions once"));
     }
     let dropped = plan.order().len().saturating_sub(served);
     let mut left_out = Vec::new();
@@ -236,7 +236,7 @@ fn together(
     let dealt = sum(|dealt| dealt.contents);
     let contents = left_out.iter().fold(dealt, |sum, piece| sum.wrapping_add(tokens(*piece)));
     if contents != whole(plan, packed, rows)? {
-        broken.push("what the ranks are dealt and what is dropped are not all rows and tokens once".to_owned());
+        broken.push("what the ranks get and what is dropped are not all rows and tokens once".to_owned());
     }
     let tail = plan.shard().tail();
     // Of whole rows so few are dropped that no shard could have one more.
@@ -244,7 +244,7 @@ fn together(
         || (tail == Tail::Drop && (packed.is_some() || dropped < u64::from(count)));
     let drops = dropped > 0 && !may_drop;
     if (pads > 0 && tail != Tail::Wrap) || drops || left_out.len() as u64 != dropped {
-        broken.push(format!("{served} positions are served and {pads} of them are pads, of {}", plan.order().len()));
+        broken.push(format!("{served} positions are served, {pads} of them repeated, of {}", plan.order().len()));
     }
     Ok(Some(json!({
         "epoch": plan.epoch(),
@@ -257,7 +257,7 @@ fn together(
     })))
 }
 
-/// What the tokens of all positions of an order come to; of rows that promise to be all, whatever the order says.
+/// The sum of the tokens of all positions of an order; of rows that promise to be all, without asking the order.
 fn whole(plan: &EpochPlan, packed: Option<&Packed>, rows: u64) -> Result<u64, Failure> {
     let order = packed.map(|packed| packed.orders().epoch(plan.epoch())).transpose()?;
     let order = order.as_ref().unwrap_or(plan.order());
@@ -295,8 +295,8 @@ fn tokens(Piece { row, offset, length }: Piece) -> u64 {
 
 /// Stafford's variant 13 of the MurmurHash3 finalizer, as in SplitMix64, with its increment so that 0 is hashed, too.
 ///
-/// Sums of it modulo 2^64 tell multisets apart: of two different ones one in 2^64 pairs has the same sum, unless
-/// somebody looks for such a pair. (Bellare and Micciancio 1997; Clarke et al. 2003, MSet-Add-Hash.)
+/// Sums of it modulo 2^64 distinguish multisets: of two different ones one in 2^64 pairs has the same sum, unless such
+/// a pair is looked for. (Bellare and Micciancio 1997; Clarke et al. 2003, MSet-Add-Hash.)
 fn element(number: u64) -> u64 {
     let x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -21,7 +21,7 @@ enum Faulty {
     Beyond,
     /// Serves another row when asked again.
     Fickle,
-    /// Is fickle about one position only when it is asked for alone, as pads are.
+    /// Is fickle about one position only when it is asked for alone, as repeated rows are.
     OtherPad,
     /// Serves no row twice, but not all.
     Half,
@@ -124,7 +124,7 @@ fn rows_that_do_not_exist_are_named() {
 
 #[test]
 fn pads_that_are_other_rows_are_noticed() {
-    complains(&proof(Faulty::OtherPad, Tail::Wrap), &["pad"]);
+    complains(&proof(Faulty::OtherPad, Tail::Wrap), &["repeated"]);
 }
 
 #[test]
