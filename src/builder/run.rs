@@ -110,7 +110,7 @@ impl IndexBuilder {
             more().find(|(name, _)| kept.is_some_and(|kept| kept.schema().column_with_name(name).is_some()))
         {
             let message = format!("the index serves this column, so an update cannot rename it to {new:?}");
-            return Err(Error::invalid(message).with_column(name).with_hint("build it anew with `overwrite`"));
+            return Err(Error::invalid(message).with_column(name).with_hint("build it again with `overwrite`"));
         }
         Renames::new(before.iter().chain(more()).cloned())
     }

@@ -84,7 +84,7 @@ impl Merged {
         }
         if old.partition_columns() != partitions.names() {
             return Err(Error::new(ErrorKind::Schema, "the index has other partition columns than the files now give")
-                .with_hint("build it anew with `overwrite`"));
+                .with_hint("build it again with `overwrite`"));
         }
         let own = old.schema().fields().iter().filter(|field| !partitions.names().contains(field.name())).cloned();
         let schema = Schema::new_with_metadata(own.collect::<Fields>(), old.schema().metadata().clone());

@@ -40,7 +40,7 @@ impl rowdex_dataset {
     pub(super) fn one(&self) -> Result<&Dataset> {
         match &self.0 {
             Rows::One(dataset) => Ok(dataset),
-            Rows::Mixed(_) => Err(handle::invalid("a mixed dataset has no index, column, cache and file of its own")
+            Rows::Mixed(_) => Err(handle::invalid("a mixed dataset has no single index, column, cache or file")
                 .with_hint("ask the datasets that it was made of")),
         }
     }

@@ -24,7 +24,7 @@ pub(super) fn c_string(text: &str) -> CString {
 pub(super) trait AnyHandle {
     /// What is known of it.
     fn told(&self) -> Result<Value> {
-        Err(refused("nothing is told of such a handle"))
+        Err(refused("nothing is known of such a handle"))
     }
 
     fn columns(&self) -> Result<SchemaRef> {
@@ -42,7 +42,7 @@ pub(super) trait AnyHandle {
     }
 
     fn resume(&self, _: &State) -> Result<()> {
-        Err(refused("such a handle goes on from no state"))
+        Err(refused("such a handle resumes from no state"))
     }
 
     fn close(&self) {}

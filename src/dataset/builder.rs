@@ -37,7 +37,7 @@ pub struct DatasetBuilder {
 }
 
 /// What another process opens the same dataset with.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody shares a reader there"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "no reader is shared there"))]
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedDataset {
     index: PathBuf,

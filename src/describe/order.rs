@@ -105,7 +105,7 @@ impl OrderDescription {
     /// What is described within another order, which has the rows.
     fn within<'a>(&self, given: &impl Operands<'a>) -> Result<Recipe<'a>> {
         if self.rows.is_some() || self.row_groups.is_some() {
-            return Err(invalid("order: an order within another one has rows of its own")
+            return Err(invalid("order: an order within another one has its own rows")
                 .with_hint("say `rows` or `row_groups` in the outermost order alone"));
         }
         self.recipe(given)

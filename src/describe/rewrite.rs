@@ -51,7 +51,7 @@ impl RewriteDescription {
         };
         if self.resume == Some(true) || self.overwrite == Some(true) {
             return Err(invalid("rewrite: `resume` and `overwrite` say nothing of one step")
-                .with_hint("leave them out: a step goes on by itself"));
+                .with_hint("leave them out: a step resumes by itself"));
         }
         let [task, tasks] = self.task.unwrap_or([0, 1]);
         Ok(Some(match step {
@@ -64,7 +64,7 @@ impl RewriteDescription {
 
     pub(crate) fn rewrite(&self, dataset: &Dataset, order: Arc<dyn Order>) -> Result<Rewrite> {
         if self.resume == Some(true) && self.overwrite == Some(true) {
-            return Err(invalid("rewrite: `resume` goes on with what `overwrite` replaces: choose one of them"));
+            return Err(invalid("rewrite: `resume` keeps what `overwrite` replaces: choose one of them"));
         }
         if self.files.is_some() && self.file_bytes.is_some() {
             return Err(invalid("rewrite: either `files` or `file_bytes`, and not both"));

@@ -147,7 +147,7 @@ fn every_order_is_described() {
         (r#""row_ids": 0, "permutation": true"#, "row id 0 is missing"),
         (r#""row_groups": [5, 5]"#, "indexes, `rows` and `row_groups` exclude each other"),
         (r#""row_ids": 0, "order": "global""#, "exclude each other"),
-        (r#""inner": {"rows": 3}"#, "within another one has rows of its own"),
+        (r#""inner": {"rows": 3}"#, "within another one has its own rows"),
         (r#""inner": {"sizes": 3}"#, "order: unknown field `sizes`"),
         (r#""parts": [{"seed": -1}]"#, "order: `parts[0].seed`: invalid value: integer `-1`, expected u64"),
     ] {

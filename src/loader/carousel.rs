@@ -50,7 +50,7 @@ impl DueRows {
 
 /// What is got of a unit has not all rows that were asked for.
 pub(crate) fn too_few_rows() -> Error {
-    Error::new(ErrorKind::Internal, "fewer rows than were due of a row group")
+    Error::new(ErrorKind::Internal, "fewer rows than were needed of a row group")
 }
 
 /// Takes the first rows off, so many, and gives each piece that has some. Returns how many rows are missing.

@@ -132,7 +132,7 @@ impl Control {
 }
 
 pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the loader was closed").with_hint("make another one to go on")
+    Error::new(ErrorKind::Closed, "the loader was closed").with_hint("make another one to continue")
 }
 
 pub(crate) fn timed_out() -> Error {

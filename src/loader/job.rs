@@ -29,7 +29,7 @@ impl ReaderJob for LoaderBuilder {
     fn told(&self, ranks: u32) -> Result<Vec<u8>> {
         let ([sampler], Some(share)) = (&self.samplers[..], &self.share) else { return Err(garbled()) };
         let own =
-            |error: Error| error.with_hint("start the reader before the ranks, in a process of its own that has it");
+            |error: Error| error.with_hint("start the reader before the ranks, in a separate process that has it");
         let job = Job {
             version: VERSION.to_owned(),
             datasets: self.datasets.iter().map(Dataset::saved).collect::<Result<_>>().map_err(own)?,
@@ -41,7 +41,7 @@ impl ReaderJob for LoaderBuilder {
         };
         let job = bytes(&job);
         if job.is_empty() {
-            let message = "an order, lengths or a path that another process cannot be told";
+            let message = "an order, lengths or a path that cannot be sent to another process";
             return Err(own(Error::new(ErrorKind::InvalidArgument, message)));
         }
         Ok(job)

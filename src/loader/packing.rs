@@ -115,8 +115,8 @@ impl ServedPacks {
         for (place, ((row, actual), noted)) in rows.iter().zip(&actual).zip(&noted).enumerate() {
             if *actual != Some(*noted) {
                 let actual = actual.map_or_else(|| "no length".to_owned(), |actual| format!("a length of {actual}"));
-                let error = Error::new(ErrorKind::Stale, format!("row {row} has {actual}, and {noted} was noted"))
-                    .with_hint("note the lengths anew");
+                let error = Error::new(ErrorKind::Stale, format!("row {row} has {actual}, and {noted} was recorded"))
+                    .with_hint("record the lengths again");
                 changed.push((place, error.with_column(name)));
             }
         }

@@ -105,7 +105,7 @@ impl Loader {
         }
         let message =
             "another iteration over this loader was begun, or it was set to another epoch, before this one ended";
-        Err(Error::new(ErrorKind::Closed, message).with_hint("give each iteration a loader of its own"))
+        Err(Error::new(ErrorKind::Closed, message).with_hint("give each iteration another loader"))
     }
 
     /// Where it stands, for other threads, and for a loader of its own that goes on there.

@@ -164,7 +164,7 @@ impl SpilledBuckets<'_> {
 
 fn torn(what: &str) -> Error {
     Error::new(ErrorKind::Internal, format!("the spilled rows do not fit their plan: {what}"))
-        .with_hint("remove the spill folder, and begin anew")
+        .with_hint("remove the spill folder, and begin again")
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl RewriteOutput {
         files.find(is_inside).map_or(Ok(()), |file| {
             Err(Error::invalid("the output folder has a file of the input")
                 .with_file(file)
-                .with_hint("write to a folder of its own"))
+                .with_hint("write to a separate folder"))
         })
     }
 
@@ -181,7 +181,7 @@ impl RewriteOutput {
         let message = "the folder has a rewrite of other rows, in another order, or with other options";
         Err(Error::new(ErrorKind::StateMismatch, message)
             .with_file(self.shown(""))
-            .with_hint("go on with what it was begun with, or set `overwrite`"))
+            .with_hint("resume with the same options, or set `overwrite`"))
     }
 
     /// The plan that it was begun with.
@@ -201,7 +201,7 @@ impl RewriteOutput {
         noted.and_then(|noted| serde_json::from_value(noted).ok()).map(Some).ok_or_else(|| {
             Error::invalid("this is no plan of a rewrite of this version of rowdex")
                 .with_file(self.shown(PLAN))
-                .with_hint("choose another folder, or remove this file and what was written beside it")
+                .with_hint("choose another folder, or remove this file and what was written next to it")
         })
     }
 

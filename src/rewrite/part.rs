@@ -155,7 +155,7 @@ pub(super) fn encoded(rows: &RecordBatch, compresses: bool) -> Result<Vec<u8>> {
 
 fn damaged() -> Error {
     Error::new(ErrorKind::Io, "the part with spilled rows is damaged")
-        .with_hint("remove it, and go on with what is left: its rows are spilled again")
+        .with_hint("remove it, and resume with what is left: its rows are spilled again")
 }
 
 /// The folder with spilled rows.

@@ -197,7 +197,7 @@ impl Rewriting<'_> {
             let message = format!("the files have {found} rows where {wanted} were written: some of them are others");
             return Err(Error::new(ErrorKind::Io, message)
                 .with_file(self.output.shown(""))
-                .with_hint("remove the wrong files and resume, or write the output anew with `overwrite`"));
+                .with_hint("remove the wrong files and resume, or write the output again with `overwrite`"));
         }
         self.output.clean(&self.plan)?;
         self.spill.remove()?;

@@ -60,7 +60,7 @@ static void null_is_named_by_orders_and_sets(const char *folder) {
   const uint64_t rows = 5;
   order_spec inner = {.group_rows = &rows, .num_groups = 1};
   order.inner = &inner;
-  FAILS(order_of(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "rows of its own");
+  FAILS(order_of(&order, &no_orders, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "its own rows");
   IS_NULL(rowdex_dataset_mixed(NULL, 1, &no_dataset, &error), "datasets");
   const rowdex_dataset *datasets[] = {NULL};
   IS_NULL(rowdex_dataset_mixed(datasets, 1, &no_dataset, &error), "datasets[…]");
@@ -122,7 +122,7 @@ static void null_is_named(const char *folder) {
   FAILS(rowdex_schema(sampler, &schema, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no columns");
   FAILS(rowdex_stream(index, &stream, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "no rows to stream");
   char *known = describe(index);
-  FAILS(rowdex_describe(known, &report, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "nothing is told");
+  FAILS(rowdex_describe(known, &report, &error), ROWDEX_STATUS_INVALID_ARGUMENT, "nothing is known");
   rowdex_close(known);
   rowdex_free(known);
   IS_NULL(rowdex_run(NULL, NULL, NULL, NULL, NULL, &error), "description");

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 const TICK: Duration = Duration::from_millis(50);
 
 /// What a call says that was told to stop.
-const STOPPED: &str = "the call was told to stop";
+const STOPPED: &str = "the call was stopped";
 
 thread_local! {
     static ASKED: RefCell<Option<Asked>> = const { RefCell::new(None) };

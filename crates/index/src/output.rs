@@ -98,7 +98,7 @@ impl Output {
             Self::Object { options, .. } => Index::open_with(path, options),
         };
         if !now?.has_sections_of(before)? {
-            return Err(Error::new(ErrorKind::Stale, "somebody else wrote the index meanwhile")
+            return Err(Error::new(ErrorKind::Stale, "another process wrote the index meanwhile")
                 .with_file(shown(path))
                 .with_hint("do it again with what is there now"));
         }

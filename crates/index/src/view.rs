@@ -89,7 +89,7 @@ impl Index {
     pub fn check_same_files(&self, view: &Self) -> Result<()> {
         let other = |message: String| {
             let error =
-                Error::invalid(message).with_hint("combine views of one index; make those of an older one anew");
+                Error::invalid(message).with_hint("combine views of one index; make those of an older one again");
             match view.path() {
                 Some(path) => Err(error.with_file(rowdex_io::source::place::shown(path))),
                 None => Err(error),

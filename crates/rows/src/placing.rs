@@ -138,7 +138,10 @@ impl Placer {
         let layout = Arc::clone(&self.layout);
         let is_there = |&(row, due): &RowPick| (row as usize) < chunk.num_rows() && (due as usize) < self.rows;
         let Some(stored_fields) = layout.part(self.first, chunk).filter(|_| picks.iter().all(is_there)) else {
-            return Err(Error::new(ErrorKind::Internal, "a chunk has other columns or rows than those that are due"));
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "a chunk has other columns or rows than those that are needed",
+            ));
         };
         self.come = self.first + stored_fields.len();
         if picks.is_empty() {
@@ -255,7 +258,7 @@ impl Placer {
         }
         let long = &mut long[column];
         let Some(at) = u32::try_from(long.len() + value.len()).ok().map(|_| long.len() as u32) else {
-            return Err(Error::new(ErrorKind::TooLarge, "the values of rows that are due take more than 4 GiB")
+            return Err(Error::new(ErrorKind::TooLarge, "the values of rows that are needed take more than 4 GiB")
                 .with_hint("give the loader less memory, or write smaller row groups"));
         };
         long.extend_from_slice(value);

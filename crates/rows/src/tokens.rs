@@ -155,7 +155,7 @@ impl Tokens {
 
 impl TokenColumn {
     fn find(schema: &Schema, name: &str, is_beside: bool) -> Result<Self> {
-        let what = if is_beside { "items beside tokens" } else { "tokens" };
+        let what = if is_beside { "items next to tokens" } else { "tokens" };
         let refused = |message: String, hint: &'static str| {
             Err(Error::new(ErrorKind::InvalidArgument, message).with_column(name).with_hint(hint))
         };

@@ -138,7 +138,7 @@ impl Connection {
                 "a process of another user (process {peer}, user {}) is at the address where loaders of this job meet",
                 other.uid.as_raw()
             );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("give the job a name of its own"));
+            return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("give the job another name"));
         }
         let peer_end = match fs::with_room(|| Ok(pidfd_open(other.pid, PidfdFlags::empty())?)) {
             Ok(end) if is_ready(&end) => return Ok(None),
@@ -345,7 +345,7 @@ pub fn meet(address: &str, signal: &Signal) -> Result<Option<Met>> {
                 None => (attempt, tried) = (attempt + 1, Instant::now()),
             },
             Err(_) if began.elapsed() > MEETING => {
-                let message = "nobody answers at the address where the loaders of this job meet";
+                let message = "no answer at the address where the loaders of this job meet";
                 return Err(Error::new(ErrorKind::Io, message).with_hint("give the job another name"));
             }
             // It has no room. Elsewhere nobody would be met: whoever listens here is only slow.

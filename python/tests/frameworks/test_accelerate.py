@@ -112,7 +112,7 @@ def test_batches_that_a_state_has_skipped_are_not_skipped_again(jobs: Jobs, tmp_
 
 def test_a_global_sampler_that_is_not_dealt_as_it_was_told_is_an_error(jobs: Jobs) -> None:
     for split, unprepared, last_step in jobs.run("misused", index=INDEX):
-        assert split.startswith("RuntimeError") and "make it with split_batches" in split
+        assert split.startswith("RuntimeError") and "make it with the split_batches" in split
         assert unprepared.startswith("RuntimeError") and "no framework shards them" in unprepared
         assert last_step.startswith("ValueError") and "use rowdex.accelerate.Loader" in last_step
 

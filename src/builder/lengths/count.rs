@@ -130,7 +130,7 @@ impl<'a> LengthsReading<'a> {
                     Err(Error::invalid(message)
                         .with_file(entry.path())
                         .with_column(name)
-                        .with_hint("build it anew with `overwrite`, and give the lengths of all rows"))
+                        .with_hint("build it again with `overwrite`, and give the lengths of all rows"))
                 }
                 _ => Ok(None),
             }

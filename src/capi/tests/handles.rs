@@ -225,7 +225,7 @@ fn a_handle_is_asked_for_what_it_has() {
     let told = described(error.0).unwrap();
     assert!(told.contains(r#""status":9,"#) && told.contains(r#""row_group":3,"#), "{told}");
     let text = Made(owned_text("{}"));
-    assert!(described(text.0).unwrap_err().contains("nothing is told"));
+    assert!(described(text.0).unwrap_err().contains("nothing is known"));
     let mut schema = MaybeUninit::uninit();
     // SAFETY: a handle of ours.
     let status = unsafe { rowdex_schema(error.0.cast(), Some(&mut schema), None) };

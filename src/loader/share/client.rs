@@ -196,7 +196,7 @@ impl Client {
         let last = connection.peer();
         let message = format!("{ended} readers of this machine have ended before a batch came (the last was {last})");
         Err(Error::new(ErrorKind::Io, message)
-            .with_hint("see how these processes ended (out of memory?), and go on from the last state"))
+            .with_hint("see how these processes ended (out of memory?), and resume from the last state"))
     }
 
     /// The batches of a memory file.

@@ -131,9 +131,8 @@ impl Share {
         options: &Options,
     ) -> Result<Group> {
         let [sampler] = samplers else {
-            return Err(invalid("a loader of several ranks that shares a reader").with_hint(
-                "give one sampler, of any rank: each rank has a loader of its own, and these share a reader",
-            ));
+            return Err(invalid("a loader of several ranks that shares a reader")
+                .with_hint("give one sampler, of any rank: each rank has its own loader, and these share a reader"));
         };
         let sampler_is_whole = sampler.part_of().is_none();
         // Workers are told apart when they meet.
@@ -321,7 +320,7 @@ pub(super) fn deliver(seat: Seat) -> Result<Box<dyn Deliver>> {
     {
         let message = "this process was forked from one that uses this loader, which shares a reader";
         return Err(Error::new(ErrorKind::Closed, message)
-            .with_hint("make a loader in the forked process, with a share name of its own, or fork before using it"));
+            .with_hint("make a loader in the forked process, with another share name, or fork before using it"));
     }
     Ok(Box::new(client::Client::new(seat)?))
 }

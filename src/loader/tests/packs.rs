@@ -302,7 +302,7 @@ fn lengths_of_a_column_of_integers_are_compared_with_it_and_rows_are_served_whol
     assert_eq!(rows, 8);
     let other = sampler(vec![0, 1, 2, 3, 4, 5, 6, 8], Overflow::Drop);
     let error = Loader::builder(&texts.dataset, other).build().unwrap().find_map(Result::err).unwrap();
-    assert!(error.to_string().contains("row 7 has a length of 7, and 8 was noted"), "{error}");
+    assert!(error.to_string().contains("row 7 has a length of 7, and 8 was recorded"), "{error}");
     for overflow in [Overflow::Split, Overflow::Truncate] {
         let error = Loader::builder(&texts.dataset, sampler((0..8).collect(), overflow)).build().unwrap_err();
         assert!(error.to_string().contains("of which no column has the tokens"), "{error}");

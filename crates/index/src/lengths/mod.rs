@@ -187,7 +187,7 @@ impl LengthsSection {
         }
         if rows != index.len() || tail.index.get() != binding(index) {
             let message = "LENGTHS is of another index: its rows are not those of this one";
-            return Err(Error::new(ErrorKind::InvalidIndex, message).with_hint("note the lengths anew"));
+            return Err(Error::new(ErrorKind::InvalidIndex, message).with_hint("record the lengths again"));
         }
         let blocks_end = before.saturating_sub(names.len());
         let blocks = RecordTable::of(bytes.slice(blocks_at..blocks_end));
@@ -324,7 +324,7 @@ impl RowLengths {
     fn damaged(&self, row: u64) -> Error {
         let first = row.saturating_sub(row % BLOCK_ROWS);
         let message = format!("the index is damaged: the block of LENGTHS from row {first} on is not what was written");
-        self.located(invalid(message).with_hint("note the lengths anew"))
+        self.located(invalid(message).with_hint("record the lengths again"))
     }
 
     fn located(&self, error: Error) -> Error {

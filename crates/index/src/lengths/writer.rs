@@ -78,7 +78,7 @@ impl<W: Write + Seek> LengthsWriter<W> {
     fn new(mut out: SectionWriter<W>, index: &Index, columns: Vec<NewLengths>) -> Result<Self> {
         let refuse = |message: String| Err(Error::invalid(message));
         if columns.is_empty() || columns.len() > MAX_COLUMNS as usize {
-            return refuse(format!("lengths of {} columns, 1 to {MAX_COLUMNS} can be noted", columns.len()));
+            return refuse(format!("lengths of {} columns, 1 to {MAX_COLUMNS} can be recorded", columns.len()));
         }
         if let Some(new) = columns.iter().find(|new| new.name.is_empty() || new.name.len() > MAX_NAME) {
             return refuse(format!("lengths have a name of 1 to {MAX_NAME} bytes, and not of {}", new.name.len()));

@@ -280,7 +280,7 @@ impl PackBatching {
             return Err(Error::invalid(message).with_hint("use wrap, drop, uneven or error"));
         }
         if self.cost.is_some() {
-            let message = "buckets that are dealt by their cost: the rows of a step have like lengths already";
+            let message = "buckets that are assigned by their cost: the rows of a step have like lengths already";
             return Err(Error::invalid(message).with_hint("leave the cost out"));
         }
         if step > Pack::MAX_BLOCK {

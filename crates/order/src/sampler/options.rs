@@ -57,8 +57,8 @@ impl SamplerOptions {
         pack: &PackSpec,
     ) -> Result<DistributedSampler> {
         if orders.outline().pieces.is_some() {
-            let message = "packs of positions that are dealt in one piece for each rank (partition contiguous)";
-            return Err(Error::invalid(message).with_hint("leave the partition out: packs are dealt step by step"));
+            let message = "packs of positions that are assigned in one piece to each rank (partition contiguous)";
+            return Err(Error::invalid(message).with_hint("leave the partition out: packs are assigned step by step"));
         }
         let repeats = matches!(self.shard.tail(), Tail::Wrap | Tail::Drop) || self.drop_last_batch;
         let rotated = orders.is_same_every_epoch() && self.rotation.unwrap_or(repeats);

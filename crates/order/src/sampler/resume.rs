@@ -97,8 +97,8 @@ impl DistributedSampler {
                  leave the state out and set the epoch to begin with"
             }
             _ => {
-                "use the dataset, order and seed that the state was saved with; with a contiguous partition, as many \
-                 ranks"
+                "use the dataset, order and seed that the state was saved with; with a contiguous partition, the \
+                 same number of ranks"
             }
         };
         Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint))

@@ -113,7 +113,7 @@ impl DistributedSampler {
             return Ok(step);
         }
         Err(Error::invalid(format!("the state is of buckets of rows in steps of {step}"))
-            .with_hint("copy the whole line, or go on from another checkpoint"))
+            .with_hint("copy the whole line, or resume from another checkpoint"))
     }
 
     /// Refuses the state of a run of another kind. Those of version 1 are all of rows.
@@ -263,7 +263,7 @@ fn checked(text: &str) -> Result<Option<State>> {
         return Err(Error::invalid(format!(
             "{text:?} is not as it was written: its last field does not match the others"
         ))
-        .with_hint("copy the whole line, or go on from another checkpoint"));
+        .with_hint("copy the whole line, or resume from another checkpoint"));
     }
     let mut fields = said.split(':').skip(4);
     let Some(plan) = fields.next() else { return Ok(None) };

@@ -60,7 +60,7 @@ impl World {
         let goals = [self.of_step(), self.shards()].map(|unit| self.packs.checked_next_multiple_of(unit));
         let Some(goal) = goals.into_iter().flatten().find(|goal| *goal <= pieces) else {
             let message = format!(
-                "{} packs of {pieces} pieces can not be opened so that each of {} shards has as many",
+                "{} packs of {pieces} pieces can not be opened so that each of {} shards has the same number",
                 self.packs,
                 self.shards()
             );

@@ -92,7 +92,7 @@ impl GroupDecoder<'_> {
             let times = self.times(leaf, column);
             if tally.has_rare && times.is_some() {
                 let message = "has INT96 timestamps behind levels, or of an encoding, that cannot be looked into";
-                return Err(column.named(unsupported(message).with_hint("write the column anew")));
+                return Err(column.named(unsupported(message).with_hint("write the column again")));
             }
             if !tally.has_rare && !self.file.levels_are_checked(self.row_group, leaf) {
                 let rows = tally.is_whole.then_some(group.num_rows());

@@ -85,7 +85,7 @@ fn check_values(page: &DataPage, values: usize, are_short: bool) -> Result<()> {
             let message =
                 "has integers of 32 bits whose differences take more bits, which cannot be read at this depth";
             Err(unsupported(message)
-                .with_hint("leave the column out, or write it anew, with DuckDB as PARQUET_VERSION v1"))
+                .with_hint("leave the column out, or write it again, with DuckDB as PARQUET_VERSION v1"))
         }
         Encoding::DELTA_BINARY_PACKED => differences(u64::BITS),
         _ => references(page.values.clone())?.skip(values),
@@ -114,7 +114,7 @@ fn check_times(bytes: &[u8], count: usize, unit: Option<TimeUnit>) -> Result<()>
         if i64::try_from(since).is_err() {
             let message = format!("has an INT96 timestamp on Julian day {day}, which 64 bits of {name} do not reach");
             return Err(Error::new(ErrorKind::Schema, message).with_hint(
-                "leave the column out, or write it anew as microseconds, which Spark does with \
+                "leave the column out, or write it again as microseconds, which Spark does with \
                  spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS",
             ));
         }

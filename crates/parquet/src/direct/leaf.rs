@@ -121,7 +121,7 @@ impl Leaf {
 }
 
 pub(super) fn goes_on_empty() -> Error {
-    damaged("goes on with a list that has no items")
+    damaged("continues a list that has no items")
 }
 
 fn no_more_rows() -> Error {

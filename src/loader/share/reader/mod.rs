@@ -59,7 +59,7 @@ impl Server {
                 Err(Error::new(ErrorKind::AlreadyExists, message)
                     .with_hint("start the server before the ranks, or give it another job or share name"))
             }
-            None => Err(Error::new(ErrorKind::Internal, "nobody asked the server to end")),
+            None => Err(Error::new(ErrorKind::Internal, "the server was not asked to end")),
         }
     }
 
@@ -286,7 +286,7 @@ impl Inner {
             let process = connection.peer();
             let message = format!("another loader of rank {rank} (process {process}) has taken its place");
             let error = Error::new(ErrorKind::Closed, message)
-                .with_hint("give each of the loaders of a rank a share name of its own");
+                .with_hint("give each of the loaders of a rank another share name");
             self.refuse(&member.connection, &error);
         }
         Some(id)

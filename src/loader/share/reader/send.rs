@@ -145,7 +145,7 @@ impl Inner {
         let mut lanes: VecDeque<usize> = batches.iter().map_while(|_| round.marks.pop()).collect();
         while !batches.is_empty() {
             let lane = lanes.front().copied();
-            let lane = lane.ok_or_else(|| Error::new(ErrorKind::Internal, "a batch that nobody asked for"))?;
+            let lane = lane.ok_or_else(|| Error::new(ErrorKind::Internal, "a batch that was not asked for"))?;
             let of_lane = lanes.iter().take_while(|other| **other == lane).count();
             let (together, rest) = batches.split_at(count_together(batches.get(..of_lane).unwrap_or_default()));
             lanes.drain(..together.len());
