@@ -2,7 +2,7 @@
 //!
 //! A build step reads the footers of Parquet files and writes one small index file. From then on every row has a
 //! number, its *row id*. A [`Dataset`] serves any rows by their ids as Arrow record batches. A [`DistributedSampler`]
-//! says which rows belong to which rank, and in which order. A [`Loader`] serves that order from threads of its own. It
+//! says which rows belong to which rank, and in which order. A [`Loader`] serves that order from its own threads. It
 //! holds no more than the memory that it is given, an eighth of it, and two row groups.
 //!
 //! ```
@@ -63,7 +63,7 @@
 //! - **Shard**: the positions that belong to one rank.
 //! - **Step**: one batch on every rank.
 //! - **Pass**: decoding every row group once.
-//! - **Pad**: a row that is served twice so that all ranks have the same number of rows.
+//! - **Repeated row** (`pad`): a row that is served twice so that all ranks have the same number of rows.
 //!
 //! # Indexing
 //!
@@ -139,10 +139,11 @@
 //!
 //! # Loading
 //!
-//! A [`Loader`] walks the order ahead of its consumer. When a row is due that it does not hold, it decodes the row
-//! group of that row and keeps those rows that are due soon. So the memory decides how often row groups are decoded:
-//! with memory for a share `m` of the rows, about `1 / (2m)` times an epoch, and not at all after the first epoch if
-//! everything fits. [`LoaderBuilder::estimate`](loader::LoaderBuilder::estimate) tells the number without reading data.
+//! A [`Loader`] walks the order ahead of its consumer. When it does not hold the row that is needed next, it decodes
+//! the row group of that row and keeps the rows that are needed soon. So the memory decides how often row groups are
+//! decoded: with memory for a share `m` of the rows, about `1 / (2m)` times an epoch, and not at all after the first
+//! epoch if everything fits. [`LoaderBuilder::estimate`](loader::LoaderBuilder::estimate) gives the number without
+//! reading data.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -181,15 +182,15 @@
 //! # Errors
 //!
 //! Every fallible call returns [`Error`], which names file, row group and column where they are known and says what to
-//! do. [`ErrorKind`] tells the kinds apart. Files are not trusted: a damaged or hostile index or Parquet file is an
-//! error, not a crash, and decoding is refused where it would take more memory than allowed. A panic of the decoder
-//! becomes an error as well, which needs the default `panic = "unwind"`.
+//! do. [`ErrorKind`] distinguishes the kinds. Files are not trusted: a damaged or hostile index or Parquet file returns
+//! an error and does not crash, and decoding is refused where it would take more memory than allowed. A panic of the
+//! decoder becomes an error as well, which needs the default `panic = "unwind"`.
 //!
 //! # Threads and processes
 //!
-//! A [`Dataset`] starts threads when a call first needs several row groups decoded, and ends them when it is dropped.
-//! A [`Loader`] has threads of its own. There are no global pools. After a fork, the child has the datasets and
-//! samplers of its parent, with an empty cache and threads of its own.
+//! A [`Dataset`] starts threads when a call first needs several row groups decoded, and ends them when it is dropped. A
+//! [`Loader`] has its own threads. There are no global pools. After a fork, the child has the datasets and samplers of
+//! its parent, with an empty cache and its own threads.
 //!
 //! # Features
 //!

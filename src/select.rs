@@ -134,7 +134,7 @@ impl Select {
         self.choose(Choice::Not(view))
     }
 
-    /// Beside what all choices leave, the rows of another view of the same files.
+    /// Adds the rows of another view of the same files to what all choices leave.
     pub fn or(mut self, view: Index) -> Self {
         self.added.push(view);
         self

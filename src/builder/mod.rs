@@ -114,8 +114,8 @@ impl IndexBuilder {
     ///
     /// Folders are searched recursively for `*.parquet`, `*.parq` and `*.pq`, leaving out names that begin with `.` or
     /// `_`; files and matches of a pattern are taken as they are. In a store, what ends in `/` is a folder, and so is
-    /// what has none of these extensions if there is something below it. The index lists them by path, bytewise,
-    /// whatever the order given here.
+    /// what has none of these extensions if there is something below it. The index lists them by path, bytewise, and
+    /// not in the order given here.
     pub fn new(inputs: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             inputs: inputs.into_iter().map(Into::into).collect(),
@@ -159,9 +159,9 @@ impl IndexBuilder {
 
     /// Serves columns of the files by other names: pairs of the name in the files and the name to serve. Default: none.
     ///
-    /// Only columns at the top level have other names, whatever the schema mode. A file may have either name, or, in a
-    /// union, neither; a file with both is an error, and so is a name that no file has. Several names may become one.
-    /// An update goes on with the renames of the index that it updates.
+    /// Only columns at the top level have other names, in any schema mode. A file may have either name, or, in a union,
+    /// neither; a file with both is refused, and so is a name that no file has. Several names may become one. An update
+    /// keeps the renames of the index that it updates.
     pub fn with_renames(mut self, renames: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> Self {
         self.renames = renames.into_iter().map(|(old, new)| (old.into(), new.into())).collect();
         self
@@ -187,8 +187,8 @@ impl IndexBuilder {
         self
     }
 
-    /// Notes how long rows are by these columns, of lists or of integers, as
-    /// [`LengthsBuilder::with_column`] does. Default: none; an update goes on with those of the index that it updates.
+    /// Records how long rows are by these columns, of lists or of integers, as [`LengthsBuilder::with_column`] does.
+    /// Default: none; an update keeps those of the index that it updates.
     ///
     /// An update reads these columns of the files that are new.
     pub fn with_lengths(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -202,7 +202,7 @@ impl IndexBuilder {
         self
     }
 
-    /// Is called after each window of files, on the building thread; and when lengths are noted, once more for all
+    /// Is called after each window of files, on the building thread; and when lengths are recorded, once more for all
     /// files.
     pub fn with_progress(mut self, progress: impl Fn(BuildProgress) + Send + Sync + 'static) -> Self {
         self.progress = Box::new(progress);

@@ -22,7 +22,7 @@ pub enum SchemaMode {
     #[default]
     Strict,
     /// Columns that a file lacks are null in its rows, and types are widened to one that holds the values of both:
-    /// integers, floats, decimals, strings, and whatever else Arrow converts without loss.
+    /// integers, floats, decimals, strings, and all others that Arrow converts without loss.
     Union,
 }
 

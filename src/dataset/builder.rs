@@ -123,7 +123,7 @@ impl DatasetBuilder {
         self
     }
 
-    /// Decodes with this many threads of its own; 0 and 1 decode on the caller's. Default:
+    /// Decodes with this number of its own threads; 0 and 1 decode on the caller's. Default:
     /// [`default_threads`](Self::default_threads), and 16 for data in an object store, for which they mostly wait.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);

@@ -124,8 +124,8 @@ impl<'a> Column<'a> {
         Ok(weights)
     }
 
-    /// The rows whose value is on this side of the split. Rows with equal values are on one side, in all files and
-    /// whatever width or encoding their columns have. Types as for [`labels`](Self::labels).
+    /// The rows whose value is on this side of the split. Rows with equal values are on one side, in all files and for
+    /// any width or encoding of their columns. Types as for [`labels`](Self::labels).
     ///
     /// # Errors
     /// As [`labels`](Self::labels).

@@ -26,7 +26,7 @@ pub trait MapDataset: Send + Sync {
     /// One row, as a batch of one row.
     ///
     /// # Errors
-    /// [`OutOfRange`](ErrorKind::OutOfRange) at `len` and beyond, and whatever reading it meets.
+    /// [`OutOfRange`](ErrorKind::OutOfRange) at `len` and beyond, and the errors of reading it.
     fn get(&self, row: u64) -> Result<RecordBatch>;
 
     /// Rows in the order asked; row ids may repeat.

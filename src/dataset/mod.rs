@@ -69,8 +69,8 @@ pub use verify::{VerifyProgress, VerifyReport};
 /// Rows by their row id. Cheap to clone: clones share the cache, the open files and the counters.
 ///
 /// All methods take `&self` and may be called from many threads at once. No thread is started before the first
-/// [`take`](Self::take) that needs several row groups decoded, and a process forked from this one gets a cache and
-/// threads of its own at its first call.
+/// [`take`](Self::take) that needs several row groups decoded, and a process forked from this one gets its own cache
+/// and threads at its first call.
 #[derive(Clone)]
 pub struct Dataset {
     inner: Arc<OpenDataset>,
@@ -180,7 +180,7 @@ impl Dataset {
         self.inner.state().ok()?.disk_cache.as_ref()?.fault()
     }
 
-    /// About how many bytes the chosen columns of all rows take when decoded, as the footers tell.
+    /// About how many bytes the chosen columns of all rows take when decoded, according to the footers.
     ///
     /// With a choice of columns the first call parses the footers of up to sixteen files and scales what they say.
     pub fn decoded_bytes(&self) -> u64 {

@@ -22,8 +22,8 @@ pub enum Staleness {
     /// footer is parsed.
     Off,
     /// Compares the size, and the modification time or the entity tag: of local files when they are opened, and of
-    /// files in a store with every read, which costs no request of its own. Where only the time differs, it compares
-    /// the footer. Does not notice a file that was rewritten with the same length and given its old time back.
+    /// files in a store with every read, which costs no extra request. Where only the time differs, it compares the
+    /// footer. Does not see that a file was rewritten with the same length and given its old time back.
     ///
     /// At this level and above, every read of a local file compares size and modification time with those that the file
     /// had when it was opened.

@@ -16,8 +16,8 @@ pub struct SameRowsReport {
     pub second: RowsDigest,
     /// Columns that only one of them has.
     pub left_out: Vec<String>,
-    /// Whether every row of the first is once in the second, and nothing else is: as many rows, and the same digest.
-    /// `None` where an order was given that does not serve every row once.
+    /// Whether every row of the first is once in the second, and nothing else is: the same number of rows, and the same
+    /// digest. `None` where an order was given that does not serve every row once.
     pub same_rows: Option<bool>,
     /// Whether row `i` of the second is row `order(i)` of the first, and there are no others. `None` without an order.
     pub in_order: Option<bool>,

@@ -17,7 +17,7 @@ use rowdex_rows::{Sequences, Sequencing};
 pub struct Batch {
     /// The epoch that it is from.
     pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see [`EpochPlan::first_step`].
+    /// Which step of the epoch, from 0. After resuming within an epoch they continue: see [`EpochPlan::first_step`].
     ///
     /// [`EpochPlan::first_step`]: rowdex_order::sampler::EpochPlan::first_step
     pub step: u64,
@@ -33,7 +33,8 @@ pub struct Batch {
     /// Which of the rows stand in for others that could not be read, in rising order: see
     /// [`Fault::Substitute`](super::Fault::Substitute).
     pub substituted: Vec<Substituted>,
-    /// How many of the rows are pads, which another rank or an earlier step serves too. These are always the last ones.
+    /// How many of the rows are repeated: another rank or an earlier step serves them, too. These are always the last
+    /// ones.
     pub pads: usize,
     /// Which pieces the rows are, and which packs these are in, if the sampler has packs.
     pub packs: Option<Packs>,
@@ -51,10 +52,9 @@ impl Batch {
         self.steps.saturating_sub(self.step).saturating_sub(1)
     }
 
-    /// The tokens of the packs as the arrays that a model takes, with their labels and what else lies
-    /// [beside them](super::LoaderBuilder::with_columns). Pieces are padded to the
-    /// [multiple](rowdex_order::Pack::multiple) that packs were planned with. No token is copied where nothing is
-    /// added. O(tokens).
+    /// The tokens of the packs as the arrays that a model takes, with their labels and the [other columns of
+    /// items](super::LoaderBuilder::with_columns). Pieces are padded to the [multiple](rowdex_order::Pack::multiple)
+    /// that packs were planned with. No token is copied where nothing is added. O(tokens).
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Batch {
         }
     }
 
-    /// Which rows are pads, as a column beside [`records`](Self::records).
+    /// Which rows are repeated, as a column for [`records`](Self::records).
     pub fn pad_mask(&self) -> BooleanArray {
         let own = self.row_ids.len().saturating_sub(self.pads);
         BooleanArray::new(BooleanBuffer::collect_bool(self.row_ids.len(), |row| row >= own), None)

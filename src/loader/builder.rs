@@ -81,8 +81,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// How long to wait for a batch. Whoever asks for one that is not there by then gets an error of the kind
-    /// [`TimedOut`](ErrorKind::TimedOut), and may do something else and ask again: nothing is lost. Default: for ever.
+    /// How long to wait for a batch. A caller that asks for one that is not there by then gets an error of the kind
+    /// [`TimedOut`](ErrorKind::TimedOut), and may do something else and ask again: nothing is lost. Default: without
+    /// end.
     ///
     /// A loader without threads finishes the row group at hand first.
     #[must_use]
@@ -91,12 +92,12 @@ impl LoaderBuilder {
         self
     }
 
-    /// Serves top-level string and binary columns as `Utf8View` and `BinaryView`, whatever their types are. Default:
-    /// no, with the schema's own types.
+    /// Serves top-level string and binary columns as `Utf8View` and `BinaryView`, from any of their types. Default: no,
+    /// with the schema's own types.
     ///
     /// Their values are then not copied into batches, which is worth it for wide ones. In exchange a batch keeps alive
-    /// what its values are in: a part of the rows that are held, or row groups that stay decoded. So let go of batches
-    /// soon, or copy what is to be kept; what waiting batches keep is counted by the values that they show.
+    /// what its values are in: a part of the rows that are held, or row groups that stay decoded. So drop batches soon,
+    /// or copy what is to be kept; what waiting batches keep is counted by the values that they show.
     #[must_use]
     pub fn with_views(mut self, views: bool) -> Self {
         self.groups = Arc::new(DatasetGroups::new(&self.datasets, &self.served, views));
@@ -124,8 +125,9 @@ impl LoaderBuilder {
 
     /// Columns with an item for each token: their rows are cut as those of the tokens are, and
     /// [`Batch::sequences`](super::Batch::sequences) has them where the labels are. They have lists of numbers, as long
-    /// as the tokens of their rows; others are an error at the first row. Default: none but `labels`, `completion_mask`
-    /// and `assistant_masks`, which are such columns wherever they have lists of integers beside the tokens.
+    /// as the tokens of their rows; others return an error at the first row. Default: none but `labels`,
+    /// `completion_mask` and `assistant_masks`, which are such columns where they have lists of integers next to the
+    /// tokens.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.options.with_columns = columns.into_iter().map(Into::into).collect();
@@ -227,18 +229,18 @@ impl LoaderBuilder {
     }
 
     /// Reads for the loaders of this machine's ranks that [share](Self::share) a reader, in the place of the process
-    /// that these would start: in a process of its own, for orders and sources that no other program has. It takes the
+    /// that these would start: in a separate process, for orders and sources that no other program has. It takes the
     /// place where the ranks meet at once, and so before any of them does.
     ///
-    /// The sampler is that of any rank. Each loader goes on from its own state and to its own last epoch, which are
-    /// not those of this one. Whatever else decides what is served must be the same in all loaders; memory, threads,
-    /// [`read_ahead`](Self::read_ahead), [`read_concurrency`](Self::read_concurrency) and the options of [`Share`] are
-    /// the server's, which loaders leave out or give alike. See `docs/share.md`.
+    /// The sampler is that of any rank. Each loader resumes from its own state and ends at its own last epoch, which
+    /// are not those of this one. All else that decides what is served must be the same in all loaders; memory,
+    /// threads, [`read_ahead`](Self::read_ahead), [`read_concurrency`](Self::read_concurrency) and the options of
+    /// [`Share`] are the server's, which loaders leave out or give alike. See `docs/share.md`.
     ///
     /// # Errors
     ///
-    /// Those of [`build`](Self::build); `InvalidArgument` without `share`, and `AlreadyExists` if somebody reads for
-    /// these ranks already.
+    /// Those of [`build`](Self::build); `InvalidArgument` without `share`, and `AlreadyExists` if another process reads
+    /// for these ranks already.
     pub fn serve(self) -> Result<Server> {
         Server::start(self.seat()?)
     }

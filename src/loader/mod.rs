@@ -105,11 +105,11 @@ pub use rowdex_rows::{NO_LABEL, PackLayout, Sequences, Sequencing, Then};
 /// *failed*: it serves nothing more, and neither another epoch nor [`set_epoch`](Self::set_epoch) changes that.
 /// [`try_next`](Self::try_next) returns the same error each time, as does the first item of each
 /// [`epoch`](Self::epoch); an iterator ends after it. [`state`](Self::state) is still that of the last step that was
-/// served whole. [`resume`](Self::resume) clears the error, so a caller goes on from that state once the file is
+/// served whole. [`resume`](Self::resume) clears the error, so a caller resumes from that state once the file is
 /// repaired, or from another state past the damage.
 ///
-/// A forked child that goes on with a loader of its parent's gets the error `Closed`, unless the parent has not used it
-/// yet. [`resume`](Self::resume) from its own [`state`](Self::state) starts it there, with threads of its own.
+/// A forked child that uses a loader of its parent gets the error `Closed`, unless the parent has not used it yet.
+/// [`resume`](Self::resume) from its own [`state`](Self::state) starts it there, with its own threads.
 #[derive(Debug)]
 pub struct Loader {
     units: Arc<Units>,
@@ -219,13 +219,13 @@ impl Loader {
     }
 
     /// Where the run stands after the last step of which all batches were handed out. A loader, or a bare sampler, that
-    /// resumes from it goes on with the batch after.
+    /// resumes from it continues with the batch after.
     pub fn state(&self) -> State {
         self.state
     }
 
     /// How many steps the epoch of the next batch has in all, wherever the run was resumed: the same number on every
-    /// rank. All epochs have as many, but for those of packs.
+    /// rank, and in all epochs but those of packs.
     pub fn steps(&self) -> u64 {
         self.steps_of(self.place.epoch)
     }
@@ -252,7 +252,7 @@ impl Loader {
         sampler.first_step(self.place.epoch).max(self.place.batch / self.samplers.len() as u64)
     }
 
-    /// Goes on from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped, and an error that
+    /// Resumes from `state`, as [`DistributedSampler::resume`] does. What was read ahead is dropped, and an error that
     /// had ended the loader is forgotten: what it needs is read again.
     ///
     /// # Errors
@@ -269,9 +269,9 @@ impl Loader {
         Ok(())
     }
 
-    /// Goes on with the first batch of `epoch`. What was read ahead is dropped, unless that is what comes next anyway.
+    /// Continues with the first batch of `epoch`. What was read ahead is dropped, unless it comes next anyway.
     ///
-    /// After an error this changes nothing: frameworks call it before each epoch, and would go on past the error
+    /// After an error this changes nothing: frameworks call it before each epoch, and would continue past the error
     /// unseen.
     pub fn set_epoch(&mut self, epoch: u64) {
         if self.failure().is_some() {
@@ -305,8 +305,8 @@ impl Loader {
     /// The batches of one epoch: of the next one that was not begun, or of one that was resumed.
     ///
     /// If some of the current epoch's batches were served and others not, these are dropped. From an epoch that was
-    /// served to its end, the loader goes on to the next without a pause: its first batches are read while the last
-    /// ones are served.
+    /// served to its end, the loader begins the next without a pause: its first batches are read while the last ones
+    /// are served.
     ///
     /// After an error, the only item of every epoch is that error.
     pub fn epoch(&mut self) -> Epoch<'_> {

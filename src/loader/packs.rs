@@ -10,7 +10,8 @@ use rowdex_order::{Algorithm, Pack, Piece};
 use rowdex_rows::{Between, PackTokens, Sequences, Sequencing, Then, TokenColumn, TokenItems, Tokens, items_of};
 
 /// The packs of a batch. Each row of its [`records`](super::Batch::records) is a piece: of the column with the tokens,
-/// and of those beside it with an item for each, it has those of the piece, of all other columns the values of the row.
+/// and of the other columns with an item for each, it has those of the piece, of all other columns the values of the
+/// row.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Packs {
@@ -18,7 +19,7 @@ pub struct Packs {
     pub pieces: Vec<Piece>,
     /// How many of the pieces there are up to the end of each pack.
     pub ends: Vec<usize>,
-    /// The pieces behind which their row goes on, in rising order.
+    /// The pieces after which their row continues, in ascending order.
     pub unended: Vec<Unended>,
     /// How they were packed.
     pub pack: Pack,
@@ -79,7 +80,7 @@ impl Packs {
     }
 }
 
-/// A piece behind which its row goes on.
+/// A piece after which its row continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unended {
     /// Which of the pieces of the batch, from 0.

@@ -59,7 +59,7 @@ pub struct PrefetchedStats {
     /// Rows that followed, served from the carousel.
     pub followed: u64,
     /// Rows served by [`Dataset::take`], because other rows come next, or because they could not be read when they were
-    /// due.
+    /// needed.
     pub fell_back: u64,
     /// What the carousel did since it was last started.
     pub loader: LoaderStats,
@@ -69,13 +69,13 @@ pub struct PrefetchedStats {
 ///
 /// A call for exactly the next prefetched rows, any number of them, *follows* and is served from the carousel. Any
 /// other call is served as by [`Dataset::take`], one way being as correct as the other, and the same rows still come
-/// next. Whoever leaves prefetched rows out calls [`clear`](Self::clear) and prefetches what comes now.
+/// next. To leave prefetched rows out, call [`clear`](Self::clear) and prefetch what comes now.
 ///
 /// Prefetch early: fewer rows than the horizon (see the [module](super)) mean more decodes than need be.
 ///
 /// No thread exists before the first [`take`](Self::take) of prefetched rows; dropping it ends them. It needs `&mut
-/// self`, because what comes next depends on what was taken before: give each thread one of its own, with its own part
-/// of the order, or put it behind a lock. In a forked child, rows that its parent has begun to read ahead for are an
+/// self`, because what comes next depends on what was taken before: give each thread another one, with its own part of
+/// the order, or put it behind a lock. In a forked child, rows that its parent has begun to read ahead for return the
 /// error `Closed`, until they are [cleared](Self::clear) and prefetched there.
 #[derive(Debug)]
 pub struct Prefetched {
@@ -121,7 +121,7 @@ impl Prefetched {
     }
 
     /// Says what will be asked for after all that was prefetched before. Row ids may repeat. Takes 8 bytes a row until
-    /// they are passed, and as many again within the horizon.
+    /// they are passed, and 8 bytes more within the horizon.
     ///
     /// # Errors
     ///
@@ -166,8 +166,8 @@ impl Prefetched {
     ///
     /// # Errors
     ///
-    /// As [`Dataset::take`], for these rows alone: a prefetched row that cannot be read is an error for the call that
-    /// asks for it. And `Io` if a thread cannot be started.
+    /// As [`Dataset::take`], for these rows alone: a prefetched row that cannot be read fails the call that asks for
+    /// it. And `Io` if a thread cannot be started.
     pub fn take(&mut self, rows: &[u64]) -> Result<RecordBatch> {
         self.control.check()?;
         if rows.is_empty() || !self.ids.begin_with(rows) {

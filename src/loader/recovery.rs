@@ -39,7 +39,7 @@ use rowdex_rows::{self as rows, BatchRow, Held, PIECES};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The step that needs one of its rows is an error, and the last one.
+    /// The step that needs one of its rows returns an error, and is the last one.
     #[default]
     Fail,
     /// Each of its rows is replaced by another one that can be read, chosen by the row id and this seed, and by which

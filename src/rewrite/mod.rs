@@ -103,7 +103,7 @@ pub struct RewriteReport {
     pub rows: u64,
     /// Output files.
     pub files: u64,
-    /// Files that were finished before, by a run that this one goes on from.
+    /// Files that were finished before, by a run that this one resumes.
     pub kept_files: u64,
     /// Bytes of the files that this run wrote.
     pub bytes_written: u64,
@@ -180,7 +180,7 @@ struct Rewriting<'a> {
     _idle: MoreIdle,
 }
 
-/// Writes the rows of a dataset anew, in the order of an epoch.
+/// Writes the rows of a dataset again, in the order of an epoch.
 #[derive(Clone)]
 pub struct Rewrite {
     dataset: Dataset,
@@ -202,7 +202,7 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// Writes the rows that epoch 0 of an order has, in that order, to files of a folder and an index beside them; or
+    /// Writes the rows that epoch 0 of an order has, in that order, to files of a folder and an index next to them; or
     /// to objects below a URL of a store: `s3://bucket/prefix/`, `gs://` or `az://`.
     ///
     /// Which columns are written, where the files are, and how stores are talked to, the dataset says. Its cache is not
@@ -230,9 +230,9 @@ impl Rewrite {
 
     /// About how many bytes of rows to hold. Default: 1 GiB.
     ///
-    /// What the process has in memory of its own exceeds it by no more than an eighth, two row groups of the input and
-    /// of the output, 32 MiB, and 1 MiB a thread, in a program whose allocator is
-    /// [`MappedBlocks`](crate::MappedBlocks); others keep what is freed. `docs/rewriting.md` says what comes on top.
+    /// The private memory of the process exceeds it by no more than an eighth, two row groups of the input and of the
+    /// output, 32 MiB, and 1 MiB a thread, in a program whose allocator is [`MappedBlocks`](crate::MappedBlocks);
+    /// others keep what is freed. `docs/rewriting.md` says what comes on top.
     #[must_use]
     pub fn with_memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
@@ -298,7 +298,7 @@ impl Rewrite {
         self
     }
 
-    /// Goes on with what a run of the same plan left in the output folder, if there is any. Default: no.
+    /// Resumes from what a run of the same plan left in the output folder, if there is any. Default: no.
     #[must_use]
     pub fn with_resume(mut self, resume: bool) -> Self {
         self.resume = resume;

@@ -26,8 +26,8 @@ impl Rewrite {
     /// [`ErrorKind::AlreadyExists`] if the folder has something already, or another process writes to it;
     /// [`ErrorKind::StateMismatch`] if what is resumed is another rewrite; [`ErrorKind::InvalidArgument`] if the folder
     /// has files of the input, and for options that cannot be; [`ErrorKind::Io`] if there is no room;
-    /// [`ErrorKind::Stale`] for a file that is not the one that was indexed; [`ErrorKind::Closed`] if it was told to
-    /// stop; and those of reading and writing. What was finished before an error is kept, and can be resumed.
+    /// [`ErrorKind::Stale`] for a file that is not the one that was indexed; [`ErrorKind::Closed`] if it was stopped;
+    /// and those of reading and writing. What was finished before an error is kept, and can be resumed.
     pub fn run(&self) -> Result<RewriteReport> {
         self.work(None)
     }

@@ -8,7 +8,7 @@ impl Index {
     /// A number that differs between two indexes when any row id means another (path, row group, row).
     ///
     /// It covers paths, row groups, row counts and selections, and nothing else: not sizes or times of files, not the
-    /// schema, not how the index is stored. An order that was saved for one index may go on with another of the same
+    /// schema, not how the index is stored. An order that was saved for one index may be used with another of the same
     /// fingerprint. The first call takes O(row groups) and O(stored selection), later ones nothing.
     pub fn fingerprint(&self) -> u64 {
         *self.inner.fingerprint.get_or_init(|| self.fingerprint_of_rows())

@@ -80,7 +80,7 @@ pub struct Location {
     pub slot: u64,
 }
 
-/// Where the files were when the index was built: a hint, which whoever opens the index may override.
+/// Where the files were when the index was built: a hint, which may be overridden when the index is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// Whether `path` is relative to the directory that the index lies in, so that both can be moved together; else it
@@ -98,8 +98,8 @@ impl Index {
     /// they are asked for; the tables of a larger index are mapped.
     ///
     /// Replace an index by renaming another to its path, as this library does. One that is overwritten or shortened in
-    /// place while it is open goes on serving the rows that it was opened with, without footers; if its tables are
-    /// mapped, it serves wrong rows, or the process is killed by SIGBUS. [`Index::from_bytes`] takes one of any size.
+    /// place while it is open still serves the rows that it was opened with, without footers; if its tables are mapped,
+    /// it serves wrong rows, or the process is killed by SIGBUS. [`Index::from_bytes`] takes one of any size.
     ///
     /// A URL (`s3://`, `gs://`, `az://`, `http://`, `https://`) works as well: one request, and the index is held in
     /// memory.

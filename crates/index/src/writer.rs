@@ -86,7 +86,7 @@ impl std::fmt::Debug for FooterCompressor {
 }
 
 impl FooterCompressor {
-    /// A compressor with memory of its own, or for an index without footers.
+    /// A compressor with its own memory, or for an index without footers.
     ///
     /// # Errors
     /// `Io` if there is no memory for it.

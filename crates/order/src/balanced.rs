@@ -15,12 +15,12 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 
 const TAG: &[u8; 16] = b"rowdex class v1\0";
 
-/// Class-balanced epochs: every class has the same number of positions, or the proportion asked for, whatever the
-/// number of its rows.
+/// Class-balanced epochs: every class has the same number of positions, or the proportion asked for, with any number of
+/// rows.
 ///
 /// The counts of classes are exact in every epoch (largest remainders), and even within it: each window of 4096
 /// positions (more for more than 512 classes) has the share of every class to within a few rows, at random places. Each
-/// class is walked by a permutation of its own, another for every pass through its rows, and goes on in the next epoch
+/// class is walked by its own permutation, another for every pass through its rows, and continues in the next epoch
 /// where it stopped: rows of a small class repeat evenly, and of a large class all rows get their turn.
 ///
 /// A position costs about 0.2 µs. All epochs together hold 8 bytes a row, and an epoch nothing.

@@ -9,11 +9,11 @@ use super::names::named;
 use super::{EpochOrder, Order, Outline, Uses, reachable};
 use rowdex_base::error::{Error, Result};
 
-/// Other orders, dealt in consecutive pieces: shard `s` of `S` gets the `s`-th of `S` equal pieces of each epoch, in
+/// Other orders, assigned in consecutive pieces: shard `s` of `S` gets the `s`-th of `S` equal pieces of each epoch, in
 /// their order.
 ///
-/// [`Shard`](crate::sampler::Shard) deals positions in turn, `q` to shard `q mod S`. These orders move the `p`-th
-/// position of the `s`-th piece to position `s + p * S`, so that dealing in turn gives every shard its piece;
+/// [`Shard`](crate::sampler::Shard) assigns positions in turn, `q` to shard `q mod S`. These orders move the `p`-th
+/// position of the `s`-th piece to position `s + p * S`, so that assigning in turn gives every shard its piece;
 /// everything that holds for sharding holds here. Where `S` does not divide the number of positions, the first pieces
 /// are one longer.
 ///

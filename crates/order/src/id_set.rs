@@ -15,9 +15,9 @@ const BLOCK_WORDS: usize = 16;
 
 /// A set of row ids below a given number of rows, with rank and select.
 ///
-/// Held as sorted runs, 16 bytes each, or as a bitmap with ranks, 1.0625 bits for each of the rows, whichever is
-/// smaller. So "all but these few" costs next to nothing, and no set costs more than the bitmap. Every method for one
-/// row is O(log of the runs, or of the rows).
+/// Held as sorted runs, 16 bytes each, or as a bitmap with ranks, 1.0625 bits for each of the rows; the smaller of the
+/// two. So "all but these few" costs next to nothing, and no set costs more than the bitmap. Every method for one row
+/// is O(log of the runs, or of the rows).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdSet {
     rows: u64,

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-/// The length of every row, in tokens or whatever a row is measured in: what packs are planned by.
+/// The length of every row, in tokens or any other unit: packs are planned by it.
 ///
 /// A pure function of the row. Reading may fail, as lengths that lie in a file are checked when they are first used.
 pub trait Lengths: Debug + Send + Sync {
@@ -26,8 +26,8 @@ pub trait Lengths: Debug + Send + Sync {
     /// `OutOfRange` from [`len`](Self::len) on; what the implementation says if its data are damaged.
     fn length(&self, row: u64) -> Result<u64>;
 
-    /// Writes the length of each of `rows` to the same place of `lengths`, which has room for as many. Rows come in any
-    /// sequence, a hundred thousand in a call, so this is worth making quick.
+    /// Writes the length of each of `rows` to the same place of `lengths`, which has room for all of them. Rows come in
+    /// any sequence, a hundred thousand in a call, so this is worth making quick.
     ///
     /// # Errors
     ///

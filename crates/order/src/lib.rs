@@ -1,8 +1,8 @@
 //! Which row comes at which position.
 //!
 //! An [`EpochOrder`] is one epoch's order, a pure function from position to row id. [`Order`] gives the order of every
-//! epoch of a run, a pure function of the number of rows, the seed and the epoch. Nothing is drawn while a run goes on,
-//! so every rank, thread, worker and language that knows those three numbers agrees on the order without a word spoken.
+//! epoch of a run, a pure function of the number of rows, the seed and the epoch. Nothing is drawn during a run, so
+//! every rank, thread, worker and language that knows those three numbers agrees on the order without communication.
 //!
 //! | orders | what it serves | memory per epoch | cost of one position |
 //! | --- | --- | --- | --- |
@@ -18,8 +18,9 @@
 //! | [`Packed`] | the rows of other orders as pieces of packs, by their [`Lengths`] | theirs, and 16 bytes a block and a few blocks | theirs, and packing a block once |
 //! | [`Subset`] | other orders, over the rows that an [`IdSet`] keeps | theirs, and at most 1.0625 bits a row | theirs, and O(log n) |
 //!
-//! Two more change others: [`Contiguous`] deals every shard one consecutive piece, and [`Rotated`] begins elsewhere
-//! each epoch. An [`IdSet`] comes from a list of rows to skip, or from a [`Split`] into training and validation rows.
+//! Two more change others: [`Contiguous`] assigns one consecutive piece to every shard, and [`Rotated`] begins
+//! elsewhere each epoch. An [`IdSet`] comes from a list of rows to skip, or from a [`Split`] into training and
+//! validation rows.
 //!
 //! A [`Recipe`] describes orders made of all of these, over the rows of a [`RowLayout`]. The command line, the C API
 //! and the Python package make their orders from one, so that the same options mean the same order everywhere.
@@ -94,7 +95,7 @@ pub use self::weighted::Weighted;
 use rowdex_base::error::{Error, Result};
 
 /// The most positions an order may have: 2^63 - 1, so that positions fit the signed integers of Arrow and Python, and
-/// the pads after the last position still fit `u64`.
+/// the repeated rows after the last position still fit `u64`.
 pub const MAX_LEN: u64 = i64::MAX as u64;
 
 /// How often one epoch's order serves a row. See [`EpochOrder::uses`].
@@ -212,7 +213,7 @@ pub trait Order: Any + Debug + Send + Sync {
     /// The name of this sort of order, as people write it: `global`.
     fn name(&self) -> &'static str;
 
-    /// What the orders are made of, for whoever wants to make them again. [`Outline::OTHER`] unless an order says more.
+    /// What the orders are made of, to make them again. [`Outline::OTHER`] unless an order says more.
     fn outline(&self) -> Outline {
         Outline::OTHER
     }
@@ -224,7 +225,7 @@ pub trait Order: Any + Debug + Send + Sync {
     }
 
     /// Whether rows of few row groups at a time follow each other, row groups in any sequence. A loader then reads each
-    /// row group alone, rather than with the small ones beside it in the file.
+    /// row group alone, rather than with the small ones next to it in the file.
     fn follows_row_groups(&self) -> bool {
         false
     }

@@ -33,9 +33,9 @@ impl MixedPart {
 /// Every epoch has the same count of each dataset, its proportion of the length by the method of largest remainders.
 /// They come mixed evenly: each window of 4096 positions (more for more than 512 datasets) has the share of every
 /// dataset to within a row or two, at random places. Each dataset runs through its own epochs, at its own pace, and
-/// goes on in the next epoch of the mixture where it stopped: one that is short for its proportion repeats as evenly as
-/// its passes do, and of one that is long nothing is left out for ever. Rows of a dataset come in its own order to
-/// within a window.
+/// continues in the next epoch of the mixture where it stopped: one that is short for its proportion repeats as evenly
+/// as its passes do, and all rows of one that is long get their turn. Rows of a dataset come in its own order to within
+/// a window.
 ///
 /// A position costs what one of its dataset does and about 0.1 µs. An epoch holds the inner epochs that it touches, see
 /// [`Resized`], and finds positions as well as that does.

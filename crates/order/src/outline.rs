@@ -1,7 +1,7 @@
 //! What orders are made of, as plain data that any order can give of itself.
 
-/// What orders are made of, as far as it fits a line: a [`State`](crate::sampler::State) carries it, so that whoever
-/// has the state can make them again. Lists, weights, labels and sets of rows are not in it.
+/// What orders are made of, as far as it fits a line: a [`State`](crate::sampler::State) carries it, so that they can
+/// be made again from the state. Lists, weights, labels and sets of rows are not in it.
 ///
 /// Written and parsed as words with commas between them: `global,seed-42`, `blocks-8,seed-7,kept,size-1000,pieces-4`,
 /// `weighted-once,seed-1,size-500`. Frozen, as states are saved.
@@ -16,7 +16,7 @@ pub struct Outline {
     pub kept: bool,
     /// How many positions an epoch has, where rows are [drawn](OrderKind::is_drawn) or passes [cut](super::Resized).
     pub size: Option<u64>,
-    /// For how many shards positions are dealt in pieces, if they are, see [`Contiguous`](super::Contiguous).
+    /// For how many shards positions are assigned in pieces, if they are, see [`Contiguous`](super::Contiguous).
     pub pieces: Option<u32>,
 }
 

@@ -48,7 +48,7 @@ pub struct Recipe<'a> {
     /// [cut](Resized), unless they have that many anyway. Orders of [another recipe](RecipeBase::Around) are always
     /// cut.
     pub size: Option<u64>,
-    /// For how many shards positions are dealt [in pieces](Contiguous), if they are.
+    /// For how many shards positions are assigned [in pieces](Contiguous), if they are.
     pub shards: Option<u32>,
     /// Whether each epoch begins elsewhere, see [`Rotated`]. A sampler does this by itself where it is needed, see
     /// [`DistributedSampler::with_rotation`](crate::sampler::DistributedSampler::with_rotation).

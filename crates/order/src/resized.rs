@@ -12,8 +12,8 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 /// the data has more validations and checkpoints in it, or longer ones.
 ///
 /// Nothing is left out or drawn twice for it: position `q` of epoch `e` is position `g = e * size + q` of the inner
-/// epochs joined, which is position `g mod n` of inner epoch `g / n`, `n` being their length. So a pass goes on in the
-/// next epoch where this one stopped, and rows repeat only as passes do.
+/// epochs joined, which is position `g mod n` of inner epoch `g / n`, `n` being their length. So a pass continues in
+/// the next epoch where this one stopped, and rows repeat only as passes do.
 ///
 /// An epoch holds the up to `ceil(size / n) + 1` inner epochs that it touches; a position costs what an inner one does.
 ///

@@ -126,12 +126,12 @@ impl DistributedSampler {
     }
 
     /// The sampler of `shard` over packs: each batch is `packs` of them. With a `cost`, the packs of each full step
-    /// over all ranks are [dealt](Cost::deal) so that ranks have about as much to do; what a step trains on stays the
-    /// same. Of [buckets](crate::Pack::buckets) a pack is a row, and `packs` is the batch size.
+    /// over all ranks are [assigned](Cost::deal) so that ranks have about the same work; what a step trains on stays
+    /// the same. Of [buckets](crate::Pack::buckets) a pack is a row, and `packs` is the batch size.
     ///
     /// An epoch is planned when it is first asked for, which fails as [`Packed::packed`] does, and if its packs can not
-    /// be dealt as the tail policy demands. [`plan`](Self::plan) says so, and what returns no error is 0 then, such as
-    /// [`steps`](Self::steps).
+    /// be assigned as the tail policy demands. [`plan`](Self::plan) says so, and what returns no error is 0 then, such
+    /// as [`steps`](Self::steps).
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl DistributedSampler {
     /// By default they do where the tail policy, or leaving out a short last batch, drops or repeats rows: those would
     /// be the same rows in every epoch otherwise, and a dropped row would never be served. `false` is what torch's
     /// `DistributedSampler(shuffle=False)` does. With `true` or `false` it does not depend on the number of ranks. A
-    /// run that is [resumed](Self::resume) goes on the way it began, whatever is asked for.
+    /// run that is [resumed](Self::resume) continues the way it began, and this is ignored.
     #[must_use]
     pub fn with_rotation(mut self, rotation: bool) -> Self {
         if self.rotation != Rotation::Resumed {
@@ -297,7 +297,8 @@ impl DistributedSampler {
         }
     }
 
-    /// How many samples this rank has in the current epoch, pads included: in all of it, wherever the run was resumed.
+    /// How many samples this rank has in the current epoch, repeated ones included: in all of it, wherever the run was
+    /// resumed.
     pub fn len(&self) -> u64 {
         let whole = self.whole(self.epoch).map_or(0, |whole| whole.samples());
         whole.max(self.samples_left())
@@ -325,8 +326,8 @@ impl DistributedSampler {
         self.left(self.epoch).map_or(0, |left| left.steps())
     }
 
-    /// How many steps there are in the current epoch, from where it goes on, and in the ones after it: in so many
-    /// epochs altogether. Epochs of packs differ by a few steps, so each of them is planned.
+    /// How many steps there are in the current epoch, from its position on, and in the ones after it: in so many epochs
+    /// altogether. Epochs of packs differ by a few steps, so each of them is planned.
     ///
     /// # Errors
     ///

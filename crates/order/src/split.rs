@@ -29,8 +29,8 @@ named!(Side, "side of a split", "use train or validation", Train = "train", Vali
 /// side.
 ///
 /// The key is the row id, or what identifies the row to its user. A row keeps its side when files are appended, and
-/// with a key column wherever it moves; rows with equal keys are on one side. The sizes are those of as many coin
-/// tosses: a validation fraction `f` of `n` keys gives `f n` of them, within about `sqrt(f (1 - f) n)`.
+/// with a key column wherever it moves; rows with equal keys are on one side. The sizes are as by a coin toss for each
+/// key: a validation fraction `f` of `n` keys gives `f n` of them, within about `sqrt(f (1 - f) n)`.
 ///
 /// `docs/orders.md` specifies the hash. It is frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Split {
         Self { key: xxh3_64(&message), threshold }
     }
 
-    /// The side of whatever has this key. O(its length).
+    /// The side of this key. O(its length).
     pub fn side(&self, key: &[u8]) -> Side {
         match u128::from(xxh3_64_with_seed(key, self.key)) < self.threshold {
             true => Side::Validation,

@@ -12,9 +12,8 @@ use rowdex_base::error::{Error, Result};
 /// Orders over the rows that are left when others are skipped, banned or split off.
 ///
 /// The inner orders are over as many rows as are left, `0` to `kept.len()`; what they serve as row `i` is the `i`-th
-/// row that is left. So whatever they promise, they promise over the rows that are left: a global shuffle is a global
-/// shuffle of those, and all ranks have equally many of them. A position costs what the inner one does and O(log) of
-/// the set.
+/// row that is left. So all that they promise holds for the rows that are left: a global shuffle is a global shuffle of
+/// those, and all ranks have the same number of them. A position costs what the inner one does and O(log) of the set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Subset {
     #[serde(with = "crate::shared")]

@@ -37,8 +37,7 @@ const LARGE: u64 = 214_748_364;
 /// it. [`position`](EpochOrder::position) makes an inverse of the same size when it is first asked for; where there is
 /// no memory for that, it looks through the rows.
 ///
-/// From 214 748 364 rows on this is what PyTorch 2.6 and later do; earlier versions went on with the algorithm for
-/// fewer rows.
+/// From 214 748 364 rows on this is what PyTorch 2.6 and later do; earlier versions kept the algorithm for fewer rows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Torch {
     len: u64,

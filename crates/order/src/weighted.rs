@@ -14,7 +14,7 @@ use rowdex_base::once::Once;
 
 const TAG: &[u8; 16] = b"rowdex draws v1\0";
 
-/// Rows drawn by weight, anew in every epoch.
+/// Rows drawn by weight, with new draws in every epoch.
 ///
 /// *With replacement* every position draws for itself: a row of weight `w` comes at each with probability `w` / sum of
 /// the weights, independently of all others. A position costs O(1) expected: tens of nanoseconds, and the misses of a

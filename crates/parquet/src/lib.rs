@@ -1,10 +1,10 @@
 //! Footers and row groups: from the bytes of a file to Arrow record batches.
 //!
 //! [`read_end`] and [`FileMetadata`] say what a file holds. [`GroupDecoder`] turns one row group, or some rows of it,
-//! into chunks with the columns of a [`Projection`](rowdex_projection::Projection), whatever the file itself looks
-//! like, and hands them to a [`RowSink`]. [`finish`] brings such rows to the types that are served.
+//! into chunks with the columns of a [`Projection`](rowdex_projection::Projection), for files of any layout, and hands
+//! them to a [`RowSink`]. [`finish`] brings such rows to the types that are served.
 //!
-//! Files are not trusted. Whatever a file claims of itself is checked before anything is allocated for it, a panic of
+//! Files are not trusted. All that a file claims of itself is checked before anything is allocated for it, a panic of
 //! the decoder becomes an error (its message still goes to the panic hook), and every error names the file, the row
 //! group and, where it can be known, the column.
 

@@ -50,7 +50,7 @@ fn columns(
     Ok(columns)
 }
 
-/// The rows of `batch` at `slots`, in that order. Views go on to show the values of `batch`.
+/// The rows of `batch` at `slots`, in that order. Views still show the values of `batch`.
 ///
 /// # Errors
 /// As [`gather`].

@@ -1,6 +1,6 @@
 //! Rows in memory: record batches copied row by row, joined, compacted and weighed.
 //!
-//! Whoever copies rows from one batch to another, or counts the bytes that a batch keeps in memory, does it with this
+//! All code that copies rows from one batch to another, or counts the bytes that a batch keeps in memory, uses this
 //! module. It knows Arrow arrays, and nothing of files, row groups or row ids.
 
 mod chunks;

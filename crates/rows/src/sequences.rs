@@ -103,7 +103,7 @@ pub struct Sequences {
     pub max_seqlen: i32,
     /// How many places of each piece have a token.
     pub lengths: ScalarBuffer<i32>,
-    /// For each place its number within the piece, from 0; what fills up a pack is counted as a piece of its own.
+    /// For each place its number within the piece, from 0; what fills up a pack is counted as a separate piece.
     pub position_ids: ScalarBuffer<i64>,
     /// For each place the number of its piece within the pack, from 1; 0 for what fills up.
     pub segment_ids: ScalarBuffer<i32>,

@@ -23,7 +23,7 @@ pub(super) use self::count::KnownRows;
 /// Column chunks of a store that are in memory at once.
 const COUNTED_AT_ONCE: usize = 16;
 
-/// Notes in an index how long its rows are, in tokens or whatever else: what packs and token budgets are planned by.
+/// Records in an index how long its rows are, in tokens or any other unit: packs and token budgets are planned by it.
 ///
 /// The lengths of a column of lists are counted by its levels, without decoding a value; a column of integers says
 /// them itself. Lengths that only a tokenizer knows are given. Row ids, the fingerprint and everything else of the

@@ -72,7 +72,7 @@ impl Share {
     /// With the loaders of the other ranks of this job on this machine. Which job it is, and how many ranks are here,
     /// is what the launcher says.
     ///
-    /// Unless they are given [names](Self::name), loaders are told apart by the order in which a process calls this.
+    /// Unless they are given [names](Self::name), loaders are distinguished by the order in which a process calls this.
     pub fn machine() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         // As in Python, so that a process in another language may serve.
@@ -81,7 +81,7 @@ impl Share {
     }
 
     /// Which of the job's loaders this is: the same on all ranks. A process that has several, such as one for training
-    /// and one for validation, gives each a name of its own.
+    /// and one for validation, gives each another name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -101,7 +101,7 @@ impl Share {
     }
 
     /// How many steps a rank may be ahead of another one, about; then it waits. Default: 32, fewer where batches are so
-    /// large that a sixteenth of the memory does not hold as many for each rank.
+    /// large that a sixteenth of the memory does not hold 32 for each rank.
     pub fn drift(mut self, steps: usize) -> Self {
         self.drift = Some(steps);
         self
@@ -109,7 +109,7 @@ impl Share {
 
     /// How long the reader waits for ranks that have not come, before it begins without them. Default: 5 seconds.
     ///
-    /// They may come later. It then begins anew, with every rank at its own place.
+    /// They may come later. It then begins again, with every rank at its own place.
     pub fn wait(mut self, time: Duration) -> Self {
         self.wait = time;
         self

@@ -58,7 +58,7 @@ impl LengthsOf {
     }
 }
 
-/// How long each row of an index is, in tokens or whatever else they were counted in.
+/// How long each row of an index is, in tokens or any other unit.
 ///
 /// Cheap to clone, and shared between threads without locks. A length is read in O(1).
 #[derive(Clone)]
@@ -94,7 +94,7 @@ fn binding(index: &Index) -> u64 {
 }
 
 impl Index {
-    /// The names of the columns that have lengths, bytewise sorted; none where no lengths were noted.
+    /// The names of the columns that have lengths, bytewise sorted; none where no lengths were recorded.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidIndex`] when the section with the lengths is damaged, or of another index.
@@ -103,7 +103,7 @@ impl Index {
         Ok(columns.iter().map(|column| column.name.as_str()).collect())
     }
 
-    /// The lengths that were noted under this name.
+    /// The lengths that were recorded under this name.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if there are none; [`ErrorKind::InvalidIndex`] when they are damaged, or of
@@ -235,7 +235,7 @@ fn check_blocks(blocks: &[BlockRecord], values: u64) -> Result<()> {
 }
 
 impl RowLengths {
-    /// The name that they were noted under.
+    /// The name that they were recorded under.
     pub fn name(&self) -> &str {
         &self.own.name
     }
@@ -258,7 +258,7 @@ impl RowLengths {
     /// Appends the lengths of rows that follow each other.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfRange`] if there are not as many rows; [`ErrorKind::InvalidIndex`] when a block is damaged.
+    /// [`ErrorKind::OutOfRange`] if there are fewer rows; [`ErrorKind::InvalidIndex`] when a block is damaged.
     pub fn read(&self, rows: Range<u64>, lengths: &mut Vec<u64>) -> Result<()> {
         let mut at = rows.start;
         while at < rows.end {

@@ -151,7 +151,7 @@ impl<V> CacheFolder<V> {
         self.fault.get().cloned()
     }
 
-    /// Whether the entry is there, as far as can be told without opening it.
+    /// Whether the entry is there, as far as is known without opening it.
     pub fn contains(&self, key: &CacheKey) -> bool {
         self.path(key).is_file()
     }

@@ -59,7 +59,7 @@ impl Drop for MoreIdle {
 }
 
 /// An allocator for a whole program, which gives memory back that is no longer used: blocks of 128 KiB and more are
-/// maps of their own, and the system's allocator has the others.
+/// separate maps, and the system's allocator has the others.
 ///
 /// The shared library of the C API and of the Python package has it for what the library itself allocates. A Rust
 /// program may choose it, and then the memory that it takes is what loaders are allowed:

@@ -22,9 +22,9 @@ const MAX_READ: u64 = 8 << 20;
 /// Files below one local directory.
 ///
 /// Every read names its position (`pread`), so threads and forked processes share open files without disturbing each
-/// other; nothing is mapped, so a file that somebody truncates is an error and not a signal. Files stay open between
-/// reads: all sources of the process together keep at most a quarter of the files that it may have open, and close
-/// some when the system refuses to open more. A file that is replaced by renaming keeps being read as the old one
+/// other; nothing is mapped, so a file that is truncated meanwhile causes an error and not a signal. Files stay open
+/// between reads: all sources of the process together keep at most a quarter of the files that it may have open, and
+/// close some when the system refuses to open more. A file that is replaced by renaming keeps being read as the old one
 /// until it is closed, so the ranges of one decode never mix two files.
 #[derive(Debug)]
 pub struct LocalSource {

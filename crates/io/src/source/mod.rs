@@ -160,7 +160,7 @@ pub trait Source: Debug + Send + Sync {
         }
     }
 
-    /// As [`read_unchanged`](Source::read_unchanged), with memory of its own for each range, so that it can be let go
+    /// As [`read_unchanged`](Source::read_unchanged), with separate memory for each range, so that each can be freed
     /// alone.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ pub trait Source: Debug + Send + Sync {
 
     /// The bytes of every range, in the order asked. Neighbouring ranges are fetched together.
     ///
-    /// Each buffer is exactly as long as its range: a file that ends early is an error, never a short buffer.
+    /// Each buffer is exactly as long as its range: a file that ends early returns an error, never a short buffer.
     ///
     /// # Errors
     ///

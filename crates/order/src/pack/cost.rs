@@ -33,8 +33,8 @@ impl Cost {
         linear.saturating_mul(sum).saturating_add(quadratic.saturating_mul(squares))
     }
 
-    /// Deals packs that cost so much to `ranks`: the numbers of the packs, those of rank 0 first. Each rank gets as
-    /// many, as far as they go.
+    /// Assigns packs of these costs to `ranks`: the numbers of the packs, those of rank 0 first. Each rank gets the
+    /// same number, as far as there are enough.
     ///
     /// Packs are taken by falling cost, as many at a time as there are ranks. Of these the dearest goes to the rank
     /// that has had the least so far, and so on; among equals, the first pack to the first rank. So the `i`-th packs of

@@ -32,7 +32,7 @@ pub struct Pack {
     pub overflow: Overflow,
     /// How pieces are put into packs.
     pub algorithm: Algorithm,
-    /// Tokens that each piece takes beside its own, such as marks of its beginning and its end.
+    /// Tokens that each piece takes in addition to its own, such as marks of its beginning and its end.
     pub extra: u64,
     /// What each piece takes is rounded up to a multiple of this.
     pub multiple: u64,
@@ -74,7 +74,7 @@ pub enum Algorithm {
     Budget,
     /// The same for batches that are padded to their longest row, which stay within the budget with the padding.
     Padded,
-    /// Each row is a pack of its own, and the rows of a step are neighbours in length: batches of as many rows.
+    /// Each row is a separate pack, and the rows of a step are neighbours in length: batches of equal numbers of rows.
     Buckets,
 }
 
@@ -134,8 +134,8 @@ impl Pack {
         Self { algorithm, overflow: Overflow::Error, ..Self::of(tokens) }
     }
 
-    /// Batches of as many rows with like lengths: every row is served whole. Rows are sorted within `within` positions
-    /// of the order, which are rounded to a multiple of the rows of a step.
+    /// Batches of equal numbers of rows with like lengths: every row is served whole. Rows are sorted within `within`
+    /// positions of the order, which are rounded to a multiple of the rows of a step.
     pub fn buckets(within: u64) -> Self {
         let all = Self { overflow: Overflow::Error, empty: Empty::Keep, ..Self::of(Self::MAX_CAPACITY) };
         Self { algorithm: Algorithm::Buckets, block: within, ..all }
@@ -207,8 +207,8 @@ impl Pack {
         (self.capacity / self.multiple * self.multiple).saturating_sub(self.extra)
     }
 
-    /// How many tokens of a pack's capacity pieces of these lengths take, longest or not: with what each takes beside
-    /// its own, and, in a padded batch, with the padding.
+    /// How many tokens of a pack's capacity pieces of these lengths take, longest or not: with what each takes in
+    /// addition to its own, and, in a padded batch, with the padding.
     pub fn taken(&self, lengths: impl IntoIterator<Item = u64>) -> u64 {
         let mut sum = 0_u64;
         let mut count = 0_u64;

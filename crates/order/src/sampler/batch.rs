@@ -7,7 +7,7 @@ use crate::Piece;
 pub struct BatchPlan {
     /// The epoch it is a part of.
     pub epoch: u64,
-    /// Which step of the epoch, from 0. After resuming within an epoch they go on: see
+    /// Which step of the epoch, from 0. After resuming within an epoch they continue: see
     /// [`EpochPlan::first_step`](super::EpochPlan::first_step).
     pub step: u64,
     /// The position of the first row; the others follow at distances of [`stride`](Self::stride).
@@ -16,7 +16,7 @@ pub struct BatchPlan {
     pub stride: u64,
     /// The row ids, in the order to serve them: as many as the batch size, or fewer, as in an epoch's last batch.
     pub rows: Vec<u64>,
-    /// How many of the rows are pads. These are always the last ones.
+    /// How many of the rows are repeated. These are always the last ones.
     pub pads: usize,
     /// Which tokens of each of the rows to serve, in a plan of packs; nothing in a plan of rows.
     pub pieces: Vec<Piece>,

@@ -12,7 +12,7 @@ pub struct PackForecast {
     pub counts: PackCounts,
     /// Steps of every rank.
     pub steps: u64,
-    /// Packs that all shards are served, pads and opened ones included.
+    /// Packs that all shards are served, repeated and opened ones included.
     pub packs: u64,
     /// Packs that opening others made, so that steps are equal.
     pub opened: u64,

@@ -8,7 +8,7 @@ use super::{DistributedSampler, Shard, Tail};
 use crate::{Lengths, Order, Packed, Rotated};
 use rowdex_base::error::{Error, Result};
 
-/// Which rank gets which batches of some orders: the value that the command line, C and Python hand over beside a
+/// Which rank gets which batches of some orders: the value that the command line, C and Python hand over with a
 /// [`Recipe`](crate::Recipe).
 #[derive(Debug, Clone, Copy)]
 pub struct SamplerOptions {
@@ -48,8 +48,8 @@ impl SamplerOptions {
     ///
     /// # Errors
     ///
-    /// Those of [`Packed::new`] and [`DistributedSampler::of_packs`]; `InvalidArgument` for orders that deal positions
-    /// [in pieces](crate::Contiguous), as packs are dealt step by step.
+    /// Those of [`Packed::new`] and [`DistributedSampler::of_packs`]; `InvalidArgument` for orders that assign
+    /// positions [in pieces](crate::Contiguous), as packs are assigned step by step.
     pub fn sampler_of_packs(
         &self,
         orders: Arc<dyn Order>,

@@ -28,16 +28,16 @@ use rowdex_base::error::{Error, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PackSpec {
-    /// The name that the lengths are noted by.
+    /// The name that the lengths are recorded by.
     pub lengths: String,
     /// How rows are packed.
     pub pack: Pack,
-    /// By which cost packs of a step are dealt, if they are.
+    /// By which cost packs of a step are assigned, if they are.
     pub cost: Option<Cost>,
 }
 
 impl PackSpec {
-    /// Packs by these lengths, dealt as they come.
+    /// Packs by these lengths, assigned as they come.
     pub fn new(lengths: impl Into<String>, pack: Pack) -> Self {
         Self { lengths: lengths.into(), pack, cost: None }
     }

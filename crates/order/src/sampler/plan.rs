@@ -89,7 +89,8 @@ impl EpochPlan {
         self.batch_size
     }
 
-    /// How many samples this rank has in the epoch, pads included, those before [`start`](Self::start) counted too.
+    /// How many samples this rank has in the epoch, repeated ones included, those before [`start`](Self::start) counted
+    /// too.
     pub fn len(&self) -> u64 {
         self.whole.samples().max(self.left.samples())
     }
@@ -231,19 +232,19 @@ impl EpochPlan {
         end.min(self.rest.start.saturating_add(self.served))..end
     }
 
-    /// The positions that ranks serve as pads in this epoch: more than once through in a world larger than the order.
-    /// The same on every rank.
+    /// The positions that ranks serve again in this epoch: more than once through in a world larger than the order. The
+    /// same on every rank.
     pub fn repeated(&self) -> Range<u64> {
         let len = self.order.len();
         len..len.max(self.rest.start.saturating_add(self.served))
     }
 
-    /// All samples of this rank that are left, one by one. An item is an error only if the order breaks its contract.
+    /// All samples of this rank that are left, one by one. An item is an `Err` only if the order breaks its contract.
     pub fn samples(&self) -> impl Iterator<Item = Result<Sample>> + '_ {
         (self.first_sample()..self.len()).filter_map(|p| self.at(p).transpose())
     }
 
-    /// All batches of this rank that are left. An item is an error only if the order breaks its contract or there is no
+    /// All batches of this rank that are left. An item is an `Err` only if the order breaks its contract or there is no
     /// memory for the row ids.
     pub fn batches(&self) -> impl Iterator<Item = Result<BatchPlan>> + '_ {
         (self.first_step()..self.steps()).map(|step| self.batch(step))

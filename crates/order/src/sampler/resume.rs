@@ -19,14 +19,14 @@ pub(super) struct Resumed {
 }
 
 impl DistributedSampler {
-    /// Goes on from `state`, which may come from a world of another size and another batch size. O(1), but for planning
+    /// Resumes from `state`, which may come from a world of another size and another batch size. O(1), but for planning
     /// an epoch of packs.
     ///
     /// The state's epoch becomes current, and of its order only the positions from `consumed` on are left; the samples
-    /// and steps that are left, and pads, are counted on them. With the shard count and batch size of the run that was
-    /// interrupted, what follows is exactly what would have followed, step numbers included. With others, every
-    /// remaining row is still served exactly once, apart from the pads or the dropped tail of the new world, and the
-    /// last step of the epoch has the number that it always has in that world, so the first one left is
+    /// and steps that are left, and repeated rows, are counted on them. With the shard count and batch size of the run
+    /// that was interrupted, what follows is exactly what would have followed, step numbers included. With others,
+    /// every remaining row is still served exactly once, apart from the repeated rows or the dropped tail of the new
+    /// world, and the last step of the epoch has the number that it always has in that world, so the first one left is
     /// [`steps`](Self::steps) less [`steps_left`](Self::steps_left).
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl DistributedSampler {
     /// `StateMismatch` if the state is from another order, length or seed, or of another kind of plan, `OutOfRange` if
     /// more positions are consumed than there are, and `InvalidArgument` if the tail policy is
     /// [`Tail::Error`](super::Tail::Error) and the number of shards does not divide the number of remaining positions,
-    /// or if these can not be dealt as [`Tail::Even`](super::Tail::Even) demands. The sampler is then unchanged.
+    /// or if these can not be assigned as [`Tail::Even`](super::Tail::Even) demands. The sampler is then unchanged.
     pub fn resume(&mut self, state: &State) -> Result<()> {
         self.check_kind(state)?;
         let orders = self.orders_of(state)?;

@@ -13,7 +13,7 @@ use rowdex_base::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Tail {
     /// Every shard gets `ceil(n / S)` samples; the positions beyond the last row wrap around to the first ones and are
-    /// marked as pads. What `torch.utils.data.DistributedSampler` does with `drop_last=False`.
+    /// marked as repeated. What `torch.utils.data.DistributedSampler` does with `drop_last=False`.
     #[default]
     Wrap,
     /// Every shard gets `floor(n / S)` samples; the last `n mod S` positions are not served. What torch does with
@@ -22,11 +22,11 @@ pub enum Tail {
     /// The first `n mod S` shards get one sample more than the others: every row exactly once, as an exact evaluation
     /// needs it. Steps are still equal, see [`DistributedSampler`](super::DistributedSampler).
     Uneven,
-    /// Every shard gets `n / S` samples, and it is an error if that is not a whole number.
+    /// Every shard gets `n / S` samples; if that is not a whole number, it is refused.
     Error,
-    /// Of packs alone: as many are opened as make steps equal, which is to say that pieces are taken out of packs with
-    /// several and are packs of their own then. Nothing is lost and nothing comes twice. It is an error if there are
-    /// fewer pieces than packs of a step over all ranks.
+    /// Of packs alone: packs are opened until steps are equal, which means that pieces are taken out of packs with
+    /// several and become separate packs. Nothing is lost and nothing comes twice. Fewer pieces than packs of a step
+    /// over all ranks are refused.
     Even,
 }
 

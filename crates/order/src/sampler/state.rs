@@ -20,22 +20,22 @@ const V2: &str = "rowdex-state-v2";
 /// Where a run stands: everything before is served, nothing after.
 ///
 /// It belongs to the run, not to a rank: every rank has the same state after the same step, and any number of ranks
-/// with any batch size can go on from it.
+/// with any batch size can resume from it.
 ///
 /// Written and parsed as one line of printable ASCII that no shell changes, of fields with colons between them:
 /// `rowdex-state-v2:<fingerprint>:<epoch>:<consumed>:rows:<order>:<deal>:<check>`. Fingerprint and check are 16
 /// hexadecimal digits, epoch and consumed are decimal, `rows`, `packs` or `buckets` is the kind of plan, order is an
-/// [`Outline`], and deal says how its positions were dealt ([`Run`]). The check is xxh3-64 of all that comes before its
-/// colon. States of version 1, which end after `consumed`, are parsed, too, and written as they were.
+/// [`Outline`], and deal says how its positions were assigned ([`Run`]). The check is xxh3-64 of all that comes before
+/// its colon. States of version 1, which end after `consumed`, are parsed, too, and written as they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State {
     /// [`Order::fingerprint`](crate::Order::fingerprint) of the run: its order, length and seed.
     pub fingerprint: u64,
-    /// The epoch to go on with.
+    /// The epoch to resume in.
     pub epoch: u64,
     /// How many positions of that epoch's order are served, counted over all ranks: rows, or pieces of packs.
     pub consumed: u64,
-    /// What the run was; nothing in a state of version 1. Going on does not ask for it.
+    /// What the run was; nothing in a state of version 1. Resuming does not ask for it.
     pub run: Option<Run>,
 }
 
@@ -54,7 +54,7 @@ pub struct Run {
     pub batch_size: u64,
     /// Whether a short last batch was left out.
     pub drop_last_batch: bool,
-    /// By which cost the packs of a step were dealt, if they were.
+    /// By which cost the packs of a step were assigned, if they were.
     pub cost: Option<Cost>,
     /// How many rows a step of all ranks had in the world that began the epoch, for which its buckets are cut: where
     /// that is not this world's number.

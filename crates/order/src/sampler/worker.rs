@@ -22,11 +22,11 @@ pub struct PartOf {
 }
 
 impl DistributedSampler {
-    /// The batches of one of `workers` workers of this rank as a sampler of their own: its step `i` is step
-    /// `i * workers + worker` of this one, counted from the first that is left. So a `Loader` in each worker process
-    /// plans for just what that worker serves.
+    /// The batches of one of `workers` workers of this rank as a separate sampler: its step `i` is step `i * workers +
+    /// worker` of this one, counted from the first that is left. So a `Loader` in each worker process plans for just
+    /// what that worker serves.
     ///
-    /// It begins at the first step of this sampler's current epoch and goes on with the epochs after. Steps in which
+    /// It begins at the first step of this sampler's current epoch and continues with the epochs after. Steps in which
     /// this rank has no rows (see [`Tail::Uneven`](super::Tail::Uneven)) are left out.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ const BYTES: usize = 256 << 10;
 pub struct DigestColumn {
     /// Its name.
     pub name: String,
-    /// What its values are, whatever width, encoding or layout they have: `int`, `list<string>`.
+    /// What its values are, in any width, encoding or layout: `int`, `list<string>`.
     pub kind: String,
 }
 

@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(3);
 /// Reads for the loaders of a machine's ranks until it is dropped, in the place of a reader that these would start.
 /// From [`LoaderBuilder::serve`](crate::loader::LoaderBuilder::serve).
 ///
-/// When it is dropped, or its process is killed, the loaders that are there start a reader, and go on.
+/// When it is dropped, or its process is killed, the loaders that are there start a reader, and continue.
 #[derive(Debug)]
 pub struct Server {
     inner: Arc<Inner>,

@@ -42,7 +42,7 @@ const FREE_GAP: u64 = 16 << 10;
 /// Files below one URL of an object store.
 ///
 /// Nothing is asked of the store, and no thread started, before the first call that needs it. The threads end with the
-/// source. A process that is forked from one that has used it gets connections and threads of its own.
+/// source. A process that is forked from one that has used it gets its own connections and threads.
 pub struct ObjectSource {
     root: Url,
     options: StoreOptions,
