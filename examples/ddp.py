@@ -1,5 +1,5 @@
-"""A DDP training job on Parquet files, with a checkpoint in the middle of each epoch, which it begins with if there is
-one, on any number of ranks.
+"""A DDP training job on Parquet files, with a checkpoint in the middle of each epoch. It resumes from the checkpoint if
+there is one, on any number of ranks.
 
     torchrun --nproc-per-node 4 examples/ddp.py train.rdx
     torchrun --nproc-per-node 4 examples/ddp.py train.rdx --share
@@ -53,7 +53,7 @@ def train(index: str, folder: pathlib.Path, share: bool) -> None:
             loss.backward()
             optimizer.step()
             if step == len(loader) // 2 and rank == 0:
-                # The same on every rank, so one saves it. Another number of ranks may go on from it.
+                # The same on every rank, so one saves it. Another number of ranks may resume from it.
                 checkpoint = {
                     "model": model.module.state_dict(),
                     "optimizer": optimizer.state_dict(),
@@ -63,7 +63,7 @@ def train(index: str, folder: pathlib.Path, share: bool) -> None:
         steps = torch.tensor([step + 1])
         dist.all_reduce(steps)
         if rank == 0:
-            # All ranks took the same number of steps, or the last gradients would have waited for ever.
+            # All ranks took the same number of steps, or the last gradients would wait without end.
             print(
                 f"epoch {epoch}: {int(steps) // world_size} steps on each of {world_size} ranks, loss {loss.item():.3f}"
             )
@@ -71,7 +71,7 @@ def train(index: str, folder: pathlib.Path, share: bool) -> None:
     dist.barrier()
     loader.load_state_dict(torch.load(saved, weights_only=True)["loader"])
     if rank == 0:
-        print(f"a run that goes on from the checkpoint has {loader.steps_left} steps left in epoch {loader.epoch}")
+        print(f"a run that resumes from the checkpoint has {loader.steps_left} steps left in epoch {loader.epoch}")
     dist.destroy_process_group()
 
 

@@ -1,7 +1,7 @@
 //! The data side of a training job on several ranks: `cargo run --release --example train_loop -- DATA [WORLD_SIZE]`.
 //!
 //! Indexes the folder, then plays every rank for two epochs and saves a checkpoint in the middle of the second one,
-//! from which half as many ranks go on.
+//! from which half of the ranks resume.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     let survivors = (world_size / 2).max(1);
     if let Some(checkpoint) = checkpoint {
         let text = checkpoint.to_string();
-        println!("going on from {text} with {survivors} ranks");
+        println!("resuming from {text} with {survivors} ranks");
         let checkpoint: State = text.parse()?;
         for rank in 0..survivors {
             let mut loader = loader(&dataset, rank, survivors)?;

@@ -1,7 +1,7 @@
 """A dataloader of packs for torchtitan's main branch: `dataloader=Packs.Config(dataset_path="train.rdx")`.
 
 A batch is ({"input": …, "positions": …}, labels), int64, of num_tokens_per_batch tokens. Positions restart where a
-piece of a row begins. The state is the same on all ranks, and goes on with any number of them."""
+piece of a row begins. The state is the same on all ranks, and resumes with any number of them."""
 
 from dataclasses import dataclass
 

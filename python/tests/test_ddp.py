@@ -131,6 +131,6 @@ def test_the_example_goes_on_from_its_checkpoint(tmp_path: pathlib.Path) -> None
         return [re.sub(", loss.*", "", line) for line in done.stdout.splitlines()]
 
     # 6,003 rows in batches of 64.
-    left = "a run that goes on from the checkpoint has 23 steps left in epoch 1"
+    left = "a run that resumes from the checkpoint has 23 steps left in epoch 1"
     assert run(2) == [f"epoch {epoch}: 47 steps on each of 2 ranks" for epoch in range(2)] + [left]
     assert run(2) == ["epoch 1: 47 steps on each of 2 ranks", left]
