@@ -87,13 +87,14 @@ if asked core || asked quick; then
   step "what it depends on"
   python3 tools/dependencies.py
 
-  step "what is generated: the public API as text, what Python declares of the C API, pictures, notebooks, figures"
+  step "what is generated: the public API as text, Python's declarations, pictures, notebooks, figures; and the words"
   bash tools/api.sh --check
   rustfmt --check --edition 2024 tools/api/main.rs
   python3 tools/python/declarations.py --check
   python3 -m tools.pictures --check
   python3 -m tools.notebooks --check
   python3 tools/compare/performance.py --check
+  python3 tools/words.py
 fi
 
 if asked quick; then
