@@ -49,7 +49,7 @@ def draw() -> str:
     lines = (
         "The lengths of all rows are in the index, and the order",
         "is known. So packs are a pure function, too: each rank",
-        "knows those of all ranks, and each has as many.",
+        "knows those of all ranks, and each has the same number.",
         "Rows of a pack come from one block of the order.",
     )
     parts += [text(488, y + at * 19, words, fill=INK) for at, words in enumerate(lines)]
