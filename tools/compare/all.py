@@ -26,7 +26,7 @@ PAGE = ROOT / "docs/benchmarks.md"
 
 
 def measure(data: pathlib.Path, peers: list[str], wanted: list[str], sets: list[str], to: pathlib.Path) -> None:
-    """Each cell by the command that is printed below its table."""
+    """Each cell by the command that the page names."""
     if "shuffle" in wanted:
         subprocess.run([sys.executable, ROOT / "tools/compare/shapes.py", data, *sets], check=True)
     for table in wanted:

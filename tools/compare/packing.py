@@ -108,7 +108,7 @@ class Trl:
 
     package = "trl"
     strategy = "bfd"
-    resumes = "the `Trainer` counts steps, and with other ranks these are other packs"
+    resumes = "no: it counts steps"
 
     @classmethod
     def serve(cls, folder: pathlib.Path, world: int) -> Served:

@@ -35,7 +35,7 @@ class LitData(OfLoader):
 
 
 class Whole(LitData):
-    manual = "the same with `drop_last=False`"
+    manual = "`litdata` with `drop_last=False`"
     options = {"drop_last": False}
 
 

@@ -59,7 +59,10 @@ def write(page: pathlib.Path, check: bool = False) -> None:
     new = [name for name in ROWS if of(found, name) and mark(name) not in text]
     if new:
         page.write_text(text + "".join(f"\n## {TITLES[name]}\n\n{mark(name)}<!-- end -->\n" for name in new))
-    lines = {"machine": where(found), **{name: lines_of(name, of(found, name)) for name in ROWS}}
+    lines = {"machine": where(found)}
+    described: set[str] = set()
+    for name in ROWS:
+        lines[name] = lines_of(name, of(found, name), described)
     for name, due in lines.items():
         if mark(name) not in page.read_text():
             continue
@@ -93,29 +96,22 @@ def where(found: Told) -> list[str]:
     ]
 
 
-def lines_of(name: str, cells: list[Told]) -> list[str]:
+def lines_of(name: str, cells: list[Told], described: set[str]) -> list[str]:
+    """A table, and how each peer was used that no table before describes."""
     if not cells:
         return []
     head, row, note = LAYOUTS[name]
-    lines: list[str] = []
-    # A set is named before its table.
-    for one in dict.fromkeys(cell.get("set") for cell in cells):
-        own = [cell for cell in cells if cell.get("set") == one]
-        told = [row(cell) if "error" not in cell else failed(cell, len(head)) for cell in own]
-        lines += [f"`{one}`", ""] if one else []
-        lines += [*table(head, told), ""]
+    lines = [*table(head, [row(cell) if "error" not in cell else failed(cell, len(head)) for cell in cells]), ""]
     if note:
-        lines += [f"- `{cell['peer']}`: {cell['manual']}" for cell in firsts(cells) if "manual" in cell] + [""]
-    place = " DATA/SET" if name == "shuffle" else ""
-    return [*lines, f"Each line is `python tools/compare/all.py cell {name} PEER{place}`."]
-
-
-def firsts(cells: list[Told]) -> list[Told]:
-    return list({cell["peer"]: cell for cell in cells}.values())
+        manuals = {cell["peer"]: cell["manual"] for cell in cells if "manual" in cell}
+        lines += [f"- `{peer}`: {manual}" for peer, manual in manuals.items() if peer not in described] + [""]
+        described |= set(manuals)
+    return lines[:-1]
 
 
 def failed(cell: Told, columns: int) -> list[str]:
-    return [f"`{cell['peer']}`", plain(cell["error"]), *[""] * (columns - 2)]
+    names = [f"`{cell[name]}`" for name in ("set", "peer") if name in cell]
+    return [*names, plain(cell["error"]), *[""] * (columns - len(names) - 1)]
 
 
 def plain(text: str) -> str:
@@ -133,8 +129,8 @@ def mega(size: float) -> str:
 
 def shuffled(cell: Told) -> list[str]:
     return [
-        f"`{cell['peer']}`", short(cell["rate"]), digits(cell["cpu"]), mega(cell["resident"]), mega(cell["disk"]),
-        mega(cell["converted"]), f"{cell['prepare_cpu']:.1f}", f"{cell['first']:.2f}",
+        f"`{cell['set']}`", f"`{cell['peer']}`", short(cell["rate"]), digits(cell["cpu"]), mega(cell["resident"]),
+        mega(cell["disk"]), mega(cell["converted"]), f"{cell['prepare_cpu']:.1f}", f"{cell['first']:.2f}",
     ]  # fmt: skip
 
 
@@ -180,7 +176,7 @@ def packed(cell: Told) -> list[str]:
 Row = Callable[[Told], list[str]]
 LAYOUTS: dict[str, tuple[list[str], Row, bool]] = {
     "shuffle": (
-        ["peer", "rows/s", "CPU s a million rows", "resident MB", "disk MB", "MB converted", "CPU s to prepare",
+        ["set", "peer", "rows/s", "CPU s a million rows", "resident MB", "disk MB", "MB converted", "CPU s to prepare",
          "s until the first batch"], shuffled, True,
     ),
     "ranks": (["peer", "steps of the ranks", "rows served", "served again", "never served"], ranked, True),

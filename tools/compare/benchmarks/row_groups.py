@@ -16,7 +16,7 @@ class RowGroups(Peer):
     """What petastorm does, by pyarrow: row group ``g`` is of rank ``g % world``."""
 
     package = distribution = "pyarrow"
-    manual = "row groups dealt in turn, as petastorm does"
+    manual = "row groups assigned in turn, as petastorm does"
 
     def open(self) -> None:
         own = groups(self.job.files())[self.job.rank :: self.job.world]
