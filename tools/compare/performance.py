@@ -227,6 +227,12 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]]
 
 
+def once(rows: list[list[str]]) -> list[list[str]]:
+    """The lines of a table, of which only the first one of each set names it."""
+    sets = [first for first, *_ in rows]
+    return [["" if first == before else first, *rest] for before, (first, *rest) in zip(["", *sets], rows)]
+
+
 def full(figures: dict[str, Any]) -> list[str]:
     """The table of docs/performance.md."""
     rows = []
@@ -238,7 +244,7 @@ def full(figures: dict[str, Any]) -> list[str]:
             cells = ["" if value is None else f"{value:.{places}f}" for value, places in zip(told, digits)]
             rows.append([f"`{name}`", memory, short(each["rate"]), *cells])
     head = ["set", "memory", "rows/s", "of `take`", "CPU s a million rows", "passes", "held", "resident"]
-    return [f"Measured on {figures['date']} ({figures['from']}).", "", *table(head, rows)]
+    return [f"Measured on {figures['date']} ({figures['from']}).", "", *table(head, once(rows))]
 
 
 MARK = "<!-- tools/compare/performance.py --write -->\n"

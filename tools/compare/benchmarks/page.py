@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable
 
 
-from performance import placed, short, table
+from performance import once, placed, short, table
 
 from .registry import TABLES, Told
 
@@ -101,7 +101,8 @@ def lines_of(name: str, cells: list[Told], described: set[str]) -> list[str]:
     if not cells:
         return []
     head, row, note = LAYOUTS[name]
-    lines = [*table(head, [row(cell) if "error" not in cell else failed(cell, len(head)) for cell in cells]), ""]
+    rows = [row(cell) if "error" not in cell else failed(cell, len(head)) for cell in cells]
+    lines = [*table(head, once(rows) if head[0] == "set" else rows), ""]
     if note:
         manuals = {cell["peer"]: cell["manual"] for cell in cells if "manual" in cell}
         lines += [f"- `{peer}`: {manual}" for peer, manual in manuals.items() if peer not in described] + [""]
