@@ -11,10 +11,10 @@ use rowdex_base::error::Result;
 
 /// A true global shuffle: every epoch is a permutation of all rows, drawn from (seed, epoch) as *order v1*.
 ///
-/// Up to 2^16 rows it is a Fisher-Yates shuffle, held as a table. Beyond, it is a keyed bijection computed anew for
-/// each position: 88 bytes whatever the length, nothing to prepare, and the inverse costs what the forward direction
-/// costs. `docs/orders.md` has the exact algorithm and measurements. Its sources: Luby and Rackoff, 1988 (Feistel
-/// networks); Black and Rogaway, 2002 (cycle walking); Durstenfeld, 1964 (the shuffle).
+/// Up to 2^16 rows it is a Fisher-Yates shuffle, held as a table. Beyond, it is a keyed bijection computed for each
+/// position: 88 bytes for any length, nothing to prepare, and the inverse costs what the forward direction costs.
+/// `docs/orders.md` has the exact algorithm and measurements. Its sources: Luby and Rackoff, 1988 (Feistel networks);
+/// Black and Rogaway, 2002 (cycle walking); Durstenfeld, 1964 (the shuffle).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Global {
     len: u64,
