@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks the C API: the header against the sources, and the C and C++ programs of tests/capi and examples with the
-# library, plain, under ASan and UBSan, and under valgrind. What cannot be had is skipped aloud; with CI=true that is a
-# failure.
+# Checks the C API: the header against the sources, and the C and C++ programs of tests/capi, examples and
+# docs/how-to/cpp.md with the library, those of tests/capi plain, under ASan and UBSan, and under valgrind. What cannot
+# be had is skipped aloud; with CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work="$PWD/target/capi"
@@ -144,6 +144,34 @@ if want pkg-config pkg-config; then
     "$work/lib/librowdex.a" $(pkg-config --static --libs-only-l rowdex | sed 's/-lrowdex //')
   timeout 300 "$work/bin/train_loop.static" "$data/train.rdx" | cmp - "$work/train_loop.txt"
   tell "  train_loop, static: ok"
+
+  tell "the trainer of docs/how-to/cpp.md"
+  page="$work/page"
+  rm -rf "$page"
+  mkdir -p "$page/run"
+  block() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/{/^\`\`\`/d;p}" docs/how-to/cpp.md; }
+  block cpp >"$page/train.cpp"
+  block cmake >"$page/CMakeLists.txt"
+  grep -q 'how.epochs = 2;' "$page/train.cpp"
+  sed 's/how.epochs = 2;/how.epochs = 1;/' "$page/train.cpp" >"$page/train_less.cpp"
+  for source in "$page"/*.cpp; do
+    # shellcheck disable=SC2046
+    g++ -std=c++17 -Wall -Wextra -Werror -pedantic "$source" -o "${source%.cpp}" $(pkg-config --cflags --libs rowdex)
+  done
+  trainer() { (cd "$page/run" && LD_LIBRARY_PATH="$work/lib" timeout 300 "../$1" "$data/train.rdx"); }
+  trainer train >"$page/whole.txt"
+  rm "$page/run/checkpoint.txt"
+  # Its last checkpoint is within the first epoch.
+  { trainer train_less; trainer train; } | cmp - "$page/whole.txt"
+  if command -v cmake >/dev/null; then
+    cmake -S "$page" -B "$page/build" >/dev/null
+    cmake --build "$page/build" >/dev/null
+    rm "$page/run/checkpoint.txt"
+    trainer build/train | cmp - "$page/whole.txt"
+  else
+    tell "  without CMake, which is not here"
+  fi
+  tell "  train: ok"
 else
   missing pkg-config
 fi
