@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import pathlib
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
+from .. import stores
 from ..conftest import REPOSITORY
 from .need import need
 
@@ -19,12 +22,21 @@ torch = need("torch", "pyarrow", "PIL.Image")
 COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = ["../python/README.md", "first-training.md", "concepts/index-file.md", "concepts/shard.md"]
-HOW_TO = ("resume", "mix", "function", "text", "images", "tables", "cells", "budget")
+HOW_TO = ("resume", "mix", "function", "text", "finetune", "images", "tables", "cells", "s3", "validate", "budget")
 PAGES += [f"how-to/{name}.md" for name in HOW_TO]
-SKILL = REPOSITORY / "python/rowdex/skill"
-PAGES += [f"../python/rowdex/skill/{path.name}" for path in sorted(SKILL.glob("*.md"))]
-OTHERS = ("pip ", "torchrun ", "cargo ", "tools/")
-"""Commands that pages show and this does not run: others' own, and installing."""
+NEEDED = {
+    "how-to/text.md": ("tokenizers", "transformers"),
+    "how-to/finetune.md": ("accelerate", "tokenizers", "transformers", "trl"),
+    "how-to/images.md": ("torchvision",),
+}
+"""What a page needs besides."""
+OTHERS = ("pip ", "torchrun ", "cargo ", "tools/", "export ", "eval ")
+"""Commands that pages show and this does not run: others' own, installing, and what sets variables."""
+
+
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    """The language and the text of each block that is run."""
+    return BLOCK.findall((REPOSITORY / "docs" / page).read_text())
 
 
 def run(line: str) -> None:
@@ -42,24 +54,62 @@ def run(line: str) -> None:
 def test_the_programs_of_a_page_run_as_they_are_shown(
     page: str, unequal: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    need(*NEEDED.get(page, ("torch",)))
     monkeypatch.chdir(tmp_path)
     # Threads of PyTorch that wait for each other take minutes on a machine that is busy.
     torch.set_num_threads(1)
-    if page.endswith("skill/frameworks.md"):
-        need("accelerate")
-    text = (REPOSITORY / "docs" / page).read_text()
     # A page that makes no data of its own speaks of data/. Its index it makes itself.
     if page != "first-training.md":
         shutil.copytree(unequal, "data", ignore=shutil.ignore_patterns("*.rdx"))
-    names: dict[str, object] = {"__name__": "__main__"}
-    blocks = BLOCK.findall(text)
+    blocks = blocks_of(page)
     assert blocks
-    for kind, block in blocks:
-        if kind == "python":
-            exec(compile(block, page, "exec"), names)
-        else:
-            for line in block.splitlines():
-                run(line)
+    with contextlib.ExitStack() as held:
+        if "s3://bucket/" in "".join(block for kind, block in blocks if kind == "python"):
+            bucket = held.enter_context(stores.bucket(tmp_path / "server"))
+            shutil.copytree("data", bucket.folder / "data")
+            for name, value in (bucket.options.config or {}).items():
+                monkeypatch.setenv(name.upper(), value)
+        names: dict[str, object] = {"__name__": "__main__"}
+        for kind, block in blocks:
+            if kind == "python":
+                exec(compile(block, page, "exec"), names)
+            else:
+                for line in block.splitlines():
+                    run(line)
+
+
+STOPS = """
+import os
+replace = os.replace
+
+def stop(*names):
+    replace(*names)
+    os._exit(1)
+
+os.replace = stop
+exec(compile(open("train.py").read(), "train.py", "exec"))
+"""
+"""Ends a rank when it has saved for the first time."""
+
+
+def test_the_job_on_images_resumes_with_another_number_of_ranks(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("torchvision")
+    monkeypatch.chdir(tmp_path)
+    torch.set_num_threads(1)
+    data, job = (block for kind, block in blocks_of("how-to/images.md") if kind == "python")
+    exec(compile(data, "data", "exec"), {"__name__": "__main__"})
+    pathlib.Path("train.py").write_text(job)
+    pathlib.Path("stops.py").write_text(STOPS)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    done = subprocess.run([*torchrun, "stops.py"], capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0 and pathlib.Path("checkpoint.pt").exists(), done.stderr
+    exec(compile(job, "train.py", "exec"), {"__name__": "__main__"})
+    # Two ranks served 5 steps of 64 rows, of 400. Another step of one rank has 32.
+    found = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert found == [f"epoch {epoch} step {step} of 13" for epoch, step in ((0, 12), (1, 4), (1, 9), (1, 12))]
 
 
 NOTEBOOKS = sorted((REPOSITORY / "docs/notebooks").glob("*.py"))
