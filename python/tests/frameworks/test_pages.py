@@ -24,7 +24,10 @@ BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = ["../python/README.md", "first-training.md", "concepts/index-file.md", "concepts/shard.md"]
 HOW_TO = ("resume", "mix", "function", "text", "finetune", "images", "tables", "cells", "s3", "validate", "budget")
 PAGES += [f"how-to/{name}.md" for name in HOW_TO]
+SKILL = REPOSITORY / "python/rowdex/skill"
+PAGES += [f"../python/rowdex/skill/{path.name}" for path in sorted(SKILL.glob("*.md"))]
 NEEDED = {
+    "../python/rowdex/skill/frameworks.md": ("accelerate",),
     "how-to/text.md": ("tokenizers", "transformers"),
     "how-to/finetune.md": ("accelerate", "tokenizers", "transformers", "trl"),
     "how-to/images.md": ("torchvision",),
