@@ -99,6 +99,7 @@ pub(crate) fn run(args: &EstimateArgs, given: &ArgMatches) -> Result<(), Failure
         "steps": sampler.steps(),
         "total_steps": sampler.total_steps(sampling.epochs)?,
         "packs": packs,
+        "plot": args.plot.as_ref().map(|path| path.display().to_string()),
     });
     if let (Some(found), Value::Object(costs)) = (found.as_object_mut(), costs) {
         found.extend(costs);

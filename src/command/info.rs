@@ -48,7 +48,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
         if args.json.json {
             return Err(Failure::usage("a page is no JSON; leave out --json or --html"));
         }
-        return report::write(&index, figures(&index)?, path);
+        return report::write(&args.index.index, &index, figures(&index)?, path);
     }
     let found = match &args.by {
         Some(column) => classes(index, column)?,

@@ -5,6 +5,7 @@ mod odd;
 
 use std::path::Path;
 
+use indicatif::{HumanBytes, HumanCount};
 use rowdex::order::{OrderSpec, Recipe, RecipeBase};
 use rowdex::{Dataset, DistributedSampler, Index, Loader, Shard};
 use serde_json::{Value, json};
@@ -25,10 +26,10 @@ const MEMORY: u64 = 1 << 30;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Writes the page, with these figures of the index, and says what is odd.
-pub(crate) fn write(index: &Index, figures: Value, path: &Path) -> Result<(), Failure> {
+/// Writes the page of what `given` names, with these figures of its index, and says what is odd.
+pub(crate) fn write(given: &Path, index: &Index, figures: Value, path: &Path) -> Result<(), Failure> {
     let sink = Sink::called(path, "html")?;
-    let name = index.path().unwrap_or(Path::new("an index")).display().to_string();
+    let name = given.display().to_string();
     let dataset = Dataset::builder(index.clone()).with_cache_bytes(0).open()?;
     let columns = ColumnReports::of(index)?;
     let passes = passes(&dataset)?;
@@ -65,7 +66,9 @@ fn passes(dataset: &Dataset) -> Result<Vec<Value>, Failure> {
 /// How files and row groups are spread.
 fn sizes(index: &Index) -> Value {
     let row = |of: &str, numbers: Vec<u64>| {
-        let [least, median, most] = spread(numbers);
+        let shown =
+            |number| if of.contains("bytes") { HumanBytes(number).to_string() } else { HumanCount(number).to_string() };
+        let [least, median, most] = spread(numbers).map(shown);
         json!({"of": of, "least": least, "median": median, "most": most})
     };
     json!([
