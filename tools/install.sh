@@ -20,10 +20,11 @@ built="${CARGO_TARGET_DIR:-target}/$built"
 # The crate type is given here and not in Cargo.toml, where every build would make libraries that few need.
 crate() {
   cargo rustc --locked -p rowdex --lib --profile "$profile" "${flags[@]}" --crate-type "$@" \
-    ${allocator[@]+"${allocator[@]}"}
+    "${allocator[@]}" ${linker[@]+"${linker[@]}"}
 }
 allocator=(--cfg rowdex_library)
 if [ "${ROWDEX_ALLOCATOR:-system}" = mimalloc ]; then allocator=(--cfg rowdex_allocator); fi
+linker=(${ROWDEX_LINKER:+-C "linker=$ROWDEX_LINKER"})
 if [ "$(uname)" = Darwin ]; then
   shared="librowdex.$abi.dylib" link=librowdex.dylib
   crate cdylib,staticlib -- -C "link-arg=-Wl,-install_name,$prefix/lib/$shared"
