@@ -8,7 +8,8 @@
 #   tools/check.sh             what a change must pass
 #   tools/check.sh frameworks  the package under PyTorch and the frameworks that it plugs into: installs 6.5 GB
 #   tools/check.sh site        the site: its links, and its pages in Chromium, where that is installed or can be
-#   tools/check.sh all         all three; `frameworks site` are two of them
+#   tools/check.sh release     what a release publishes: packed, unpacked and used, and nothing uploaded
+#   tools/check.sh all         all four; `frameworks site release` are three of them
 #   tools/check.sh long        all, with every case that tests of wrappers, forks, memory and damage know, whether it
 #                              compiles for macOS, and the wheel for aarch64 under qemu
 #   tools/check.sh quick       format, lints and the tests of the packages, while one works: minutes
@@ -16,11 +17,11 @@ set -euo pipefail
 parts=" ${*:-core} "
 for part in $parts; do
   case $part in
-    core | frameworks | site | quick) ;;
-    all) parts+="core frameworks site " ;;
+    core | frameworks | site | release | quick) ;;
+    all) parts+="core frameworks site release " ;;
     # Tests that know more cases than the gate has time for look at this variable.
-    long) parts+="core frameworks site "; export ROWDEX_LONG=1 ROWDEX_STORES_OPS=${ROWDEX_STORES_OPS:-10000} ;;
-    *) sed -n '8,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+    long) parts+="core frameworks site release "; export ROWDEX_LONG=1 ROWDEX_STORES_OPS=${ROWDEX_STORES_OPS:-10000} ;;
+    *) sed -n '8,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
   esac
 done
 asked() { [[ $parts == *" $1 "* ]]; }
@@ -55,7 +56,7 @@ prepare() { # NAME COMMAND...
 ready() { # NAME
   wait "${prepared[$1]}" || { cat "target/prepare/$1.log" >&2; return 1; }
 }
-if asked core || asked frameworks; then prepare wheel_tools bash tools/python/wheel_tools.sh; fi
+if asked core || asked frameworks || asked release; then prepare wheel_tools bash tools/python/wheel_tools.sh; fi
 if asked core; then
   prepare oracle sh tools/oracle/setup.sh
   prepare nginx sh tools/stores/more.sh nginx
@@ -68,7 +69,7 @@ elif asked core; then
   prepare python bash tools/python/setup.sh
 fi
 
-# What frameworks and the site start from is built by the tests already, where those ran.
+# What frameworks, the site and a release start from is built by the tests already, where those ran.
 export ROWDEX_COMMAND
 ROWDEX_COMMAND=$(realpath -m "${CARGO_TARGET_DIR:-target}/debug/rowdex")
 export ROWDEX_CARGO_PROFILE=${ROWDEX_CARGO_PROFILE:-dev} ROWDEX_CARGO_ARGS=${ROWDEX_CARGO_ARGS:---locked}
@@ -174,6 +175,16 @@ fi
 if asked site; then
   step "the site: its links, and its pages in Chromium"
   bash tools/site.sh
+fi
+
+if asked release; then
+  [ -n "${ROWDEX_WHEEL:-}" ] || wheel
+  step "a release, but for the uploads"
+  if ! asked core; then
+    cargo build --locked --quiet --workspace --all-features --bin rowdex
+    ROWDEX_PROFILE=dev ROWDEX_FLAGS=--all-features bash tools/install.sh target/capi
+  fi
+  bash tools/dry_run.sh
 fi
 
 step "passed:$parts"
