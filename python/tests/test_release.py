@@ -48,16 +48,20 @@ def test_a_release_of_this_repository_is_refused_or_has_notes() -> None:
 
 def test_workflows_run_what_is_there_and_give_each_job_what_it_needs_alone() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-    assert {path.stem for path in WORKFLOWS} == {"check", "wheels", "release"}
+    assert {path.stem for path in WORKFLOWS} == {"check", "nightly", "release", "wheels"}
     for path in WORKFLOWS:
         whole = yaml.safe_load(path.read_text())
         assert whole["permissions"] == {"contents": "read"}, path
-        for job in whole["jobs"].values():
+        for name, job in whole["jobs"].items():
             assert set(job.get("needs", "").split()) <= set(whole["jobs"])
+            # A job that may write or publish runs for a tag or for main alone.
+            writes = {what for what, how in job.get("permissions", {}).items() if how == "write"}
+            assert not writes or path.stem in {"nightly", "release"}, name
+            assert "id-token" not in writes or job.get("environment"), f"{name} publishes without an environment"
             for called in filter(None, [job.get("uses")]):
                 assert (REPOSITORY / called).is_file()
             for step in job.get("steps", []):
                 assert ("run" in step) != ("uses" in step), step
                 for tool in re.findall(r"tools/[\w/]+\.(?:sh|py)", step.get("run", "")):
                     assert (REPOSITORY / tool).is_file(), tool
-                assert re.fullmatch(r"actions/[\w-]+@v\d+", step.get("uses", "actions/x@v1")), step
+                assert re.fullmatch(r"[\w-]+/[\w-]+@(release/)?v\d+", step.get("uses", "actions/x@v1")), step
