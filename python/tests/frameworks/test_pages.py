@@ -1,4 +1,4 @@
-"""The programs and commands of the pages for newcomers, run in their order as the pages show them, and notebooks."""
+"""The programs and commands of pages, run in their order as the pages show them, and notebooks."""
 
 from __future__ import annotations
 
@@ -12,40 +12,56 @@ import shutil
 import subprocess
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from .. import stores
 from ..conftest import REPOSITORY
 from .need import need
+from .page import FRAGMENT, PAGES, blocks_of, commands
 
 torch = need("torch", "pyarrow", "PIL.Image")
 COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
-BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = ["../python/README.md", "first-training.md", "concepts/index-file.md", "concepts/shard.md"]
-HOW_TO = ("resume", "mix", "function", "text", "finetune", "images", "tables", "cells", "s3", "validate", "budget")
-PAGES += [f"how-to/{name}.md" for name in HOW_TO]
-SKILL = REPOSITORY / "python/rowdex/skill"
-PAGES += [f"../python/rowdex/skill/{path.name}" for path in sorted(SKILL.glob("*.md"))]
 NEEDED = {
+    "comparison.md": ("grain",),
+    "select.md": ("polars", "ray"),
     "../python/rowdex/skill/frameworks.md": ("accelerate",),
     "how-to/text.md": ("tokenizers", "transformers"),
     "how-to/finetune.md": ("accelerate", "tokenizers", "transformers", "trl"),
     "how-to/images.md": ("torchvision",),
 }
 """What a page needs besides."""
-OTHERS = ("pip ", "torchrun ", "cargo ", "tools/", "export ", "eval ")
+OTHERS = ("pip ", "torchrun ", "cargo ", "tools/", "export ", "eval ", "shuffle=", "spill=", "write=", "sbatch ")
 """Commands that pages show and this does not run: others' own, installing, and what sets variables."""
+NO_COMMANDS = ("remote.md",)
+"""Pages whose commands need servers of others."""
+MORE_COLUMNS = ("concepts/packs.md", "digests.md", "rewriting.md", "select.md")
 
 
-def blocks_of(page: str) -> list[tuple[str, str]]:
-    """The language and the text of each block that is run."""
-    return BLOCK.findall((REPOSITORY / "docs" / page).read_text())
+def more_columns(folder: pathlib.Path) -> None:
+    """Adds columns to the files of a folder, and next to it a list of rows with weights."""
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        ids = table["id"].to_pylist()
+        for name, values in {
+            "text": [f"text {row} " * (row % 40) for row in ids],
+            "lang": ["en" if row % 3 else "de" for row in ids],
+            "class": [f"class {row % 7}" for row in ids],
+            "tokens": [list(range(row % 4)) for row in ids],
+        }.items():
+            table = table.append_column(name, pa.array(values))
+        pq.write_table(table, path)
+    rows = range(0, 4000, 3)
+    scores = [float(row % 5) for row in rows]
+    kept = pa.table({"file": ["part-0.parquet"] * len(rows), "row_in_file": rows, "score": scores})
+    pq.write_table(kept, folder.parent / "kept.parquet")
 
 
 def run(line: str) -> None:
     """Runs a line of a shell block, without what it says behind it."""
     words = shlex.split(line, comments=True)
-    if not words or line.startswith(OTHERS):
+    if not words or line.startswith(OTHERS) or line.endswith("&"):
         return
     assert words[0] == "rowdex", line
     done = subprocess.run([COMMAND, *words[1:]], capture_output=True, text=True, timeout=120)
@@ -59,26 +75,35 @@ def test_the_programs_of_a_page_run_as_they_are_shown(
 ) -> None:
     need(*NEEDED.get(page, ("torch",)))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROWDEX_CACHE", str(tmp_path / "cache"))
+    # Not a cluster that somebody else has on this machine.
+    monkeypatch.setenv("RAY_ADDRESS", "local")
     # Threads of PyTorch that wait for each other take minutes on a machine that is busy.
     torch.set_num_threads(1)
     # A page that makes no data of its own speaks of data/. Its index it makes itself.
     if page != "first-training.md":
         shutil.copytree(unequal, "data", ignore=shutil.ignore_patterns("*.rdx"))
-    blocks = blocks_of(page)
+    if page in MORE_COLUMNS:
+        more_columns(tmp_path / "data")
+    blocks = [(kind, block.replace("/nvme", str(tmp_path / "nvme"))) for kind, block in blocks_of(page)]
     assert blocks
     with contextlib.ExitStack() as held:
-        if "s3://bucket/" in "".join(block for kind, block in blocks if kind == "python"):
+        if any("s3://bucket/" in block for _, block in blocks):
             bucket = held.enter_context(stores.bucket(tmp_path / "server"))
             shutil.copytree("data", bucket.folder / "data")
             for name, value in (bucket.options.config or {}).items():
                 monkeypatch.setenv(name.upper(), value)
+        if "ray" in NEEDED.get(page, ()):
+            ray = need("ray")
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+            held.callback(ray.shutdown)
         names: dict[str, object] = {"__name__": "__main__"}
         for kind, block in blocks:
-            if kind == "python":
-                exec(compile(block, page, "exec"), names)
-            else:
-                for line in block.splitlines():
+            if kind == "sh" and page not in NO_COMMANDS:
+                for line in commands(block):
                     run(line)
+            elif kind == "python" and not block.startswith(FRAGMENT):
+                exec(compile(block, page, "exec"), names)
 
 
 STOPS = """
