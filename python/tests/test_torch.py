@@ -20,6 +20,7 @@ import pytest
 import rowdex
 
 from .conftest import REPOSITORY, ROWS, ready_to_fork, run_python
+from .frameworks.page import programs_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -300,9 +301,8 @@ def test_a_pickled_dataset_and_a_step_are_small(torch_dataset: Any) -> None:
 
 
 def test_the_training_loops_of_the_manual_run_as_they_are_written(as_a_newcomer: pathlib.Path) -> None:
-    text = (REPOSITORY / "docs/python.md").read_text()
-    programs = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "import torch" in block]
-    assert len(programs) >= 2
+    programs = programs_of("python.md")
+    assert programs
     environment = {
         **os.environ,
         "RANK": "0",

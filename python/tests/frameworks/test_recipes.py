@@ -60,6 +60,11 @@ def test_prompts_are_not_trained_on(tmp_path: pathlib.Path, monkeypatch: pytest.
         assert sorted(found["trained"].tolist()) == [9, 10, 11, 12, 13]
 
 
+def test_buckets(names: dict[str, Any]) -> None:
+    exec(compile(script("sequences", "Batches of whole rows"), "buckets", "exec"), names)
+    assert names["batch"]["tokens"].shape[0] == ROWS - 64
+
+
 def test_accelerate(names: dict[str, Any]) -> None:
     need("accelerate")
     run("accelerate", names)
