@@ -72,7 +72,9 @@ class Batch:
 
     It takes part in the Arrow PyCapsule protocol, so any library that reads Arrow takes it without a copy::
 
-        pyarrow.record_batch(batch)    polars.DataFrame(batch)    duckdb.sql("select * from batch")
+        pyarrow.record_batch(batch)
+        polars.DataFrame(batch)
+        duckdb.sql("select * from batch")
 
     ``len(batch)`` is the number of rows. ``batch["label"]`` is a column as :meth:`to_numpy` gives it; ``batch[3]`` a
     row as a dict of Python values; iterating gives such rows.

@@ -98,7 +98,9 @@ class Dataset:
 
     It takes part in the Arrow PyCapsule protocol as a stream of all rows, which are read when they are asked for::
 
-        pyarrow.table(dataset)    polars.DataFrame(dataset)    pandas.DataFrame.from_arrow(dataset)
+        pyarrow.table(dataset)
+        polars.DataFrame(dataset)
+        pandas.DataFrame.from_arrow(dataset)
         duckdb.sql("select label, count(*) from dataset group by label")
 
     Nothing is opened, and no thread started, before it is used. A process forked from this one opens it again at its

@@ -61,7 +61,7 @@ def same_rows(
     """Whether every row of ``dataset`` is once in ``other`` over the columns that both serve, and nothing else is; with
     an order, whether row ``i`` of ``other`` is row ``order(i)`` of ``dataset``. ::
 
-        assert rowdex.digest.same_rows("train.rdx", "shuffled.rdx", order="global", seed=42)
+        assert rowdex.same_rows("train.rdx", "shuffled.rdx", order="global", seed=42)
 
     Reads and decodes each row of both once, in the memory of a few chunks of rows.
 
