@@ -26,7 +26,7 @@ class Bucket(NamedTuple):
     options: rowdex.StoreOptions
 
 
-def _program() -> str:
+def server_program() -> str:
     made = subprocess.run(["sh", str(REPOSITORY / "tools/stores/setup.sh")], capture_output=True, text=True)
     if made.returncode != 0:
         if os.environ.get("ROWDEX_STORES") in ("required", "all"):
@@ -58,7 +58,7 @@ def _started(program: str, folder: pathlib.Path) -> tuple[subprocess.Popen[bytes
 @contextlib.contextmanager
 def bucket(folder: pathlib.Path) -> Iterator[Bucket]:
     """A server that keeps its objects in this folder, until the block ends."""
-    program, inside = _program(), folder / "bucket"
+    program, inside = server_program(), folder / "bucket"
     inside.mkdir(parents=True)
     server, port = _started(program, folder)
     config = {
