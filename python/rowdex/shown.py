@@ -44,7 +44,7 @@ def type_name(field: Any) -> str:
     if kind[:2] == "ts":
         unit = {"s": "s", "m": "ms", "u": "us", "n": "ns"}[kind[2]]
         return f"timestamp[{unit}{', ' + rest if rest else ''}]"
-    return SCALARS.get(kind, field.format)
+    return SCALARS.get(kind) or str(field.format)
 
 
 def columns_of(rows: Iterable[Mapping[str, Any]], fields: Sequence[Any], caption: str) -> str:
