@@ -33,7 +33,7 @@ use rowdex_order::{IdSet, Side};
 /// The rows are chosen before they are numbered, so shards of a view are as equal as those of any index. No data is
 /// copied: a view takes at most 1.1 bits for each row of the files, and what the index of all rows takes.
 ///
-/// Every choice leaves out rows of the base, and so they may come in any order; only [`or`](Self::or) adds rows, to
+/// Every choice leaves out rows of the base, and so they may come in any order; only [`union`](Self::union) adds rows, to
 /// what all others leave.
 ///
 /// ```no_run
@@ -125,17 +125,17 @@ impl Select {
     }
 
     /// Only rows that another view of the same files serves, too.
-    pub fn and(self, view: Index) -> Self {
+    pub fn intersect(self, view: Index) -> Self {
         self.choose(Choice::And(view))
     }
 
     /// None of the rows that another view of the same files serves.
-    pub fn not(self, view: Index) -> Self {
+    pub fn exclude(self, view: Index) -> Self {
         self.choose(Choice::Not(view))
     }
 
     /// Adds the rows of another view of the same files to what all choices leave.
-    pub fn or(mut self, view: Index) -> Self {
+    pub fn union(mut self, view: Index) -> Self {
         self.added.push(view);
         self
     }

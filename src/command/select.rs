@@ -180,13 +180,13 @@ fn select(args: &SelectArgs, base: &Index) -> Result<Select, Failure> {
         select = select.skip(list);
     }
     for view in &args.intersect {
-        select = select.and(Index::open(view)?);
+        select = select.intersect(Index::open(view)?);
     }
     for view in &args.exclude {
-        select = select.not(Index::open(view)?);
+        select = select.exclude(Index::open(view)?);
     }
     for view in &args.union {
-        select = select.or(Index::open(view)?);
+        select = select.union(Index::open(view)?);
     }
     if let Some((fraction, seed)) = args.sample {
         select = select.sample(fraction, seed);

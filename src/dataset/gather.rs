@@ -22,7 +22,7 @@ pub(super) struct GatheredRows {
 #[derive(Debug)]
 pub(super) struct WantedGroup {
     pub(super) row_group: u32,
-    /// Its part of `WantedRows::places`.
+    /// Its part of `GatheredRows::places`.
     places: Range<usize>,
 }
 

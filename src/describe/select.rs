@@ -90,13 +90,13 @@ impl SelectDescription {
             select = select.kept(kept, self.note.clone().unwrap_or_default());
         }
         for view in self.intersect.iter().flatten() {
-            select = select.and(open(view)?);
+            select = select.intersect(open(view)?);
         }
         for view in self.exclude.iter().flatten() {
-            select = select.not(open(view)?);
+            select = select.exclude(open(view)?);
         }
         for view in self.union.iter().flatten() {
-            select = select.or(open(view)?);
+            select = select.union(open(view)?);
         }
         if let Some(SampleDescription { fraction, seed }) = self.sample {
             if !(fraction > 0.0 && fraction <= 1.0) {

@@ -27,12 +27,18 @@ use super::units::{Units, some};
 use crate::dataset::Prefetch;
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::stop::{self, Asked};
+use rowdex_io::fs::MoreIdle;
 use rowdex_rows::{Dictionaries, Held};
 
 /// Batches that take more than this part of the memory, and more than so many bytes, are not made at once. Segments
 /// are much smaller, unless strings repeat in them.
 const MADE_PART: u64 = 16;
 const LEAST_MADE: u64 = 4 << 20;
+/// Blocks that are free wait to be used again, up to this part of the memory beyond the first bytes that wait in any
+/// case, and so many bytes: the kernel would clear the pages of a row group of images for each one that is read.
+const IDLE_PART: u64 = 8;
+const FIRST_IDLE: u64 = 8 << 20;
+const MOST_IDLE: u64 = 24 << 20;
 
 /// Threads that work a run off from a given batch on. Dropping it ends them.
 #[derive(Debug)]
@@ -59,6 +65,7 @@ struct EngineCore {
     /// Wakes threads: there may be something to do, or to serve.
     work: Condvar,
     ready: Condvar,
+    _idle: MoreIdle,
 }
 
 /// Where a run stands.
@@ -118,6 +125,7 @@ impl Engine {
             ending: AtomicBool::new(false),
             work: Condvar::new(),
             ready: Condvar::new(),
+            _idle: MoreIdle::of((settings.memory / IDLE_PART).saturating_sub(FIRST_IDLE).min(MOST_IDLE) as usize),
         });
         let mut engine = Self { shared, threads: Vec::new() };
         for number in 0..settings.threads {

@@ -466,6 +466,6 @@ impl Iterator for Loader {
         if self.failure().is_some() {
             return None;
         }
-        self.try_next().transpose()
+        self.serve(None).transpose()
     }
 }

@@ -87,10 +87,10 @@ fn views_of_views_and_of_each_other_follow_the_algebra_of_sets() {
     let is = |select: Select, keep: fn(&i64) -> bool| {
         assert_eq!(served(&write(&folder, select, "x.rdx")), (0..1730).filter(keep).collect::<Vec<_>>());
     };
-    is(Select::new(even.clone()).and(three.clone()), |n| n % 6 == 0);
-    is(Select::new(even.clone()).not(three.clone()), |n| n % 2 == 0 && n % 3 != 0);
-    is(Select::new(even.clone()).or(three.clone()), |n| n % 2 == 0 || n % 3 == 0);
-    is(Select::new(all.clone()).not(even.clone()).or(three.clone()), |n| n % 2 == 1 || n % 3 == 0);
+    is(Select::new(even.clone()).intersect(three.clone()), |n| n % 6 == 0);
+    is(Select::new(even.clone()).exclude(three.clone()), |n| n % 2 == 0 && n % 3 != 0);
+    is(Select::new(even.clone()).union(three.clone()), |n| n % 2 == 0 || n % 3 == 0);
+    is(Select::new(all.clone()).exclude(even.clone()).union(three.clone()), |n| n % 2 == 1 || n % 3 == 0);
     // Row ids of a view are its own: the first ten of the even rows.
     is(Select::new(even.clone()).kept(kept(&even, 0..10), "first"), |n| n % 2 == 0 && *n < 20);
     assert_eq!(all.rows_of(&even).unwrap().len(), 865);
@@ -193,8 +193,8 @@ fn choices_that_cannot_be_are_refused() {
     let other = folder.path().join("other.rdx");
     IndexBuilder::new([folder.path().join("data")]).build(&other).unwrap();
     let other = Index::open(&other).unwrap();
-    refused(Select::new(all.clone()).and(other.clone()), &["a.parquet has another content"]);
-    refused(Select::new(all.clone()).or(other), &["other.rdx"]);
+    refused(Select::new(all.clone()).intersect(other.clone()), &["a.parquet has another content"]);
+    refused(Select::new(all.clone()).union(other), &["other.rdx"]);
     let memory = Index::from_bytes(std::fs::read(folder.path().join("all.rdx")).unwrap()).unwrap();
     refused(Select::new(memory).sample(0.5, 0), &["does not say where its files are"]);
     refused(Select::new(all.clone()), &["no rows are chosen", "where, rows, skip"]);

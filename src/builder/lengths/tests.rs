@@ -268,7 +268,7 @@ fn a_view_has_the_lengths_of_its_rows() {
     assert!(fs::read(path).unwrap() == before);
     // Rows that the base of a view does not serve have no lengths there.
     let wider = folder.path().join("wider.rdx");
-    Select::new(view).or(index).write(&wider).unwrap();
+    Select::new(view).union(index).write(&wider).unwrap();
     assert!(Index::open(wider).unwrap().lengths_columns().unwrap().is_empty());
 }
 

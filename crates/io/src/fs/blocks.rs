@@ -33,7 +33,8 @@ const HUGE: usize = 4 << 20;
 /// page for every 4 KiB of them than to clear it. At most an eighth more than is written to then takes memory.
 #[cfg(target_os = "linux")]
 const LONG: usize = 16 << 20;
-/// Longer ones do not wait. Columns of a decoded row group are rarely longer.
+/// Longer ones do not wait, but for as much longer ones as there is [`MoreIdle`]. Columns of a decoded row group are
+/// rarely longer.
 const LONGEST_IDLE: usize = 8 << 20;
 
 /// Bytes of maps that may wait beside [`MOST_IDLE`].
@@ -272,6 +273,11 @@ fn fitted(map: MmapMut, length: usize) -> Option<MmapMut> {
     (map.len() >= length).then_some(map)
 }
 
+/// How long a map may be that waits.
+fn longest_idle() -> usize {
+    LONGEST_IDLE.saturating_add(MORE_IDLE.load(Ordering::Relaxed))
+}
+
 /// Maps that wait to be used again. Whoever finds somebody at it does without.
 #[derive(Debug)]
 struct Idle {
@@ -300,7 +306,7 @@ impl Idle {
     /// A map of so many bytes or a few more, out of one with half to twice as many: pages of one that waits need not be
     /// cleared. To cut or grow others would have the kernel take away and clear more than is used again.
     fn take(&self, length: usize) -> Option<MmapMut> {
-        if length > LONGEST_IDLE {
+        if length > longest_idle() {
             return None;
         }
         // The shortest that is long enough, or else the longest.
@@ -316,7 +322,8 @@ impl Idle {
 
     /// Lets a map wait, and those go that have waited for longest, if they are too many.
     fn give(&self, map: MmapMut) {
-        if map.len() > LONGEST_IDLE {
+        let length = map.len();
+        if length > longest_idle() {
             return;
         }
         let mut map = Some(map);
@@ -325,6 +332,7 @@ impl Idle {
             let mut bytes: usize = maps.iter().flatten().map(|map| map.len()).sum();
             let last = maps.len() - 1;
             let most = (MOST_IDLE - LONGEST_IDLE).saturating_add(MORE_IDLE.load(Ordering::Relaxed));
+            let most = most.saturating_sub(length.saturating_sub(LONGEST_IDLE));
             // The oldest are in front.
             for (waiting, gone) in maps.iter_mut().zip(&mut gone) {
                 if bytes <= most {
