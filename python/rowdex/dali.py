@@ -70,6 +70,11 @@ class Batches:
         """How many batches every epoch has, on every rank."""
         return self._sampler.steps
 
+    @property
+    def epoch(self) -> int:
+        """The epoch that DALI counts as 0; after a resume, that of the state."""
+        return self._sampler.epoch
+
     def _steps(self, epoch_idx: int) -> tuple[int, range]:
         epoch = self._sampler.epoch + epoch_idx
         return epoch, self._sampler._steps(epoch)

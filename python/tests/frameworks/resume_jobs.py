@@ -261,7 +261,7 @@ def dali(run: Run) -> None:
     source = rowdex.dali.Batches(rowdex.Dataset(run.index, ["id"]), run.size, seed=SEED)
     if run.resumes:
         source.load_state_dict(run.kept())
-    for epoch in range(run.epochs - run.epoch):
+    for epoch in range(run.epochs - source.epoch):
         for step in range(len(source)):
             try:
                 (ids,) = source(types.SimpleNamespace(epoch_idx=epoch, iteration=step))
