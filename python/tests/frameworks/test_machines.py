@@ -28,7 +28,7 @@ need("torch")
 
 from .machines_program import BATCH_SIZE, STEPS_BETWEEN_CHECKPOINTS, WIDTH  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not os.environ.get("ROWDEX_LONG"), reason="ROWDEX_LONG=1 starts four machines")
+pytestmark = pytest.mark.skipif(not os.environ.get("ROWDEX_MACHINES"), reason="ROWDEX_MACHINES=1 starts four machines")
 
 PROGRAM = pathlib.Path(__file__).with_name("machines_program.py")
 NODES = ["node0", "node1", "node2", "node3"]
