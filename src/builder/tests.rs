@@ -330,9 +330,10 @@ fn an_index_is_found_built_once_and_built_again_for_other_files() {
 
     // What was torn is no index, and one of chosen rows is another.
     std::fs::write(&path, b"ROWDEX").unwrap();
-    assert_eq!(builder().find_or_build(Some(&path)).unwrap().index.len(), 37);
+    let mended = found().index;
+    assert_eq!(mended.len(), 37);
     let view = folder.path().join("view.rdx");
-    crate::Select::new(again.index).sample(0.5, 1).write(&view).unwrap();
+    crate::Select::new(mended).sample(0.5, 1).write(&view).unwrap();
     std::fs::rename(&view, &path).unwrap();
     let error = builder().find_or_build(Some(&path)).unwrap_err();
     assert!(error.to_string().contains("selected rows"), "{error}");

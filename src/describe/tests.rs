@@ -31,7 +31,10 @@ fn a_wrong_field_is_refused_by_its_name() {
         assert!(of_a_build(fields).contains(said), "{}", of_a_build(fields));
     }
     assert_eq!(of_a_build(r#""rename": {"a": "b"}, "store": null, "threads": 2"#), "");
-    assert!(refused::<BuildDescription>(r#"{"files": ["a"]}"#).contains("it: missing field `output`"));
+    let nowhere = read::<BuildDescription>("it", br#"{"files": ["a"]}"#).unwrap();
+    assert!(nowhere.output().unwrap_err().to_string().contains("build: no `output`"));
+    let found = read::<BuildDescription>("it", br#"{"files": ["a"], "find": "or_build"}"#).unwrap();
+    assert_eq!(found.output().unwrap(), None);
     assert!(refused::<BuildDescription>("[").contains("it: "));
     assert!(refused::<StoreDescription>("{} {}").contains("it: trailing characters"));
 }

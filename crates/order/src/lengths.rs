@@ -134,7 +134,7 @@ impl Lengths for JoinedLengths {
 /// That there is no length of `row`, as there are only `len` rows.
 fn no_such_row(row: u64, len: u64) -> Error {
     Error::new(ErrorKind::OutOfRange, format!("the length of row {row}, and lengths of {len} rows are known"))
-        .with_hint("note the lengths of the same rows as the order serves")
+        .with_hint("record the lengths of the same rows as the order serves")
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub fn counted(projection: &Projection) -> Result<(Counted, String)> {
 
 fn refused(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidArgument, message.into())
-        .with_hint("name a column of lists or of integers, or note the lengths that a tokenizer found (`given`)")
+        .with_hint("name a column of lists or of integers, or record the lengths that a tokenizer found (`given`)")
 }
 
 fn is_list(data_type: &DataType) -> bool {

@@ -270,10 +270,10 @@ fn columns_that_have_no_item_for_each_token_are_refused_by_name() {
         let error = builder.build().unwrap_err();
         assert!(error.to_string().contains(what) && error.hint().is_some(), "{what} in {error}");
     };
-    refused(builder().with_columns(["none"]), "the columns that are served have no items beside tokens");
-    refused(builder().with_columns(["id"]), "items beside tokens of type UInt64");
-    refused(builder().with_columns(["names"]), "items beside tokens of type Utf8");
-    refused(builder().with_columns(["labels"]), "items beside tokens of type Float32");
+    refused(builder().with_columns(["none"]), "the columns that are served have no items next to tokens");
+    refused(builder().with_columns(["id"]), "items next to tokens of type UInt64");
+    refused(builder().with_columns(["names"]), "items next to tokens of type Utf8");
+    refused(builder().with_columns(["labels"]), "items next to tokens of type Float32");
     let rows = sampler(&orders(true, 10), 0, 1, 3, Tail::Wrap);
     refused(Loader::builder(&dataset, rows).with_columns(["labels"]), "without packs");
     let whole = sampler_of(Pack { overflow: Overflow::Error, ..Pack::of(100) });

@@ -260,7 +260,7 @@ fn lengths_that_changed_since_they_were_noted_are_an_error_where_the_row_is_due(
         let error = loader.next().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stale);
         let text = error.to_string();
-        for part in ["row 71", "a length of 3", "4 was noted", "rows.parquet", "row group 2", "tokens"] {
+        for part in ["row 71", "a length of 3", "4 was recorded", "rows.parquet", "row group 2", "tokens"] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

@@ -64,7 +64,7 @@ impl Packed {
         pack.check()?;
         if let Some(rows) = orders.rows().filter(|rows| *rows != lengths.len()) {
             return Err(Error::invalid(format!("lengths of {} rows, and orders of {rows} rows", lengths.len()))
-                .with_hint("note the lengths of the same rows as the order serves"));
+                .with_hint("record the lengths of the same rows as the order serves"));
         }
         let [a, b, c, d, e, f, g, h] = pack.parameters();
         let parameters = [orders.fingerprint(), lengths.fingerprint(), a, b, c, d, e, f, g, h];
