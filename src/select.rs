@@ -33,8 +33,8 @@ use rowdex_order::{IdSet, Side};
 /// The rows are chosen before they are numbered, so shards of a view are as equal as those of any index. No data is
 /// copied: a view takes at most 1.1 bits for each row of the files, and what the index of all rows takes.
 ///
-/// Every choice leaves out rows of the base, and so they may come in any order; only [`union`](Self::union) adds rows, to
-/// what all others leave.
+/// Every choice leaves out rows of the base, and so they may come in any order; only [`union`](Self::union) adds rows,
+/// to what all others leave.
 ///
 /// ```no_run
 /// use rowdex::{Index, Select};

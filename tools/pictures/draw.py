@@ -49,8 +49,8 @@ def bracket(x1: float, x2: float, y: float, down: int) -> str:
 def picture(title: str, height: int, parts: list[str]) -> str:
     """The file: its title is what a reader hears who does not see it."""
     body = "\n".join(parts)
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" \
-font-family="{LETTERS}" role="img">
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" \
+height="{height}" font-family="{LETTERS}" role="img">
 <title>{title}</title>
 <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">\
 <path d="M0 0 L8 4 L0 8 z" fill="{INK}"/></marker></defs>

@@ -23,7 +23,8 @@ def draw() -> str:
         parts.append(text(x + step / 2 - 3, 96, str(position % RANKS), 12, "middle"))
     parts.append(text(LEFT, 118, "the rank of each position: the position modulo the number of ranks. Then partition."))
     parts.append(arrow(LEFT + 426, 126, LEFT + 426, 152))
-    parts.append(text(LEFT, 172, f"2. {RANKS} ranks, batches of {BATCH}: the same number of steps for each", weight="bold"))
+    said = f"2. {RANKS} ranks, batches of {BATCH}: the same number of steps for each"
+    parts.append(text(LEFT, 172, said, weight="bold"))
     for rank in range(RANKS):
         y = 186 + rank * 46
         parts.append(text(LEFT, y + 24, f"rank {rank}", weight="bold"))
