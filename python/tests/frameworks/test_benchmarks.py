@@ -61,7 +61,7 @@ def test_all_tables_of_a_page_come_of_cells_that_are_processes_of_their_own(
     # It is not installed, or does not import beside this pyarrow: told by name, and no other cell is lost.
     assert "petastorm" in found["ranks", "petastorm"]["error"] or "pyarrow" in found["ranks", "petastorm"]["error"]
     text = page.read_text()
-    assert all(f"\n| `{peer}` | " in text for peer in PEERS)
+    assert all(f" | `{peer}` | " in text for peer in PEERS)
     assert "\n| `petastorm` | failed:" in text and "all.py cell shuffle" in text
 
 
