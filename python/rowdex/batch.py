@@ -218,15 +218,18 @@ class Batch:
 
         ========================  =====================  =========================================================
         key                       shape, type            what it has
-        ======================== ===================== ========================================================= the
-        column with tokens ``(tokens,)`` the tokens of all packs, one after the other ``cu_seqlens`` ``(pieces + 1,)``
-        int32: where each piece begins, and where the last one ends ``pack_offsets`` ``(packs + 1,)`` int32: the same of
-        packs, counted in tokens, too ``max_seqlen`` ``int`` the length of the longest piece ``position_ids``
-        ``(tokens,)`` int64: restart at each piece ``segment_ids`` ``(tokens,)`` int32: number the pieces of a pack from
-        1; 0 is filling ``labels`` ``(tokens,)`` int64: the label of the token that follows in the row: what a column of
-        labels has for it, or else the token; or -100 other columns of items ``(tokens,)`` what they have for the token
-        that follows, or 0 ``lengths`` ``(pieces,)`` int32: tokens of each piece, without filling ``row_ids``,
-        ``offsets`` ``(pieces,)`` int64: which row it is of, and from which token on
+        ========================  =====================  =========================================================
+        the column with tokens    ``(tokens,)``          the tokens of all packs, one after the other
+        ``cu_seqlens``            ``(pieces + 1,)``      int32: where each piece begins, and where the last one ends
+        ``pack_offsets``          ``(packs + 1,)``       int32: the same of packs, counted in tokens, too
+        ``max_seqlen``            ``int``                the length of the longest piece
+        ``position_ids``          ``(tokens,)``          int64: restart at each piece
+        ``segment_ids``           ``(tokens,)``          int32: number the pieces of a pack from 1; 0 is filling
+        ``labels``                ``(tokens,)``          int64: the label of the token that follows in the row: what a
+                                                         column of labels has for it, or else the token; or -100
+        other columns of items    ``(tokens,)``          what they have for the token that follows, or 0
+        ``lengths``               ``(pieces,)``          int32: tokens of each piece, without filling
+        ``row_ids``, ``offsets``  ``(pieces,)``          int64: which row it is of, and from which token on
         ========================  =====================  =========================================================
 
         Args:

@@ -460,9 +460,9 @@ class Loader:
         return f"Loader({self.dataset!r}, {self._sampler.spec})"
 
     def _repr_html_(self) -> str:
-        left_out = self.spec._field_defaults
-        rows = [pair for pair in self.spec._asdict().items() if pair[1] != left_out.get(pair[0], self)]
-        return table([], [*rows, ("steps", self._sampler.steps)], f"Loader of {self.dataset!r}")
+        defaults = self.spec._field_defaults
+        given = [(name, value) for name, value in self.spec._asdict().items() if value != defaults.get(name, self)]
+        return table([], [*given, ("steps", self._sampler.steps)], f"Loader of {self.dataset!r}")
 
 
 _OF_A_RUN = frozenset(

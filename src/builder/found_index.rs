@@ -76,7 +76,8 @@ impl IndexBuilder {
             None => self.cached(&files, &*source)?,
         };
         // What a cached index is of, its name says.
-        let is_current = |index: &Index| at.is_none() || self.is_of(index, &files, &*source);
+        let is_same = |index: &Index| at.is_none() || is_of(index, &files, &*source);
+        let is_current = |index: &Index| is_same(index) && self.has_lengths(index);
         let current = || Ok(self.opened(&path)?.filter(is_current));
         if let Some(index) = current()? {
             return Ok(FoundIndex::there(index));
@@ -92,7 +93,10 @@ impl IndexBuilder {
                 return Ok(FoundIndex::there(index));
             }
             let old = self.opened(&path)?.map(updatable).transpose()?;
-            let is_rebuilt = old.is_some() || at.is_none() && has_index(path.parent());
+            let is_rebuilt = match at {
+                Some(_) => old.as_ref().is_some_and(|old| !is_same(old)),
+                None => has_index(path.parent()),
+            };
             let file = Output::create(Place::of(&path)?, true, &self.store)?;
             let built = self.write_index(file, &path, &files, old.as_ref())?;
             Ok(FoundIndex { index: Index::open_with(&path, &self.store)?, built: Some(built), is_rebuilt })
@@ -128,12 +132,9 @@ impl IndexBuilder {
         }
     }
 
-    /// Whether an index is of all rows of these files as they are now, with the lengths that are asked for.
-    fn is_of(&self, index: &Index, files: &FilesToIndex, source: &dyn Source) -> bool {
+    /// Whether an index has the lengths that are asked for.
+    fn has_lengths(&self, index: &Index) -> bool {
         self.lengths.iter().all(|name| index.lengths(name).is_ok())
-            && index.row_groups().all(|group| group.selection().is_none())
-            && index.files().map(|file| file.path().to_owned()).eq(files.paths.iter().cloned())
-            && unchanged(index, files, source, true).len() == files.paths.len()
     }
 
     /// Where the index of these files is, in the cache folder of the user.
@@ -159,6 +160,13 @@ impl IndexBuilder {
         let hash = |text: &str| format!("{:016x}", xxh3_64(text.as_bytes()));
         Ok(folder.join(hash(&asked)).join(hash(&listed)).with_extension("rdx"))
     }
+}
+
+/// Whether an index is of all rows of these files as they are now.
+fn is_of(index: &Index, files: &FilesToIndex, source: &dyn Source) -> bool {
+    index.row_groups().all(|group| group.selection().is_none())
+        && index.files().map(|file| file.path().to_owned()).eq(files.paths.iter().cloned())
+        && unchanged(index, files, source, true).len() == files.paths.len()
 }
 
 /// Where indexes are that nobody has named.

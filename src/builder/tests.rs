@@ -328,6 +328,9 @@ fn an_index_is_found_built_once_and_built_again_for_other_files() {
     assert_eq!(again.built.map(|built| (built.rows, built.kept_files)), Some((37, 2)));
     assert_eq!((first.len(), again.index.len()), (30, 37));
 
+    let longer = builder().with_lengths(["id"]).find_or_build(Some(&path)).unwrap();
+    assert!(longer.built.is_some() && !longer.is_rebuilt);
+
     // What was torn is no index, and one of chosen rows is another.
     std::fs::write(&path, b"ROWDEX").unwrap();
     let mended = found().index;

@@ -56,8 +56,8 @@ pub use views::{compact, compact_pieces, compact_sparse, detach, forget_unseen, 
 
 /// Where the rows of a read go, in the order in which they lie in the row group.
 ///
-/// Every reader passes the sink itself down to what decodes, so that a decoder meets whoever needs the rows. Only a
-/// reader that keeps a copy of all rows has a sink of its own in between.
+/// Every reader passes the sink itself down to what decodes, so that a decoder meets the one who needs the rows. In
+/// between there may be a sink that keeps a copy of all rows, counts them or joins their chunks.
 pub trait RowSink {
     /// How many rows each chunk has; the last one may have fewer.
     fn chunk_rows(&self) -> usize;
