@@ -22,6 +22,8 @@ pub(super) struct HubState {
     commits: Mutex<BTreeMap<String, PathBuf>>,
     /// The commit of each branch.
     branches: Mutex<BTreeMap<String, String>>,
+    /// What the store has, by its hash.
+    contents: Mutex<BTreeMap<String, Vec<u8>>>,
     /// Signatures from this one on are good.
     good: AtomicU64,
     signed: AtomicU64,
@@ -42,11 +44,12 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    /// A dataset `o/n` with the files of a folder, in a listing of two files a page.
+    /// A dataset `o/n` and a bucket `o/n` with the files of a folder, in listings of two files a page.
     pub(super) fn start(folder: &Path, private: bool) -> Self {
         let state = Arc::new(HubState {
             commits: Mutex::new(BTreeMap::from([(FIRST.to_owned(), folder.to_owned())])),
             branches: Mutex::default(),
+            contents: Mutex::default(),
             good: AtomicU64::new(0),
             signed: AtomicU64::new(0),
             limited: Mutex::default(),
@@ -165,46 +168,70 @@ fn answered(state: &HubState, head: &str, store: &str) -> Vec<u8> {
         Some((commit.to_owned(), folder, decoded(rest.trim_start_matches('/'))))
     };
     if let Some((_, folder, path)) = below("/api/datasets/o/n/tree/") {
-        return page(&folder, &path, query, target(head)).unwrap_or_else(|| refused(404, "EntryNotFound"));
+        let start = folder.join(path);
+        if !start.is_dir() {
+            return refused(404, "EntryNotFound");
+        }
+        return page(entries(&folder, start, false), query, target(head));
     }
-    let Some((commit, folder, name)) = below("/datasets/o/n/resolve/") else { return refused(404, "RepoNotFound") };
+    let bucket = || state.commits.lock().unwrap()[FIRST].clone();
+    if let Some(prefix) = path.strip_prefix("/api/buckets/o/n/tree") {
+        let prefix = prefix.strip_prefix('/').unwrap_or_default();
+        assert!(!prefix.contains('/'), "not encoded whole: {prefix}");
+        let mut entries = entries(&bucket(), bucket(), true);
+        // As text, whatever the folders.
+        entries.retain(|(name, entry)| name.starts_with(&decoded(prefix)) && entry["type"] == "file");
+        return page(entries, query, target(head));
+    }
+    let of_bucket = || Some((None, bucket(), decoded(path.strip_prefix("/buckets/o/n/resolve/")?)));
+    let of_dataset = below("/datasets/o/n/resolve/").map(|(commit, folder, name)| (Some(commit), folder, name));
+    let Some((commit, folder, name)) = of_dataset.or_else(of_bucket) else { return refused(404, "RepoNotFound") };
     let Ok(bytes) = std::fs::read(folder.join(&name)) else { return refused(404, "EntryNotFound") };
     let signature = state.signed.fetch_add(1, Ordering::Relaxed) + 1;
     let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
-    let headers = format!(
-        "location: {store}/{commit}/{encoded}?X-Amz-Signature={signature}\r\nx-linked-etag: \"{}\"\r\n\
-         x-linked-size: {}\r\nx-repo-commit: {commit}\r\n",
-        hash(&bytes),
-        bytes.len()
-    );
-    answer("302 Found", &headers, b"")
+    let (hash, size) = (hash(&bytes), bytes.len());
+    state.contents.lock().unwrap().insert(hash.clone(), bytes);
+    let location = format!("location: {store}/{hash}/{encoded}?X-Amz-Signature={signature}\r\n");
+    let Some(commit) = commit else {
+        let headers = format!("x-xet-hash: {hash}\r\nx-linked-etag: \"of another kind\"\r\n");
+        return match head.starts_with("HEAD ") {
+            true => format!("HTTP/1.1 200 OK\r\n{headers}content-length: {size}\r\n\r\n").into_bytes(),
+            false => answer("302 Found", &(location + &headers), b""),
+        };
+    };
+    let headers = format!("x-linked-etag: \"{hash}\"\r\nx-linked-size: {size}\r\nx-repo-commit: {commit}\r\n");
+    answer("302 Found", &(location + &headers), b"")
 }
 
-/// Two entries of a listing, the folder itself among them as the hub has it.
-fn page(folder: &Path, path: &str, query: &str, target: &str) -> Option<Vec<u8>> {
-    assert!(query.split('&').any(|part| part == "recursive=true"), "{target}");
-    let start = folder.join(path);
-    if !start.is_dir() {
-        return None;
-    }
+/// All entries below a folder, folders among them, by their names below the root.
+fn entries(root: &Path, start: PathBuf, of_bucket: bool) -> Vec<(String, serde_json::Value)> {
     let mut entries = Vec::new();
     let mut folders = vec![start];
     while let Some(next) = folders.pop() {
         for entry in std::fs::read_dir(next).unwrap() {
             let place = entry.unwrap().path();
-            let name = place.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+            let name = place.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             if place.is_dir() {
                 entries.push((name.clone(), json!({"type": "directory", "oid": "0", "size": 0, "path": name})));
                 folders.push(place);
             } else {
                 let bytes = std::fs::read(&place).unwrap();
                 let lfs = json!({"oid": hash(&bytes), "size": bytes.len(), "pointerSize": 130});
-                let file = json!({"type": "file", "oid": "git", "size": bytes.len(), "path": name, "lfs": lfs});
+                let file = match of_bucket {
+                    true => json!({"type": "file", "size": bytes.len(), "path": name, "xetHash": hash(&bytes)}),
+                    false => json!({"type": "file", "oid": "git", "size": bytes.len(), "path": name, "lfs": lfs}),
+                };
                 entries.push((name, file));
             }
         }
     }
     entries.sort_by(|one, other| one.0.cmp(&other.0));
+    entries
+}
+
+/// Two entries of a listing.
+fn page(entries: Vec<(String, serde_json::Value)>, query: &str, target: &str) -> Vec<u8> {
+    assert!(query.split('&').any(|part| part == "recursive=true"), "{target}");
     let from = query.split('&').find_map(|part| part.strip_prefix("cursor=")).map_or(0, |at| at.parse().unwrap());
     let page: Vec<_> = entries.iter().skip(from).take(2).map(|entry| &entry.1).collect();
     let path = target.split('?').next().unwrap();
@@ -213,7 +240,7 @@ fn page(folder: &Path, path: &str, query: &str, target: &str) -> Option<Vec<u8>>
         true => format!("link: <https://hub.invalid{path}?recursive=true&cursor={}>; rel=\"next\"\r\n", from + 2),
         false => String::new(),
     };
-    Some(answer("200 OK", &link, json!(page).to_string().as_bytes()))
+    answer("200 OK", &link, json!(page).to_string().as_bytes())
 }
 
 /// The store: it takes a signature, and neither tokens nor conditions.
@@ -226,9 +253,7 @@ fn stored(state: &HubState, head: &str) -> Vec<u8> {
     if signature < state.good.load(Ordering::Relaxed) {
         return answer("403 Forbidden", "", b"<Code>AccessDenied</Code>");
     }
-    let path = decoded(path.trim_start_matches('/'));
-    let (commit, name) = path.split_once('/').unwrap();
-    let bytes = std::fs::read(state.commits.lock().unwrap()[commit].join(name)).unwrap();
+    let bytes = state.contents.lock().unwrap()[path.split('/').nth(1).unwrap()].clone();
     let headers = "etag: \"of the store\"\r\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
     let Some(range) = field(head, "range").and_then(|range| range.strip_prefix("bytes=")) else {
         return answer("200 OK", headers, &bytes);

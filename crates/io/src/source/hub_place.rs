@@ -1,50 +1,50 @@
-//! URLs of the hub: `hf://datasets/OWNER/NAME@REVISION/PATH`.
+//! URLs of the hub: `hf://datasets/OWNER/NAME@REVISION/PATH` and `hf://buckets/OWNER/NAME/PATH`.
 //!
 //! Which dataset it is, and at which revision, is the store that a URL names, so it is in the authority of a URL, in
-//! one spelling: `datasets/OWNER/NAME`, or `datasets/OWNER/NAME@REVISION` with the slashes of the revision encoded.
-//! Paths are not decoded.
+//! one spelling: `datasets/OWNER/NAME`, or `datasets/OWNER/NAME@REVISION` with the slashes of the revision encoded. A
+//! bucket has no revisions. Paths are not decoded.
 
 use super::percent::{percent_decoded, percent_encoded};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-/// The revision of a URL that names none.
+/// The revision of a URL of a dataset that names none.
 const DEFAULT: &str = "main";
 
-/// A dataset of the hub at a revision, as a URL names it.
+/// A dataset of the hub at a revision, or a bucket of the hub, as a URL names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repository {
-    /// `OWNER/NAME`
+    /// `datasets/OWNER/NAME` or `buckets/OWNER/NAME`
     pub(crate) name: String,
-    /// A branch, a tag, another reference, or a commit.
-    pub(crate) revision: String,
+    /// A branch, a tag, another reference, or a commit; `None` of a bucket.
+    pub(crate) revision: Option<String>,
 }
 
 impl Repository {
     /// The one that an authority names.
     pub(crate) fn of(authority: &str) -> Option<Self> {
-        let named = authority.strip_prefix("datasets/")?;
-        let (name, revision) = match named.split_once('@') {
-            Some((name, revision)) => (name, percent_decoded(revision)?),
-            None => (named, DEFAULT.to_owned()),
+        let (name, revision) = match authority.split_once('@') {
+            Some((name, revision)) => (name, Some(percent_decoded(revision)?)),
+            None => (authority, authority.starts_with("datasets/").then(|| DEFAULT.to_owned())),
         };
         Some(Self { name: name.to_owned(), revision })
     }
 
     /// The authority of the same dataset at another revision.
     pub(crate) fn at(&self, revision: &str) -> String {
-        format!("datasets/{}@{}", self.name, encoded(revision))
+        format!("{}@{}", self.name, encoded(revision))
     }
 
     /// Whether the revision is a commit, whose files never change.
     #[cfg(any(feature = "object-store", test))]
     pub(crate) fn is_pinned(&self) -> bool {
-        is_commit(&self.revision)
+        self.revision.as_deref().is_some_and(is_commit)
     }
 
-    /// The revision as one part of a path.
+    /// The path at the hub of one thing that it has of the revision, such as the listing (`tree`).
     #[cfg(feature = "object-store")]
-    pub(crate) fn encoded_revision(&self) -> String {
-        encoded(&self.revision)
+    pub(crate) fn path(&self, what: &str) -> String {
+        let revision = self.revision.as_ref().map(|revision| format!("/{}", encoded(revision)));
+        format!("{}/{what}{}", self.name, revision.unwrap_or_default())
     }
 }
 
@@ -56,13 +56,14 @@ pub(crate) fn is_commit(revision: &str) -> bool {
 
 /// What stands behind `hf://`, as authority and key.
 pub(crate) fn parse(rest: &str) -> Result<(String, String)> {
-    const HOW: &str = "write `hf://datasets/OWNER/NAME`, or `hf://datasets/OWNER/NAME@REVISION/PATH`";
+    const HOW: &str = "write `hf://datasets/OWNER/NAME`, `hf://datasets/OWNER/NAME@REVISION/PATH` or \
+                       `hf://buckets/OWNER/NAME/PATH`";
     let refuse = |message: &'static str| Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(HOW));
     if rest.contains('\0') {
         return refuse("the URL contains a NUL");
     }
-    let Some(named) = rest.strip_prefix("datasets/") else {
-        return refuse("only datasets of the hub are read, and this URL names something else");
+    let Some((kind @ ("datasets" | "buckets"), named)) = rest.split_once('/') else {
+        return refuse("only datasets and buckets of the hub are read, and this URL names something else");
     };
     let (owner, rest) = named.split_once('/').unwrap_or((named, ""));
     let (name, rest) = rest.split_at(rest.find(['/', '@']).unwrap_or(rest.len()));
@@ -72,21 +73,20 @@ pub(crate) fn parse(rest: &str) -> Result<(String, String)> {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
     };
     if !is_name(owner) || !is_name(name) {
-        return refuse("the URL names no dataset");
+        return refuse("the URL names no dataset and no bucket");
     }
-    let (revision, key) = match rest.strip_prefix('@') {
-        Some(rest) => {
-            let (revision, key) = split_revision(rest);
-            (Some(revision), key)
-        }
-        None => (None, rest.strip_prefix('/').unwrap_or_default()),
+    let repository = format!("{kind}/{owner}/{name}");
+    let Some(rest) = rest.strip_prefix('@') else {
+        return Ok((repository, rest.strip_prefix('/').unwrap_or_default().to_owned()));
     };
-    let authority = match revision {
-        Some(Some(revision)) if is_reference(&revision) => format!("datasets/{owner}/{name}@{}", encoded(&revision)),
-        Some(_) => return refuse("the URL has a revision that cannot be one"),
-        None => format!("datasets/{owner}/{name}"),
-    };
-    Ok((authority, key.to_owned()))
+    if kind == "buckets" {
+        return refuse("the URL has a revision, and a bucket has none");
+    }
+    let (revision, key) = split_revision(rest);
+    match revision.filter(|revision| is_reference(revision)) {
+        Some(revision) => Ok((format!("{repository}@{}", encoded(&revision)), key.to_owned())),
+        None => refuse("the URL has a revision that cannot be one"),
+    }
 }
 
 /// The revision, decoded, and the path behind it; no revision if that is wrongly encoded. `~parquet` is short for the
@@ -105,6 +105,7 @@ fn is_reference(revision: &str) -> bool {
     revision.split('/').all(|part| !part.is_empty() && !part.starts_with('.')) && !revision.contains(['\\', '?', ' '])
 }
 
-fn encoded(revision: &str) -> String {
-    percent_encoded(revision).replace('/', "%2F")
+/// A text as one part of a path.
+pub(crate) fn encoded(text: &str) -> String {
+    percent_encoded(text).replace('/', "%2F")
 }

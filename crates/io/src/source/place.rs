@@ -29,7 +29,7 @@ pub enum Scheme {
     Http,
     /// An HTTP server with TLS.
     Https,
-    /// A dataset of the Hugging Face hub.
+    /// A dataset or a bucket of the Hugging Face hub.
     Hf,
 }
 
@@ -38,7 +38,7 @@ pub enum Scheme {
 pub struct Url {
     /// Which kind of store.
     pub scheme: Scheme,
-    /// The bucket, the container, the host and port, or the dataset of the hub with its revision.
+    /// The bucket, the container, the host and port, or the dataset of the hub with its revision, or a bucket of it.
     pub authority: String,
     /// The key, without the slash before it. May end in one.
     pub key: String,
@@ -132,22 +132,22 @@ impl Url {
         (self.scheme, &self.authority) == (other.scheme, &other.authority)
     }
 
-    /// The dataset of the hub that it names; `None` if it is a URL of another store.
+    /// The dataset or bucket of the hub that it names; `None` if it is a URL of another store.
     pub(crate) fn repository(&self) -> Option<Repository> {
         (self.scheme == Scheme::Hf).then(|| Repository::of(&self.authority))?
     }
 
-    /// The same files of the hub at another revision. Any other URL stays as it is.
+    /// The same files of a dataset of the hub at another revision. Any other URL stays as it is.
     #[must_use]
     pub fn at_revision(&self, revision: &str) -> Self {
-        match self.repository() {
+        match self.repository().filter(|repository| repository.revision.is_some()) {
             Some(repository) => Self { authority: repository.at(revision), ..self.clone() },
             None => self.clone(),
         }
     }
 
-    /// Whether both are in one dataset of the hub, at any revision. Its entity tags are those of contents: what has one
-    /// tag in both is the same file.
+    /// Whether both are in one dataset of the hub, at any revision, or in one bucket of it. Its entity tags are those of
+    /// contents: what has one tag in both is the same file.
     pub fn same_repository(&self, other: &Self) -> bool {
         self.repository().zip(other.repository()).is_some_and(|(one, other)| one.name == other.name)
     }
@@ -285,13 +285,19 @@ mod tests {
         ] {
             let found = remote(text);
             let repository = found.repository().unwrap();
-            assert_eq!((repository.name.as_str(), repository.revision.as_str()), ("o/n", revision), "{text}");
+            assert_eq!((&*repository.name, repository.revision.as_deref()), ("datasets/o/n", Some(revision)), "{text}");
             assert_eq!((found.key.as_str(), found.to_string().as_str()), (key, written));
             assert_eq!(repository.is_pinned(), revision == commit);
             assert_eq!(remote(written), found, "{text}");
             let pinned = found.at_revision(commit);
             assert!(pinned.repository().unwrap().is_pinned() && pinned.key == found.key);
             assert!(pinned.same_repository(&found) && pinned.same_store(&found) == (revision == commit));
+        }
+        for (text, key) in [("hf://buckets/o/n", ""), ("hf://buckets/o/n/a@b/x y#", "a@b/x y#")] {
+            let (found, dataset) = (remote(text), remote("hf://datasets/o/n"));
+            assert_eq!((found.key.as_str(), found.to_string()), (key, format!("hf://buckets/o/n/{key}")));
+            assert_eq!((found.at_revision(commit), found.repository().unwrap().is_pinned()), (found.clone(), false));
+            assert!(!found.same_repository(&dataset) && found.same_repository(&remote("hf://buckets/o/n/b")));
         }
     }
 
@@ -314,6 +320,9 @@ mod tests {
             "hf://datasets/o/n@%zz",
             "hf://datasets/o/n@a b/x",
             "hf://datasets/o/n@%2F%2F",
+            "hf://buckets/o",
+            "hf://buckets/o/n@main/x",
+            "hf://buckets/o/n?token=canary",
         ] {
             let error = Place::of(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");

@@ -6,6 +6,9 @@
 //! kept, so that a range costs one request and not two; when the store no longer takes it, the hub is asked anew. What
 //! a file contains the hub says beside the redirect (`X-Linked-ETag`), in the same words as in its listings: the
 //! store's own tags are not looked at.
+//!
+//! A bucket has no revisions, and its files change. Its store keeps contents by their hash (`X-Xet-Hash`), so a signed
+//! URL leads to one content, whatever becomes of the file.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,15 +29,14 @@ use reqwest::{Method, StatusCode, Url};
 
 use super::fault::{StoreFault, as_it_is};
 use super::transport::{Sender, redirected, request, truth, url_of};
-use crate::source::hub_place::{Repository, is_commit};
-use crate::source::percent::percent_encoded;
+use crate::source::hub_place::{Repository, encoded, is_commit};
 use crate::source::{FileStat, StoreOptions, place};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// Pauses before a listing is asked for again.
 const PAUSES: [u64; 4] = [1, 2, 4, 8];
 
-/// One dataset of the hub.
+/// One dataset or bucket of the hub.
 #[derive(Clone)]
 pub(super) struct Hub {
     sender: Sender,
@@ -105,9 +107,9 @@ impl Hub {
         Ok(Self { sender, place: place.clone(), repository, endpoint, token, offline, places: Arc::default() })
     }
 
-    /// The URL that all files of the dataset are below.
+    /// The URL that all files are below.
     pub(super) fn root(&self) -> String {
-        format!("{}/datasets/{}/resolve/{}", self.endpoint, self.repository.name, self.repository.encoded_revision())
+        format!("{}/{}", self.endpoint, self.repository.path("resolve"))
     }
 
     /// The commit that the revision is of now.
@@ -117,14 +119,17 @@ impl Hub {
         commit.map(str::to_owned).ok_or_else(|| misread("it does not say which commit this is"))
     }
 
-    /// All files below a folder; none of what is no folder.
+    /// All files below a folder; none of what is no folder. The hub lists all of a bucket whose paths begin so, as
+    /// text.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<(String, FileStat)>> {
-        let below = if folder.is_empty() { String::new() } else { format!("/{}", percent_encoded(folder)) };
+        let below = if folder.is_empty() { String::new() } else { format!("/{}", encoded(folder)) };
+        let has_folders = self.repository.revision.is_some() && !folder.is_empty();
         let mut listed = Vec::new();
         let mut query = "recursive=true".to_owned();
         loop {
             let (page, headers) = match self.json("tree", &format!("{below}?{query}")).await {
-                Err(error) if error.kind() == ErrorKind::NotFound && !folder.is_empty() => return Ok(listed),
+                // A bucket has prefixes and no folders, so it is the bucket that is missing.
+                Err(error) if error.kind() == ErrorKind::NotFound && has_folders => return Ok(listed),
                 page => page?,
             };
             let entries = page.as_array().ok_or_else(|| misread("its listing is none"))?;
@@ -134,16 +139,18 @@ impl Hub {
             }
             match next_query(&headers) {
                 Some(next) if next != query => query = next,
-                _ => return Ok(listed),
+                _ => break,
             }
         }
+        listed.retain(|(path, _)| {
+            folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+        });
+        Ok(listed)
     }
 
     /// What the hub's API says of the revision, asked again after a fault that may pass.
     async fn json(&self, what: &str, rest: &str) -> Result<(serde_json::Value, HeaderMap)> {
-        let Repository { name, .. } = &self.repository;
-        let revision = self.repository.encoded_revision();
-        let url = format!("{}/api/datasets/{name}/{what}/{revision}{rest}", self.endpoint);
+        let url = format!("{}/api/{}{rest}", self.endpoint, self.repository.path(what));
         let mut pauses = PAUSES.into_iter();
         loop {
             let answer = self.try_json(&url).await;
@@ -165,7 +172,7 @@ impl Hub {
     }
 
     async fn try_json(&self, url: &str) -> Result<(StatusCode, HeaderMap, Bytes), HttpError> {
-        match self.ask(url_of(url)?, &HeaderMap::new()).await? {
+        match self.ask(&Method::GET, url_of(url)?, &HeaderMap::new()).await? {
             Ok(_) => Err(as_it_is(misread("it leads to another server"))),
             Err(answer) => {
                 let (parts, body) = answer.into_parts();
@@ -182,6 +189,19 @@ impl Hub {
         }
         let url = url_of(&asked.uri().to_string())?;
         let range: HeaderMap = asked.headers().get(RANGE).map(|range| (RANGE, range.clone())).into_iter().collect();
+        if asked.method() == Method::HEAD {
+            // What a file is like may have changed since its place was asked for.
+            return match self.ask(asked.method(), url, &range).await? {
+                Ok(HubTarget { tag, size: Some(size), .. }) => {
+                    let mut answer = HttpResponse::new(Bytes::new().into());
+                    answer.headers_mut().insert(CONTENT_LENGTH, size);
+                    Ok(tagged(answer, tag))
+                }
+                Ok(_) => Err(as_it_is(misread("it does not say how long a file is"))),
+                // The hub has small files itself.
+                Err(answer) => Ok(answer),
+            };
+        }
         let slot =
             Arc::clone(self.places.lock().unwrap_or_else(PoisonError::into_inner).entry(url.clone()).or_default());
         for _ in 0..2 {
@@ -189,21 +209,12 @@ impl Hub {
             let mut place = slot.lock().await;
             let target = match &*place {
                 Some(known) => known.clone(),
-                None => match self.ask(url.clone(), &range).await? {
+                None => match self.ask(asked.method(), url.clone(), &range).await? {
                     Ok(target) => place.insert(target).clone(),
-                    // The hub has small files itself.
                     Err(answer) => return Ok(answer),
                 },
             };
             drop(place);
-            if asked.method() == Method::HEAD
-                && let Some(size) = target.size
-            {
-                // What is asked for was said beside the redirect.
-                let mut answer = HttpResponse::new(Bytes::new().into());
-                answer.headers_mut().insert(CONTENT_LENGTH, size);
-                return Ok(tagged(answer, target.tag));
-            }
             let answer = self.sender.follow(asked.method(), target.url.clone(), &range).await?;
             if !is_refusal(answer.status()) {
                 return Ok(tagged(answer, target.tag));
@@ -220,7 +231,12 @@ impl Hub {
 
     /// Asks the hub, with the token, and goes where it leads as long as that is the hub: the place of a file elsewhere,
     /// or the answer of the hub itself.
-    async fn ask(&self, mut url: Url, range: &HeaderMap) -> Result<Result<HubTarget, HttpResponse>, HttpError> {
+    async fn ask(
+        &self,
+        method: &Method,
+        mut url: Url,
+        range: &HeaderMap,
+    ) -> Result<Result<HubTarget, HttpResponse>, HttpError> {
         if self.offline {
             let message = "HF_HUB_OFFLINE is set, so the hub is not asked, and the disk cache does not have this";
             let error = Error::new(ErrorKind::Io, message);
@@ -232,14 +248,21 @@ impl Hub {
         let mut tag = None;
         // A redirect of a name leads to one more.
         for _ in 0..5 {
-            let answer = self.sender.send(request(&Method::GET, &url, &headers)?).await?;
+            let answer = self.sender.send(request(method, &url, &headers)?).await?;
             if is_refusal(answer.status()) {
                 return Err(as_it_is(self.refused(&answer)));
             }
             let said = answer.headers();
-            tag = said.get("x-linked-etag").or_else(|| said.get(ETAG)).and_then(quoted).or(tag);
+            let hash = match self.repository.revision {
+                Some(_) => said.get("x-linked-etag").or_else(|| said.get(ETAG)),
+                None => said.get("x-xet-hash"),
+            };
+            tag = hash.and_then(quoted).or(tag);
             let Some(next) = redirected(&url, &answer)? else { return Ok(Err(tagged(answer, tag))) };
             if next.origin() != home {
+                if tag.is_none() && self.repository.revision.is_none() {
+                    return Err(as_it_is(misread("it does not say what the file contains")));
+                }
                 return Ok(Ok(HubTarget { url: next, tag, size: said.get("x-linked-size").cloned() }));
             }
             url = next;
@@ -250,33 +273,36 @@ impl Hub {
     /// What the hub refuses, and what can be done about it. No text of the hub is in it.
     fn refused(&self, answer: &HttpResponse) -> Error {
         let Repository { name, revision } = &self.repository;
+        // `dataset OWNER/NAME` or `bucket OWNER/NAME`
+        let what = name.replacen("s/", " ", 1);
+        let revision = revision.as_ref().map(|revision| format!(" revision {revision:?}")).unwrap_or_default();
         let status = answer.status();
         let code = answer.headers().get("x-error-code").and_then(|code| code.to_str().ok()).unwrap_or_default();
         let (kind, message, hint) = match code {
             "GatedRepo" => (
                 ErrorKind::Io,
-                format!("the dataset {name} is gated"),
+                format!("the {what} is gated"),
                 "accept its terms on its page, and set HF_TOKEN to a token of that account",
             ),
             "RevisionNotFound" => (
                 ErrorKind::NotFound,
-                format!("the dataset {name} has no revision {revision:?}"),
+                format!("the {what} has no{revision}"),
                 "name a branch, a tag or a commit that it has",
             ),
             "EntryNotFound" => (
                 ErrorKind::NotFound,
-                format!("the dataset {name} has no such file at revision {revision:?}"),
+                format!("the {what} has no such file{}{revision}", if revision.is_empty() { "" } else { " at" }),
                 "check the path, or build the index again",
             ),
             code if code == "RepoNotFound" || status == StatusCode::NOT_FOUND => (
                 ErrorKind::NotFound,
-                format!("there is no dataset {name}, or it is private"),
-                "check the name; for a private dataset set HF_TOKEN to a token of an account that sees it",
+                format!("there is no {what}, or it is private and needs a valid HF_TOKEN"),
+                "check the name; if it is private, set HF_TOKEN to a token of an account that sees it",
             ),
             _ => (
                 ErrorKind::Io,
-                format!("the hub refuses access to the dataset {name} (HTTP status {})", status.as_u16()),
-                "set HF_TOKEN to a valid token that may read it, or unset it for a public dataset",
+                format!("the hub refuses access to the {what} (HTTP status {})", status.as_u16()),
+                "set HF_TOKEN to a valid token that may read it, or unset it if everybody may",
             ),
         };
         Error::new(kind, message).with_hint(hint)
@@ -340,10 +366,11 @@ impl HttpService for Hub {
 }
 
 /// A file of a listing, with the tag that its answer will have: the hash of the content, or that of git where git has
-/// the file itself.
+/// the file itself; of a bucket, that of its store.
 fn file_of(entry: &serde_json::Value) -> Option<(String, FileStat)> {
     let path = entry.get("path")?.as_str()?;
     let hash = entry.get("lfs").and_then(|lfs| lfs.get("oid")).or_else(|| entry.get("oid"));
+    let hash = hash.or_else(|| entry.get("xetHash"));
     let etag = hash.and_then(serde_json::Value::as_str).map(|hash| format!("\"{hash}\""));
     let stat = FileStat { size: entry.get("size")?.as_u64()?, mtime_ns: None, etag };
     Some((path.to_owned(), stat))

@@ -51,7 +51,7 @@ pub struct ObjectSource {
 
 impl ObjectSource {
     /// Files below `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `http://HOST/PREFIX`,
-    /// `https://HOST/PREFIX` or `hf://datasets/OWNER/NAME@REVISION/PREFIX`.
+    /// `https://HOST/PREFIX`, `hf://datasets/OWNER/NAME@REVISION/PREFIX` or `hf://buckets/OWNER/NAME/PREFIX`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for any other URL, and for one that has a user, a password or a query.
@@ -140,13 +140,13 @@ impl ObjectSource {
     }
 
     /// The URL with the commit in place of a branch or tag of the hub, which is asked for it. Any other URL, and one
-    /// that names a commit, stays as it is.
+    /// that names a commit or a bucket, stays as it is.
     ///
     /// # Errors
     /// Those of the hub, and `InvalidArgument` where its answer is none.
     #[doc(hidden)]
     pub fn pinned(url: Url, options: &StoreOptions) -> Result<Url> {
-        if url.repository().is_none_or(|repository| repository.is_pinned()) {
+        if url.repository().is_none_or(|repository| repository.revision.is_none() || repository.is_pinned()) {
             return Ok(url);
         }
         let source = Self::at(url.with_key(""), options)?;
