@@ -162,76 +162,68 @@ fn answered(state: &HubState, head: &str, store: &str) -> Vec<u8> {
             None => refused(404, "RevisionNotFound"),
         };
     }
+    // A bucket is a folder, too, and it has no commit.
+    let is_bucket = path.contains("buckets/o/n/");
+    let path = ["tree", "resolve"].iter().fold(path.to_owned(), |path, what| {
+        path.replace(&format!("buckets/o/n/{what}"), &format!("datasets/o/n/{what}/{FIRST}"))
+    });
     let below = |prefix: &str| {
         let (commit, rest) = path.strip_prefix(prefix)?.split_at_checked(40)?;
         let folder = state.commits.lock().unwrap().get(commit)?.clone();
-        Some((commit.to_owned(), folder, decoded(rest.trim_start_matches('/'))))
+        Some((folder, rest.trim_start_matches('/').to_owned()))
     };
-    if let Some((_, folder, path)) = below("/api/datasets/o/n/tree/") {
-        let start = folder.join(path);
-        if !start.is_dir() {
-            return refused(404, "EntryNotFound");
-        }
-        return page(entries(&folder, start, false), query, target(head));
+    if let Some((folder, path)) = below("/api/datasets/o/n/tree/") {
+        assert!(!path.contains('/'), "it is not encoded as one part: {path}");
+        let page = page(&folder, &decoded(&path), query, target(head), is_bucket);
+        return page.unwrap_or_else(|| refused(404, "EntryNotFound"));
     }
-    let bucket = || state.commits.lock().unwrap()[FIRST].clone();
-    if let Some(prefix) = path.strip_prefix("/api/buckets/o/n/tree") {
-        let prefix = prefix.strip_prefix('/').unwrap_or_default();
-        assert!(!prefix.contains('/'), "not encoded whole: {prefix}");
-        let mut entries = entries(&bucket(), bucket(), true);
-        // As text, whatever the folders.
-        entries.retain(|(name, entry)| name.starts_with(&decoded(prefix)) && entry["type"] == "file");
-        return page(entries, query, target(head));
-    }
-    let of_bucket = || Some((None, bucket(), decoded(path.strip_prefix("/buckets/o/n/resolve/")?)));
-    let of_dataset = below("/datasets/o/n/resolve/").map(|(commit, folder, name)| (Some(commit), folder, name));
-    let Some((commit, folder, name)) = of_dataset.or_else(of_bucket) else { return refused(404, "RepoNotFound") };
+    let Some((folder, name)) = below("/datasets/o/n/resolve/") else { return refused(404, "RepoNotFound") };
+    let name = decoded(&name);
     let Ok(bytes) = std::fs::read(folder.join(&name)) else { return refused(404, "EntryNotFound") };
     let signature = state.signed.fetch_add(1, Ordering::Relaxed) + 1;
     let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let (hash, size) = (hash(&bytes), bytes.len());
-    state.contents.lock().unwrap().insert(hash.clone(), bytes);
-    let location = format!("location: {store}/{hash}/{encoded}?X-Amz-Signature={signature}\r\n");
-    let Some(commit) = commit else {
-        let headers = format!("x-xet-hash: {hash}\r\nx-linked-etag: \"of another kind\"\r\n");
-        return match head.starts_with("HEAD ") {
-            true => format!("HTTP/1.1 200 OK\r\n{headers}content-length: {size}\r\n\r\n").into_bytes(),
-            false => answer("302 Found", &(location + &headers), b""),
-        };
+    let headers = match is_bucket {
+        true => format!("x-xet-hash: {hash}\r\nx-linked-etag: \"of another kind\"\r\n"),
+        false => format!("x-linked-etag: \"{hash}\"\r\nx-linked-size: {size}\r\n"),
     };
-    let headers = format!("x-linked-etag: \"{hash}\"\r\nx-linked-size: {size}\r\nx-repo-commit: {commit}\r\n");
-    answer("302 Found", &(location + &headers), b"")
+    if is_bucket && head.starts_with("HEAD ") {
+        return format!("HTTP/1.1 200 OK\r\n{headers}content-length: {size}\r\n\r\n").into_bytes();
+    }
+    let headers = format!("{headers}location: {store}/{hash}/{encoded}?X-Amz-Signature={signature}\r\n");
+    state.contents.lock().unwrap().insert(hash, bytes);
+    answer("302 Found", &headers, b"")
 }
 
-/// All entries below a folder, folders among them, by their names below the root.
-fn entries(root: &Path, start: PathBuf, of_bucket: bool) -> Vec<(String, serde_json::Value)> {
+/// Two entries of a listing, the folder itself among them as the hub has it; of a bucket, files whose names begin so.
+fn page(folder: &Path, path: &str, query: &str, target: &str, is_bucket: bool) -> Option<Vec<u8>> {
+    assert!(query.split('&').any(|part| part == "recursive=true"), "{target}");
+    let start = folder.join(if is_bucket { "" } else { path });
+    if !start.is_dir() {
+        return None;
+    }
     let mut entries = Vec::new();
     let mut folders = vec![start];
     while let Some(next) = folders.pop() {
         for entry in std::fs::read_dir(next).unwrap() {
             let place = entry.unwrap().path();
-            let name = place.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            let name = place.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
             if place.is_dir() {
                 entries.push((name.clone(), json!({"type": "directory", "oid": "0", "size": 0, "path": name})));
                 folders.push(place);
             } else {
                 let bytes = std::fs::read(&place).unwrap();
-                let lfs = json!({"oid": hash(&bytes), "size": bytes.len(), "pointerSize": 130});
-                let file = match of_bucket {
-                    true => json!({"type": "file", "size": bytes.len(), "path": name, "xetHash": hash(&bytes)}),
-                    false => json!({"type": "file", "oid": "git", "size": bytes.len(), "path": name, "lfs": lfs}),
-                };
+                let mut file = json!({"type": "file", "size": bytes.len(), "path": name, "xetHash": hash(&bytes)});
+                if !is_bucket {
+                    file["lfs"] = json!({"oid": hash(&bytes), "size": bytes.len(), "pointerSize": 130});
+                    (file["oid"], file["xetHash"]) = (json!("git"), json!("of another kind"));
+                }
                 entries.push((name, file));
             }
         }
     }
+    entries.retain(|(name, entry)| !is_bucket || name.starts_with(path) && entry["type"] == "file");
     entries.sort_by(|one, other| one.0.cmp(&other.0));
-    entries
-}
-
-/// Two entries of a listing.
-fn page(entries: Vec<(String, serde_json::Value)>, query: &str, target: &str) -> Vec<u8> {
-    assert!(query.split('&').any(|part| part == "recursive=true"), "{target}");
     let from = query.split('&').find_map(|part| part.strip_prefix("cursor=")).map_or(0, |at| at.parse().unwrap());
     let page: Vec<_> = entries.iter().skip(from).take(2).map(|entry| &entry.1).collect();
     let path = target.split('?').next().unwrap();
@@ -240,7 +232,7 @@ fn page(entries: Vec<(String, serde_json::Value)>, query: &str, target: &str) ->
         true => format!("link: <https://hub.invalid{path}?recursive=true&cursor={}>; rel=\"next\"\r\n", from + 2),
         false => String::new(),
     };
-    answer("200 OK", &link, json!(page).to_string().as_bytes())
+    Some(answer("200 OK", &link, json!(page).to_string().as_bytes()))
 }
 
 /// The store: it takes a signature, and neither tokens nor conditions.
