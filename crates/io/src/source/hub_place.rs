@@ -82,22 +82,16 @@ pub(crate) fn parse(rest: &str) -> Result<(String, String)> {
     if kind == "buckets" {
         return refuse("the URL has a revision, and a bucket has none");
     }
-    let (revision, key) = split_revision(rest);
+    let (revision, key) = rest.split_once('/').unwrap_or((rest, ""));
+    let revision = match revision.strip_prefix('~') {
+        // It is short for the branch with converted files.
+        Some(name) => Some(format!("refs/convert/{name}")),
+        None => percent_decoded(revision),
+    };
     match revision.filter(|revision| is_reference(revision)) {
         Some(revision) => Ok((format!("{repository}@{}", encoded(&revision)), key.to_owned())),
         None => refuse("the URL has a revision that cannot be one"),
     }
-}
-
-/// The revision, decoded, and the path behind it; no revision if that is wrongly encoded. `~parquet` is short for the
-/// branch with converted files.
-fn split_revision(rest: &str) -> (Option<String>, &str) {
-    let (revision, key) = rest.split_once('/').unwrap_or((rest, ""));
-    let revision = match revision.strip_prefix('~') {
-        Some(name) => Some(format!("refs/convert/{name}")),
-        None => percent_decoded(revision),
-    };
-    (revision, key)
 }
 
 /// Whether git would take it as a name.
