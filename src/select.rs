@@ -283,7 +283,9 @@ impl Select {
         if self.conditions.is_empty() && self.choices.iter().all(|choice| choice.column().is_none()) {
             return Ok(None);
         }
-        let mut builder = Dataset::builder(self.base.clone()).with_store_options(self.store.clone());
+        // What decides is read of columns of its own.
+        let builder = Dataset::builder(self.base.clone()).with_columns(None::<&str>);
+        let mut builder = builder.with_store_options(self.store.clone());
         if let Some(root) = &self.root {
             builder = builder.with_root(root);
         }

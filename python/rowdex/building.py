@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -37,6 +38,17 @@ class BuildReport(NamedTuple):
     """Files with other columns, types, nulls or another order of columns than the first one."""
     unlike_example: str | None = None
     """The first of them, and in what it differs."""
+    undecodable_columns: list[str] = []
+    """Columns that this version cannot decode, because a newer writer wrote them; all others can be served."""
+
+
+def reported(report: dict[str, Any], stacklevel: int) -> BuildReport:
+    """The report, with a warning of columns that cannot be served."""
+    if report["undecodable_columns"]:
+        names = ", ".join(report["undecodable_columns"])
+        message = f"this version cannot decode {names}, which a newer writer wrote: serve others, by columns=[...]"
+        warnings.warn(message, stacklevel=stacklevel)
+    return BuildReport(**report)
 
 
 def build(
@@ -103,7 +115,7 @@ def build(
     with told(progress, "indexing") as tell:
         remote = is_remote(*inputs, output, root)
         report = waiting(remote, lambda: Operands().run(tell, build=build))
-    return BuildReport(**report)
+    return reported(report, 3)
 
 
 def several(given: Any) -> list[Any]:

@@ -124,7 +124,7 @@ class IdSet(RowSet):
         Raises:
             ArgumentError: What is wrong with the condition, before anything is read.
         """
-        read_of = Dataset(dataset) if isinstance(dataset, Index) else dataset
+        read_of = Dataset(dataset, []) if isinstance(dataset, Index) else dataset
         return IdSet._of(dataset=read_of, where=condition, of=optional_set(of), name=uuid.uuid4().hex)
 
     def _set(self, recipe: tuple[Any, ...]) -> None:

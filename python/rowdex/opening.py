@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from .building import several
+from .building import reported, several
 from .dataset import Dataset
 from .index import Path
 from .native.library import Operands, is_remote, waiting
@@ -57,6 +57,8 @@ def open(
     )
     with told(progress, "indexing") as tell:
         found = waiting(is_remote(*data, index or None), lambda: Operands().run(tell, build=build))
+    if found["built"]:
+        reported(found["built"], 3)
     if found["built"] and progress is not False:
         again = " again, because they changed" if found["is_rebuilt"] else ""
         print("rowdex: indexed {files} files with {rows} rows".format(**found["built"]) + again, file=sys.stderr)

@@ -36,7 +36,8 @@ _JPEG = b"\xff\xd8\xff"
 class Image:
     """Decodes an image: for ``decode`` of a :class:`rowdex.Loader`.
 
-    The value is the bytes of a file, or a struct with ``bytes``, as hubs store images. The result is an array of
+    The value is the bytes of a file, or a struct with ``bytes``, as hubs store images, or with ``inline``, as Parquet's
+    type FILE has them. The result is an array of
     ``uint8``, of shape ``(height, width, channels)``, or ``(channels, height, width)``. Pixels are where the file has
     them: an orientation that its EXIF data asks for is not applied.
 
@@ -80,9 +81,9 @@ class Image:
         """The image as an array."""
         np = loaded("numpy")
 
-        data = value.get("bytes") if isinstance(value, dict) else value
+        data = value.get("bytes", value.get("inline")) if isinstance(value, dict) else value
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            path = value.get("path") if isinstance(value, dict) else None
+            path = value.get("path", value.get("uri")) if isinstance(value, dict) else None
             where = f", only the path {path!r}: store the bytes in the Parquet files" if path else ""
             raise ValueError(f"no image: {type(value).__name__} without bytes{where}")
         found = np.ascontiguousarray(self._decoded(bytes(data)))

@@ -177,7 +177,7 @@ def count(
     """
     if isinstance(index, Dataset):
         raise TypeError("count of a Dataset: give its index, count(dataset.index); there is dataset.counts(column)")
-    with Dataset(index, root=root, threads=threads, store=store) as dataset:
+    with Dataset(index, [], root=root, threads=threads, store=store) as dataset:
         kept = None if where is None else IdSet.where(dataset, where)
         if by is not None:
             return dataset.counts(by, of=kept)

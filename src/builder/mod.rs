@@ -106,6 +106,9 @@ pub struct BuildReport {
     pub unlike_files: u64,
     /// The first of them, and in what it differs.
     pub unlike_example: Option<String>,
+    /// Columns that this version cannot decode, because a newer writer encoded or compressed them. They cannot be
+    /// served; all others can.
+    pub undecodable_columns: Vec<String>,
 }
 
 impl IndexBuilder {

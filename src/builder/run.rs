@@ -86,10 +86,13 @@ impl IndexBuilder {
             renames: &renames,
             // Those of the index that is updated were in its files.
             renamed: old.iter().flat_map(|old| old.renames()).map(|(name, _)| name.to_owned()).collect(),
+            undecodable: old.map(Index::undecodable).unwrap_or_default(),
             compressor: FooterCompressor::new(self.footers)?,
             report: BuildReport { kept_files: kept as u64, repeated_files: found.repeated, ..BuildReport::default() },
             known: Vec::new(),
         };
+        // What is behind the files that are kept is read anew.
+        build.undecodable.retain(|_, file| (*file as usize) < kept);
         if let Some(old) = old {
             build.merged.start_with(old, kept, &partitions)?;
             for (entry, now) in old.files().map_while(|file| Some((file, unchanged.get(file.path())?))).take(kept) {

@@ -1,6 +1,6 @@
 //! An index that is written file by file.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{Seek, SeekFrom};
 
 use arrow_schema::SchemaRef;
@@ -12,7 +12,7 @@ use super::schema::Merged;
 use super::unchanged::Unchanged;
 use super::{BuildReport, IndexBuilder};
 use rowdex_base::error::{Error, Result};
-use rowdex_index::build_info::renames_member;
+use rowdex_index::build_info::{renames_member, undecodable_member};
 use rowdex_index::output::Output;
 use rowdex_index::writer::{FooterCompressor, IndexWriter, NewFile, NewFooter, NewRowGroup, Summary};
 use rowdex_index::{FileEntry, Index, Root};
@@ -28,6 +28,8 @@ pub(super) struct Build<'a> {
     pub(super) renames: &'a Renames,
     /// The names of columns that were found in files and are served by others.
     pub(super) renamed: HashSet<String>,
+    /// The columns that cannot be decoded, each with the number of the first file that has it so.
+    pub(super) undecodable: BTreeMap<String, u32>,
     /// For footers of files that are kept.
     pub(super) compressor: FooterCompressor,
     pub(super) report: BuildReport,
@@ -43,6 +45,11 @@ impl Build<'_> {
         for (old, _) in renamed {
             if !self.renamed.contains(old) {
                 self.renamed.insert(old.clone());
+            }
+        }
+        for column in file.metadata.undecodable_columns() {
+            if !self.undecodable.contains_key(column) {
+                self.undecodable.insert(column.to_owned(), self.report.files as u32);
             }
         }
         self.push_file(path, &file.stat, &file.footer)?;
@@ -109,12 +116,13 @@ impl Build<'_> {
         self.report.unlike_example = self.merged.unlike_example;
         // Only what the index follows from belongs here: a time of day would make equal builds unequal.
         let info = format!(
-            r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":false{}}}"#,
+            r#"{{"rowdex":"{}","schema":"{}","footers":{},"partitions":{},"selected":false{}{}}}"#,
             env!("CARGO_PKG_VERSION"),
             builder.schema_mode,
             builder.footers,
             builder.partitions,
-            renames_member(self.renames)
+            renames_member(self.renames),
+            undecodable_member(&self.undecodable)
         );
         let summary = Summary {
             schema: &schema,
@@ -124,6 +132,7 @@ impl Build<'_> {
             build_info: &info,
         };
         let out = self.writer.finish(&summary)?;
+        self.report.undecodable_columns = self.undecodable.into_keys().collect();
         self.report.index_bytes =
             out.seek(SeekFrom::End(0)).map_err(|error| Error::io("cannot write the index", error))?;
         Ok((self.report, self.known))

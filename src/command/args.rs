@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rowdex::dataset::{DatasetBuilder, DiskCache};
+use rowdex::index::builder::BuildReport;
 use rowdex::{Dataset, Index, IndexBuilder};
 
 use crate::command::failure::{Failure, complain};
@@ -32,8 +33,28 @@ pub(crate) fn index_of(inputs: &[PathBuf]) -> Result<Index, Failure> {
     if let Some(built) = &found.built {
         let again = if found.is_rebuilt { " again, because they changed" } else { "" };
         complain(format!("indexed {} files with {} rows{again}", built.files, built.rows));
+        warn_of_undecodable(built);
     }
     Ok(found.index)
+}
+
+/// Says which columns of an index that was built cannot be served.
+pub(crate) fn warn_of_undecodable(built: &BuildReport) {
+    if !built.undecodable_columns.is_empty() {
+        let names = built.undecodable_columns.join(", ");
+        complain(format!("this version cannot decode {names}, which a newer writer wrote: serve other columns"));
+    }
+}
+
+/// The dataset of an index, of all columns that can be decoded.
+pub(crate) fn decodable(index: &Index) -> Result<Dataset, Failure> {
+    let builder = Dataset::builder(index.clone()).with_cache_bytes(0);
+    let undecodable = index.undecodable();
+    if undecodable.is_empty() {
+        return Ok(builder.open()?);
+    }
+    let names = index.schema().fields().iter().map(|field| field.name());
+    Ok(builder.with_columns(names.filter(|name| !undecodable.contains_key(*name))).open()?)
 }
 
 #[derive(Debug, Clone, Args)]

@@ -10,7 +10,7 @@ use rowdex::select::ListOfRows;
 use rowdex::{Index, IndexBuilder};
 use serde_json::json;
 
-use crate::command::args::{JsonArg, named};
+use crate::command::args::{JsonArg, named, warn_of_undecodable};
 use crate::command::failure::{Failure, complain};
 use crate::command::output;
 use crate::command::progress::Progress;
@@ -116,6 +116,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
     if report.repeated_files > 0 {
         complain(format!("{} named again: each is in the index once", output::counted(report.repeated_files, "file")));
     }
+    warn_of_undecodable(&report);
     output::tell(
         args.json.json,
         &json!({
@@ -131,6 +132,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), Failure> {
             "repeated_files": report.repeated_files,
             "unlike_files": report.unlike_files,
             "unlike_example": report.unlike_example,
+            "undecodable_columns": report.undecodable_columns,
             "seconds": started.elapsed().as_secs_f64(),
         }),
     )

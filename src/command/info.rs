@@ -8,7 +8,7 @@ use rowdex::dataset::Class;
 use rowdex::{Dataset, Index};
 use serde_json::{Value, json};
 
-use crate::command::args::{IndexArg, JsonArg, RowIds, checked};
+use crate::command::args::{IndexArg, JsonArg, RowIds, checked, decodable};
 use crate::command::failure::Failure;
 use crate::command::lengths;
 use crate::command::output;
@@ -72,7 +72,7 @@ pub(crate) fn place(index: &Index, row_id: u64) -> Value {
 
 fn classes(index: Index, column: &str) -> Result<Value, Failure> {
     let rows = index.len();
-    let counts = Dataset::builder(index).with_cache_bytes(0).open()?.column(column).counts()?;
+    let counts = Dataset::builder(index).with_columns(None::<&str>).open()?.column(column).counts()?;
     let class = |class: &Option<Class>| match class {
         Some(Class::Bool(bool)) => json!(bool),
         Some(Class::Int(int)) => i64::try_from(*int).map_or_else(|_| json!(int.to_string()), |int| json!(int)),
@@ -96,7 +96,7 @@ fn figures(index: &Index) -> Result<Value, Failure> {
         "files": index.num_files(),
         "row_groups": index.num_row_groups(),
         "index_bytes": index.size_bytes(),
-        "decoded_bytes": Dataset::builder(index.clone()).open()?.decoded_bytes(),
+        "decoded_bytes": decodable(index)?.decoded_bytes(),
         "data_bytes": index.files().map(|file| file.size()).sum::<u64>(),
         "source_rows": index.source_rows(),
         "footers": index.files().all(|file| file.has_footer()),

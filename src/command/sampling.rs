@@ -137,7 +137,7 @@ impl DealingArgs {
 impl SamplingArgs {
     /// The orders over the rows of an index. A column that decides is read where the index says that the data is.
     pub(crate) fn orders(&self, index: &Index) -> Result<Chosen, Failure> {
-        let dataset = || Ok(Dataset::builder(index.clone()).open()?);
+        let dataset = || Ok(Dataset::builder(index.clone()).with_columns(None::<&str>).open()?);
         self.choose_from(index, dataset)
     }
 

@@ -189,6 +189,7 @@ impl DatasetBuilder {
     /// Opens the dataset. Reads no data file and starts no thread.
     ///
     /// # Errors
+    /// [`ErrorKind::UnsupportedParquet`] for a column that this version cannot decode, by what the index records;
     /// [`ErrorKind::InvalidArgument`] for an unknown or repeated column, if neither the index nor the caller says
     /// where the files are, or for a disk cache without comparing files ([`Staleness::Off`]).
     pub fn open(self) -> Result<Dataset> {
@@ -226,6 +227,7 @@ impl DatasetBuilder {
         let state = PerProcess::new(Unshared::new(&self, &source, &projection, &place));
         let decoded_bytes = Once::new();
         let open = OpenDataset { options: self, source, projection, in_order, threads, place, decoded_bytes, state };
+        open.check_columns()?;
         Ok(Dataset { inner: Arc::new(open) })
     }
 }

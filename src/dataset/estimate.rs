@@ -1,10 +1,13 @@
-//! What the footers tell beforehand: how much there is to decode, and to read for it.
+//! What the footers tell beforehand: how much there is to decode, and to read for it, and what cannot be decoded.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::files::OpenDataFile;
+use super::files::{OpenDataFile, in_file};
 use super::{Dataset, OpenDataset, Staleness};
+use rowdex_base::error::Result;
 use rowdex_parquet::{FileMetadata, ReadCost};
+use rowdex_projection::listed;
 
 impl Dataset {
     /// What each row group costs to read, in the order of the index.
@@ -73,6 +76,28 @@ impl Dataset {
 }
 
 impl OpenDataset {
+    /// Refuses columns that cannot be decoded, by the files that the index names for them: now, and not at some row.
+    pub(super) fn check_columns(&self) -> Result<()> {
+        let index = &self.options.index;
+        let undecodable = index.undecodable();
+        let files: BTreeSet<u32> = undecodable.values().copied().collect();
+        for number in files {
+            let (Some(entry), Some(file)) = (index.file(number), self.described(number)) else { continue };
+            let names = index.partition_columns().iter().map(String::as_str);
+            let partitions: Vec<_> = names.zip(entry.partition_values()).collect();
+            file.metadata.check_columns(&self.projection, &partitions).map_err(|error| {
+                let names = self.projection.output().fields().iter().map(|field| field.name());
+                let others: Vec<_> = names.filter(|name| !undecodable.contains_key(*name)).cloned().collect();
+                let hint = match others.is_empty() {
+                    true => "choose other `columns`".to_owned(),
+                    false => format!("leave it out; the other `columns` are: {}", listed(&others)),
+                };
+                in_file(error.with_hint(hint), entry.path(), &*self.source)
+            })?;
+        }
+        Ok(())
+    }
+
     pub(super) fn estimate_decoded_bytes(&self) -> u64 {
         const SAMPLE: usize = 16;
         let total: u64 = self

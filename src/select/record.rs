@@ -18,6 +18,10 @@ impl Select {
         if !base.renaming().is_empty() {
             info["renamed"] = base.renaming().pairs().iter().map(|(old, new)| (old.clone(), json!(new))).collect();
         }
+        let undecodable = base.undecodable();
+        if !undecodable.is_empty() {
+            info["undecodable"] = json!(undecodable);
+        }
         info["view"] = json!({
             "base": base.path().map(|path| from_view(output, path)),
             "base_fingerprint": format!("{:016x}", base.fingerprint()),

@@ -1,6 +1,8 @@
 //! JSON text for BUILD_INFO.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
 
 use rowdex_projection::Renames;
 
@@ -16,4 +18,9 @@ pub fn renames_member(renames: &Renames) -> String {
     }
     let pairs = renames.pairs().iter().map(|(old, new)| format!("{}:{}", quoted(old), quoted(new)));
     format!(r#","renamed":{{{}}}"#, pairs.collect::<Vec<_>>().join(","))
+}
+
+/// The same for columns that the builder could not decode, each with the number of a file that has it so.
+pub fn undecodable_member(columns: &BTreeMap<String, u32>) -> String {
+    if columns.is_empty() { String::new() } else { format!(r#","undecodable":{}"#, json!(columns)) }
 }

@@ -1,5 +1,6 @@
-//! The index that a view was made of, as the view records it.
+//! What an index records of itself: the index that it is a view of, and what its builder could not decode.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -7,6 +8,14 @@ use serde_json::Value;
 use crate::Index;
 
 impl Index {
+    /// The columns that the version which built the index could not decode, because the files are newer, and for each
+    /// the number of the first file that has it so.
+    pub fn undecodable(&self) -> BTreeMap<String, u32> {
+        let info: Option<Value> = serde_json::from_str(self.build_info()).ok();
+        let recorded = info.and_then(|mut info| Some(info.get_mut("undecodable")?.take()));
+        recorded.and_then(|recorded| serde_json::from_value(recorded).ok()).unwrap_or_default()
+    }
+
     /// Where the index is that this one is a view of, seen from here: what the view recorded of itself. `None` for an
     /// index that is no view, and for a view of an index in memory.
     pub fn recorded_base(&self) -> Option<PathBuf> {

@@ -21,6 +21,7 @@ use super::chunks::{PagePositions, RowGroup};
 use super::columns::{ColumnOrigin, is_view, leaves_from, origins};
 use super::direct::GroupBytes;
 use super::errors::{ASK_FOR_LESS, caught_panic, internal, invalid, too_large};
+use super::footer::CHOOSE_OTHERS;
 use super::pages::Pages;
 use super::{FileBytes, FileMetadata, RowSink, adapt, as_asked, length_of};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -87,11 +88,10 @@ impl<'a> GroupDecoder<'a> {
     /// [`ErrorKind::InvalidArgument`] for a row group or rows that cannot be, and what `bytes` and the sink report.
     pub fn decode(&self, rows: RowsToDecode<'_>, bytes: &dyn FileBytes, sink: &mut dyn RowSink) -> Result<u64> {
         let origins = self.origins();
-        let leaves = self.leaves(&origins);
-        let decoded = match self.width(rows, &origins, &leaves, bytes, sink) {
+        let decoded = self.leaves(&origins).and_then(|leaves| match self.width(rows, &origins, &leaves, bytes, sink) {
             Some(width) => self.decode_apart(width, rows, &origins, bytes, sink),
             None => self.decode_together(rows, &origins, leaves, bytes, sink),
-        };
+        });
         decoded.map_err(|error| error.with_row_group(self.row_group as u64).with_file(self.file.path()))
     }
 
@@ -363,7 +363,7 @@ impl<'a> GroupDecoder<'a> {
         let Some(group) = self.file.group(self.row_group) else { return Ok(Vec::new()) };
         let rows = if matches!(rows, RowsToDecode::Due(_)) { RowsToDecode::All } else { rows };
         let selected = selected(rows, group)?;
-        let leaves = self.leaves(&self.origins());
+        let leaves = self.leaves(&self.origins())?;
         let sparse = selected.filter(|_| is_sparse(group, selected));
         if leaves.is_empty() || sparse.is_some_and(<[u32]>::is_empty) {
             return Ok(Vec::new());
@@ -391,9 +391,12 @@ impl<'a> GroupDecoder<'a> {
         origins(self.file, self.projection, self.partitions)
     }
 
-    /// The columns of the file that are needed.
-    pub(super) fn leaves(&self, origins: &[ColumnOrigin<'_>]) -> Vec<usize> {
-        leaves_from(self.file, self.projection, origins)
+    /// The columns of the file that are needed, which must be known to be decodable.
+    pub(super) fn leaves(&self, origins: &[ColumnOrigin<'_>]) -> Result<Vec<usize>> {
+        let leaves = leaves_from(self.file, self.projection, origins);
+        let checked = self.file.check_decodable(self.row_group, &leaves);
+        checked.map_err(|error| error.with_hint(CHOOSE_OTHERS))?;
+        Ok(leaves)
     }
 
     pub(super) fn within_limit(&self, bytes: u64) -> Result<()> {

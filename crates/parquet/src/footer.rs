@@ -3,6 +3,7 @@
 mod checks;
 mod end;
 mod measure;
+mod newer;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,10 +21,13 @@ use parquet::file::metadata::{
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub use self::end::{Footer, read_end};
+pub(crate) use self::newer::CHOOSE_OTHERS;
+pub use self::newer::{Undecodable, parse_newer};
 
 use self::checks::{check, is_structure, look_ahead, pages_make_sense};
 use self::measure::{ValueMemory, measures};
 use super::chunks::{ColumnChunk, FileChunks, PagePositions, RowGroup};
+use super::columns::leaves_of;
 use super::direct::ValuePlaces;
 use super::errors::{caught, unsupported};
 use super::guard::Tally;
@@ -32,7 +36,7 @@ use super::{FileBytes, as_asked};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_io::source::cut;
-use rowdex_projection::Renames;
+use rowdex_projection::{Projection, Renames};
 
 /// An offset index that spreads over more bytes than this is not read.
 const MAX_INDEX: u64 = 64 << 20;
@@ -80,7 +84,9 @@ impl FileMetadata {
     pub fn parse(path: &str, footer: &[u8], file_size: u64, renames: &Renames) -> Result<Self> {
         let parse = || {
             look_ahead(footer)?;
-            let (bare, chunks, intervals) = parse_footer(footer, file_size)?;
+            let (parsed, undecodable) = parse_newer(footer, |footer| parse_footer(footer, file_size))?;
+            let (bare, mut chunks, intervals) = parsed;
+            chunks.note_undecodable(undecodable);
             let schema = with_noted_zones(bare.schema(), bare.metadata());
             let decoded = decodable(&schema);
             let is_other = decoded.fields() != bare.schema().fields();
@@ -140,6 +146,25 @@ impl FileMetadata {
     /// Pairs of the name that the file has for a column and the name that is served, where they differ.
     pub fn renamed(&self) -> &[(String, String)] {
         &self.renamed
+    }
+
+    /// The columns as they are served that have something that cannot be decoded, again for each row group.
+    pub fn undecodable_columns(&self) -> impl Iterator<Item = &str> {
+        let roots = self.chunks.undecodable().filter_map(|leaf| self.field_of(leaf));
+        roots.map(|root| self.schema.field(root).name().as_str())
+    }
+
+    /// Refuses a projection of columns that cannot be decoded, in any row group.
+    pub fn check_columns(&self, projection: &Projection, partitions: &[(&str, Option<&str>)]) -> Result<()> {
+        let leaves = leaves_of(self, projection, partitions);
+        (0..self.num_row_groups()).try_for_each(|row_group| self.check_decodable(row_group, &leaves))
+    }
+
+    /// Refuses columns of a row group that cannot be decoded.
+    pub(super) fn check_decodable(&self, row_group: usize, leaves: &[usize]) -> Result<()> {
+        let Some(group) = self.group(row_group) else { return Ok(()) };
+        let check = |leaf: &usize| group.column(*leaf).check_decodable();
+        leaves.iter().try_for_each(check).map_err(|error| error.with_row_group(row_group as u64))
     }
 
     /// Whether the file says where the pages of this row group are.
@@ -325,7 +350,9 @@ impl FileMetadata {
 /// Parses and checks the footer of a file of so many bytes. Its intervals are plain bytes; which columns these are.
 fn parse_footer(footer: &[u8], file_size: u64) -> Result<(ArrowReaderMetadata, FileChunks, Vec<usize>)> {
     let (metadata, intervals) = caught("the footer", || {
-        let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        let options = ParquetMetaDataOptions::new()
+            .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)
+            .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
         let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?;
         let Some((schema, intervals)) = with_plain_intervals(&metadata)? else { return Ok((metadata, Vec::new())) };
         let options = options.with_schema(schema);

@@ -102,7 +102,7 @@ impl GroupDecoder<'_> {
         }
         let Some(group) = self.file.group(self.row_group) else { return Ok(None) };
         // The lists of all columns below them are the same.
-        let countable = self.leaves(&self.origins()).into_iter().filter_map(|leaf| {
+        let countable = self.leaves(&self.origins())?.into_iter().filter_map(|leaf| {
             let column = group.column(leaf);
             let item = direct::item_level(column).filter(|_| unpack::knows(column.compression()))?;
             Some((leaf, column, item))

@@ -35,7 +35,8 @@ impl GroupDecoder<'_> {
         let found: Option<Vec<RowGroup<'_>>> = row_groups.iter().map(|group| self.file.group(*group)).collect();
         let Some((group, more)) = found.as_deref().and_then(<[RowGroup<'_>]>::split_first) else { return Ok(None) };
         let origins = self.origins();
-        let leaves = self.leaves(&origins);
+        let leaves = self.leaves(&origins)?;
+        row_groups.iter().try_for_each(|row_group| self.file.check_decodable(*row_group, &leaves))?;
         let mut pages = self.pages(*group, more.to_vec(), &leaves, None, None);
         pages.batch_rows = chunk_rows.min(pages.of.rows);
         let views = self.wanted_views(&leaves);

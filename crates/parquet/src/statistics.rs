@@ -19,7 +19,7 @@ use parquet::schema::types::{SchemaDescriptor, Type as SchemaType};
 
 use super::FileBytes;
 use super::adapt::{STRICT, constant, widens};
-use super::footer::{FileMetadata, read_index};
+use super::footer::{FileMetadata, parse_newer, read_index};
 use super::types::{leaf_count, plain};
 
 /// Where the values of a column, or of a field of structs, are.
@@ -100,11 +100,12 @@ impl Statistics {
     /// Those of some columns, from the footer; nothing where it has none that can be read.
     pub fn parse(footer: &[u8], leaves: &[usize]) -> Option<Self> {
         let policy = ParquetStatisticsPolicy::skip_except(leaves);
-        let options = ParquetMetaDataOptions::new().with_column_stats_policy(policy);
-        let parsed = catch_unwind(AssertUnwindSafe(|| {
-            ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))
-        }));
-        parsed.ok()?.ok().map(|metadata| Self { metadata: Arc::new(metadata) })
+        let options = ParquetMetaDataOptions::new()
+            .with_column_stats_policy(policy)
+            .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        let parse = |footer: &[u8]| ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options));
+        let parsed = catch_unwind(AssertUnwindSafe(|| parse_newer(footer, parse)));
+        parsed.ok()?.ok().map(|(metadata, _)| Self { metadata: Arc::new(metadata) })
     }
 
     /// What is known of a column in a row group. `own` is its type in the file, and `wanted` the one that is served.

@@ -15,7 +15,7 @@ use rowdex_base::error::{Error, ErrorKind, Result};
 use picks::{FieldNames, FieldPick, prune};
 pub use renames::Renames;
 use unknown::ambiguous;
-pub use unknown::unknown;
+pub use unknown::{listed, unknown};
 
 /// The columns to serve, resolved once against the dataset's schema.
 ///

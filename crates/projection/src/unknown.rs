@@ -7,17 +7,21 @@ use rowdex_base::error::{Error, ErrorKind};
 
 /// The error for a column that is not there, with the one that was probably meant and those that exist.
 pub fn unknown(schema: &Schema, path: &str) -> Error {
-    const SHOWN: usize = 20;
     let mut names = Vec::new();
     schema.fields().iter().for_each(|field| paths(field, "", &mut names));
     let near = names.iter().map(|name| (distance(name, path), name)).min();
     let near = near.filter(|(distance, _)| *distance <= path.chars().count() / 3 + 1);
     let meant = near.map_or(String::new(), |(_, name)| format!("did you mean {name:?}? "));
-    let more = names.len().saturating_sub(SHOWN);
-    names.truncate(SHOWN);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let hint = format!("{meant}the columns are: {}{more}", names.join(", "));
+    let hint = format!("{meant}the columns are: {}", listed(&names));
     Error::new(ErrorKind::InvalidArgument, "there is no such column").with_column(path).with_hint(hint)
+}
+
+/// The first of some names.
+pub fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let more = names.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
 /// The error for a path on which several fields side by side have a name.

@@ -216,7 +216,7 @@ def _check_bytes(argument: str, name: str, dataset: Dataset) -> None:
     """Without its bytes no row of a column is an image, which need not be found out row by row."""
     field = next(field for field in dataset.schema.fields if field.name == name)
     fields = [child.name for child in field.children]
-    if field.format == "+s" and "bytes" not in fields:
+    if field.format == "+s" and not {"bytes", "inline"}.intersection(fields):
         raise ValueError(
             f"{argument}: column {name!r} is served with its {', '.join(fields)} only, and an image needs its bytes: "
             f"add {name + '.bytes'!r} to columns"

@@ -11,6 +11,7 @@ use rowdex::{Dataset, DistributedSampler, Index, Loader, Shard};
 use serde_json::{Value, json};
 
 use self::columns::ColumnReports;
+use crate::command::args::decodable;
 use crate::command::estimate::{SHARES, later_epochs};
 use crate::command::failure::Failure;
 use crate::command::output::{self, Sink};
@@ -30,7 +31,7 @@ const STYLE: &str = include_str!("style.css");
 pub(crate) fn write(given: &Path, index: &Index, figures: Value, path: &Path) -> Result<(), Failure> {
     let sink = Sink::called(path, "html")?;
     let name = given.display().to_string();
-    let dataset = Dataset::builder(index.clone()).with_cache_bytes(0).open()?;
+    let dataset = decodable(index)?;
     let columns = ColumnReports::of(index)?;
     let passes = passes(&dataset)?;
     let here = passes.first().and_then(|here| here["passes"].as_f64());

@@ -75,7 +75,8 @@ impl GroupDecoder<'_> {
             let projection = self.projection.part(first..first + origins.len());
             sink.begin_columns(first)?;
             let part = GroupDecoder { projection: &projection, ..*self };
-            decoded = decoded.saturating_add(part.decode_together(rows, origins, part.leaves(origins), bytes, sink)?);
+            decoded =
+                decoded.saturating_add(part.decode_together(rows, origins, part.leaves(origins)?, bytes, sink)?);
         }
         Ok(decoded)
     }
