@@ -48,9 +48,7 @@ impl Build<'_> {
             }
         }
         for column in file.metadata.undecodable_columns() {
-            if !self.undecodable.contains_key(column) {
-                self.undecodable.insert(column.to_owned(), self.report.files as u32);
-            }
+            self.undecodable.entry(column.to_owned()).or_insert(self.report.files as u32);
         }
         self.push_file(path, &file.stat, &file.footer)?;
         self.known.push(file.known);

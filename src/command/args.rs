@@ -49,12 +49,9 @@ pub(crate) fn warn_of_undecodable(built: &BuildReport) {
 /// The dataset of an index, of all columns that can be decoded.
 pub(crate) fn decodable(index: &Index) -> Result<Dataset, Failure> {
     let builder = Dataset::builder(index.clone()).with_cache_bytes(0);
-    let undecodable = index.undecodable();
-    if undecodable.is_empty() {
-        return Ok(builder.open()?);
-    }
-    let names = index.schema().fields().iter().map(|field| field.name());
-    Ok(builder.with_columns(names.filter(|name| !undecodable.contains_key(*name))).open()?)
+    // Of several columns of one name none can be chosen.
+    let is_all = index.undecodable().is_empty();
+    Ok(if is_all { builder } else { builder.with_columns(index.decodable()) }.open()?)
 }
 
 #[derive(Debug, Clone, Args)]

@@ -79,20 +79,13 @@ impl OpenDataset {
     /// Refuses columns that cannot be decoded, by the files that the index names for them: now, and not at some row.
     pub(super) fn check_columns(&self) -> Result<()> {
         let index = &self.options.index;
-        let undecodable = index.undecodable();
-        let files: BTreeSet<u32> = undecodable.values().copied().collect();
+        let files: BTreeSet<u32> = index.undecodable().into_values().collect();
         for number in files {
-            let (Some(entry), Some(file)) = (index.file(number), self.described(number)) else { continue };
-            let names = index.partition_columns().iter().map(String::as_str);
-            let partitions: Vec<_> = names.zip(entry.partition_values()).collect();
-            file.metadata.check_columns(&self.projection, &partitions).map_err(|error| {
-                let names = self.projection.output().fields().iter().map(|field| field.name());
-                let others: Vec<_> = names.filter(|name| !undecodable.contains_key(*name)).cloned().collect();
-                let hint = match others.is_empty() {
-                    true => "choose other `columns`".to_owned(),
-                    false => format!("leave it out; the other `columns` are: {}", listed(&others)),
-                };
-                in_file(error.with_hint(hint), entry.path(), &*self.source)
+            let Some(file) = self.described(number) else { continue };
+            file.metadata.check_columns(&self.projection).map_err(|error| {
+                let others = listed(&index.decodable());
+                let hint = format!("leave it out; the other `columns` are: {others}");
+                in_file(error.with_hint(hint), file.metadata.path(), &*self.source)
             })?;
         }
         Ok(())

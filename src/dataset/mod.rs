@@ -61,7 +61,7 @@ pub(crate) use reader::{Prefetch, Slots};
 pub use rowdex_base::cache::Counters;
 pub use rowdex_io::disk_cache::{DiskCache, DiskCacheCounters};
 #[doc(hidden)]
-pub use rowdex_parquet::{Undecodable, parse_newer};
+pub use rowdex_parquet::parse_newer;
 pub(crate) use run::{JoinedChunks, RunPart};
 pub use scan::RowProgress;
 pub(crate) use scan::{EachChunk, RowsDone};

@@ -11,9 +11,15 @@ impl Index {
     /// The columns that the version which built the index could not decode, because the files are newer, and for each
     /// the number of the first file that has it so.
     pub fn undecodable(&self) -> BTreeMap<String, u32> {
-        let info: Option<Value> = serde_json::from_str(self.build_info()).ok();
-        let recorded = info.and_then(|mut info| Some(info.get_mut("undecodable")?.take()));
-        recorded.and_then(|recorded| serde_json::from_value(recorded).ok()).unwrap_or_default()
+        let info: Value = serde_json::from_str(self.build_info()).unwrap_or_default();
+        serde_json::from_value(info["undecodable"].clone()).unwrap_or_default()
+    }
+
+    /// The names of all other columns.
+    pub fn decodable(&self) -> Vec<String> {
+        let undecodable = self.undecodable();
+        let names = self.schema().fields().iter().map(|field| field.name());
+        names.filter(|name| !undecodable.contains_key(*name)).cloned().collect()
     }
 
     /// Where the index is that this one is a view of, seen from here: what the view recorded of itself. `None` for an

@@ -10,8 +10,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, LevelHistogram, ParquetMetaDa
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, SchemaDescPtr, Type as Node};
 
-use super::footer::Undecodable;
-use rowdex_base::error::{Error, Result};
+use rowdex_base::error::Error;
 
 /// All row groups of a file, each with a chunk for every column. What is told of chunks is of all columns of a row
 /// group, one row group after the other.
@@ -27,8 +26,6 @@ pub(crate) struct FileChunks {
     /// Of columns in lists, whose entries are not their values, how many entries have each definition level, by the
     /// number of the chunk.
     levels: Vec<(usize, LevelHistogram)>,
-    /// Chunks that cannot be decoded, by their number.
-    undecodable: Vec<(usize, Undecodable)>,
 }
 
 /// A number that is kept of a chunk.
@@ -103,26 +100,14 @@ impl FileChunks {
             encodings: PerChunk::of(all().map(|column| *column.encodings_mask()).collect()),
             codecs: PerChunk::of(all().map(ColumnChunkMetaData::compression_codec).collect()),
             levels: all().enumerate().filter_map(counted).collect(),
-            undecodable: Vec::new(),
         }
-    }
-
-    /// Notes which chunks cannot be decoded, in order, by their number.
-    pub(crate) fn note_undecodable(&mut self, undecodable: Vec<(usize, Undecodable)>) {
-        self.undecodable = undecodable;
-    }
-
-    /// The columns of these chunks.
-    pub(crate) fn undecodable(&self) -> impl Iterator<Item = usize> {
-        self.undecodable.iter().map(|(number, _)| number % self.schema.num_columns())
     }
 
     /// Bytes that it takes, without the schema.
     pub(crate) fn bytes(&self) -> usize {
         let numbers: usize = self.numbers.iter().map(ChunkNumbers::bytes).sum();
         let rows = size_of_val(self.rows.as_slice());
-        let rare = self.levels.len() * 64 + size_of_val(self.undecodable.as_slice());
-        rows + numbers + self.encodings.bytes() + self.codecs.bytes() + rare
+        rows + numbers + self.encodings.bytes() + self.codecs.bytes() + self.levels.len() * 64
     }
 
     /// How many row groups there are.
@@ -228,15 +213,6 @@ impl<'a> ColumnChunk<'a> {
     /// Says that an error is of this column.
     pub(crate) fn named(&self, error: Error) -> Error {
         error.with_column(self.descriptor.path().string())
-    }
-
-    /// Refuses to decode it, where that is not known to be possible.
-    pub(crate) fn check_decodable(&self) -> Result<()> {
-        let all = &self.file.undecodable;
-        match all.binary_search_by_key(&self.number, |(number, _)| *number) {
-            Ok(place) => Err(self.named(all[place].1.error())),
-            Err(_) => Ok(()),
-        }
     }
 
     /// The highest repetition and definition level.

@@ -21,7 +21,6 @@ use super::chunks::{PagePositions, RowGroup};
 use super::columns::{ColumnOrigin, is_view, leaves_from, origins};
 use super::direct::GroupBytes;
 use super::errors::{ASK_FOR_LESS, caught_panic, internal, invalid, too_large};
-use super::footer::CHOOSE_OTHERS;
 use super::pages::Pages;
 use super::{FileBytes, FileMetadata, RowSink, adapt, as_asked, length_of};
 use rowdex_base::error::{Error, ErrorKind, Result};
@@ -391,12 +390,11 @@ impl<'a> GroupDecoder<'a> {
         origins(self.file, self.projection, self.partitions)
     }
 
-    /// The columns of the file that are needed, which must be known to be decodable.
+    /// The columns of the file that are needed, all of which can be decoded.
     pub(super) fn leaves(&self, origins: &[ColumnOrigin<'_>]) -> Result<Vec<usize>> {
         let leaves = leaves_from(self.file, self.projection, origins);
-        let checked = self.file.check_decodable(self.row_group, &leaves);
-        checked.map_err(|error| error.with_hint(CHOOSE_OTHERS))?;
-        Ok(leaves)
+        let checked = self.file.check_decodable(self.row_group..self.row_group + 1, &leaves);
+        checked.map(|()| leaves).map_err(|error| error.with_hint("choose other `columns`"))
     }
 
     pub(super) fn within_limit(&self, bytes: u64) -> Result<()> {

@@ -16,12 +16,11 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::{
     FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataPushDecoder,
-    ParquetMetaDataReader, ParquetStatisticsPolicy,
+    ParquetStatisticsPolicy,
 };
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub use self::end::{Footer, read_end};
-pub(crate) use self::newer::CHOOSE_OTHERS;
 pub use self::newer::{Undecodable, parse_newer};
 
 use self::checks::{check, is_structure, look_ahead, pages_make_sense};
@@ -55,6 +54,8 @@ pub struct FileMetadata {
     /// How to decode it, to types that may be others. Has no row groups, of which `chunks` says more with less memory.
     bare: ArrowReaderMetadata,
     chunks: FileChunks,
+    /// Column chunks that cannot be decoded, by their place among all; of a file that has any, there are columns.
+    undecodable: Vec<(usize, Undecodable)>,
     /// For every field of the Arrow schema, its columns in the file.
     leaves: Vec<Range<usize>>,
     /// For every column, how much memory its values take.
@@ -84,9 +85,7 @@ impl FileMetadata {
     pub fn parse(path: &str, footer: &[u8], file_size: u64, renames: &Renames) -> Result<Self> {
         let parse = || {
             look_ahead(footer)?;
-            let (parsed, undecodable) = parse_newer(footer, |footer| parse_footer(footer, file_size))?;
-            let (bare, mut chunks, intervals) = parsed;
-            chunks.note_undecodable(undecodable);
+            let (bare, chunks, intervals, undecodable) = parse_footer(footer, file_size)?;
             let schema = with_noted_zones(bare.schema(), bare.metadata());
             let decoded = decodable(&schema);
             let is_other = decoded.fields() != bare.schema().fields();
@@ -104,6 +103,7 @@ impl FileMetadata {
                 renamed,
                 bare,
                 chunks,
+                undecodable,
                 leaves,
                 measures,
                 dictionaries,
@@ -150,21 +150,32 @@ impl FileMetadata {
 
     /// The columns as they are served that have something that cannot be decoded, again for each row group.
     pub fn undecodable_columns(&self) -> impl Iterator<Item = &str> {
-        let roots = self.chunks.undecodable().filter_map(|leaf| self.field_of(leaf));
+        let columns = self.descriptor().num_columns();
+        let roots = self.undecodable.iter().filter_map(move |(number, _)| self.field_of(number % columns));
         roots.map(|root| self.schema.field(root).name().as_str())
     }
 
     /// Refuses a projection of columns that cannot be decoded, in any row group.
-    pub fn check_columns(&self, projection: &Projection, partitions: &[(&str, Option<&str>)]) -> Result<()> {
-        let leaves = leaves_of(self, projection, partitions);
-        (0..self.num_row_groups()).try_for_each(|row_group| self.check_decodable(row_group, &leaves))
+    pub fn check_columns(&self, projection: &Projection) -> Result<()> {
+        self.check_decodable(0..self.num_row_groups(), &leaves_of(self, projection, &[]))
     }
 
-    /// Refuses columns of a row group that cannot be decoded.
-    pub(super) fn check_decodable(&self, row_group: usize, leaves: &[usize]) -> Result<()> {
-        let Some(group) = self.group(row_group) else { return Ok(()) };
-        let check = |leaf: &usize| group.column(*leaf).check_decodable();
-        leaves.iter().try_for_each(check).map_err(|error| error.with_row_group(row_group as u64))
+    /// Refuses columns of row groups that cannot be decoded. The leaves are sorted.
+    pub(super) fn check_decodable(&self, row_groups: Range<usize>, leaves: &[usize]) -> Result<()> {
+        let columns = self.descriptor().num_columns();
+        for (number, undecodable) in &self.undecodable {
+            let row_group = number / columns;
+            let leaf = number % columns;
+            if row_groups.contains(&row_group) && leaves.binary_search(&leaf).is_ok() {
+                let path = self.descriptor().column(leaf).path().string();
+                return Err(undecodable.error().with_column(path).with_row_group(row_group as u64));
+            }
+        }
+        Ok(())
+    }
+
+    fn descriptor(&self) -> &SchemaDescriptor {
+        self.metadata().file_metadata().schema_descr()
     }
 
     /// Whether the file says where the pages of this row group are.
@@ -236,8 +247,7 @@ impl FileMetadata {
     }
 
     fn levels(&self, row_group: usize, leaf: usize) -> Option<&AtomicBool> {
-        let columns = self.metadata().file_metadata().schema_descr().num_columns();
-        self.levels.get(row_group.checked_mul(columns)?.checked_add(leaf)?)
+        self.levels.get(row_group.checked_mul(self.descriptor().num_columns())?.checked_add(leaf)?)
     }
 
     /// Where the values of columns of a row group lie that can be read one by one; nothing is in it before that was
@@ -347,22 +357,25 @@ impl FileMetadata {
     }
 }
 
-/// Parses and checks the footer of a file of so many bytes. Its intervals are plain bytes; which columns these are.
-fn parse_footer(footer: &[u8], file_size: u64) -> Result<(ArrowReaderMetadata, FileChunks, Vec<usize>)> {
-    let (metadata, intervals) = caught("the footer", || {
-        let options = ParquetMetaDataOptions::new()
-            .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)
-            .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        let metadata = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?;
-        let Some((schema, intervals)) = with_plain_intervals(&metadata)? else { return Ok((metadata, Vec::new())) };
-        let options = options.with_schema(schema);
-        Ok((ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))?, intervals))
+/// Parses and checks the footer of a file of so many bytes. Its intervals are plain bytes; which columns these are, and
+/// which column chunks cannot be decoded.
+fn parse_footer(
+    footer: &[u8],
+    file_size: u64,
+) -> Result<(ArrowReaderMetadata, FileChunks, Vec<usize>, Vec<(usize, Undecodable)>)> {
+    let (metadata, intervals, undecodable) = caught("the footer", || {
+        let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        let (metadata, undecodable) = parse_newer(footer, options.clone())?;
+        let Some((schema, intervals)) = with_plain_intervals(&metadata)? else {
+            return Ok((metadata, Vec::new(), undecodable));
+        };
+        Ok((parse_newer(footer, options.with_schema(schema))?.0, intervals, undecodable))
     })?;
     check(&metadata, file_size)?;
     let chunks = FileChunks::of(&metadata);
     let bare = Arc::new(ParquetMetaData::new(with_rows_counted(&metadata), Vec::new()));
     let reader = caught("the footer", || ArrowReaderMetadata::try_new(bare, ArrowReaderOptions::new()))?;
-    Ok((reader, chunks, intervals))
+    Ok((reader, chunks, intervals, undecodable))
 }
 
 /// What the footer says of the file, with the sum over its row groups for the number of rows.

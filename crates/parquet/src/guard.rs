@@ -13,7 +13,7 @@ use parquet::basic::{Compression, Encoding};
 
 use super::direct::delta::spelled_out;
 use super::errors::{invalid, too_large, unsupported};
-use super::footer::{CHOOSE_OTHERS, Undecodable};
+use super::footer::Undecodable;
 use super::thrift::{BINARY, FALSE, I32, I64, STRUCT, TRUE, ThriftReader};
 use super::unpack::{self, Unpacker};
 use rowdex_base::error::{Error, Result};
@@ -167,9 +167,8 @@ pub(super) fn walk(
 
 fn page(header: &PageHeader, body: &[u8], uncompressed: u64, chunk: &WalkedChunk, tally: &mut Tally) -> Result<()> {
     let Some(kind @ (DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2)) = header.kind else { return Ok(()) };
-    let encodings = [header.encoding, header.level_encodings.0, header.level_encodings.1];
-    if let Some(unknown) = encodings.into_iter().flatten().find_map(Undecodable::encoding) {
-        return Err(unknown.error().with_hint(CHOOSE_OTHERS));
+    if let Some(unknown) = header.encoding.and_then(Undecodable::encoding) {
+        return Err(unknown.error().with_hint("choose other `columns`"));
     }
     if uncompressed > chunk.page_limit {
         return Err(chunk.page_too_large(uncompressed));

@@ -36,7 +36,7 @@ impl GroupDecoder<'_> {
         let Some((group, more)) = found.as_deref().and_then(<[RowGroup<'_>]>::split_first) else { return Ok(None) };
         let origins = self.origins();
         let leaves = self.leaves(&origins)?;
-        row_groups.iter().try_for_each(|row_group| self.file.check_decodable(*row_group, &leaves))?;
+        self.file.check_decodable(0..self.file.num_row_groups(), &leaves)?;
         let mut pages = self.pages(*group, more.to_vec(), &leaves, None, None);
         pages.batch_rows = chunk_rows.min(pages.of.rows);
         let views = self.wanted_views(&leaves);

@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ColumnOrder, SortOrder, Type};
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, PageIndexPolicy, ParquetColumnIndex, ParquetMetaData, ParquetMetaDataOptions,
-    ParquetMetaDataPushDecoder, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
+    ParquetMetaDataPushDecoder, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 use parquet::schema::types::{SchemaDescriptor, Type as SchemaType};
 
@@ -100,11 +100,8 @@ impl Statistics {
     /// Those of some columns, from the footer; nothing where it has none that can be read.
     pub fn parse(footer: &[u8], leaves: &[usize]) -> Option<Self> {
         let policy = ParquetStatisticsPolicy::skip_except(leaves);
-        let options = ParquetMetaDataOptions::new()
-            .with_column_stats_policy(policy)
-            .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        let parse = |footer: &[u8]| ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options));
-        let parsed = catch_unwind(AssertUnwindSafe(|| parse_newer(footer, parse)));
+        let options = ParquetMetaDataOptions::new().with_column_stats_policy(policy);
+        let parsed = catch_unwind(AssertUnwindSafe(|| parse_newer(footer, options)));
         parsed.ok()?.ok().map(|(metadata, _)| Self { metadata: Arc::new(metadata) })
     }
 

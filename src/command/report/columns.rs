@@ -1,11 +1,9 @@
 //! What columns take in the files, by the footers that the index keeps.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use parquet::file::metadata::{
-    ColumnChunkMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
-};
-use rowdex::dataset::{Undecodable, parse_newer};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataOptions};
+use rowdex::dataset::parse_newer;
 use rowdex::{Error, ErrorKind, Index};
 use serde_json::{Value, json};
 
@@ -45,19 +43,19 @@ impl ColumnReports {
         let files = u64::from(index.num_files());
         let chunks = u64::from(index.num_row_groups()) * index.schema().fields().len().max(1) as u64;
         let wanted = if chunks <= MOST_CHUNKS { files } else { (files * MOST_CHUNKS / chunks).max(1) };
-        let options = ParquetMetaDataOptions::new().with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        let parse = |footer: &[u8]| ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options));
         for at in 0..wanted.min(files) {
             let file = (u128::from(at) * u128::from(files) / u128::from(wanted)) as u32;
             let Some(footer) = index.footer(file)? else { continue };
-            let (metadata, undecodable) = parse_newer(&footer, parse).map_err(|error| {
+            let (metadata, undecodable) = parse_newer(&footer, ParquetMetaDataOptions::new()).map_err(|error| {
                 let path = index.file(file).map(|file| file.path().to_owned()).unwrap_or_default();
                 Error::new(ErrorKind::InvalidIndex, format!("a footer that is stored in it: {error}")).with_file(path)
             })?;
-            let undecodable: HashMap<usize, Undecodable> = undecodable.into_iter().collect();
+            let mut undecodable = undecodable.into_iter().peekable();
             let chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
             for (number, chunk) in chunks.enumerate() {
-                found.add(chunk, undecodable.get(&number), &mut leaves);
+                let why = undecodable.next_if(|(place, _)| *place == number);
+                let codec = why.map_or_else(|| chunk.compression().to_string(), |(_, why)| why.name());
+                found.add(chunk, &codec, &mut leaves);
             }
         }
         found.columns = leaves.into_values().collect();
@@ -65,12 +63,7 @@ impl ColumnReports {
         Ok(found)
     }
 
-    fn add(
-        &mut self,
-        chunk: &ColumnChunkMetaData,
-        undecodable: Option<&Undecodable>,
-        leaves: &mut BTreeMap<String, ColumnReport>,
-    ) {
+    fn add(&mut self, chunk: &ColumnChunkMetaData, codec: &str, leaves: &mut BTreeMap<String, ColumnReport>) {
         self.chunks += 1;
         self.without_page_index += u64::from(chunk.offset_index_offset().is_none());
         self.without_statistics += u64::from(chunk.statistics().is_none());
@@ -83,10 +76,6 @@ impl ColumnReports {
         column.stored += u64::try_from(chunk.compressed_size()).unwrap_or_default();
         column.unpacked += u64::try_from(chunk.uncompressed_size()).unwrap_or_default();
         // `ZSTD(ZstdLevel(1))`: a level is what a writer chose, and no footer tells it.
-        let codec = match undecodable {
-            Some(Undecodable::Codec(number)) => number.to_string(),
-            _ => chunk.compression().to_string(),
-        };
         column.codecs.insert(codec.split('(').next().unwrap_or_default().to_ascii_lowercase());
         column.has_dictionary |= chunk.dictionary_page_offset().is_some();
     }
