@@ -633,8 +633,9 @@ rowdex_status rowdex_dataset_decoded_bytes(const struct rowdex_dataset *dataset,
 // columns by which it is recorded how long rows are, as "lengths" does; progress is reported once more, then. store:
 // as for rowdex_index_open. Progress is reported after each window of files. The report: files, kept_files (of an
 // update), read_files, requests, footer_bytes, row_groups, rows, index_bytes, repeated_files (named more than once),
-// unlike_files (with other columns than the first one), and unlike_example, a text that names one of these and says in
-// what it differs, or null. find: "or_build" looks for an index of the files as they are now, and builds one only if
+// unlike_files (with other columns than the first one), unlike_example, a text that names one of these and says in
+// what it differs, or null, and undecodable_columns, which a newer writer encoded or compressed, so that this version
+// serves all others. find: "or_build" looks for an index of the files as they are now, and builds one only if
 // there is none; output may then be left out for the cache folder of the user ($ROWDEX_CACHE, $XDG_CACHE_HOME/rowdex
 // or ~/.cache/rowdex), and files may be one index, which is taken. Of several processes one builds, and the others
 // wait. "only" builds none, and returns ROWDEX_STATUS_NOT_FOUND. The report is then: index (its path), built (the
