@@ -22,8 +22,6 @@ GROUPS, CHUNKS, METADATA, ENCODINGS, CODEC, PAGE, DICTIONARY, STATISTICS = 4, 1,
 
 
 class Thrift:
-    """Reads structures as dicts by field id, lists, bytes, and numbers with where they begin and end."""
-
     def __init__(self, data: bytes, at: int) -> None:
         self.data, self.at = data, at
 
@@ -37,8 +35,6 @@ class Thrift:
 
     def read(self, kind: int = 12) -> Any:
         start = self.at
-        if kind in (1, 2):
-            return kind
         if kind in (4, 5, 6):
             return (value := self.varint()) >> 1 ^ -(value & 1), start, self.at
         if kind == 8:
@@ -46,7 +42,8 @@ class Thrift:
         if kind == 9:
             head = self.byte()
             return [self.read(head & 15) for _ in range(self.varint() if head >> 4 == 15 else head >> 4)]
-        assert kind == 12, kind
+        if kind < 3:
+            return kind
         fields, last = {}, 0
         while (head := self.byte()) & 15:
             last = last + (head >> 4) if head >> 4 else self.read(4)[0]
@@ -58,17 +55,12 @@ def footer_of(data: bytes) -> Any:
     return Thrift(data, len(data) - 8 - int.from_bytes(data[-8:-4], "little")).read()
 
 
-def chunk_of(data: bytes, group: int, leaf: int) -> Any:
-    return footer_of(data)[GROUPS][group][CHUNKS][leaf][METADATA]
-
-
 def replaced(data: bytes, start: int, end: int, new: bytes) -> bytes:
     length = int.from_bytes(data[-8:-4], "little") + len(new) - (end - start)
     return data[:start] + new + data[end:-8] + length.to_bytes(4, "little") + data[-4:]
 
 
 def with_number(data: bytes, number: tuple[int, int, int], value: int) -> bytes:
-    """With another number there, which takes two bytes from 64 on."""
     value = value << 1 ^ value >> 63
     return replaced(data, *number[1:], bytes([value] if value < 128 else [value & 127 | 128, value >> 7]))
 
@@ -88,28 +80,27 @@ def files(folder: pathlib.Path, **options: Any) -> bytes:
 
 def build(folder: pathlib.Path, changed: bytes, **options: Any) -> tuple[str, Any]:
     (folder / "b.parquet").write_bytes(changed)
-    index = str(folder / "rows.rdx")
-    return index, rowdex.build(folder / "*.parquet", index, **{"overwrite": True} | options)
+    return (index := str(folder / "rows.rdx")), rowdex.build(folder / "*.parquet", index, **{"overwrite": True} | options)
 
 
 def refused(call: Any, leaf: str, what: str) -> str:
     with pytest.raises(rowdex.errors.FormatError, match=what) as error:
         call()
-    assert (error.value.column, error.value.row_group, error.value.file[-9:]) == (leaf, 2, "b.parquet"), error.value
-    assert "columns" in error.value.hint, error.value
-    return error.value.hint
+    told = error.value
+    assert (told.column, told.row_group, told.file[-9:], "columns" in told.hint) == (leaf, 2, "b.parquet", True), told
+    return told.hint
 
 
 @pytest.mark.parametrize("options", [{"compression": "none"}, {"data_page_version": "2.0", "use_dictionary": ["word"]}])
 def test_all_columns_but_the_newer_one_are_those_of_pyarrow(options: dict[str, Any], tmp_path: pathlib.Path) -> None:
-    original = files(tmp_path, **options)
+    groups = footer_of(original := files(tmp_path, **options))[GROUPS]
     expected = pa.concat_tables([table()] * 2)
     rows = np.random.default_rng(5).integers(0, 2 * ROWS, 60)
     for leaf, name in enumerate(LEAVES):
-        chunk, names = chunk_of(original, 2, leaf), expected.column_names
+        chunk, names = groups[2][CHUNKS][leaf][METADATA], expected.column_names
         names.remove(top := name.split(".")[0])
         # The last row group has something, too: the first one is named.
-        last = with_number(original, chunk_of(original, 3, leaf)[CODEC], 9)
+        last = with_number(original, groups[3][CHUNKS][leaf][METADATA][CODEC], 9)
         places = [(chunk[ENCODINGS][-1], value, f"encoding {value}") for value in (10, 11, 63, 64, 200)]
         for number, value, what in [*places, (chunk[CODEC], 8, "codec 8"), (chunk[CODEC], -1, "codec -1")]:
             with pytest.warns(UserWarning, match=f"decode {top},") as warned:
@@ -119,21 +110,19 @@ def test_all_columns_but_the_newer_one_are_those_of_pyarrow(options: dict[str, A
                 assert refused(lambda: rowdex.Dataset(index, asked), name, what).endswith(": " + ", ".join(names))
             others = [other.replace(".list.element", "") for other in LEAVES if other != name]
             dataset, same = rowdex.Dataset(index, others, cache=1), expected.flatten().select(others)
-            assert pa.table(dataset[:]).flatten().equals(same)
-            assert pa.table(dataset[rows]).flatten().equals(same.take(rows))
+            assert [pa.table(dataset[at]).flatten() for at in (slice(None), rows)] == [same, same.take(rows)]
 
 
 @pytest.mark.filterwarnings("ignore:this version cannot decode tokens")
 def test_what_is_asked_of_the_newer_column_is_refused_by_name(tmp_path: pathlib.Path) -> None:
-    original = files(tmp_path)
-    changed = with_number(original, chunk_of(original, 2, 4)[ENCODINGS][0], 11)
+    groups = footer_of(original := files(tmp_path))[GROUPS]
+    changed = with_number(original, groups[2][CHUNKS][4][METADATA][ENCODINGS][0], 11)
     index, _ = build(tmp_path, changed)
     others = [name for name in table().column_names if name != "tokens"]
     whole, new = rowdex.Dataset(index, others), tmp_path / "new"
     view, page = str(tmp_path / "view.rdx"), str(tmp_path / "page.html")
     rowdex.select(index, view, where="x > 10")
     assert len(rowdex.Dataset(view, others)) == rowdex.count(index, where="x > 10") == 2 * (ROWS - 31)
-    assert rowdex.count(index, by="word") == whole.counts("word")
     rowdex.rewrite(index, new, columns=others)
     assert rowdex.rows_digest(str(new / "index.rdx")) == rowdex.rows_digest(whole)
     refused(lambda: rowdex.rows_digest(index), LEAVES[4], "encoding 11")
@@ -142,7 +131,6 @@ def test_what_is_asked_of_the_newer_column_is_refused_by_name(tmp_path: pathlib.
     refused(lambda: rowdex.Dataset(view), LEAVES[4], "encoding 11")
     refused(lambda: rowdex.open(tmp_path / "*.parquet", index=tmp_path / "o.rdx"), LEAVES[4], "encoding 11")
     refused(lambda: rowdex.count(index, where="cardinality(tokens) > 1"), LEAVES[4], "encoding 11")
-    # An update keeps what the index knows.
     pq.write_table(table(), tmp_path / "c.parquet")
     _, report = build(tmp_path, changed, update=True, overwrite=False)
     assert (report.kept_files, report.undecodable_columns) == (2, ["tokens"])
@@ -156,8 +144,9 @@ def test_what_is_asked_of_the_newer_column_is_refused_by_name(tmp_path: pathlib.
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_a_newer_page_that_no_footer_tells_of_is_the_same_error(version: str, tmp_path: pathlib.Path) -> None:
     original = files(tmp_path, compression="none", data_page_version=version, use_dictionary=["word"])
+    groups = footer_of(original)[GROUPS]
     for leaf, name in enumerate(LEAVES):
-        chunk = chunk_of(original, 2, leaf)
+        chunk = groups[2][CHUNKS][leaf][METADATA]
         for place in {PAGE, DICTIONARY} & chunk.keys():
             header = Thrift(original, chunk[place][0]).read()
             details = next(header[part] for part in (5, 7, 8) if part in header)
@@ -167,9 +156,8 @@ def test_a_newer_page_that_no_footer_tells_of_is_the_same_error(version: str, tm
             for rows in (slice(None), [ROWS + 2 * GROUP + 1]):
                 refused(lambda: rowdex.Dataset(index, cache=1)[rows], name, "encoding 11")
     # What a footer tells of encodings of pages is passed over.
-    index, report = build(tmp_path, with_number(original, chunk_of(original, 1, 0)[STATISTICS][0][2], 77))
-    assert report.undecodable_columns == []
-    assert pa.table(rowdex.Dataset(index)[:]).equals(pa.concat_tables([table()] * 2))
+    index, report = build(tmp_path, with_number(original, groups[1][CHUNKS][0][METADATA][STATISTICS][0][2], 77))
+    assert not report.undecodable_columns and pa.table(rowdex.Dataset(index)[:]) == pa.concat_tables([table()] * 2)
 
 
 def test_a_file_inside_a_column_is_an_image(tmp_path: pathlib.Path) -> None:

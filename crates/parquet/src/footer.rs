@@ -25,6 +25,7 @@ pub use self::newer::{Undecodable, parse_newer};
 
 use self::checks::{check, is_structure, look_ahead, pages_make_sense};
 use self::measure::{ValueMemory, measures};
+use self::newer::UndecodableChunks;
 use super::chunks::{ColumnChunk, FileChunks, PagePositions, RowGroup};
 use super::columns::leaves_of;
 use super::direct::ValuePlaces;
@@ -54,8 +55,8 @@ pub struct FileMetadata {
     /// How to decode it, to types that may be others. Has no row groups, of which `chunks` says more with less memory.
     bare: ArrowReaderMetadata,
     chunks: FileChunks,
-    /// Column chunks that cannot be decoded, by their place among all; of a file that has any, there are columns.
-    undecodable: Vec<(usize, Undecodable)>,
+    /// Of a file that has any, there are columns.
+    undecodable: UndecodableChunks,
     /// For every field of the Arrow schema, its columns in the file.
     leaves: Vec<Range<usize>>,
     /// For every column, how much memory its values take.
@@ -362,7 +363,7 @@ impl FileMetadata {
 fn parse_footer(
     footer: &[u8],
     file_size: u64,
-) -> Result<(ArrowReaderMetadata, FileChunks, Vec<usize>, Vec<(usize, Undecodable)>)> {
+) -> Result<(ArrowReaderMetadata, FileChunks, Vec<usize>, UndecodableChunks)> {
     let (metadata, intervals, undecodable) = caught("the footer", || {
         let options = ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
         let (metadata, undecodable) = parse_newer(footer, options.clone())?;

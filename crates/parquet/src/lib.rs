@@ -42,7 +42,7 @@ pub use annotated::Annotated;
 pub use columns::{views_pay, views_save_nothing};
 pub use cost::ReadCost;
 pub use decode::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
-pub use footer::{FileMetadata, Footer, parse_newer, read_end};
+pub use footer::{FileMetadata, Footer, Undecodable, parse_newer, read_end};
 pub use row_lengths::{Counted, counted};
 pub use rowdex_rows::RowSink;
 #[cfg(feature = "filter")]
