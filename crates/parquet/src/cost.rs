@@ -1,4 +1,4 @@
-//! What reading a row group costs in bytes, read and decoded, as far as its file's footer tells.
+//! What reading a row group costs in bytes, read and decoded, as far as its file's footer tells, or that it cannot be.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use parquet::basic::Type;
 use super::FileMetadata;
 use super::chunks::ColumnChunk;
 use super::columns::leaves_of;
+use rowdex_base::error::Result;
 use rowdex_projection::Projection;
 
 /// Bytes to read for the chosen columns of one row group, or for some of its rows.
@@ -172,6 +173,11 @@ impl FileMetadata {
             None => (0..group.num_columns()).collect(),
         };
         leaves.into_iter().map(estimate).fold(0, u64::saturating_add)
+    }
+
+    /// Refuses a projection of columns that cannot be decoded, in any row group.
+    pub fn check_columns(&self, projection: &Projection) -> Result<()> {
+        self.check_decodable(0..self.num_row_groups(), &leaves_of(self, projection, &[]))
     }
 
     /// Where decoding all of a row group reads, sorted; nothing if there is no such group.

@@ -3,7 +3,6 @@
 mod checks;
 mod end;
 mod measure;
-mod newer;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,22 +20,20 @@ use parquet::file::metadata::{
 use parquet::schema::types::{SchemaDescriptor, Type};
 
 pub use self::end::{Footer, read_end};
-pub use self::newer::{Undecodable, parse_newer};
 
 use self::checks::{check, is_structure, look_ahead, pages_make_sense};
 use self::measure::{ValueMemory, measures};
-use self::newer::UndecodableChunks;
 use super::chunks::{ColumnChunk, FileChunks, PagePositions, RowGroup};
-use super::columns::leaves_of;
 use super::direct::ValuePlaces;
 use super::errors::{caught, unsupported};
 use super::guard::Tally;
+use super::newer::{UndecodableChunks, parse_newer};
 use super::types::{decodable, leaf_count, with_noted_zones, with_plain_intervals, with_views};
 use super::{FileBytes, as_asked};
 use rowdex_base::error::{Error, ErrorKind, Result};
 use rowdex_base::once::Once;
 use rowdex_io::source::cut;
-use rowdex_projection::{Projection, Renames};
+use rowdex_projection::Renames;
 
 /// An offset index that spreads over more bytes than this is not read.
 const MAX_INDEX: u64 = 64 << 20;
@@ -154,11 +151,6 @@ impl FileMetadata {
         let columns = self.descriptor().num_columns();
         let roots = self.undecodable.iter().filter_map(move |(number, _)| self.field_of(number % columns));
         roots.map(|root| self.schema.field(root).name().as_str())
-    }
-
-    /// Refuses a projection of columns that cannot be decoded, in any row group.
-    pub fn check_columns(&self, projection: &Projection) -> Result<()> {
-        self.check_decodable(0..self.num_row_groups(), &leaves_of(self, projection, &[]))
     }
 
     /// Refuses columns of row groups that cannot be decoded. The leaves are sorted.

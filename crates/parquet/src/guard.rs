@@ -13,7 +13,7 @@ use parquet::basic::{Compression, Encoding};
 
 use super::direct::delta::spelled_out;
 use super::errors::{invalid, too_large, unsupported};
-use super::footer::Undecodable;
+use super::newer::Undecodable;
 use super::thrift::{BINARY, FALSE, I32, I64, STRUCT, TRUE, ThriftReader};
 use super::unpack::{self, Unpacker};
 use rowdex_base::error::{Error, Result};

@@ -18,6 +18,7 @@ mod direct;
 mod errors;
 mod footer;
 mod guard;
+mod newer;
 mod pages;
 mod row_lengths;
 mod run;
@@ -42,7 +43,8 @@ pub use annotated::Annotated;
 pub use columns::{views_pay, views_save_nothing};
 pub use cost::ReadCost;
 pub use decode::{GroupDecoder, MAX_DECODED_BYTES, RowsToDecode};
-pub use footer::{FileMetadata, Footer, Undecodable, parse_newer, read_end};
+pub use footer::{FileMetadata, Footer, read_end};
+pub use newer::{Undecodable, parse_newer};
 pub use row_lengths::{Counted, counted};
 pub use rowdex_rows::RowSink;
 #[cfg(feature = "filter")]

@@ -19,7 +19,8 @@ use parquet::schema::types::{SchemaDescriptor, Type as SchemaType};
 
 use super::FileBytes;
 use super::adapt::{STRICT, constant, widens};
-use super::footer::{FileMetadata, parse_newer, read_index};
+use super::footer::{FileMetadata, read_index};
+use super::newer::parse_newer;
 use super::types::{leaf_count, plain};
 
 /// Where the values of a column, or of a field of structs, are.
