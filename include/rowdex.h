@@ -376,6 +376,9 @@ typedef struct rowdex_batch_info {
   uint64_t num_substituted;
   // How many packs it has, whose pieces are its rows; 0 if its rows are in none.
   uint64_t num_packs;
+  // For each row its position in the order, where that may serve a row more than once, the same for any number of
+  // ranks; NULL in all other orders, and of packs. They belong to the batch.
+  const uint64_t *positions;
 } rowdex_batch_info;
 
 // How the tokens of packs come. All zeros are the defaults.
@@ -498,7 +501,8 @@ void rowdex_free(void *handle);
 // kept there; rows are served all the same.
 //
 // A set: len, rows (out of how many), repeated (how often rows were listed beyond the first time), unserved (listed
-// rows that the index does not serve). Orders: rows (of an epoch), fingerprint.
+// rows that the index does not serve). Orders: rows (of an epoch), fingerprint, augment_key (of the seed, for
+// random numbers of rows: docs/orders.md).
 //
 // A sampler, of its current epoch: epoch, len (samples of this rank, repeated ones included, wherever the run was
 // resumed; of packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this

@@ -132,6 +132,14 @@ class Batch:
         return rows
 
     @property
+    def positions(self) -> list[int]:
+        """Where the order may serve a row more than once: for each row its position in the order, which is the same for
+        any number of ranks. Empty in all other orders, and of packs."""
+        if not self._info.positions:
+            return []
+        return _values.raw_at(self._info.positions, 8 * self.num_rows).cast("Q").tolist()
+
+    @property
     def substituted(self) -> list[Substituted]:
         """Which rows stand in for others that could not be read, in ascending order of their places: see ``on_error``
         of a :class:`Loader`.

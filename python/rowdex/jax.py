@@ -129,11 +129,12 @@ class _WithoutPads:
     """A function of a batch that does not see which rows are repeated, as that column was not asked for."""
 
     def __init__(self, function: Any) -> None:
-        self._function = function
+        # By which its parameters are known.
+        self.__wrapped__ = function
 
-    def __call__(self, batch: dict[str, Any]) -> Any:
+    def __call__(self, batch: dict[str, Any], **numbers: Any) -> Any:
         pads = batch.pop(_PADS)
-        found = self._function(batch)
+        found = self.__wrapped__(batch, **numbers)
         return {**found, _PADS: pads} if isinstance(found, dict) else found
 
 

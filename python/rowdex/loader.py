@@ -75,12 +75,14 @@ class Loader:
             read the same files. The numbers of steps and rows stay the same. See :attr:`lost_groups`. It replaces rows
             that ``decode`` fails for, too; that must depend on the value alone: see :attr:`lost_rows`.
         decode: Functions of single values by column, ``{"image": rowdex.transforms.Image()}``. They get Python values,
-            ``None`` for nulls. Results that are numbers, or arrays of one shape, become an array or tensor, lists of
+            ``None`` for nulls, and the generator of the row if they have a parameter ``rng`` ([random
+            numbers](../loader.md#random-numbers)). Results that are numbers, or arrays of one shape, become an array or tensor, lists of
             numbers a :class:`rowdex.Ragged`, and others a list.
         collate: Functions of whole columns, after that: of a list of what ``decode`` gave, or of the column.
         pad: Makes one array of lists of numbers: ``"longest"``, a length, a :class:`rowdex.transforms.Pad`, or a dict
             of these by column. Without a dict it is for all columns of lists that are not of a fixed size.
-        map: A function of the batch, or several to be called one after another. What it returns is handed out.
+        map: A function of the batch, or several to be called one after another. What it returns is handed out. With a
+            parameter ``rngs`` it gets a generator for each row.
         pin_memory: Copies tensors to memory that a GPU reads without waiting, if there is a GPU.
         share: ``"machine"``, or a :class:`Share` that says more, shares one reader with the loaders of the other ranks
             on this machine: each row group is decoded once for all of them, and ``memory`` and ``threads`` are those of
@@ -149,7 +151,9 @@ class Loader:
         sequences = _sequences.arguments(sampler.spec.pack, output, dataset)
         arrays = _sequences.names(sequences)
         added = Added(row_ids, repeated).checked([*dataset.column_names, *arrays], output)
-        transforms = Transforms(dataset, output, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory)
+        transforms = Transforms(
+            dataset, output, sampler.spec, decode=decode, collate=collate, pad=pad, map=map, pin=pin_memory
+        )
         self._transforms = transforms
         self._map_threads = 2 if threads is None else threads
         texts = "list" if views else strings
@@ -336,12 +340,14 @@ class Loader:
         found, transforms, substitutes = self._convert(batch, pads), self._transforms, self._substitutes
         errors: dict[int, tuple[str, Exception]] = {}
         try:
-            decoded, errors = transforms.decoded(batch)
+            numbers = transforms.numbers(batch)
+            decoded, errors = transforms.decoded(batch, numbers)
             if errors and substitutes is None:
                 raise RowErrors(errors)
             if errors and substitutes is not None:
-                found = substitutes.replaced(batch, found, decoded, errors, transforms, self._convert.stand_in)
-            return transforms.finish(found, decoded)
+                stand_in = self._convert.stand_in
+                found = substitutes.replaced(batch, found, decoded, errors, transforms, stand_in, numbers)
+            return transforms.finish(found, decoded, numbers)
         except Exception as error:
             raise transforms.error_of(batch, error)
         finally:

@@ -237,6 +237,16 @@ class Rotated(Orders):
         return f"Rotated({self._fields[0][1]!r})"
 
 
+def may_repeat(order: Order) -> bool:
+    """Whether an epoch may serve a row more than once."""
+    if isinstance(order, str):
+        return False
+    if isinstance(order, Weighted):
+        return bool(dict(order._fields)["replacement"])
+    inner = dict(order._fields).get("inner")
+    return isinstance(order, (Balanced, Explicit, Mixed, Resized)) or inner is not None and may_repeat(inner)
+
+
 __all__ = [
     "Balanced", "Contiguous", "Explicit", "IdSet", "Mixed", "Orders", "Resized", "Rotated", "Subset", "Weighted",
 ]  # fmt: skip

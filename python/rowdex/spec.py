@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from . import native
 from .dataset import Dataset
 from .native.library import Handle, call, library, no_nul, seed_number, text_bytes, told_of, whole
-from .order import Context, Order, open_order
+from .order import Context, Order, may_repeat, open_order
 from .packing import Pack
 
 STEPS_ARE_NO_ROWS = (
@@ -103,6 +103,18 @@ class SamplerSpec(NamedTuple):
         """
         if self.pack is not None:
             raise ValueError(f"pack=: {maker} serves whole rows; rowdex.Loader serves packs")
+
+    def check_draws(self) -> None:
+        """Refuses random numbers where the copies of a row would be alike.
+
+        Raises:
+            ValueError: saying what to write instead.
+        """
+        if self.pack is not None and may_repeat(self.order):
+            raise ValueError(
+                f"pack= with order={self.order!r}, which may serve a row more than once, and a function that draws "
+                "random numbers: its copies would be alike; use order='global', or leave out pack"
+            )
 
     def _orders(self, dataset: Dataset | None) -> Handle:
         if dataset is not None:

@@ -17,10 +17,12 @@ import importlib
 import importlib.util
 import io
 import json
+import math
 import operator
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
+from .loading.seeded import seeded
 from .native.columns import Ragged, in_places
 from .native.imports import loaded
 from .schema import metadata_of
@@ -181,6 +183,41 @@ class Pad:
         )
 
 
+def random_resized_crop(
+    size: tuple[int, int],
+    rng: Any,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> tuple[int, int, int, int]:
+    """A random part of an image, by the law of torchvision's ``RandomResizedCrop``, as Pillow's
+    ``image.resize(…, box=…)`` takes it: left, upper, right, lower.
+
+    Args:
+        size: Width and height of the image.
+        rng: What draws: a ``numpy.random.Generator``.
+        scale: How large a part, of the area: uniform between these.
+        ratio: Its width over its height: the logarithm is uniform.
+    """
+    width, height = size
+    low, high = map(math.log, ratio)
+    for _ in range(10):
+        area = width * height * (scale[0] + (scale[1] - scale[0]) * rng.random())
+        aspect = math.exp(low + (high - low) * rng.random())
+        across, down = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < across <= width and 0 < down <= height:
+            upper = int(rng.random() * (height - down + 1))
+            left = int(rng.random() * (width - across + 1))
+            return left, upper, left + across, upper + down
+    # The middle, as much of it as the ratio allows.
+    across, down = width, height
+    if width < min(ratio) * height:
+        down = round(width / min(ratio))
+    elif width > max(ratio) * height:
+        across = round(height * max(ratio))
+    left, upper = (width - across) // 2, (height - down) // 2
+    return left, upper, left + across, upper + down
+
+
 def hub(dataset: Dataset) -> dict[str, Image]:
     """For ``decode`` of a :class:`rowdex.Loader`: an :class:`Image` for each column that is one of images, as the
     feature metadata says that Hugging Face's ``datasets`` writes into Parquet files.
@@ -215,4 +252,4 @@ def _metadata(data: bytes | None) -> dict[bytes, bytes]:
     return {stream.read(number()): stream.read(number()) for _ in range(number())}
 
 
-__all__ = ["Image", "Pad", "hub"]
+__all__ = ["Image", "Pad", "hub", "random_resized_crop", "seeded"]

@@ -47,7 +47,8 @@ pub unsafe extern "C" fn rowdex_free(handle: *mut c_void) {
 /// kept there; rows are served all the same.
 ///
 /// A set: len, rows (out of how many), repeated (how often rows were listed beyond the first time), unserved (listed
-/// rows that the index does not serve). Orders: rows (of an epoch), fingerprint.
+/// rows that the index does not serve). Orders: rows (of an epoch), fingerprint, augment_key (of the seed, for
+/// random numbers of rows: docs/orders.md).
 ///
 /// A sampler, of its current epoch: epoch, len (samples of this rank, repeated ones included, wherever the run was
 /// resumed; of packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this

@@ -1,6 +1,7 @@
 //! The rows of one step.
 
 use std::mem::MaybeUninit;
+use std::ptr;
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
 use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
@@ -47,6 +48,7 @@ impl rowdex_batch {
             rank: 0,
             records,
             row_ids,
+            positions: Vec::new(),
             substituted,
             pads: 0,
             packs: None,
@@ -88,6 +90,9 @@ pub struct rowdex_batch_info {
     pub num_substituted: u64,
     /// How many packs it has, whose pieces are its rows; 0 if its rows are in none.
     pub num_packs: u64,
+    /// For each row its position in the order, where that may serve a row more than once, the same for any number of
+    /// ranks; NULL in all other orders, and of packs. They belong to the batch.
+    pub positions: *const u64,
 }
 
 /// What is known of a batch.
@@ -110,6 +115,7 @@ pub extern "C" fn rowdex_batch_get_info(
             substituted: substituted.as_ptr(),
             num_substituted: substituted.len() as u64,
             num_packs: batch.packs.as_ref().map_or(0, |packs| packs.ends.len() as u64),
+            positions: if batch.positions.is_empty() { ptr::null() } else { batch.positions.as_ptr() },
         })
     })
 }

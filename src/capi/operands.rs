@@ -33,6 +33,8 @@ pub struct rowdex_order {
     pub(super) orders: Arc<dyn Order>,
     /// Whose rows they are, where that was told: packs go by the lengths that are noted there.
     pub(super) indexes: Vec<Index>,
+    /// Of the random numbers of rows.
+    pub(super) augment_key: u64,
 }
 
 impl rowdex_order {
@@ -56,7 +58,11 @@ impl rowdex_order {
 
 impl AnyHandle for rowdex_order {
     fn told(&self) -> Result<Value> {
-        Ok(json!({ "rows": self.orders.len(), "fingerprint": self.orders.fingerprint() }))
+        Ok(json!({
+            "rows": self.orders.len(),
+            "fingerprint": self.orders.fingerprint(),
+            "augment_key": self.augment_key,
+        }))
     }
 }
 

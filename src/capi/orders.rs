@@ -8,6 +8,7 @@ use super::handle::{self, out_param};
 use super::kind;
 use super::operands::{GivenOperands, rowdex_operands, rowdex_order};
 use crate::describe::{Operands, OrderDescription};
+use ::rowdex_order::augment_key;
 
 /// Orders as they are described, over the rows of the index in `operands`, or of several indexes one after the other,
 /// as in rowdex_dataset_mixed. Without an index the description says how many rows there are.
@@ -47,7 +48,8 @@ pub unsafe extern "C" fn rowdex_order_new(
         // SAFETY: as above.
         let described: OrderDescription = unsafe { handle::described(description, "order") }?;
         let indexes = given.indexes().to_vec();
-        out.write(kind::handle(rowdex_order { orders: described.orders(&given)?, indexes }));
+        let augment_key = augment_key(described.seed);
+        out.write(kind::handle(rowdex_order { orders: described.orders(&given)?, indexes, augment_key }));
         Ok(())
     })
 }

@@ -29,7 +29,7 @@ pub(crate) struct OrderDescription {
     kept: Option<usize>,
     size: Option<u64>,
     #[serde(default)]
-    seed: u64,
+    pub(crate) seed: u64,
     shards: Option<u32>,
     rotated: Option<bool>,
     permutation: Option<bool>,

@@ -58,7 +58,10 @@ impl Making {
             true => bytes_shown(records, &elsewhere),
             false => bytes_of_parts(records, &elsewhere),
         };
-        let ids: u64 = batches.iter().map(|batch| size_of_val(&*batch.row_ids) as u64).sum();
+        let ids: u64 = batches
+            .iter()
+            .map(|batch| size_of_val(&*batch.row_ids) as u64 + size_of_val(&*batch.positions) as u64)
+            .sum();
         let (rows, error) = match filled {
             Ok(rows) => (rows, None),
             Err(error) => (self.claimed.rows, Some(error)),
@@ -183,12 +186,13 @@ fn fill(units: &Units, now: Range<u64>, making: &mut Making, batches: &mut Vec<B
             let mut plan = BatchPlan::default();
             let epoch_plan = range.fill(number, &mut plan)?;
             let (rank, steps) = (epoch_plan.shard().rank(), epoch_plan.steps());
+            let positions = epoch_plan.occurrences(&plan);
             let labels = located.add(&plan.rows, &mut replaced)?;
             let packs = units.packing.as_ref().map(|packing| packing.packs(&mut plan, &labels)).transpose()?;
             let substituted = if packs.is_some() { Vec::new() } else { substitute(&mut plan.rows, &labels) };
             let BatchPlan { epoch, step, rows: row_ids, pads, .. } = plan;
             let (records, part) = (none.clone(), BatchSlice::default());
-            Ok(Batch { epoch, step, steps, rank, records, row_ids, pads, substituted, packs, part })
+            Ok(Batch { epoch, step, steps, rank, records, row_ids, positions, pads, substituted, packs, part })
         };
         match draft() {
             Ok(draft) => batches.push(draft),

@@ -30,6 +30,9 @@ pub struct Batch {
     pub records: RecordBatch,
     /// The row ids, one for each row.
     pub row_ids: Vec<u64>,
+    /// For each row its [position](rowdex_order::EpochOrder::occurrence), the same for any number of ranks, where the
+    /// order may serve a row more than once; none in all other orders, and of packs.
+    pub positions: Vec<u64>,
     /// Which of the rows stand in for others that could not be read, in rising order: see
     /// [`Fault::Substitute`](super::Fault::Substitute).
     pub substituted: Vec<Substituted>,

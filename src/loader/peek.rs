@@ -156,6 +156,7 @@ fn join<'a>(first: &Batch, records: RecordBatch, parts: impl Iterator<Item = &'a
         let moved = part.substituted.iter().map(|row| Substituted { place: before + row.place, ..*row });
         whole.substituted.extend(moved);
         whole.row_ids.extend_from_slice(&part.row_ids);
+        whole.positions.extend_from_slice(&part.positions);
         whole.pads += part.pads;
     }
     whole

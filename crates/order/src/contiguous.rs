@@ -155,6 +155,10 @@ impl EpochOrder for ContiguousEpoch {
         self.order.uses()
     }
 
+    fn occurrence(&self, position: u64) -> u64 {
+        self.order.occurrence(self.inside(position))
+    }
+
     fn row(&self, position: u64) -> Option<u64> {
         if position >= self.len() {
             return None;

@@ -82,6 +82,7 @@ pub use self::lengths::{JoinedLengths, Lengths, Measure};
 pub use self::mixed::{Mixed, MixedPart};
 pub use self::outline::{OrderKind, OrderSpec, Outline};
 pub use self::pack::{Algorithm, Cost, Empty, Overflow, Pack, PackCounts, Packed, PackedEpoch, Piece};
+pub use self::philox::augment_key;
 pub use self::recipe::{Recipe, RecipeBase};
 pub use self::resized::Resized;
 pub use self::rotated::Rotated;
@@ -141,6 +142,12 @@ pub trait EpochOrder: Debug + Send + Sync {
     /// going through the whole order, and says what a proof of the order has to show.
     fn uses(&self) -> Uses {
         Uses::Any
+    }
+
+    /// What tells the times apart that the epoch serves a row: its position, as it was before [`Rotated`] and
+    /// [`Contiguous`] moved it for the ranks there are; 0 where no row comes more than once.
+    fn occurrence(&self, position: u64) -> u64 {
+        if self.uses() == Uses::Any { position } else { 0 }
     }
 
     /// Writes the rows at positions `first`, `first + 1`, … into `rows` and returns how many it wrote: all of `rows`,

@@ -19,10 +19,7 @@ const ROUNDS: usize = 10;
 impl Philox {
     /// The words of one epoch. The tag keeps orders of different sorts with one seed from drawing the same words.
     pub(crate) fn new(tag: &[u8; 16], seed: u64, epoch: u64) -> Self {
-        let mut message = [0; 24];
-        message[..16].copy_from_slice(tag);
-        message[16..].copy_from_slice(&seed.to_le_bytes());
-        Self { key: xxh3_64(&message), epoch }
+        Self { key: key(tag, seed), epoch }
     }
 
     /// The words of another epoch.
@@ -35,6 +32,18 @@ impl Philox {
     pub(crate) fn words(&self, number: u64) -> [u64; 2] {
         philox([number, self.epoch], self.key)
     }
+}
+
+fn key(tag: &[u8; 16], seed: u64) -> u64 {
+    let mut message = [0; 24];
+    message[..16].copy_from_slice(tag);
+    message[16..].copy_from_slice(&seed.to_le_bytes());
+    xxh3_64(&message)
+}
+
+/// The key of the random numbers that functions of rows get, *augment v1*: `docs/orders.md` has the generator.
+pub fn augment_key(seed: u64) -> u64 {
+    key(b"rowdex augment1\0", seed)
 }
 
 #[inline]

@@ -113,6 +113,10 @@ impl EpochOrder for Turned {
         self.order.uses()
     }
 
+    fn occurrence(&self, position: u64) -> u64 {
+        self.order.occurrence(self.inside(position))
+    }
+
     fn row(&self, position: u64) -> Option<u64> {
         if position >= self.len() {
             return None;

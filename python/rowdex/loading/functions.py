@@ -15,7 +15,9 @@ from ..mixed import MixedDataset
 from ..native.arrays import to_torch
 from ..native.columns import Codes, Masked, Ragged, is_tensor
 from ..native.imports import loaded
+from ..spec import SamplerSpec
 from ..transforms import Image, Pad
+from .named import asked, called
 
 Function = Callable[[Any], Any]
 _Error = TypeVar("_Error", bound=Exception)
@@ -39,6 +41,7 @@ class Transforms:
         self,
         dataset: Dataset,
         output: str,
+        spec: SamplerSpec,
         *,
         decode: Mapping[str, Function] | None,
         collate: Mapping[str, Function] | None,
@@ -54,6 +57,12 @@ class Transforms:
         for function in self._map:
             if not callable(function):
                 raise TypeError(f"map={function!r}: give a function of a batch, or a list of them")
+        self._asks = {name: asked(f"decode[{name!r}]", function, "rng") for name, function in self.decode.items()}
+        self._map_asks = [asked("map", function, "rngs") for function in self._map]
+        self._seed = spec.seed
+        self._draws = any([*self._asks.values(), *self._map_asks])
+        if self._draws:
+            spec.check_draws()
         lists = any(field.format in ("+l", "+L", "+vl", "+vL") for field in dataset.schema.fields)
         if self._pad_all is not None and not lists and not self.decode:
             raise ValueError(f"pad={pad!r}: no column has lists of different lengths")
@@ -80,7 +89,15 @@ class Transforms:
         device = torch.accelerator.current_device_index()
         return lambda: torch.accelerator.set_device_index(device)
 
-    def decoded(self, batch: Batch) -> tuple[dict[str, list[Any]], dict[int, tuple[str, Exception]]]:
+    def numbers(self, batch: Batch) -> Any:
+        """The random numbers of the rows of a batch, if a function asks for some."""
+        if not self._draws:
+            return None
+        return loaded("rowdex.loading.random_numbers").RowNumbers.of(self._seed, batch, batch.epoch)
+
+    def decoded(
+        self, batch: Batch, numbers: Any
+    ) -> tuple[dict[str, list[Any]], dict[int, tuple[str, Exception]]]:
         """The values of the columns that are decoded, row by row, and what went wrong, by the place of the row."""
         if not self.decode:
             return {}, {}
@@ -88,9 +105,10 @@ class Transforms:
         found: dict[str, list[Any]] = {name: [] for name in self.decode}
         errors: dict[int, tuple[str, Exception]] = {}
         for name, function in self.decode.items():
+            asks = self._asks[name]
             for place, value in enumerate(given[name]):
                 try:
-                    found[name].append(function(value))
+                    found[name].append(called(function, asks, value, numbers, place))
                 except Exception as error:
                     errors.setdefault(place, (name, error))
                     found[name].append(None)
@@ -100,7 +118,7 @@ class Transforms:
             # An error has this frame.
             del errors
 
-    def finish(self, found: Any, decoded: dict[str, list[Any]]) -> Any:
+    def finish(self, found: Any, decoded: dict[str, list[Any]], numbers: Any) -> Any:
         """The batch to hand out, of its converted columns and those that were decoded."""
         for name, values in decoded.items():
             found[name] = values if name in self._collate else stacked(values, self._output, name)
@@ -117,8 +135,8 @@ class Transforms:
                 if pad.mask in found:
                     raise ValueError(f"there is a column called {pad.mask!r}: choose another name for the mask")
                 found[pad.mask] = there
-        for function in self._map:
-            found = function(found)
+        for number, (function, asks) in enumerate(zip(self._map, self._map_asks), 1):
+            found = function(found) if asks is None else function(found, rngs=numbers.rngs(number))
         return pinned(found) if self._pin else found
 
     def _pads_of(self, found: dict[str, Any]) -> list[tuple[str, Pad]]:
@@ -137,17 +155,9 @@ class Transforms:
         ids = batch.row_ids
         if isinstance(error, RowErrors):
             place, (column, cause) = min(error.errors.items())
-            row = ids[place]
-            file, group, at = located(self._dataset, row)
             more = f" (and {len(error.errors) - 1} more of this batch)" if len(error.errors) > 1 else ""
-            found = TransformError(
-                f"{file}, row group {group}, row {at}, column {column!r}: decode failed for row id {row}{more}, "
-                f"{step}: {_told(cause)}",
-                file=file,
-                row_group=group,
-                column=column,
-                row_ids=[ids[place] for place in sorted(error.errors)],
-            )
+            failed = [ids[place] for place in sorted(error.errors)]
+            found = row_failed(self._dataset, "decode", ids[place], f"{more}, {step}", cause, column, failed)
         else:
             cause = error
             named = ", ".join(map(str, ids[:_NAMED_ROWS])) + (", …" if len(ids) > _NAMED_ROWS else "")
@@ -160,6 +170,16 @@ class Transforms:
         found.epoch, found.step = batch.epoch, batch.step
         found.__cause__ = cause
         return found
+
+
+def row_failed(
+    dataset: Dataset, what: str, row: int, when: str, cause: Exception, column: str | None, failed: list[int]
+) -> TransformError:
+    """That a function failed for a row, and perhaps for others."""
+    file, group, at = located(dataset, row)
+    where = f"{file}, row group {group}, row {at}" + ("" if column is None else f", column {column!r}")
+    message = f"{where}: {what} failed for row id {row}{when}: {_told(cause)}"
+    return TransformError(message, file=file, row_group=group, column=column, row_ids=failed)
 
 
 def located(dataset: Dataset, row: int) -> tuple[str, int, int]:

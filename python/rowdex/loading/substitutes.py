@@ -45,6 +45,7 @@ class Substitutes:
         errors: dict[int, tuple[str, Exception]],
         transforms: Transforms,
         stand_in: Callable[[dict[str, Any], Batch], dict[str, Any]],
+        numbers: Any,
     ) -> dict[str, Any]:
         """The columns with other rows at the places of ``errors``; ``decoded`` is changed to theirs.
 
@@ -56,10 +57,12 @@ class Substitutes:
         parts, at = [], 0
         for place, (column, error) in sorted(errors.items()):
             row = batch.row_ids[place]
-            other = next(self._others(row, transforms), None)
+            other = next(self._others(row, transforms, numbers, place), None)
             if other is None:
                 raise RowErrors({place: (column, error)})
             single, values = other
+            if numbers is not None:
+                numbers.rows[place] = single.row_ids[0]
             for name, value in values.items():
                 decoded[name][place] = value[0]
             parts += [cut(found, at, place), stand_in(cut(found, place, place + 1), single)]
@@ -71,7 +74,9 @@ class Substitutes:
         whole: dict[str, Any] = joined(parts)
         return whole
 
-    def _others(self, row: int, transforms: Transforms) -> Iterator[tuple[Batch, dict[str, list[Any]]]]:
+    def _others(
+        self, row: int, transforms: Transforms, numbers: Any, place: int
+    ) -> Iterator[tuple[Batch, dict[str, list[Any]]]]:
         for attempt in range(_ATTEMPTS):
             candidate = self._at(row, _FIRST_EPOCH - attempt)
             if candidate == row:
@@ -81,7 +86,8 @@ class Substitutes:
             except Error:
                 # Unreadable, which every rank finds that can read the same files.
                 continue
-            decoded, errors = transforms.decoded(single)
+            own = None if numbers is None else numbers.alone(place, candidate)
+            decoded, errors = transforms.decoded(single, own)
             if not errors:
                 yield single, decoded
 

@@ -123,7 +123,7 @@ class BatchInfo(Structure):
     _fields_ = [
         ("epoch", c_uint64), ("step", c_uint64), ("steps", c_uint64), ("rank", c_uint64), ("num_rows", c_uint64),
         ("num_pads", c_uint64), ("row_ids", c_void_p), ("substituted", POINTER(Substituted)),
-        ("num_substituted", c_uint64), ("num_packs", c_uint64),
+        ("num_substituted", c_uint64), ("num_packs", c_uint64), ("positions", c_void_p),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch.utils.data
@@ -14,10 +14,14 @@ from ..dataset import Dataset as _Dataset
 from ..errors import StateError
 from ..frameworks.sharded import Measured
 from ..loading.convert import Convert
+from ..loading.functions import row_failed
+from ..loading.named import asked, called
 from ..loading.share import Sharing, can_share
 from ..loading.share import options as share_options
 from ..native.arrays import Nulls
+from ..native.imports import loaded
 from ..native.library import PerProcess, call, count, library, size
+from ..order import may_repeat
 from .all_ranks import DealtStep, GlobalStep
 from .reader import StepReader, check_workers, workers_of
 from .rows import Rows, samples
@@ -36,6 +40,8 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
             (see :class:`BatchSampler`). Default: 1 GiB.
         worker_threads: Threads of each worker then. Default: 1 in workers, 2 without them. 0: none.
         nulls, strings: As :meth:`rowdex.Batch.to_numpy` has them.
+        transform: A function of each sample, of which the ``DataLoader`` then makes batches. With a parameter ``rng``
+            it gets the generator of the row, in the epoch of a :class:`BatchSampler` or :class:`IterableDataset`.
         share: ``"workers"``: the workers of a ``DataLoader`` over a :class:`BatchSampler` or an
             :class:`IterableDataset` have one reader, with the threads of all of them, where the system can (Linux), and
             steps come to workers in turn. ``None``: each reads for itself, with its part of the memory. ``"machine"``:
@@ -56,16 +62,19 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
         worker_threads: int | None = None,
         nulls: Nulls = "error",
         strings: str = "list",
+        transform: Callable[[Any], Any] | None = None,
         share: Sharing | Literal["workers"] = "workers",
         **others: Any,
     ) -> None:
         count(worker_threads, "worker_threads")
         Convert("torch", nulls, strings)
+        asked("transform", transform, "rng")
         self._torch: dict[str, Any] = {
             "memory": size(memory, "memory"),
             "worker_threads": worker_threads,
             "nulls": nulls,
             "strings": strings,
+            "transform": transform,
             # `None`: not even among the workers of a rank.
             "share": {} if share == "workers" else share_options(share) or None,
         }
@@ -105,20 +114,54 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
 
     def __getitem__(self, rows: Any) -> Any:
         if hasattr(rows, "__index__") and not getattr(rows, "shape", ()):
-            return samples(self.take([rows]))[0]
+            return self._samples(self.take([rows]), None, False)[0]
         return super().__getitem__(rows)
 
     def __getitems__(self, rows: Any) -> Any:
-        """The samples of a list of row ids, or of a :class:`Step`: a :class:`Rows`."""
+        """The samples of a list of row ids, or of a :class:`Step`: a :class:`Rows`, or a list after ``transform``."""
+        step = None
         if isinstance(rows, LoaderStep):
             return rows.batch()
         if isinstance(rows, GlobalStep):
             rows = rows.share()
         if isinstance(rows, DealtStep):
             self._deal(rows.step)
-            rows = rows.step if rows.rows is None else rows.rows
+            step, rows = rows.step, rows.step if rows.rows is None else rows.rows
         reader = self._readers.get()
-        return Rows(reader.serve(rows) if isinstance(rows, Step) else reader.take(rows), self._convert)
+        if not isinstance(rows, Step):
+            batch = reader.take(rows)
+        else:
+            step, batch = rows, reader.serve(rows)
+        if self._torch["transform"] is None or not len(batch):
+            return Rows(batch, self._convert)
+        return self._samples(batch, step, isinstance(rows, Step))
+
+    def _samples(self, batch: Batch, step: Step | None, positions: bool) -> list[Any]:
+        """The samples of a batch of a step after ``transform``; with ``positions`` where rows repeat."""
+        found, transform = samples(batch), self._torch["transform"]
+        if transform is None:
+            return found
+        asks, numbers = asked("transform", transform, "rng"), None
+        if asks is not None:
+            if step is None:
+                raise TypeError(
+                    "transform draws the random numbers of a row in an epoch, and a row id says no epoch: give the "
+                    "DataLoader batch_sampler=rowdex.torch.BatchSampler(…)"
+                )
+            if not positions and may_repeat(step.spec.order):
+                raise ValueError(
+                    f"transform draws random numbers, and order={step.spec.order!r} may serve a row more than once: "
+                    "give the DataLoader a rowdex.torch.BatchSampler rather than a GlobalBatchSampler"
+                )
+            numbers = loaded("rowdex.loading.random_numbers").RowNumbers.of(step.spec.seed, batch, step.epoch)
+        made = []
+        for place, sample in enumerate(found):
+            try:
+                made.append(called(transform, asks, sample, numbers, place))
+            except Exception as error:
+                row = batch.row_ids[place]
+                raise row_failed(self, "transform", row, "", error, None, [row]) from error
+        return made
 
     def state_dict(self) -> dict[str, Any]:
         """What torchdata's ``StatefulDataLoader`` keeps in addition to the number of steps it took: of which run these

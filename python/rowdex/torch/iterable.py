@@ -13,7 +13,7 @@ from ..frameworks import sharded as _sharded
 from ..spec import epoch_number, steps_left
 from .dataset import Dataset
 from .reader import ITERABLE, check_workers, workers_of
-from .rows import Columns
+from .rows import Columns, columns_of
 from .samplers import BatchSampler, Step
 from .workers import Turns
 
@@ -116,13 +116,13 @@ class IterableDataset(torch.utils.data.IterableDataset[Any], _sharded.Generated,
         for next_place, step in enumerate(steps[place:], place + 1):
             batch = self.dataset.__getitems__(Step(spec, epoch, step, resumed))
             try:
-                columns = batch.columns()
+                columns = columns_of(batch)
             except Exception:
                 # PyTorch asks this worker for nothing more.
                 self.dataset._leave()
                 raise
             self._at = (epoch, next_place, False)
-            yield Columns(columns)
+            yield Columns(columns) if isinstance(columns, dict) else columns
         self._at = (epoch, len(steps), True)
 
     def set_epoch(self, epoch: int) -> None:

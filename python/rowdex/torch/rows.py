@@ -100,6 +100,11 @@ def samples(batch: Batch) -> list[Row]:
     return [Row(zip(names, row)) for row in zip(*columns)] if columns else [Row() for _ in range(len(batch))]
 
 
+def columns_of(rows: Any) -> Any:
+    """The samples of a step as one batch."""
+    return rows.columns() if isinstance(rows, Rows) else torch.utils.data.default_collate(rows)
+
+
 def batch_values(batch: Batch, array: Any, column: int) -> list[Any]:
     from ..native import values as _values
 

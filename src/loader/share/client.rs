@@ -212,9 +212,10 @@ impl Client {
         let mut batches = Vec::new();
         let mut first = 0;
         let rank = at.sampler.shard().rank();
-        for About { epoch, step, steps, row_ids, substituted, pads, packs } in about {
+        for About { epoch, step, steps, row_ids, positions, substituted, pads, packs } in about {
             let count = row_ids.len();
-            if count > rows - first || pads > count || substituted.iter().any(|row| row.place >= count) {
+            let has_positions = positions.is_empty() || positions.len() == count;
+            if !has_positions || count > rows - first || pads > count || substituted.iter().any(|row| row.place >= count) {
                 return Err(garbled());
             }
             if (epoch, step) != (at.place.epoch, at.place.batch) {
@@ -224,7 +225,7 @@ impl Client {
             let records = if count == rows { (*whole).clone() } else { whole.slice(first, count) };
             let part = BatchSlice::of(&whole, first);
             let packs = self.packs(packs, count)?;
-            let batch = Batch { epoch, step, steps, rank, records, row_ids, substituted, pads, packs, part };
+            let batch = Batch { epoch, step, steps, rank, records, row_ids, positions, substituted, pads, packs, part };
             at.place = NextBatch::after(&batch, 0, 1);
             batches.push(batch);
             first += count;

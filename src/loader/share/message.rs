@@ -131,6 +131,7 @@ pub(super) struct About {
     pub(super) step: u64,
     pub(super) steps: u64,
     pub(super) row_ids: Vec<u64>,
+    pub(super) positions: Vec<u64>,
     pub(super) substituted: Vec<Substituted>,
     pub(super) pads: usize,
     pub(super) packs: Option<PacksSent>,
@@ -152,6 +153,7 @@ pub(super) fn describe(batches: &[Batch], lost: &[LostGroup]) -> Vec<u8> {
         step: batch.step,
         steps: batch.steps,
         row_ids: batch.row_ids.clone(),
+        positions: batch.positions.clone(),
         substituted: batch.substituted.clone(),
         pads: batch.pads,
         packs: batch.packs.as_ref().map(|packs| PacksSent {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::batch::BatchPlan;
 use super::deal::Deal;
 use super::shard::{OwnPositions, Rest, Shard};
-use crate::{EpochOrder, PackedEpoch};
+use crate::{EpochOrder, PackedEpoch, Uses};
 use rowdex_base::error::{Error, ErrorKind, Result};
 
 /// One row that a rank serves.
@@ -218,6 +218,21 @@ impl EpochPlan {
         let wrapped = position % len;
         let order = if position < len { &self.order } else { &self.pads };
         order.row(wrapped).ok_or_else(|| self.broken(wrapped))
+    }
+
+    /// For each row of a [batch](Self::batch) its [`EpochOrder::occurrence`]; none where no row comes twice, and of
+    /// packs.
+    pub fn occurrences(&self, batch: &BatchPlan) -> Vec<u64> {
+        if self.order.uses() != Uses::Any || !batch.packs.is_empty() {
+            return Vec::new();
+        }
+        let len = self.order.len().max(1);
+        let positions = (0..batch.rows.len() as u64).map(|row| batch.first + row * batch.stride);
+        let occurrence = |position| match position < len {
+            true => self.order.occurrence(position),
+            false => self.pads.occurrence(position % len),
+        };
+        positions.map(occurrence).collect()
     }
 
     fn broken(&self, position: u64) -> Error {
