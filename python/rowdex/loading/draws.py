@@ -14,6 +14,7 @@ _FUNCTIONS = (
 _METHODS = (
     "bernoulli bernoulli_ cauchy_ exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_"
 ).split()
+_INITS = "kaiming_uniform_ normal_ uniform_".split()
 # These take no generator.
 _GLOBAL = "alpha_dropout dropout feature_alpha_dropout feature_dropout native_dropout rrelu rrelu_".split()
 _NESTED = (
@@ -26,7 +27,7 @@ def _all(owner: Any, names: list[str]) -> set[Any]:
     return {getattr(owner, name) for name in names if hasattr(owner, name)}
 
 
-_DRAWS = _all(torch, _FUNCTIONS) | _all(torch.Tensor, _METHODS)
+_DRAWS = _all(torch, _FUNCTIONS) | _all(torch.Tensor, _METHODS) | _all(torch.nn.init, _INITS)
 _REFUSED = _all(torch, _GLOBAL) | _all(torch.nn.functional, _NESTED)
 
 

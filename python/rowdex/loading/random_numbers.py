@@ -21,7 +21,7 @@ class _Nothing(ISeedSequence):
         return np.zeros(n_words, dtype)
 
 
-_NOTHING = _Nothing()
+_NOTHING: Any = _Nothing()
 
 
 @functools.lru_cache(64)

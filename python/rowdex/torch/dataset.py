@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch.utils.data
 
 from .. import native
-from ..batch import LoaderStep
+from ..batch import Batch, LoaderStep
 from ..dataset import Dataset as _Dataset
 from ..errors import StateError
 from ..frameworks.sharded import Measured
