@@ -73,11 +73,11 @@ class Loader:
         on_error: What to do about a row group that cannot be read: ``"raise"`` raises at the step that needs it;
             ``"substitute"`` replaces each of its rows by another one that can be read, the same on all ranks that can
             read the same files. The numbers of steps and rows stay the same. See :attr:`lost_groups`. It replaces rows
-            that ``decode`` fails for, too; that must depend on the value alone: see :attr:`lost_rows`.
+            that ``decode`` fails for, too; that must depend on the value and ``rng`` alone: see :attr:`lost_rows`.
         decode: Functions of single values by column, ``{"image": rowdex.transforms.Image()}``. They get Python values,
-            ``None`` for nulls, and the generator of the row if they have a parameter ``rng`` ([random
-            numbers](../loader.md#random-numbers)). Results that are numbers, or arrays of one shape, become an array or tensor, lists of
-            numbers a :class:`rowdex.Ragged`, and others a list.
+            ``None`` for nulls, and the generator of the row if they have a parameter ``rng``, see docs/orders.md.
+            Results that are numbers, or arrays of one shape, become an array or tensor, lists of numbers a
+            :class:`rowdex.Ragged`, and others a list.
         collate: Functions of whole columns, after that: of a list of what ``decode`` gave, or of the column.
         pad: Makes one array of lists of numbers: ``"longest"``, a length, a :class:`rowdex.transforms.Pad`, or a dict
             of these by column. Without a dict it is for all columns of lists that are not of a fixed size.

@@ -18,6 +18,7 @@ HERE = pathlib.Path(__file__).parent
 # What the tests import. Their dependencies are found by pip.
 FRAMEWORKS = [
     "accelerate",
+    "albumentations",
     "deltalake",
     "grain",
     "jax",

@@ -17,8 +17,10 @@ from ..order import Context, open_order
 class _Nothing(ISeedSequence):
     """Has Philox made in a third of the time: its state is set anyway."""
 
+    _words = np.zeros(2, np.uint64)
+
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
-        return np.zeros(n_words, dtype)
+        return self._words
 
 
 _NOTHING: Any = _Nothing()
@@ -88,18 +90,18 @@ class Rngs(Sequence[np.random.Generator]):
 
     def __init__(self, numbers: RowNumbers, number: int) -> None:
         self._numbers, self._stream = numbers, 2 * number
-        self._made: dict[int, np.random.Generator] = {}
+        self._made: list[Any] = [None] * len(numbers.rows)
 
     def __len__(self) -> int:
-        return len(self._numbers.rows)
+        return len(self._made)
 
     def __getitem__(self, row: Any) -> Any:
-        places = range(len(self))[row]
-        if isinstance(places, range):
-            return [self[place] for place in places]
-        if places not in self._made:
-            self._made[places] = self._numbers._made(places, self._stream)
-        return self._made[places]
+        if isinstance(row, slice):
+            return [self[place] for place in range(len(self))[row]]
+        made = self._made[row]
+        if made is None:
+            made = self._made[row] = self._numbers._made(range(len(self))[row], self._stream)
+        return made
 
     @property
     def seeds(self) -> Any:

@@ -19,7 +19,7 @@ import pytest
 from .. import stores
 from ..conftest import REPOSITORY
 from .need import need
-from .page import FRAGMENT, PAGES, blocks_of, commands
+from .page import FRAGMENT, PAGES, blocks_of, commands, programs_of
 
 torch = need("torch", "pyarrow", "PIL.Image")
 COMMAND = os.environ.get("ROWDEX_COMMAND") or shutil.which("rowdex") or ""
@@ -126,7 +126,7 @@ def test_the_job_on_images_resumes_with_another_number_of_ranks(
     need("torchvision")
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
-    data, job = (block for kind, block in blocks_of("how-to/images.md") if kind == "python")
+    data, job = programs_of("how-to/images.md")
     exec(compile(data, "data", "exec"), {"__name__": "__main__"})
     pathlib.Path("train.py").write_text(job)
     pathlib.Path("stops.py").write_text(STOPS)
