@@ -215,7 +215,11 @@ impl Client {
         for About { epoch, step, steps, row_ids, positions, substituted, pads, packs } in about {
             let count = row_ids.len();
             let has_positions = positions.is_empty() || positions.len() == count;
-            if !has_positions || count > rows - first || pads > count || substituted.iter().any(|row| row.place >= count) {
+            if !has_positions
+                || count > rows - first
+                || pads > count
+                || substituted.iter().any(|row| row.place >= count)
+            {
                 return Err(garbled());
             }
             if (epoch, step) != (at.place.epoch, at.place.batch) {
