@@ -131,10 +131,7 @@ def test_random_resized_crop_has_the_law_of_torchvision(size: tuple[int, int]) -
 
 def test_jax_and_lightning_give_functions_their_numbers(dataset: Any) -> None:
     options = {"batch_size": 32, "seed": 3, "decode": {"x": crop}, "map": mix}
-    rows = dataset.select(["id", "x"])
-    expected = next(iter(loader_of(dataset, **options)))["x"]
-    for loader in (
-        need("rowdex.jax").Loader(rows, **options),
-        need("rowdex.lightning").DataModule(rows, output="numpy", **options).train_dataloader(),
-    ):
+    rows, expected = dataset.select(["id", "x"]), next(iter(loader_of(dataset, **options)))["x"]
+    module = need("rowdex.lightning").DataModule(rows, output="numpy", **options)
+    for loader in (need("rowdex.jax").Loader(rows, **options), module.train_dataloader()):
         assert np.allclose(next(iter(loader))["x"], expected)
