@@ -15,7 +15,7 @@ from rowdex.transforms import random_resized_crop, seeded
 from ..test_random_numbers import KEY, RANKS, crop, epoch_of, loader_of, mix, philox, rows_of
 from .need import need
 
-torch = need("torch", "torchvision", "jax", "lightning")
+torch = need("torch", "torchvision")
 v2 = need("torchvision.transforms.v2")
 
 
@@ -130,6 +130,7 @@ def test_random_resized_crop_has_the_law_of_torchvision(size: tuple[int, int]) -
 
 
 def test_jax_and_lightning_give_functions_their_numbers(dataset: Any) -> None:
+    need("jax", "lightning")
     options = {"batch_size": 32, "seed": 3, "decode": {"x": crop}, "map": mix}
     rows, expected = dataset.select(["id", "x"]), next(iter(loader_of(dataset, **options)))["x"]
     module = need("rowdex.lightning").DataModule(rows, output="numpy", **options)
