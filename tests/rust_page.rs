@@ -1,5 +1,5 @@
-//! The example of `docs/reference/rust.md` is `tests/data/rust_page.rs`, and it runs. It is a test program of its own,
-//! because the example works in the current folder.
+//! The example of `docs/reference/rust.md` is `tests/data/rust_page.rs`, and it runs, as that of two loaders does. It is
+//! a test program of its own, because the example works in the current folder.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,6 +14,10 @@ mod example {
         main()
     }
 }
+
+#[allow(dead_code)]
+#[path = "../examples/side_by_side.rs"]
+mod side_by_side;
 
 #[test]
 fn the_example_of_the_manual_runs_as_it_is_written() {
@@ -34,4 +38,7 @@ fn the_example_of_the_manual_runs_as_it_is_written() {
     }
     std::env::set_current_dir(folder.path()).unwrap();
     example::run().unwrap();
+    rowdex::IndexBuilder::new(["data"]).build("rows.rdx").unwrap();
+    let rows = (0..4).map(|rank| side_by_side::served("rows.rdx", "rows.rdx", rank, 4).unwrap());
+    assert_eq!(rows.sum::<usize>(), 15_000);
 }

@@ -11,7 +11,7 @@
 - :class:`Loader` serves batches in that order, fast: it knows which rows are needed next, so it decodes row groups
   seldom.
 - :mod:`rowdex.order` has orders from lists and files, by weight and class, over parts of the rows, and
-  :class:`MixedDataset` joins datasets.
+  :class:`MixedDataset` joins the rows of datasets, :class:`Zipped` their columns.
 - :mod:`rowdex.torch` has what PyTorch's ``DataLoader`` takes.
 
 A *batch* is what one rank works on in one *step*; an *epoch* serves every row once. *Repeated rows* are rows that are
@@ -38,6 +38,7 @@ from .packing import Pack
 from .sampler import DistributedSampler
 from .schema import Schema
 from .store import StoreOptions
+from .zipped import Zipped
 from .disk_cache import DiskCache
 
 from . import order  # isort: skip
@@ -74,6 +75,7 @@ __all__ = [
     "Schema",
     "Share",
     "StoreOptions",
+    "Zipped",
     "build",
     "count",
     "open",

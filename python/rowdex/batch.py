@@ -88,7 +88,7 @@ class Batch:
         info = native.BatchInfo()
         call(library.batch_get_info, handle, ctypes.byref(info))
         self._info = info
-        self._exported: _Exported | None = None
+        self._exported: Any = None
 
     @property
     def schema(self) -> Schema:
@@ -340,7 +340,11 @@ class Batch:
         children, offset = array.children, array.offset
         return {name: read(children[i].contents, exported, offset, count) for i, name, read in readers}
 
-    def _export(self) -> _Exported:
+    def _checked(self) -> Batch:
+        """The same, once it is known that its rows belong together: those of zipped datasets may not."""
+        return self
+
+    def _export(self) -> Any:
         if self._exported is None:
             self._exported = _Exported(library.array_release, None, library.batch_export, self._handle)
         return self._exported

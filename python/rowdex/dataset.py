@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple, Union
 from . import native
 from .batch import Batch, LoaderStep, column_array, numbers_of, stream_capsule
 from .errors import Error
-from .index import Index, Path
+from .index import Index, Location, Path
 from .loading import passes
+from .loading.engine import RowSource
 from .native import values as _values
 from .native.imports import arrow, frames, loaded
 from .native.library import (
@@ -89,7 +90,7 @@ class Labels(NamedTuple):
     """The values as text, in the order of the values; bytes in hexadecimal."""
 
 
-class Dataset:
+class Dataset(RowSource):
     """The rows of indexed Parquet files, by row id.
 
     ``len(dataset)`` is the number of rows; ``dataset[7]`` one of them as a dict of Python values;
@@ -217,6 +218,15 @@ class Dataset:
     def _parts(self) -> tuple[Dataset, ...]:
         """The datasets of the rows, each with its own index, one after the other."""
         return (self,)
+
+    @property
+    def _in_turn(self) -> tuple[Dataset, ...]:
+        """Those whose rows have the row ids, one after the other."""
+        return self._parts
+
+    def _location(self, row: int, column: str | None = None) -> Location:
+        """Where a row is, or its value of a column."""
+        return self.index.locate(row)
 
     def __getstate__(self) -> dict[str, Any]:
         self._index.get()  # Its fingerprint.

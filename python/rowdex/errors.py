@@ -91,6 +91,12 @@ class TransformError(Error, RuntimeError):
         self.epoch = self.step = 0
 
 
+class ZipError(Error, ValueError):
+    """The rows of zipped datasets do not belong together: they have different keys. It names file and row group of the
+    first dataset; the message names those of both, the row id and the keys.
+    """
+
+
 class InternalError(Error, RuntimeError):
     """A defect of rowdex; please report it."""
 

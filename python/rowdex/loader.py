@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from .dataset import Dataset
 from .frameworks import sharded as _sharded
 from .loading import arguments as _arguments, sequences as _sequences, share as _share
 from .loading.convert import Added, Convert, Output, Plain
+from .loading.engine import LibraryLoader
 from .loading.functions import RowErrors, Transforms, kept
 from .loading.reports import LostGroup, LostRow, Estimate, estimated
 from .loading.share import Sharing
@@ -22,19 +22,7 @@ from .loading.steps import LoaderSteps
 from .loading.substitutes import Substitutes
 from .loading.threads import Mapping
 from .native.arrays import Nulls
-from .native.library import (
-    Handle,
-    PerProcess,
-    call,
-    count,
-    exception_of,
-    library,
-    loader_options,
-    no_nul,
-    size,
-    told_of,
-    waiting,
-)
+from .native.library import PerProcess, count, exception_of, no_nul, size
 from .index import Path
 from .opening import open as opened
 from .sampler import DistributedSampler, sampler_of
@@ -134,8 +122,9 @@ class Loader:
         sampler.spec.check_rows(dataset)
         if sampler.batch_size is None:
             raise ValueError("no batch size: give batch_size, to the sampler if there is one")
-        _arguments.check(on_error, strings)
+        _arguments.check(on_error, strings, dataset)
         views = strings == "views"
+        self._changes_columns = views or sampler.spec.pack is not None
         self.dataset = dataset
         self._made_in = os.getpid()
         self._told_epoch = False
@@ -178,7 +167,6 @@ class Loader:
         self._mapping = Mapping(self._map_threads, entering, self._failed) if self._transforms else None
         self._plain = Plain(None if self.spec.pack is not None else self.batch_size, self._one_by_one, self._failed)
         self._meter = Meter()
-        self._own_schema: Schema | None = None
         self._loader = PerProcess(self._open)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -234,36 +222,26 @@ class Loader:
         """Batches as they are."""
         return batch
 
-    def _loader_options(self) -> native.LoaderOptions:
-        return loader_options(**self._options, **self._more_options, **_sequences.options(self.spec.pack))
+    def _loader_options(self) -> dict[str, Any]:
+        return {**self._options, **self._more_options, **_sequences.options(self.spec.pack)}
 
     @property
     def schema(self) -> Schema:
         """The columns of every batch: the dataset's, or with views for strings, or with lists that can be cut."""
-        if not self._more_options["views"] and self._sampler.spec.pack is None:
-            return self.dataset.schema
-        if self._own_schema is None:
-            self._own_schema = Schema(self._loader.get())
-        return self._own_schema
+        return self._loader.get().schema if self._changes_columns else self.dataset.schema
 
-    def _open(self) -> Handle:
+    def _open(self) -> LibraryLoader:
         inherited = self._loader.inherited()
         if inherited is not None:
-            return Handle(library.loader_reopen, inherited)
-        options = self._loader_options()
+            return inherited.reopened()
         sampler = self._sampler
         opened = sampler._at(sampler.epoch)
-        given = (self.dataset._pointer, opened, ctypes.byref(options))
-        loader = waiting(
-            self.dataset._remote, lambda: Handle(library.loader_new, *given)
-        )
-        call(library.loader_begin_epoch, loader, ctypes.byref(ctypes.c_uint64(sampler.epoch)), None)
+        loader = self.dataset._loading(opened, self._loader_options(), self._changes_columns)
+        loader.begin_epoch(sampler.epoch)
         return loader
 
     def _info(self) -> native.LoaderInfo:
-        info = native.LoaderInfo()
-        call(library.loader_get_info, self._loader.get(), ctypes.byref(info))
-        return info
+        return self._loader.get().info()
 
     def __len__(self) -> int:
         """How many batches every epoch has, wherever the run was resumed. :attr:`steps_left` is how many are left."""
@@ -286,7 +264,7 @@ class Loader:
         begun = self._begin()
         return self._iterate(begun, self._iterations)
 
-    def _iterate(self, begun: tuple[Handle, int, int], iteration: int) -> Iterator[Any]:
+    def _iterate(self, begun: tuple[LibraryLoader, int, int], iteration: int) -> Iterator[Any]:
         if self._iterations == iteration:
             if self._begun is None:
                 # Frameworks begin an epoch, and say then which one it is.
@@ -294,15 +272,15 @@ class Loader:
             self._begun = None
         yield from self._epoch(*begun)
 
-    def _begin(self) -> tuple[Handle, int, int]:
+    def _begin(self) -> tuple[LibraryLoader, int, int]:
         """Begins an epoch. Returns the loader of the library, the epoch and its first step."""
         self._sampler._check_world()
         _sharded.check_worker(
             type(self).__name__, self._made_in, any(self._sampler._assumed), self._told_epoch or self._iterations > 0
         )
-        loader, begun = self._loader.get(), native.LoaderInfo()
+        loader = self._loader.get()
         self._check_failed()
-        call(library.loader_begin_epoch, loader, None, ctypes.byref(begun))
+        begun = loader.begin_epoch(None)
         self._loaded_epoch = None
         self._begun = (int(begun.epoch), int(begun.step))
         self._iterations += 1
@@ -312,14 +290,14 @@ class Loader:
         """The batches of an epoch from a step on."""
         loader = self._loader.get()
         self._check_failed()
-        call(library.loader_seek, loader, epoch, step)
+        loader.seek(epoch, step)
         return self._epoch(loader, epoch, step)
 
-    def _epoch(self, loader: Handle, epoch: int, step: int) -> Iterator[Any]:
+    def _epoch(self, loader: LibraryLoader, epoch: int, step: int) -> Iterator[Any]:
         if self._mapping is not None:
-            served = self._mapping.epoch(loader, epoch, step, self.schema, self._made, self._finish)
+            served = self._mapping.epoch(loader, epoch, step, self._made, self._finish)
         else:
-            served = self._plain.epoch(loader, epoch, step, self.schema, self._convert, self._finish)
+            served = self._plain.epoch(loader, epoch, step, self._convert, self._finish)
         return self._meter.counted(served)
 
     def _finish(self, batch: Any) -> Any:
@@ -374,7 +352,7 @@ class Loader:
         if self._loaded_epoch is not None:
             refuse_earlier(epoch, self._loaded_epoch)
         self._begun = None
-        call(library.loader_begin_epoch, self._loader.get(), ctypes.byref(ctypes.c_uint64(epoch)), None)
+        self._loader.get().begin_epoch(epoch)
 
     def _follow(self, epoch: int) -> None:
         """Continues with an epoch that a framework has set, which ends it after the number of steps that it got last.
@@ -392,9 +370,7 @@ class Loader:
         """Where the run stands: after the last batch that was handed out. It is the same on all ranks after the same
         step.
         """
-        text = ctypes.create_string_buffer(native.STATE_CAPACITY)
-        call(library.loader_state, self._loader.get(), text, len(text))
-        return {"state": text.value.decode()}
+        return {"state": self._loader.get().state()}
 
     def load_state_dict(self, state_dict: dict[str, str]) -> None:
         """Resumes from a state, which may come from another number of ranks and another batch size. An error that ended
@@ -403,7 +379,7 @@ class Loader:
         Raises:
             StateError: if it is from another order, number of rows or seed; the loader is then unchanged.
         """
-        call(library.resume, self._loader.get(), state_text(state_dict))
+        self._loader.get().resume(state_text(state_dict))
         # An iteration of which no batch was asked for yet begins there.
         self._begun = None
         self._failed.clear()
@@ -418,7 +394,7 @@ class Loader:
     @property
     def stats(self) -> LoaderStats:
         """What was done since the loader was started, resumed or set to another epoch, and how fast, as a flat dict."""
-        found = told_of(self._loader.get())
+        found = self._loader.get().told()
         stats = LoaderStats({name: found[name] for name in COUNTS})
         stats.update({name: found[f"{name}_ns"] / 1e9 for name in TIMES})
         if self._substitutes is not None:
@@ -437,7 +413,7 @@ class Loader:
         loader = self._loader.made()
         if loader is None:
             return []
-        return [LostGroup(one["row_group"], exception_of(one["error"])) for one in told_of(loader)["lost"]]
+        return [LostGroup(one["row_group"], exception_of(one["error"])) for one in loader.told()["lost"]]
 
     @property
     def lost_rows(self) -> list[LostRow]:
@@ -453,8 +429,8 @@ class Loader:
         if self._mapping is not None:
             self._mapping.close()
         if loader is not None:
-            library.close(loader)
-            self._loader.replace(loader, Handle(library.loader_reopen, loader))
+            loader.close()
+            self._loader.replace(loader, loader.reopened())
 
     def __enter__(self) -> Loader:
         return self
@@ -473,8 +449,7 @@ class Loader:
 
 _OF_A_RUN = frozenset(
     {
-        "_begun", "_failed", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_own_schema", "_plain",
-        "_substitutes",
+        "_begun", "_failed", "_iterations", "_loaded_epoch", "_loader", "_mapping", "_meter", "_plain", "_substitutes",
     }  # fmt: skip
 )
 _OPTIONS = frozenset(inspect.signature(Loader.__init__).parameters) - {"self", "dataset", "sampling"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .dataset import Counters, Dataset
-from .index import Index, row_id
+from .index import Index, Location, row_id
 from .native.library import Handle, library
 
 
@@ -27,7 +27,10 @@ class MixedDataset(Dataset):
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         given = list(datasets)
         if not all(type(dataset) is Dataset for dataset in given):
-            raise TypeError("a mixed dataset is made of rowdex.Dataset")
+            raise TypeError(
+                "a mixed dataset is made of rowdex.Dataset; columns side by side of mixed rows are "
+                "Zipped([MixedDataset([…]), MixedDataset([…])])"
+            )
         self._set({"datasets": given})
         self._opened.get()
 
@@ -48,6 +51,10 @@ class MixedDataset(Dataset):
                 return number, row
             row -= len(dataset)
         raise AssertionError("a row of no dataset")
+
+    def _location(self, row: int, column: str | None = None) -> Location:
+        number, row = self.locate(row)
+        return self.datasets[number]._location(row)
 
     def _open(self) -> Handle:
         parts = self._parts

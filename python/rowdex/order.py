@@ -77,7 +77,7 @@ def _again(kind: type[Any], fields: tuple[Any, ...]) -> Any:
 
 def open_order(order: Order, context: Context) -> Handle:
     """A ``rowdex_order`` handle."""
-    parts = () if context.dataset is None else context.dataset._parts
+    parts = () if context.dataset is None else context.dataset._in_turn
     operands = Operands(part.index._handle.get() for part in parts)
     fields = _orders(order)._operand(operands) | {"seed": context.seed, "rows": None if parts else context.rows}
     return operands.make(library.order_new, fields)

@@ -128,7 +128,7 @@ def _pieces(dataset: Dataset, count: int) -> Iterator[tuple[int, int]]:
 def _group_ends(dataset: Dataset) -> Iterator[int]:
     """The row id after each row group."""
     before = 0
-    for part in dataset._parts:
+    for part in dataset._in_turn:
         for file in part.index._files(0, len(part.index.files), groups=True):
             for group in file["row_groups"]:
                 yield before + group["first_row"] + group["rows"]

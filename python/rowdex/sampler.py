@@ -30,6 +30,7 @@ from .spec import (
     step_number,
     steps_left,
 )
+from .zipped import Zipped
 
 Tail = Literal["wrap", "drop", "uneven", "error", "even"]
 
@@ -405,6 +406,10 @@ def _check_pack(pack: Any, dataset: Any) -> None:
         raise TypeError(f"pack={pack!r}: use rowdex.Pack('tokens', capacity=8192)")
     if not isinstance(dataset, Dataset):
         raise TypeError(f"pack= and {type(dataset).__name__}: packs go by the lengths that the index of a dataset has")
+    if isinstance(dataset, Zipped):
+        raise TypeError(
+            "pack= and a Zipped, one of whose datasets has the lengths: pad lists with pad=, or pack that dataset alone"
+        )
 
 
 _SAMPLING = frozenset(inspect.signature(DistributedSampler.__init__).parameters) - {"self", "dataset"}

@@ -103,6 +103,15 @@ def _rebuilt(parts: Any) -> Schema:
     return schema
 
 
+def side_by_side(columns: Iterable[tuple[str, Schema, int]]) -> Schema:
+    """Columns of several schemas as one: what goes before the name of each, its schema, and its place there."""
+    children = []
+    for prefix, schema, place in columns:
+        format, name, *others = _parts(schema._exported.schema.children[place].contents)
+        children.append((format, prefix.encode() + (name or b""), *others))
+    return _rebuilt((b"+s", b"", None, 0, tuple(children), None))
+
+
 class Schema:
     """The columns of a dataset. Takes part in the Arrow PyCapsule protocol: ``pyarrow.schema(schema)`` works."""
 

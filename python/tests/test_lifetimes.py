@@ -96,6 +96,8 @@ CASES = {
     "selected": "of = dataset().select(['id']); of.take([1, 900]); return [of]",
     "index": "of = rowdex.Index(path); of.schema, of.files, of.fingerprint; return [of]",
     "mixed": "of = rowdex.MixedDataset([dataset(), dataset()]); of.take([3, 1500]); return [of, *of.datasets]",
+    "zipped": "of = rowdex.Zipped({'a': dataset(), 'b': dataset()}); of.take([3, 900]).to_numpy(); "
+    "of = rowdex.Loader(of, batch_size=64, output='numpy'); first(of); return [of, of.dataset, *of.dataset.datasets]",
     "batch": "of = dataset().take([3, 900]); of.to_numpy(['id', 'vector']), of.to_pydict(), of.to_arrow(); return [of]",
     "schema": "of = dataset(); kept = of.schema; pyarrow.schema(kept); return [of, kept]",
     "iterated": "of = dataset(); rows = first(of); return [of, rows]",

@@ -35,6 +35,7 @@ PAGES = {
     "examples/ddp.py": "examples/ddp.md",
     "examples/train_loop.c": "examples/train-loop-c.md",
     "examples/look_up.c": "examples/look-up-c.md",
+    "examples/side_by_side.c": "examples/side-by-side-c.md",
     **{
         f"examples/with_{name}.py": f"examples/with-{name}.md"
         for name in ("delta", "iceberg", "lightgbm", "megatron", "polars", "torchtitan", "xgboost")

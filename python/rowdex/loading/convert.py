@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple
 from ..batch import Batch
 from ..native.arrays import Nulls, reader, split, to_torch
 from ..native.imports import loaded
-from ..native.library import Handle, call, library
-from ..schema import Schema
+from .engine import LibraryLoader
 from .functions import kept
 
 Output = Literal["torch", "numpy", "arrow", "python"]
@@ -72,7 +71,7 @@ class Convert:
     def __call__(self, batch: Batch, pads: int | None = None) -> Any:
         """The batch, of which the last ``pads`` rows are repeated, unless it knows the number itself."""
         if self.output == "arrow":
-            return batch
+            return batch._checked()
         if self.output == "python":
             return batch.to_pydict()
         made = {} if self.sequences is None else batch.sequences(**self.sequences)
@@ -112,15 +111,13 @@ class Plain:
         self._size, self._most, self._failed = size, 1 if one_by_one else _ROWS, failed
 
     def epoch(
-        self, loader: Handle, epoch: int, step: int, schema: Schema, make: Callable[[Batch], Any],
-        finish: Callable[[Any], Any],
-    ) -> Generator[tuple[Any, int], None, None]:  # fmt: skip
+        self, loader: LibraryLoader, epoch: int, step: int, make: Callable[[Batch], Any], finish: Callable[[Any], Any]
+    ) -> Generator[tuple[Any, int], None, None]:
         """What ``finish`` makes of what ``make`` gives for the batches of an epoch from a step on, and how many rows
         each has.
         """
         most = self._most
-        while handle := Handle(library.loader_peek, loader, epoch, step, most):
-            batch = Batch(handle, schema)
+        while (batch := loader.peek(epoch, step, most)) is not None:
             rows = len(batch)
             size = rows if self._size is None else self._size
             try:
@@ -138,7 +135,7 @@ class Plain:
                 except Exception as error:
                     self._failed.append(kept(error))
                     raise
-                call(library.loader_advance, loader, epoch, step)
+                loader.advance(epoch, step)
                 step += 1
                 yield part, min(rows, size)
                 rows -= size

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from ..batch import Batch
 from ..dataset import Dataset
 from ..errors import TransformError
-from ..mixed import MixedDataset
 from ..native.arrays import to_torch
 from ..native.columns import Codes, Masked, Ragged, is_tensor
 from ..native.imports import loaded
@@ -176,19 +175,10 @@ def row_failed(
     dataset: Dataset, what: str, row: int, when: str, cause: Exception, column: str | None, failed: list[int]
 ) -> TransformError:
     """That a function failed for a row, and perhaps for others."""
-    file, group, at = located(dataset, row)
+    file, group, at = dataset._location(row, column)
     where = f"{file}, row group {group}, row {at}" + ("" if column is None else f", column {column!r}")
     message = f"{where}: {what} failed for row id {row}{when}: {_told(cause)}"
     return TransformError(message, file=file, row_group=group, column=column, row_ids=failed)
-
-
-def located(dataset: Dataset, row: int) -> tuple[str, int, int]:
-    """The file of a row, its row group there, and its row there."""
-    if isinstance(dataset, MixedDataset):
-        number, row = dataset.locate(row)
-        dataset = dataset.datasets[number]
-    found = dataset.index.locate(row)
-    return found.file, found.row_group, found.row
 
 
 def kept(error: _Error) -> _Error:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, NamedTuple
 
-from .. import native
 from ..errors import Error, TransformError
-from ..native.library import library, reported, waiting
 from ..sampler import DistributedSampler
 
 
@@ -106,11 +103,8 @@ class Estimate(NamedTuple):
     """What its packs have, in the loader's current epoch; ``None`` where rows are served."""
 
 
-def estimated(
-    dataset: Any, sampler: DistributedSampler, options: native.LoaderOptions, epoch: int
-) -> Estimate:
+def estimated(dataset: Any, sampler: DistributedSampler, options: dict[str, Any], epoch: int) -> Estimate:
     """What a loader with these options will do, and what the packs of an epoch come to."""
-    given = (dataset._pointer, sampler._at(epoch), ctypes.byref(options))
-    found = waiting(dataset._remote, lambda: reported(library.loader_estimate, *given))
+    found = dataset._estimated(sampler._at(epoch), options)
     packs = found.pop("packs")
     return Estimate(**found, packs=None if packs is None else PackForecast(**packs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections import deque
@@ -10,11 +9,9 @@ from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any
 
-from .. import native
 from ..batch import Batch
 from ..errors import ClosedError
-from ..native.library import Handle, call, library
-from ..schema import Schema
+from .engine import LibraryLoader
 from .functions import kept
 
 
@@ -44,14 +41,12 @@ class Mapping:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def epoch(
-        self, loader: Handle, epoch: int, step: int, schema: Schema, make: Callable[[Batch], Any],
-        finish: Callable[[Any], Any],
-    ) -> Generator[tuple[Any, int], None, None]:  # fmt: skip
+        self, loader: LibraryLoader, epoch: int, step: int, make: Callable[[Batch], Any], finish: Callable[[Any], Any]
+    ) -> Generator[tuple[Any, int], None, None]:
         """What ``make`` gives for the batches of an epoch from a step on, and how many rows each has. ``finish`` is
         called with it by the thread that asks.
         """
-        info, process = native.LoaderInfo(), os.getpid()
-        call(library.loader_get_info, loader, ctypes.byref(info))
+        info, process = loader.info(), os.getpid()
         pool = self._pool = ThreadPoolExecutor(self._threads, "rowdex-map", self._entering()) if self._threads else None
         due = self._due = deque()
         ahead, end, begins_at_end = step, int(info.steps), step >= info.steps
@@ -63,7 +58,7 @@ class Mapping:
                             "this iteration belongs to the process that this one was forked from: begin another one"
                         )
                     while ahead < end and len(due) < max(1, 2 * self._threads):
-                        due.append(_begun(pool, loader, epoch, ahead, schema, make))
+                        due.append(_begun(pool, loader, epoch, ahead, make))
                         ahead += 1
                         if due[-1].done() and due[-1].exception() is not None:
                             # Nothing comes after it.
@@ -78,12 +73,12 @@ class Mapping:
                     self._failed.append(kept(error))
                     raise
                 due.popleft()
-                call(library.loader_advance, loader, epoch, step)
+                loader.advance(epoch, step)
                 step += 1
                 yield found
             if begins_at_end:
                 # The epoch is over before it has begun.
-                Handle(library.loader_peek, loader, epoch, step, 1)
+                loader.peek(epoch, step, 1)
         finally:
             # When the interpreter ends, what a shutdown uses may be gone already, and so are the threads.
             if pool is not None and process == os.getpid() and not sys.is_finalizing():
@@ -93,12 +88,12 @@ class Mapping:
 
 
 def _begun(
-    pool: ThreadPoolExecutor | None, loader: Handle, epoch: int, step: int, schema: Schema, make: Callable[[Batch], Any]
+    pool: ThreadPoolExecutor | None, loader: LibraryLoader, epoch: int, step: int, make: Callable[[Batch], Any]
 ) -> Future[tuple[Any, int]]:
     """What will be made of the batch of a step."""
     future: Future[tuple[Any, int]] = Future()
     try:
-        batch = Batch(Handle(library.loader_peek, loader, epoch, step, 1), schema)
+        batch = loader.peek(epoch, step, 1)
         work = [make, batch, future]
         if pool is None:
             _make(work)

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from ..sampler import DistributedSampler
 from .all_ranks import GlobalBatchSampler, GlobalStep
-from .dataset import Dataset
+from .dataset import Dataset, Zipped
 from .iterable import IterableDataset
 from .rows import Row, Rows
 from .samplers import BatchSampler, Step
 
 __all__ = [
     "BatchSampler", "Dataset", "DistributedSampler", "GlobalBatchSampler", "GlobalStep", "IterableDataset", "Row",
-    "Rows", "Step",
+    "Rows", "Step", "Zipped",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from ..order import may_repeat
 from .all_ranks import DealtStep, GlobalStep
 from .reader import StepReader, check_workers, workers_of
 from .rows import Rows, samples
+from ..zipped import Zipped as _Zipped
 from .samplers import Step
 
 
@@ -206,3 +207,12 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
                 f"every process, so call set_epoch({epoch}) of the prepared loader before its first iteration, or use "
                 "rowdex.accelerate.Loader, whose epochs follow its state"
             )
+
+
+class Zipped(Dataset, _Zipped):
+    """A :class:`rowdex.Zipped` for ``DataLoader``, with any sampler.
+
+    Args:
+        index: What :class:`rowdex.Zipped` has as ``datasets``.
+        others: As :class:`Dataset` and :class:`rowdex.Zipped` have them.
+    """

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import weakref
 from typing import Any
 
 import torch.utils.data
 
-from .. import native
 from ..batch import Batch
 from ..dataset import Dataset
 from ..errors import StateError
 from ..loading.share import among_workers
-from ..native.library import Handle, call, count, library, loader_options, told_of
+from ..native.library import Handle, count, library, told_of
 from ..spec import OpenSampler, SamplerSpec, batch_of, steps_left
 from .samplers import Step
 
@@ -51,26 +49,24 @@ class Stream:
             threads, memory = threads * workers, memory or 1 << 30
         elif not shared:
             memory = max((memory or 1 << 30) // workers, 1)
-        loader = loader_options(memory=memory, threads=count(threads, "threads"), epochs=epochs, **shared)
-        self._loader = Handle(library.loader_new, dataset._pointer, own, ctypes.byref(loader))
-        self._schema, self._first, self._workers = dataset.schema, first, workers
+        how = {"memory": memory, "threads": count(threads, "threads"), "epochs": epochs, **shared}
+        self._loader = dataset._loading(own, how)
+        self._first, self._workers = first, workers
         self._steps = int(told_of(own)["steps"])
 
     def close(self) -> None:
         """Ends what it does in this process."""
-        if not self._loader.inherited:
-            library.close(self._loader)
+        self._loader.close()
 
     @property
     def next(self) -> tuple[int, int]:
         """The epoch and the step that come next, counted over all workers."""
-        info = native.LoaderInfo()
-        call(library.loader_get_info, self._loader, ctypes.byref(info))
+        info = self._loader.info()
         return int(info.epoch), self._first + int(info.step) * self._workers
 
     def go_to(self, epoch: int, step: int) -> None:
         """Makes this step, one of its steps, the next."""
-        call(library.loader_seek, self._loader, epoch, (step - self._first) // self._workers)
+        self._loader.seek(epoch, (step - self._first) // self._workers)
 
     def has(self, step: int) -> bool:
         """Whether this rank has rows in one of its steps."""
@@ -78,10 +74,10 @@ class Stream:
 
     def take(self) -> Batch:
         """The batch that comes next."""
-        handle = Handle(library.loader_next, self._loader)
-        if not handle:
+        batch = self._loader.next()
+        if batch is None:
             raise RuntimeError("the loader of a worker ended before the step that was asked for")
-        return Batch(handle, self._schema)
+        return batch
 
 
 class StepReader:

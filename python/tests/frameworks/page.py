@@ -19,7 +19,7 @@ PAGES = [
     "concepts/shard.md", "concepts/share.md", "digests.md", "disk-cache.md", "first-training.md", "remote.md",
     "rewriting.md", "select.md", "share.md",
 ]  # fmt: skip
-HOW_TO = ("resume", "mix", "function", "text", "finetune", "images", "tables", "cells", "s3", "validate", "budget")
+HOW_TO = "resume mix side-by-side function text finetune images tables cells s3 validate budget".split()
 PAGES += [f"how-to/{name}.md" for name in HOW_TO]
 PAGES += [f"../python/rowdex/skill/{path.name}" for path in sorted(SKILL.glob("*.md"))]
 """``test_pages.py`` runs all programs and commands of these."""
