@@ -1,5 +1,5 @@
-//! The example of `docs/reference/rust.md` is `tests/data/rust_page.rs`, and it runs, as that of two loaders does. It is
-//! a test program of its own, because the example works in the current folder.
+//! The example of `docs/reference/rust.md` is `tests/data/rust_page.rs`, and it runs, as that of two loaders does. This
+//! is a test program of its own, because the example works in the current folder.
 
 use std::fs;
 use std::sync::Arc;

@@ -36,8 +36,7 @@ class Zipped(Dataset):
     **Without** ``on`` **only the numbers of rows are compared.** Each dataset keeps its own cache, threads and options.
     Orders go by the row groups of the first, and the state of a run is the one that the first alone would have::
 
-        dataset = rowdex.Zipped([rowdex.Dataset("images.rdx"), rowdex.Dataset("embeddings.rdx")], on="id")
-        loader = rowdex.Loader(dataset, batch_size=256, seed=42)
+        loader = rowdex.Loader(rowdex.Zipped([images, embeddings], on="id"), batch_size=256, seed=42)
 
     Args:
         datasets: A list of :class:`Dataset` or :class:`MixedDataset`, or a dict of them by name. With names, columns
@@ -247,8 +246,8 @@ def _check_rows(first: Dataset, other: Dataset) -> None:
     counts = [[len(part) for part in dataset._parts] for dataset in (first, other)]
     if counts[0] != counts[1]:
         raise ArgumentError(
-            f"{first!r} and {other!r}: datasets of {counts[0]} and {counts[1]} rows; zip those of the same rows, and of "
-            "mixed ones the same number in each dataset"
+            f"{first!r} and {other!r}: datasets of {counts[0]} and {counts[1]} rows; zip those of the same rows, and "
+            "of mixed ones the same number in each dataset"
         )
     for one, two in zip(first._parts, other._parts):
         if all(len(part) == part.index._told["source_rows"] for part in (one, two)):
