@@ -146,6 +146,8 @@ def test_whole_datasets_are_equal_in_every_form(side: Case) -> None:
     assert sum(len(batch["x"]) for batch in loader) == ROWS
     assert loader.stats.decodes == loader.estimate().first_decodes == groups
     assert loader.stats.passes == loader.estimate().first_passes == 1.0
+    weighed = (side.zipped(memory_weights=weights) for weights in ([1, 99], [1, 1], [99, 1]))
+    assert len({Loader(of, batch_size=8, memory="32KiB").estimate().decodes for of in weighed}) == 3
     with pytest.raises(TransformError, match="other.parquet, row group 13, row 9, column 'text'"):
         list(Loader(zipped, batch_size=9, shuffle=False, decode={"text": lambda text: 1 / (490 - int(text))}))
     mixed = [MixedDataset([dataset, dataset]) for dataset in side]
