@@ -222,7 +222,7 @@ loader = rowdex.Loader(dataset, batch_size=10, output="arrow")
 rows = dataset[[1, 500]].to_pylist()
 batches = iter(loader)
 next(batches)
-inherited = {dataset._opened.get().address, loader._loader.get().address}
+inherited = {dataset._opened.get().address, loader._loader.get()._handle.address}
 pid = os.fork()
 if pid == 0:
     assert dataset[[1, 500]].to_pylist() == rows
@@ -234,7 +234,7 @@ if pid == 0:
     else:
         raise AssertionError("a child goes on with its parent's iteration")
     assert len(next(iter(loader)).row_ids) == 10
-    assert loader._loader.get().address not in inherited
+    assert loader._loader.get()._handle.address not in inherited
     sys.exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 assert dataset[[1, 500]].to_pylist() == rows and len(next(batches).row_ids) == 10
