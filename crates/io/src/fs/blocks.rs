@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use memmap2::MmapMut;
 
-/// Blocks of so many bytes and more are maps.
-const LARGE: usize = 128 << 10;
+use super::slabs::{self, LARGE, Slabs};
+
 /// What lies in front of a large block, as long as its alignment.
 const HEADER: usize = 64;
 /// Maps that wait, at most, and their bytes together: less than the 32 MiB that a loader may take besides its memory.
@@ -60,7 +60,8 @@ impl Drop for MoreIdle {
 }
 
 /// An allocator for a whole program, which gives memory back that is no longer used: blocks of 128 KiB and more are
-/// separate maps, and the system's allocator has the others.
+/// separate maps, those of more than 1 KiB share maps with others of their size, and the system's allocator has the
+/// rest.
 ///
 /// The shared library of the C API and of the Python package has it for what the library itself allocates. A Rust
 /// program may choose it, and then the memory that it takes is what loaders are allowed:
@@ -74,6 +75,7 @@ impl Drop for MoreIdle {
 #[derive(Debug)]
 pub struct MappedBlocks {
     idle: Idle,
+    slabs: Slabs,
     huge: bool,
 }
 
@@ -89,7 +91,7 @@ const _: () = assert!(size_of::<BlockMemory>() <= HEADER);
 impl MappedBlocks {
     /// Without a block yet.
     pub const fn new() -> Self {
-        Self { idle: Idle::new(), huge: false }
+        Self { idle: Idle::new(), slabs: Slabs::new(), huge: false }
     }
 
     /// Asks the kernel for huge pages for blocks of 4 MiB and more, so that random reads of them wait less for the page
@@ -142,6 +144,11 @@ impl Default for MappedBlocks {
     }
 }
 
+/// Whether the system's allocator has blocks of this layout.
+fn is_system(layout: Layout) -> bool {
+    !is_large(layout) && !slabs::have(layout)
+}
+
 fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= HEADER
 }
@@ -174,6 +181,9 @@ unsafe impl GlobalAlloc for MappedBlocks {
         if is_large(layout) {
             return self.large(layout).0;
         }
+        if let Some(block) = self.slabs.take(layout, &self.idle) {
+            return block;
+        }
         // SAFETY: as the caller says.
         unsafe { System.alloc(layout) }
     }
@@ -187,14 +197,26 @@ unsafe impl GlobalAlloc for MappedBlocks {
             }
             return block;
         }
+        if let Some(block) = self.slabs.take(layout, &self.idle) {
+            if !block.is_null() {
+                // SAFETY: the block has so many bytes.
+                unsafe { block.write_bytes(0, layout.size()) };
+            }
+            return block;
+        }
         // SAFETY: as the caller says.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if !is_large(layout) {
-            // SAFETY: as the caller says.
-            return unsafe { System.dealloc(block, layout) };
+            // SAFETY: as the caller says; which of the two has the block follows from the layout.
+            unsafe {
+                if !self.slabs.give(block, layout, &self.idle) {
+                    System.dealloc(block, layout);
+                }
+            }
+            return;
         }
         // SAFETY: a block of a large layout is one of `large`.
         match unsafe { home_of(block) } {
@@ -211,7 +233,10 @@ unsafe impl GlobalAlloc for MappedBlocks {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller says that the size, rounded up to the alignment, does not overflow.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        if !is_large(layout) && !is_large(wanted) {
+        if slabs::are_alike(layout, wanted) {
+            return block;
+        }
+        if is_system(layout) && is_system(wanted) {
             // SAFETY: as the caller says.
             return unsafe { System.realloc(block, layout, size) };
         }
@@ -280,7 +305,7 @@ fn longest_idle() -> usize {
 
 /// Maps that wait to be used again. Whoever finds somebody at it does without.
 #[derive(Debug)]
-struct Idle {
+pub(super) struct Idle {
     busy: AtomicBool,
     maps: UnsafeCell<[Option<MmapMut>; MAPS]>,
 }
@@ -289,7 +314,7 @@ struct Idle {
 unsafe impl Sync for Idle {}
 
 impl Idle {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { busy: AtomicBool::new(false), maps: UnsafeCell::new([const { None }; MAPS]) }
     }
 
@@ -305,7 +330,7 @@ impl Idle {
 
     /// A map of so many bytes or a few more, out of one with half to twice as many: pages of one that waits need not be
     /// cleared. To cut or grow others would have the kernel take away and clear more than is used again.
-    fn take(&self, length: usize) -> Option<MmapMut> {
+    pub(super) fn take(&self, length: usize) -> Option<MmapMut> {
         if length > longest_idle() {
             return None;
         }
@@ -321,7 +346,7 @@ impl Idle {
     }
 
     /// Lets a map wait, and those go that have waited for longest, if they are too many.
-    fn give(&self, map: MmapMut) {
+    pub(super) fn give(&self, map: MmapMut) {
         let length = map.len();
         if length > longest_idle() {
             return;

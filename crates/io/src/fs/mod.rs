@@ -4,6 +4,7 @@ pub mod atomic;
 mod blocks;
 pub mod mmap;
 mod open_files;
+mod slabs;
 
 use std::fs::File;
 use std::io;
