@@ -134,7 +134,9 @@ class Transforms:
                 if pad.mask in found:
                     raise ValueError(f"there is a column called {pad.mask!r}: choose another name for the mask")
                 found[pad.mask] = there
-        for number, (function, asks) in enumerate(zip(self._map, self._map_asks), 1):
+        # None draws the same numbers as another.
+        first = int(any(self._asks.values()))
+        for number, (function, asks) in enumerate(zip(self._map, self._map_asks), first):
             found = function(found) if asks is None else function(found, rngs=numbers.rngs(number))
         return pinned(found) if self._pin else found
 

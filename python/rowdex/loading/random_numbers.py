@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,15 +27,31 @@ class _Nothing(ISeedSequence):
 _NOTHING: Any = _Nothing()
 
 
+class _Pool(threading.local):
+    """What the rows of a batch draw with in this thread: each generator and what it gets its bits from, used again for
+    the next batch.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Any, np.random.Generator]] = []
+
+    def at(self, place: int) -> tuple[Any, np.random.Generator]:
+        while len(self._made) <= place:
+            bits = np.random.Philox(_NOTHING)
+            self._made.append((bits, np.random.Generator(bits)))
+        return self._made[place]
+
+
+_POOL = _Pool()
+
+
 @functools.lru_cache(64)
 def _key(seed: int) -> int:
     return int(told_of(open_order("sequential", Context(None, 1, seed)))["augment_key"])
 
 
 class RowNumbers:
-    """The random numbers of the rows of a batch, for one thread. Functions of values are number 0; the functions of the
-    batch follow.
-    """
+    """The random numbers of the rows of a batch, for one thread."""
 
     def __init__(self, seed: int, epoch: int, rows: list[int], positions: list[int]) -> None:
         self._seed, self._epoch, self._positions = seed, epoch, positions
@@ -63,14 +80,16 @@ class RowNumbers:
         return self._word(place, 1)
 
     def rngs(self, number: int) -> Rngs:
-        """The generators for a function of the batch, from 1 on."""
+        """The generators for a function of the batch: number 0 has those of functions of values."""
         return Rngs(self, number)
 
     def _word(self, place: int, stream: int) -> int:
         return int(self._set(self._bits, place, stream).random_raw())
 
     def _made(self, place: int, stream: int) -> np.random.Generator:
-        return np.random.Generator(self._set(np.random.Philox(_NOTHING), place, stream))
+        bits, generator = _POOL.at(place)
+        self._set(bits, place, stream)
+        return generator
 
     def _set(self, bits: Any, place: int, stream: int) -> Any:
         position = self._positions[place] if self._positions else 0
@@ -86,7 +105,7 @@ class RowNumbers:
 
 
 class Rngs(Sequence[np.random.Generator]):
-    """A generator for each row of a batch, made when it is asked for."""
+    """A generator for each row of a batch, made when it is asked for. The next function uses the same objects."""
 
     def __init__(self, numbers: RowNumbers, number: int) -> None:
         self._numbers, self._stream = numbers, 2 * number
