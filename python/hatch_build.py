@@ -47,9 +47,7 @@ class CargoBuild(BuildHookInterface[Any]):
         linker = os.environ.get("ROWDEX_LINKER")
         if linker:
             last += ["-C", f"linker={linker}"]
-        # Large blocks as maps and the system's allocator, unless another one is asked for: Cargo.toml says why.
-        mimalloc = os.environ.get("ROWDEX_ALLOCATOR") == "mimalloc"
-        parts = ["--cfg", "rowdex_allocator" if mimalloc else "rowdex_library", "--cfg", "rowdex_command"]
+        parts = ["--cfg", "rowdex_library", "--cfg", "rowdex_command"]
         self.cargo("rustc", "-p", "rowdex", *common, "--lib", "--crate-type", "cdylib", "--", *last, *parts)
         built = target / triple / ("debug" if profile == "dev" else profile)
         build_data["force_include"].update(

@@ -201,7 +201,7 @@
 //! | `object-store` | data and indexes by URL | object_store, tokio, reqwest, rustls with ring |
 //! | `serde` | typed rows: `MapDataset::get_as` | serde, serde_arrow |
 //! | `filter` | conditions in SQL: `Dataset::filter`, `Select::filter` | parts of DataFusion, sqlparser |
-//! | `capi` | the functions of `include/rowdex.h` | mimalloc, which a shared library uses if asked |
+//! | `capi` | the functions of `include/rowdex.h` | serde_path_to_error |
 //! | `cli` | the command in the library of the Python package | clap, plotters, indicatif, CSV and JSON writers |
 //! | `full` | all of them | |
 //!
@@ -289,13 +289,8 @@ pub use rowdex_io::fs::MappedBlocks;
 pub use rowdex_order::sampler::{DistributedSampler, Shard};
 pub use select::Select;
 
-/// The allocator of a shared library that is built with `ROWDEX_ALLOCATOR=mimalloc`, for what the library itself
-/// allocates: its memory is freed by its own functions alone, so no other allocator meets it. It asks for huge pages.
-#[cfg(all(feature = "capi", rowdex_allocator))]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// The allocator of every other shared library, again for what the library itself allocates.
-#[cfg(all(feature = "capi", rowdex_library, not(rowdex_allocator)))]
+/// The allocator of a shared library, for what the library itself allocates: its memory is freed by its own functions
+/// alone, so no other allocator meets it.
+#[cfg(all(feature = "capi", rowdex_library))]
 #[global_allocator]
 static ALLOCATOR: MappedBlocks = MappedBlocks::new();

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # Builds the C library and installs header, shared and static library and the pkg-config file below a directory:
 #   tools/install.sh PREFIX
-# It has what the wheel has. ROWDEX_PROFILE (dist) and ROWDEX_FLAGS (--features full) say how it is built. Large blocks
-# of the libraries are maps, and the system's allocator has the others; ROWDEX_ALLOCATOR=mimalloc gives them another
-# allocator, for programs that do not fork while the library is in use.
+# It has what the wheel has. ROWDEX_PROFILE (dist) and ROWDEX_FLAGS (--features full) say how it is built.
 set -euo pipefail
-if [ $# -ne 1 ]; then sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
+if [ $# -ne 1 ]; then sed -n '2,4s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
 mkdir -p "$1"
 prefix="$(cd "$1" && pwd)"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -20,10 +18,8 @@ built="${CARGO_TARGET_DIR:-target}/$built"
 # The crate type is given here and not in Cargo.toml, where every build would make libraries that few need.
 crate() {
   cargo rustc --locked -p rowdex --lib --profile "$profile" "${flags[@]}" --crate-type "$@" \
-    "${allocator[@]}" ${linker[@]+"${linker[@]}"}
+    --cfg rowdex_library ${linker[@]+"${linker[@]}"}
 }
-allocator=(--cfg rowdex_library)
-if [ "${ROWDEX_ALLOCATOR:-system}" = mimalloc ]; then allocator=(--cfg rowdex_allocator); fi
 linker=(${ROWDEX_LINKER:+-C "linker=$ROWDEX_LINKER"})
 if [ "$(uname)" = Darwin ]; then
   shared="librowdex.$abi.dylib" link=librowdex.dylib

@@ -9,12 +9,11 @@
 #                       name whatever platform auditwheel grants.
 # ROWDEX_CARGO_PROFILE  how it is built (dist).
 # ROWDEX_CARGO_ARGS     more arguments for cargo (--locked).
-# ROWDEX_ALLOCATOR      mimalloc: with an allocator of its own, for programs that do not fork. See Cargo.toml.
 set -euo pipefail
 if [ "$(uname)" != Linux ]; then echo "tools/wheel.sh makes wheels for Linux; use: pip install ./python" >&2; exit 1; fi
 machine=${2:-$(uname -m)}
 if [ $# -gt 2 ] || [[ "${1:-}" == -* ]] || [[ ! "$machine" =~ ^(x86_64|aarch64)$ ]]; then
-  sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 mkdir -p "${1:-$(dirname "${BASH_SOURCE[0]}")/../target/wheels}"

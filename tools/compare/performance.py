@@ -5,11 +5,10 @@
     tools/compare/performance.py --write           writes the table from docs/performance.json
     tools/compare/performance.py --check           fails if the table is another one
 
-DATA holds the sets `tab`, `tok` and `img` as folders of Parquet files; those of tools/compare/shapes.py are made there
-if they are missing. The Python package is to be installed from a wheel (tools/wheel.sh), and pyarrow and numpy.
+DATA holds the sets of tools/compare/shapes.py; those that are missing are made there. The Python package is to be installed from a wheel (tools/wheel.sh), and pyarrow and numpy.
 
 Every loader is in a process of its own, 2 threads, 256 rows a batch as Arrow, with memory for 10, 25 and 100 % of the
-decoded bytes; in the files' order with 25 %. It takes turns with ``pyarrow.Table.take`` of 256 random rows of the whole
+decoded bytes; in the files' order with 25 %, and in `blocks(8)` with 10 %. It takes turns with ``pyarrow.Table.take`` of 256 random rows of the whole
 set decoded in RAM here, so a machine whose speed drifts is fair to both. A turn is an epoch after the first one. Rows
 from the cache of a dataset (`take`, and one row) are in docs/performance.json alone.
 """
@@ -34,9 +33,13 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs/performance.json"
-SETS = ["tab", "tok", "img"]
-SHAPES = [*SETS, "wide", "ragged", "parallel", "small", "mixed", "text", "hub_images"]
-SHARES = ["10", "25", "100"]
+CACHED = ["tab", "tok", "img"]
+"""The sets whose rows are taken from a cache, too."""
+SHAPES = [*CACHED, "wide", "ragged", "parallel", "small", "mixed", "text", "hub_images"]
+CELLS = [
+    ("10", "global"), ("25", "global"), ("100", "global"), ("10", "blocks(8)"), ("25", "sequential"),
+]  # fmt: skip
+"""The memory, as a share of the decoded bytes in per cent, and the order."""
 BATCH, THREADS, TURNS = 256, 2, int(os.environ.get("TURNS", 5))
 
 
@@ -105,9 +108,9 @@ def side(index: str, order: str, share: int) -> None:
         start, cpu, decodes = time.perf_counter(), time.process_time(), loader.stats.decodes
         rows = sum(len(batch) for batch in loader)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        held, decodes = loader.stats.peak_bytes / memory, loader.stats.decodes - decodes
-        told = {"rows": rows, "seconds": seconds, "cpu": cpu, "decodes": decodes, "held": held}
-        print(json.dumps({**told, "resident": most / memory}), flush=True)
+        decodes = loader.stats.decodes - decodes
+        told = {"rows": rows, "seconds": seconds, "cpu": cpu, "decodes": decodes, "memory": memory}
+        print(json.dumps({**told, "resident": most}), flush=True)
     ended.set()
     loader.close()
 
@@ -131,7 +134,7 @@ def in_turns(index: str, order: str, share: int, groups: int, take: Callable[[],
     if process.returncode:
         raise SystemExit(f"the loader failed on {index}")
     return {
-        "rate": rate, "ratio": ratio, "cpu": cpu, "passes": statistics.fmean(passes[1:]), "held": told["held"],
+        "rate": rate, "ratio": ratio, "cpu": cpu, "passes": statistics.fmean(passes[1:]), "memory": told["memory"],
         "resident": told["resident"],
     }  # fmt: skip
 
@@ -185,11 +188,12 @@ def measured(data: pathlib.Path, index: str) -> dict[str, Any]:
         takes.append(BATCH * len(picks) / (time.perf_counter() - start))
         return takes[-1]
 
-    found: dict[str, Any] = {"rows": len(table)}
-    found["memory"] = {share: in_turns(index, "global", int(share), groups, take) for share in SHARES}
-    found["in order"] = in_turns(index, "sequential", 25, groups, take)
+    found: dict[str, Any] = {"rows": len(table), "bytes": table.nbytes}
+    found["cells"] = [
+        {"share": share, "order": order, **in_turns(index, order, int(share), groups, take)} for share, order in CELLS
+    ]
     found["take"] = statistics.median(takes)
-    if data.name in SETS:
+    if data.name in CACHED:
         found["cached"] = cached(index, table, random)
         cache, start, rows = RowGroups(files, 0.25), time.perf_counter(), 0
         while time.perf_counter() - start < TURNS:
@@ -203,8 +207,7 @@ def measure(data: pathlib.Path) -> None:
     import pyarrow as pa
 
     pa.set_cpu_count(1)
-    made = [shape for shape in SHAPES if shape not in SETS]
-    subprocess.run([sys.executable, ROOT / "tools/compare/shapes.py", data, *made], check=True)
+    subprocess.run([sys.executable, ROOT / "tools/compare/shapes.py", data, *SHAPES], check=True)
     figures: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "from": f"tools/compare/performance.py, {os.cpu_count()} cores, {platform.machine()}, pyarrow {pa.__version__}",
@@ -237,13 +240,12 @@ def full(figures: dict[str, Any]) -> list[str]:
     """The table of docs/performance.md."""
     rows = []
     for name, found in figures["sets"].items():
-        lines = [(f"{share} %", each) for share, each in found["memory"].items()]
-        for memory, each in [*lines, ("25 %, in order", found["in order"])]:
-            told = [each.get(key) for key in ["ratio", "cpu", "passes", "held", "resident"]]
-            digits = [2, 2, 1, 2, 2]
-            cells = ["" if value is None else f"{value:.{places}f}" for value, places in zip(told, digits)]
-            rows.append([f"`{name}`", memory, short(each["rate"]), *cells])
-    head = ["set", "memory", "rows/s", "of `take`", "CPU s a million rows", "passes", "held", "resident"]
+        for each in found["cells"]:
+            told = [f"{each[key]:.{places}f}" for key, places in [("ratio", 2), ("cpu", 2), ("passes", 1)]]
+            sizes = [f"{size / 1e6:,.0f}" for size in (each["memory"], each["resident"], found["bytes"])]
+            rows.append([f"`{name}`", f"{each['share']} %", f"`{each['order']}`", short(each["rate"]), *told, *sizes])
+    head = ["set", "memory", "order", "rows/s", "of `take`", "CPU s a million rows", "passes"]
+    head += ["memory, MB", "resident, MB", "resident of `take`, MB"]
     return [f"Measured on {figures['date']} ({figures['from']}).", "", *table(head, once(rows))]
 
 

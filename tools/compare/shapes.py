@@ -10,8 +10,9 @@ small enough for a machine of 16 GiB, and large enough that nothing of them stay
     mixed     5 narrow columns, row groups of 1, 50,000, 300, 200,000 and 7 rows in turn
     text      crawled text: strings of 0.1 to 20 KB, an id, a URL, a language with nulls, two numbers; zstd, 1,000 rows
     hub_images  as the hub's library writes images: a struct of a JPEG's bytes and a path, a label; snappy, 100 rows
-    table     ten narrow columns, 100,000 rows a row group
-    fixed     an id and 512 tokens, zstd, 4,000 rows a row group
+    tab       ten narrow columns, 100,000 rows a row group
+    tok       an id and 512 tokens, zstd, 4,000 rows a row group
+    img       a blob of 8 to 40 KB, a label and a key; the blobs are not compressed, 500 rows a row group
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def hub_images(random: Generator) -> Iterator[pa.Table]:
         yield pa.table({"image": image, "label": pa.array(random.integers(0, 1_000, rows))})
 
 
-def table(random: Generator, groups: int = 10) -> Iterator[pa.Table]:
+def tab(random: Generator, groups: int = 10) -> Iterator[pa.Table]:
     rows = 100_000
     names = pa.array([f"category_{number:04}" for number in range(512)])
     for group in range(groups):
@@ -164,11 +165,20 @@ def table(random: Generator, groups: int = 10) -> Iterator[pa.Table]:
         )
 
 
-def fixed(random: Generator) -> Iterator[pa.Table]:
+def tok(random: Generator) -> Iterator[pa.Table]:
     rows = 4_000
     for group in range(10):
         ids = np.arange(group * rows, (group + 1) * rows)
         yield pa.table({"id": ids, "tokens": lists(np.full(rows, 512), tokens(random, rows * 512))})
+
+
+def img(random: Generator) -> Iterator[pa.Table]:
+    rows = 500
+    for group in range(40):
+        images = [random.bytes(length) for length in random.integers(8 << 10, 40 << 10, rows)]
+        keys = [f"{group:04}_{row:06}" for row in range(rows)]
+        labels = random.integers(0, 1_000, rows).astype(np.int32)
+        yield pa.table({"image": pa.array(images, pa.binary()), "label": labels, "key": keys})
 
 
 Makes = Callable[[Generator], Iterator[pa.Table]]
@@ -182,8 +192,9 @@ SHAPES = {
     "mixed": (mixed, 10, "snappy"),
     "text": (text, 50, "zstd"),
     "hub_images": (hub_images, 80, "snappy"),
-    "table": (table, 5, "snappy"),
-    "fixed": (fixed, 5, "zstd"),
+    "tab": (tab, 5, "snappy"),
+    "tok": (tok, 5, "zstd"),
+    "img": (img, 10, {"image": "none", "label": "snappy", "key": "snappy"}),
 }
 
 

@@ -23,7 +23,8 @@ NAMES = {
     "grain-even": "Grain, drop_remainder",
     "row-groups": "row groups in turn",
 }
-SETS = {"table": "table", "fixed": "tokens", "text": "text", "hub_images": "images"}
+OURS_NAMES = {"rowdex-blocks": "blocks(8), 10 %"}
+SETS = {"tab": "table", "tok": "tokens", "text": "text", "hub_images": "images"}
 SIZE, HEIGHT, TOP = 15, 24, 76
 """Of letters, which are to be read at 700 pixels; of a line; and where the lines begin."""
 STEPS, LOST, AGAIN, RATES, COLUMN, BAR = 206, 436, 512, 536, 86, 78
@@ -82,10 +83,10 @@ def draw() -> str:
     for line, peer in enumerate(lines):
         y = TOP + line * HEIGHT
         mine = peer.startswith("rowdex")
-        converts = any(cell.get("converts") for cell in (ranks.get(peer, {}), rates.get((peer, "table"), {})))
+        converts = any(cell.get("converts") for cell in (ranks.get(peer, {}), rates.get((peer, "tab"), {})))
         name = NAMES.get(peer, peer) + (" *" if converts else "")
         if peer in ours:
-            name = f"memory for {peer.split('-')[1]} %"
+            name = OURS_NAMES.get(peer, f"memory for {peer.split('-')[1]} %")
         parts.append(text(LEFT + 16 * (peer in ours), y + 17, name, SIZE, weight="bold" if mine else "normal"))
         if peer in ranks:
             parts += of_ranks(ranks[peer], y, most)
@@ -106,7 +107,7 @@ def draw() -> str:
     parts.append(text(RATES, below + 3 * HEIGHT + 17, "* reads a copy in another format", SIZE))
 
     rows = ranks["rowdex"]["served"] - ranks["rowdex"]["again"] + ranks["rowdex"]["never"]
-    cores = rates[ours[0], "table"]["machine"].split(" (")[0]
+    cores = rates[ours[0], "tab"]["machine"].split(" (")[0]
     end = TOP + len(lines) * HEIGHT + 28
     notes = [
         f"Left: {rows:,} rows. Right: each rank is a process without workers, on {cores} in all, measured once.",

@@ -24,7 +24,7 @@ TITLES = {
 }  # fmt: skip
 
 
-SETS = ["table", "fixed", "text", "hub_images"]
+SETS = ["tab", "tok", "text", "hub_images"]
 """In the order of the page."""
 
 

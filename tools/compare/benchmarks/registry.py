@@ -16,6 +16,7 @@ PEERS = {
     "rowdex-10": ("rowdex", "Shared10"),
     "rowdex-25": ("rowdex", "Shared"),
     "rowdex-100": ("rowdex", "Shared100"),
+    "rowdex-blocks": ("rowdex", "Blocks"),
     "hf-mapped": ("hugging_face", "Mapped"),
     "hf-streaming": ("hugging_face", "Streaming"),
     "lancedb": ("lancedb", "Lance"),
@@ -39,8 +40,8 @@ PEERS = {
 
 TABLES = {
     "shuffle": [
-        "rowdex-10", "rowdex-25", "rowdex-100", "hf-mapped", "hf-streaming", "lancedb", "litdata", "litdata-parquet",
-        "mosaicml",
+        "rowdex-10", "rowdex-25", "rowdex-100", "hf-mapped", "lancedb", "rowdex-blocks", "hf-streaming", "litdata",
+        "litdata-parquet", "mosaicml",
     ],
     "ranks": [
         "rowdex", "hf-mapped", "hf-streaming", "lancedb", "litdata", "litdata-whole", "litdata-parquet", "mosaicml",

@@ -56,5 +56,13 @@ class Shared100(Shared):
     percent = 100
 
 
+class Blocks(Shared10):
+    """The rows of eight row groups at a time, beside those who shuffle within chunks or buffers."""
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "order": "blocks(8)"}
+
+
 for peer in (Shared, Shared10, Shared100):
     peer.manual = f'`Loader`, `share="machine"`, memory for {peer.percent} % of the decoded bytes'
+Blocks.manual = 'the same with 10 % and `order="blocks(8)"`: shuffles eight row groups at a time'

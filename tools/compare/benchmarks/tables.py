@@ -46,8 +46,8 @@ class Set(NamedTuple):
 
 
 SETS = {
-    "table": Set(["id", "x0", "x1", "x2", "x3", "y", "n", "time", "category", "word"], "id"),
-    "fixed": Set(["id", "tokens"], "id"),
+    "tab": Set(["id", "x0", "x1", "x2", "x3", "y", "n", "time", "category", "word"], "id"),
+    "tok": Set(["id", "tokens"], "id"),
     "text": Set(["text", "id", "url", "language_score", "token_count"], "id"),
     "hub_images": Set(["image", "label"], "label"),
 }
