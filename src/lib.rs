@@ -202,7 +202,7 @@
 //! | `serde` | typed rows: `MapDataset::get_as` | serde, serde_arrow |
 //! | `filter` | conditions in SQL: `Dataset::filter`, `Select::filter` | parts of DataFusion, sqlparser |
 //! | `capi` | the functions of `include/rowdex.h` | serde_path_to_error |
-//! | `cli` | the command in the library of the Python package | clap, plotters, indicatif, CSV and JSON writers |
+//! | `cli` | the command in the library of the Python package | clap, indicatif, CSV and JSON writers |
 //! | `full` | all of them | |
 //!
 //! The command is the package `rowdex-cli` in the folder `cli`.

@@ -5,11 +5,12 @@
     tools/compare/performance.py --write           writes the table from docs/performance.json
     tools/compare/performance.py --check           fails if the table is another one
 
-DATA holds the sets of tools/compare/shapes.py; those that are missing are made there. The Python package is to be installed from a wheel (tools/wheel.sh), and pyarrow and numpy.
+DATA holds the sets of tools/compare/shapes.py; those that are missing are made there. The Python package is to be
+installed from a wheel (tools/wheel.sh), and pyarrow and numpy.
 
 Every loader is in a process of its own, 2 threads, 256 rows a batch as Arrow, with memory for 10, 25 and 100 % of the
-decoded bytes; in the files' order with 25 %, and in `blocks(8)` with 10 %. It takes turns with ``pyarrow.Table.take`` of 256 random rows of the whole
-set decoded in RAM here, so a machine whose speed drifts is fair to both. A turn is an epoch after the first one. Rows
+decoded bytes; in the files' order with 25 %, and in `blocks(8)` with 10 %. It takes turns with
+``pyarrow.Table.take`` of 256 random rows of the whole set decoded in RAM here, so a machine whose speed drifts is fair to both. A turn is an epoch after the first one. Rows
 from the cache of a dataset (`take`, and one row) are in docs/performance.json alone.
 """
 

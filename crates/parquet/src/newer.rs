@@ -166,7 +166,10 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
         #[test]
-        fn damaged_footers_lose_their_numbers_alone(noise in vec(ANY, 0..99), changes in vec((0_usize..999, ANY), 0..6)) {
+        fn damaged_footers_lose_their_numbers_alone(
+            noise in vec(ANY, 0..99),
+            changes in vec((0_usize..999, ANY), 0..6),
+        ) {
             let mut damaged = footer();
             let length = damaged.len();
             changes.iter().for_each(|(place, byte)| damaged[place % length] = *byte);

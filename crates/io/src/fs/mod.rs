@@ -2,6 +2,7 @@
 
 pub mod atomic;
 mod blocks;
+mod idle;
 pub mod mmap;
 mod open_files;
 mod slabs;
@@ -13,7 +14,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-pub use blocks::{MappedBlocks, MoreIdle};
+pub use blocks::MappedBlocks;
+pub use idle::MoreIdle;
 pub(crate) use open_files::OpenFiles;
 pub use open_files::{most_open, open, with_room};
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use memmap2::MmapMut;
 
-use super::blocks::Idle;
+use super::idle::Idle;
 
 /// Blocks of more bytes than this are in slabs: glibc has lists for each thread of those up to it.
 const SMALL: usize = 1 << 10;
