@@ -83,6 +83,9 @@ def test_the_words_of_a_row_are_those_of_augment_v1(dataset: Any, order: Any) ->
                 assert seeds[place] == philox(at, (KEY, stream + 1))[0]
             rows[row] = int(batch["x"][place][0][0])
     assert order != "global" or (len(rows), rows[5]) == (ROWS, 2478240733981367190)
+    alone = next(iter(loader_of(dataset, map=more, order=order)))
+    at = (1, 0 if order == "global" else 3, int(alone["row"][3]), 0)
+    assert tuple(alone["drawn"][0][0][3]) == philox(at, (KEY, 0))
 
 
 def crop(value: Any, rng: Any) -> Any:
