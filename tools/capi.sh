@@ -35,7 +35,7 @@ g++ -std=c++17 -Wall -Wextra -Wredundant-decls -Werror -pedantic -fsyntax-only -
 tell "the library, installed"
 # With the features and the profile that the other checks have built already, and with malloc, which valgrind and the
 # sanitizers watch. The library with its own allocator is what the tests of the Python package use.
-ROWDEX_PROFILE=dev ROWDEX_FLAGS=--all-features bash tools/install.sh "$work"
+ROWDEX_MALLOC=1 ROWDEX_PROFILE=dev ROWDEX_FLAGS=--all-features bash tools/install.sh "$work"
 exported="$(nm -D --defined-only "$work/lib/librowdex.so" | awk '{print $3}' | sort)"
 declared="$(grep -o '\browdex_[a-z0-9_]*(' include/rowdex.h | tr -d '(' | sort -u)"
 missing_symbols="$(comm -13 <(printf '%s\n' "$exported") <(printf '%s\n' "$declared"))"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the C library and installs header, shared and static library and the pkg-config file below a directory:
 #   tools/install.sh PREFIX
-# It has what the wheel has. ROWDEX_PROFILE (dist) and ROWDEX_FLAGS (--features full) say how it is built.
+# It has what the wheel has. ROWDEX_PROFILE (dist) and ROWDEX_FLAGS (--features full) say how it is built; with
+# ROWDEX_MALLOC=1 it allocates with malloc alone, which sanitizers and valgrind watch.
 set -euo pipefail
-if [ $# -ne 1 ]; then sed -n '2,4s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
+if [ $# -ne 1 ]; then sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
 mkdir -p "$1"
 prefix="$(cd "$1" && pwd)"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,8 +19,10 @@ built="${CARGO_TARGET_DIR:-target}/$built"
 # The crate type is given here and not in Cargo.toml, where every build would make libraries that few need.
 crate() {
   cargo rustc --locked -p rowdex --lib --profile "$profile" "${flags[@]}" --crate-type "$@" \
-    --cfg rowdex_library ${linker[@]+"${linker[@]}"}
+    ${allocator[@]+"${allocator[@]}"} ${linker[@]+"${linker[@]}"}
 }
+allocator=(--cfg rowdex_library)
+if [ -n "${ROWDEX_MALLOC:-}" ]; then allocator=(); fi
 linker=(${ROWDEX_LINKER:+-C "linker=$ROWDEX_LINKER"})
 if [ "$(uname)" = Darwin ]; then
   shared="librowdex.$abi.dylib" link=librowdex.dylib
