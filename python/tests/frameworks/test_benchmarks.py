@@ -35,7 +35,7 @@ def measured(page: pathlib.Path, *options: str) -> dict[tuple[str, str], dict[st
 
 @pytest.fixture()
 def data(tmp_path: pathlib.Path) -> pathlib.Path:
-    folder = tmp_path / "data" / "fixed"
+    folder = tmp_path / "data" / "tok"
     folder.mkdir(parents=True)
     for number in range(2):
         ids = list(range(number * ROWS // 2, (number + 1) * ROWS // 2))
@@ -48,7 +48,7 @@ def test_all_tables_of_a_page_come_of_cells_that_are_processes_of_their_own(
     data: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     page = tmp_path / "page.md"
-    options = ["--sets", "fixed", "--tables"]
+    options = ["--sets", "tok", "--tables"]
     measured(page, str(data), *options, "shuffle", "--peers", *PEERS)
     # What was measured before stays.
     found = measured(page, str(data), *options, "ranks", "--peers", "petastorm")
@@ -56,7 +56,7 @@ def test_all_tables_of_a_page_come_of_cells_that_are_processes_of_their_own(
         cell = found["shuffle", peer]
         assert cell["served"] == ROWS and cell["rate"] > 0 and cell["cpu"] > 0 and cell["first"] > 0
     assert found["shuffle", "rowdex-25"]["converted"] == 0
-    files = sum(file.stat().st_size for file in (data / "fixed").iterdir())
+    files = sum(file.stat().st_size for file in (data / "tok").iterdir())
     assert not IS_LONG or found["shuffle", "hf-mapped"]["converted"] == files
     # It is not installed, or does not import beside this pyarrow: told by name, and no other cell is lost.
     assert "petastorm" in found["ranks", "petastorm"]["error"] or "pyarrow" in found["ranks", "petastorm"]["error"]
