@@ -16,7 +16,8 @@ fn main() -> Result<()> {
 
 /// How many rows a rank gets in an epoch: one sampler says for both which they are, and one state is that of both.
 pub(crate) fn served(images: &str, embeddings: &str, rank: u32, world_size: u32) -> Result<usize> {
-    let (images, embeddings) = (Dataset::open(images)?, Dataset::open(embeddings)?);
+    let images = Dataset::open(images)?;
+    let embeddings = Dataset::open(embeddings)?;
     let order = Arc::new(Global::new(images.len(), 42)?);
     let sampler = DistributedSampler::new(order, Shard::new(rank, world_size)?, 64)?;
     // More memory for the one with more bytes.
@@ -24,7 +25,8 @@ pub(crate) fn served(images: &str, embeddings: &str, rank: u32, world_size: u32)
     let mut embeddings = Loader::builder(&embeddings, sampler).memory(64 << 20).build()?;
     let mut rows = 0;
     for (image, embedding) in images.epoch().zip(embeddings.epoch()) {
-        let (image, embedding) = (image?, embedding?);
+        let image = image?;
+        let embedding = embedding?;
         assert_eq!(image.row_ids, embedding.row_ids);
         // Row i of `image.records` and row i of `embedding.records` are the same row.
         rows += image.records.num_rows();

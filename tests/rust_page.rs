@@ -15,7 +15,7 @@ mod example {
     }
 }
 
-#[allow(dead_code)]
+#[expect(dead_code, reason = "its main takes arguments; the test calls what main calls")]
 #[path = "../examples/side_by_side.rs"]
 mod side_by_side;
 

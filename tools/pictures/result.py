@@ -110,7 +110,7 @@ def draw() -> str:
     cores = rates[ours[0], "tab"]["machine"].split(" (")[0]
     end = TOP + len(lines) * HEIGHT + 28
     notes = [
-        f"Left: {rows:,} rows. Right: each rank is a process without workers, on {cores} in all, measured once.",
+        f"Left: {rows:,} rows. Right: each rank is a process without workers, on {cores} in all, one run each.",
         "rowdex has one more process with two threads, which reads for both ranks; its memory is a share of the",
         "decoded data. The others read in the processes of the ranks, and not all of them shuffle all rows.",
     ]

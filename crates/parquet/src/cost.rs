@@ -1,4 +1,5 @@
-//! What reading a row group costs in bytes, read and decoded, as far as its file's footer tells, or that it cannot be.
+//! What the footer of a file tells of its row groups: how many bytes they cost, read and decoded, and whether columns
+//! can be decoded.
 
 use std::ops::Range;
 use std::sync::Arc;

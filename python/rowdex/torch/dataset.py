@@ -69,7 +69,6 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
     ) -> None:
         count(worker_threads, "worker_threads")
         Convert("torch", nulls, strings)
-        asked("transform", transform, "rng")
         self._torch: dict[str, Any] = {
             "memory": size(memory, "memory"),
             "worker_threads": worker_threads,
@@ -87,6 +86,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
             arguments["torch"] = self._torch
         self._torch = arguments["torch"]
         self._convert = Convert("torch", self._torch["nulls"], self._torch["strings"])
+        self._asks = asked("transform", self._torch["transform"], "rng")
         # What the workers that are made now have in common.
         self._group: str | None = arguments.pop("group", None)
         self._readers = PerProcess(self._new_reader)
@@ -127,23 +127,26 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
             rows = rows.share()
         if isinstance(rows, DealtStep):
             self._deal(rows.step)
-            step, rows = rows.step, rows.step if rows.rows is None else rows.rows
+            step = rows.step
+            rows = step if rows.rows is None else rows.rows
         reader = self._readers.get()
-        if not isinstance(rows, Step):
-            batch = reader.take(rows)
+        if isinstance(rows, Step):
+            step = rows
+            batch = reader.serve(rows)
         else:
-            step, batch = rows, reader.serve(rows)
+            batch = reader.take(rows)
         if self._torch["transform"] is None or not len(batch):
             return Rows(batch, self._convert)
         return self._samples(batch, step, isinstance(rows, Step))
 
     def _samples(self, batch: Batch, step: Step | None, positions: bool) -> list[Any]:
         """The samples of a batch of a step after ``transform``; with ``positions`` where rows repeat."""
-        found, transform = samples(batch), self._torch["transform"]
+        found = samples(batch)
+        transform = self._torch["transform"]
         if transform is None:
             return found
-        asks, numbers = asked("transform", transform, "rng"), None
-        if asks is not None:
+        numbers = None
+        if self._asks is not None:
             if step is None:
                 raise TypeError(
                     "transform draws the random numbers of a row in an epoch, and a row id says no epoch: give the "
@@ -158,7 +161,7 @@ class Dataset(_Dataset, torch.utils.data.Dataset[Any], Measured):
         made = []
         for place, sample in enumerate(found):
             try:
-                made.append(called(transform, asks, sample, numbers, place))
+                made.append(called(transform, self._asks, sample, numbers, place))
             except Exception as error:
                 row = batch.row_ids[place]
                 raise row_failed(self, "transform", row, "", error, None, [row]) from error

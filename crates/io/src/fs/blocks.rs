@@ -3,7 +3,8 @@
 //! What a loader holds comes and goes in blocks of some hundred kilobytes, made by one thread and let go by another.
 //! glibc maps such a block only until one like it was freed; from then on they lie among small ones, in a heap for each
 //! thread, and what is free between them is not given back: several times the memory that was asked for stays resident.
-//! A map of its own is given back when it is freed, and grows and shrinks where it lies.
+//! A map of its own is given back when it is freed, and grows and shrinks where it lies. Blocks of some kilobytes share
+//! maps with others of their size, and a few maps wait to be used again.
 
 #![allow(unsafe_code)]
 

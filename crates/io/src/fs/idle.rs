@@ -4,9 +4,9 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::MmapMut;
 
@@ -64,27 +64,15 @@ fn longest_idle() -> usize {
 
 /// Maps that wait to be used again. Whoever finds somebody at it does without.
 #[derive(Debug)]
-pub(super) struct Idle {
-    busy: AtomicBool,
-    maps: UnsafeCell<[Option<MmapMut>; MAPS]>,
-}
-
-// SAFETY: `maps` is only touched by whoever has set `busy`.
-unsafe impl Sync for Idle {}
+pub(super) struct Idle(Mutex<[Option<MmapMut>; MAPS]>);
 
 impl Idle {
     pub(super) const fn new() -> Self {
-        Self { busy: AtomicBool::new(false), maps: UnsafeCell::new([const { None }; MAPS]) }
+        Self(Mutex::new([const { None }; MAPS]))
     }
 
     pub(super) fn with<T>(&self, step: impl FnOnce(&mut [Option<MmapMut>; MAPS]) -> T) -> Option<T> {
-        if self.busy.swap(true, Ordering::Acquire) {
-            return None;
-        }
-        // SAFETY: nobody else has set `busy`.
-        let done = step(unsafe { &mut *self.maps.get() });
-        self.busy.store(false, Ordering::Release);
-        Some(done)
+        self.0.try_lock().ok().map(|mut maps| step(&mut maps))
     }
 
     /// A map of so many bytes or a few more, out of one with half to twice as many: pages of one that waits need not be
