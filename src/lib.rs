@@ -121,6 +121,7 @@
 //! | [`order::Explicit`] | any list of row ids |
 //! | [`order::Weighted`], [`order::Balanced`] | rows by weight, or classes equally often |
 //! | [`order::Mixed`] | several datasets in fixed proportions |
+//! | [`order::Staged`] | several datasets by weights that change in the course of a run |
 //! | [`order::Resized`], [`order::Subset`] | epochs of a chosen size, or of some of the rows |
 //! | [`order::Packed`] | rows in packs of a number of tokens, by their lengths |
 //!
@@ -249,8 +250,9 @@ pub mod order {
     #[doc(inline)]
     pub use rowdex_order::{
         Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, JoinedLengths,
-        Lengths, MAX_LEN, Measure, Mixed, MixedPart, Order, Overflow, Pack, PackCounts, Packed, PackedEpoch, Piece,
-        Resized, Rotated, Sequential, Side, Split, Subset, Torch, Weighted,
+        Lengths, MAX_LEN, Measure, Mixed, MixedPart, OnExhausted, Order, Overflow, Pack, PackCounts, Packed,
+        PackedEpoch, Piece, Ramp, Resized, Rotated, Sequential, Side, Split, StagePlan, Staged, Subset, Torch,
+        Weighted,
     };
     // What the command says of orders, and what it checks of them.
     #[doc(hidden)]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{GivenPath, Operands, invalid};
 use rowdex_base::error::Result;
 use rowdex_index::{Index, order_file};
-use rowdex_order::{Order, OrderSpec, Recipe, RecipeBase, RowLayout};
+use rowdex_order::{Order, OrderSpec, Recipe, RecipeBase, RowLayout, StagePlan};
 
 /// Which rows come in which order, in epochs of which size, as [`Recipe`] makes it.
 #[derive(Deserialize)]
@@ -26,6 +26,7 @@ pub(crate) struct OrderDescription {
     parts: Option<Vec<Self>>,
     inner: Option<Box<Self>>,
     proportions: Option<Vec<f64>>,
+    stages: Option<StagePlan>,
     kept: Option<usize>,
     size: Option<u64>,
     #[serde(default)]
@@ -60,6 +61,7 @@ impl OrderDescription {
             permutation: self.permutation == Some(true),
             without_replacement: self.replacement == Some(false),
             proportions: self.proportions.clone().map(Cow::Owned),
+            stages: self.stages.clone(),
             kept: self.kept.map(|kept| given.set(kept).cloned()).transpose()?,
             size: self.size,
             shards: self.shards,

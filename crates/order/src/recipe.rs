@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::{
     Balanced, Contiguous, Explicit, ExplicitIds, IdSet, Mixed, MixedPart, Order, OrderSpec, Resized, Rotated,
-    RowLayout, Subset, Weighted,
+    RowLayout, StagePlan, Staged, Subset, Weighted,
 };
 use rowdex_base::error::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Which rows come in which order, in epochs of which size: the value that the command line, C and Python hand over.
 ///
@@ -42,6 +43,9 @@ pub struct Recipe<'a> {
     pub without_replacement: bool,
     /// How often each class, or each dataset of a mixture, comes. Classes come equally often by default.
     pub proportions: Option<Cow<'a, [f64]>>,
+    /// How weights of the datasets of a mixture change in the course of a run, in place of proportions. The orders of a
+    /// dataset have a seed that comes from its name, and its own is added.
+    pub stages: Option<StagePlan>,
     /// Serves these rows alone, see [`Subset`].
     pub kept: Option<Arc<IdSet>>,
     /// Epochs of so many positions. Weights, classes and mixtures draw that many; passes of any other order are
@@ -92,6 +96,7 @@ impl<'a> Recipe<'a> {
             permutation: false,
             without_replacement: false,
             proportions: None,
+            stages: None,
             kept: None,
             size: None,
             shards: None,
@@ -140,7 +145,10 @@ impl<'a> Recipe<'a> {
             RecipeBase::Explicit(ids) => self.listed(ids.clone(), rows.rows()),
             RecipeBase::Weighted(weights) => self.drawn(weights, rows.rows(), seed),
             RecipeBase::Balanced(labels) => self.classes(labels, rows.rows(), seed),
-            RecipeBase::Mixed(recipes) => self.mixture(recipes, rows, seed),
+            RecipeBase::Mixed(recipes) => match &self.stages {
+                Some(plan) => self.staged(recipes, plan, rows, seed),
+                None => self.mixture(recipes, rows, seed),
+            },
             RecipeBase::Around(recipe) => recipe.seeded(rows, seed.wrapping_add(recipe.seed)),
         };
         orders.map_err(|error| match (&self.base, &self.origin) {
@@ -182,20 +190,24 @@ impl<'a> Recipe<'a> {
         if recipes.len() != proportions.len() {
             return Err(Error::invalid(format!("{} proportions for {} orders", proportions.len(), recipes.len())));
         }
-        let datasets = rows.datasets();
-        if datasets.len() != recipes.len() {
-            let message = format!("{} proportions for {} datasets", recipes.len(), datasets.len());
-            return Err(Error::invalid(message).with_hint(
-                "give a proportion for each dataset of the mixture; a mixture cannot be inside a subset or an epoch of \
-                 another size: put these into its orders",
-            ));
-        }
+        let datasets = datasets(rows, recipes.len(), "proportions")?;
         let parts = datasets.zip(recipes).zip(proportions).zip(1..).map(|(((rows, recipe), proportion), number)| {
             let orders = recipe.seeded(&rows, seed.wrapping_add(number).wrapping_add(recipe.seed))?;
             Ok(MixedPart::new(orders, rows.rows(), *proportion))
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(Mixed::new(parts, self.size.unwrap_or(rows.rows()), seed)?))
+    }
+
+    fn staged(&self, recipes: &[Self], plan: &StagePlan, rows: &RowLayout, seed: u64) -> Result<Arc<dyn Order>> {
+        let datasets: Vec<RowLayout> = datasets(rows, recipes.len(), "orders")?.collect();
+        let orders = datasets.iter().zip(recipes).zip(&plan.sources).map(|((rows, recipe), name)| {
+            let named = xxh3_64_with_seed(name.as_bytes(), seed);
+            recipe.seeded(rows, named.wrapping_add(recipe.seed))
+        });
+        let orders = orders.collect::<Result<Vec<_>>>()?;
+        let each: Vec<u64> = datasets.iter().map(RowLayout::rows).collect();
+        Ok(Arc::new(Staged::new(plan, orders, &each, self.size.unwrap_or(rows.rows()), seed)?))
     }
 
     /// Refuses what the order cannot honour.
@@ -209,6 +221,11 @@ impl<'a> Recipe<'a> {
             }
             _ if self.proportions.is_some() && !matches!(self.base, RecipeBase::Balanced(_) | RecipeBase::Mixed(_)) => {
                 "have proportions"
+            }
+            _ if self.stages.is_some()
+                && (self.proportions.is_some() || !matches!(self.base, RecipeBase::Mixed(_))) =>
+            {
+                "have stages, or stages beside proportions"
             }
             _ => return Ok(()),
         };
@@ -232,6 +249,18 @@ impl fmt::Display for Recipe<'_> {
         }
         f.write_str(if self.without_replacement { " without replacement" } else { "" })
     }
+}
+
+/// The layouts of so many datasets.
+fn datasets(rows: &RowLayout, orders: usize, what: &str) -> Result<impl ExactSizeIterator<Item = RowLayout>> {
+    let datasets = rows.datasets();
+    if datasets.len() == orders {
+        return Ok(datasets);
+    }
+    Err(Error::invalid(format!("{orders} {what} for {} datasets", datasets.len())).with_hint(
+        "give as many as there are datasets in the mixture; a mixture cannot be inside a subset or an epoch of another \
+         size: put these into its orders",
+    ))
 }
 
 fn as_many(numbers: usize, what: &str, rows: u64) -> Result<()> {

@@ -54,6 +54,32 @@ impl Resized {
         }
         Ok(Self { inner, size })
     }
+
+    /// `size` positions of the inner epochs joined, from `start` on; none of orders that may then be empty.
+    pub(super) fn stretch(inner: &Arc<dyn Order>, start: u64, size: u64) -> Result<Arc<dyn EpochOrder>> {
+        if size == 0 {
+            return Ok(Arc::new(ResizedEpoch { passes: Vec::new(), n: 1, first: 0, size }));
+        }
+        Self::new(Arc::clone(inner), size)?.joined(start.into())
+    }
+
+    fn joined(&self, start: u128) -> Result<Arc<dyn EpochOrder>> {
+        let n = u128::from(self.inner.len());
+        let last = start + u128::from(self.size) - 1;
+        let inner = |g: u128| {
+            u64::try_from(g / n).map_err(|_| {
+                let message = format!("an epoch of {} positions needs an inner epoch beyond 2^64 - 1", self.size);
+                Error::new(ErrorKind::OutOfRange, message)
+            })
+        };
+        let passes = (inner(start)?..=inner(last)?).map(|pass| self.inner.epoch(pass)).collect::<Result<Vec<_>>>()?;
+        if let Some(pass) = passes.iter().find(|pass| u128::from(pass.len()) != n) {
+            let message = format!("an order has {} positions, not {n}", pass.len());
+            return Err(Error::new(ErrorKind::Internal, message)
+                .with_hint("the implementation of the inner orders is at fault"));
+        }
+        Ok(Arc::new(ResizedEpoch { passes, n: self.inner.len(), first: (start % n) as u64, size: self.size }))
+    }
 }
 
 impl Order for Resized {
@@ -69,22 +95,7 @@ impl Order for Resized {
     ///
     /// Those of the inner orders, and `OutOfRange` if an inner epoch would be beyond 2^64 - 1.
     fn epoch(&self, epoch: u64) -> Result<Arc<dyn EpochOrder>> {
-        let n = u128::from(self.inner.len());
-        let start = u128::from(epoch) * u128::from(self.size);
-        let last = start + u128::from(self.size) - 1;
-        let inner = |g: u128| {
-            u64::try_from(g / n).map_err(|_| {
-                let message = format!("epoch {epoch} of {} positions needs an inner epoch beyond 2^64 - 1", self.size);
-                Error::new(ErrorKind::OutOfRange, message)
-            })
-        };
-        let passes = (inner(start)?..=inner(last)?).map(|pass| self.inner.epoch(pass)).collect::<Result<Vec<_>>>()?;
-        if let Some(pass) = passes.iter().find(|pass| u128::from(pass.len()) != n) {
-            let message = format!("an order has {} positions, not {n}", pass.len());
-            return Err(Error::new(ErrorKind::Internal, message)
-                .with_hint("the implementation of the inner orders is at fault"));
-        }
-        Ok(Arc::new(ResizedEpoch { passes, n: self.inner.len(), first: (start % n) as u64, size: self.size }))
+        self.joined(u128::from(epoch) * u128::from(self.size))
     }
 
     fn fingerprint(&self) -> u64 {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 use crate::sampler::{DistributedSampler, Shard};
 use crate::{
     Balanced, Blocks, Contiguous, Cost, Explicit, Global, Lengths, Measure, Mixed, Order, Packed, Resized, Rotated,
-    Sequential, Subset, Torch, Weighted,
+    Sequential, Staged, Subset, Torch, Weighted,
 };
 use rowdex_base::error::{Error, Result};
 
@@ -40,8 +40,8 @@ macro_rules! orders {
 }
 
 orders!(
-    Sequential, Global, Blocks, Explicit, Torch, Weighted, Balanced, Mixed, Resized, Contiguous, Rotated, Subset,
-    Packed
+    Sequential, Global, Blocks, Explicit, Torch, Weighted, Balanced, Mixed, Staged, Resized, Contiguous, Rotated,
+    Subset, Packed
 );
 
 /// The sampler of some rank, at the beginning of a run.

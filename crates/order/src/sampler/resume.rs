@@ -73,7 +73,7 @@ impl DistributedSampler {
     /// The orders that a state is of: those given or their rotation, whatever the new world would need. So a run goes
     /// on with its positions where it stopped, and any number of ranks can take over.
     fn orders_of(&self, state: &State) -> Result<Arc<dyn Order>> {
-        let fingerprint = self.orders.fingerprint();
+        let fingerprint = self.orders.fingerprint_before(state.epoch, state.consumed);
         if state.fingerprint == fingerprint {
             return Ok(Arc::clone(&self.orders));
         }
@@ -93,8 +93,9 @@ impl DistributedSampler {
         );
         let hint = match self.orders.outline().kind {
             OrderKind::Mixed => {
-                "use the datasets, proportions, size and seed that the state was saved with; to change the mixture, \
-                 leave the state out and set the epoch to begin with"
+                "use the datasets, proportions, size and seed that the state was saved with, and of stages those that \
+                 begin before it; to change the mixture, use stages, or leave the state out and set the epoch to begin \
+                 with"
             }
             _ => {
                 "use the dataset, order and seed that the state was saved with; with a contiguous partition, the \

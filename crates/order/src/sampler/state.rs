@@ -140,7 +140,7 @@ impl DistributedSampler {
             start: resumed.map_or(0, |resumed| resumed.took_over),
             kind: self.kind(),
         };
-        State { fingerprint: self.orders.fingerprint(), epoch, consumed, run: Some(run) }
+        State { fingerprint: self.orders.fingerprint_before(epoch, consumed), epoch, consumed, run: Some(run) }
     }
 }
 
