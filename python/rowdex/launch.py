@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any, NamedTuple
 
-from .errors import ArgumentError, StaleError
+from .errors import ArgumentError, StaleError, StateError
 from .native.library import Operands
 
 
@@ -108,24 +108,28 @@ def process_group() -> tuple[int, int] | None:
     return None
 
 
-def check_same_rows(dataset: Any) -> None:
+def check_same_rows(dataset: Any, future: int | None) -> None:
     """Refuses to serve rows of other files than the other ranks of the process group do, each of which has looked for
-    its index by itself.
+    its index by itself; and a mixture with other stages, by the fingerprint ``future``.
     """
     group = process_group()
     parts = () if dataset is None else dataset._parts
-    if group is None or group[0] == 1 or not any(part._arguments["found"] for part in parts):
+    if group is None or group[0] == 1 or future is None and not any(part._arguments["found"] for part in parts):
         return
     torch = sys.modules["torch"]
     if torch.utils.data.get_worker_info() is not None:
         return  # A worker is in no process group, whatever it inherited.
     found: list[Any] = [None] * group[0]
-    torch.distributed.all_gather_object(found, [(part.index.fingerprint, len(part)) for part in parts])
-    for rank, theirs in enumerate(found):
-        if theirs != found[0]:
+    torch.distributed.all_gather_object(found, ([(part.index.fingerprint, len(part)) for part in parts], future))
+    for rank, (theirs, stages) in enumerate(found):
+        if theirs == found[0][0] and stages != found[0][1]:
+            raise StateError(
+                f"rank {rank} has other stages than rank 0", hint="give all ranks the same stages, orders and seed"
+            )
+        if theirs != found[0][0]:
             raise StaleError(
                 f"rank {rank} found other files than rank 0: {sum(rows for _, rows in theirs)} rows, and "
-                f"{sum(rows for _, rows in found[0])}; give all ranks the same files, or build one index and open it",
+                f"{sum(rows for _, rows in found[0][0])}; give all ranks the same files, or build one index and open it",
                 hint="give all ranks the same files, or build one index and open it",
             )
 

@@ -29,6 +29,7 @@ from .sampler import DistributedSampler, sampler_of
 from .schema import Schema
 from .shown import table
 from .spec import SamplerSpec, epoch_number, refuse_earlier, state_text
+from .stages import Stages
 
 class Loader:
     """Serves the batches of a sampler, epoch after epoch, from its own threads and within a budget of memory.
@@ -372,13 +373,22 @@ class Loader:
         """
         return {"state": self._loader.get().state()}
 
-    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+    def load_state_dict(self, state_dict: dict[str, str], *, stages: Stages | None = None) -> None:
         """Resumes from a state, which may come from another number of ranks and another batch size. An error that ended
         the loader is forgotten.
+
+        Args:
+            state_dict: The state.
+            stages: Of a mixture with stages, others from here on. Those that begin before the state are as they were.
 
         Raises:
             StateError: if it is from another order, number of rows or seed; the loader is then unchanged.
         """
+        if stages is not None:
+            sampler = self._sampler_copy()
+            sampler.load_state_dict(state_dict, stages=stages)
+            self._sampler = sampler
+            self._start()
         self._loader.get().resume(state_text(state_dict))
         # An iteration of which no batch was asked for yet begins there.
         self._begun = None

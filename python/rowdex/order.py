@@ -23,6 +23,7 @@ from .id_set import IdSet
 from .index import Path
 from .native.library import Handle, Operands, library, local_list
 from .native.numbers import Numbers
+from .stages import StagePlan, Stages, numbers, pairs
 
 
 class Context(NamedTuple):
@@ -177,20 +178,46 @@ class Mixed(Orders):
     """Several datasets by exact proportion: for a :class:`rowdex.MixedDataset`, whose row ids it serves.
 
     Args:
-        proportions: For each dataset how often it comes, in relation to the others.
+        proportions: For each dataset how often it comes, in relation to the others. With ``stages`` its name, from
+            which the seed of its order comes, so that other datasets do not change it.
         size: How many positions an epoch has. Default: as many as there are rows in all.
         orders: The order of each dataset's rows, or one for all. The order of dataset ``i``, from 0 on, has the seed of
             the sampler plus ``i + 1``.
+        stages: Pairs of a position, counted over all ranks and through all epochs, and the weights from there on by
+            name: ``[(0, {"web": 0.7, "code": 0.3}), (10_000, {"code": 1})]``.
+        unit: Of what weights are shares: ``"rows"``, or tokens, by the name of the lengths that are recorded in all
+            indexes: ``"tokens"``. Then ``"2B tokens"`` is a position, too: to within the mean length of rows.
+        ramp: How weights become those of the next stage: at once (``"step"``), or over the whole stage (``"linear"``).
+        repetitions: How often all rows of a dataset may be served in the run, by name.
+        on_exhausted: What happens when they have been, or, of a dataset that is not in ``repetitions``, once:
+            ``"renormalise"`` serves the others by the weights they have, ``"stop"`` ends the run. With ``"repeat"``
+            the datasets that are not in ``repetitions`` repeat.
     """
 
     def __init__(
-        self, proportions: Sequence[float], size: int | None = None, *, orders: Order | Sequence[Order] = "global"
+        self,
+        proportions: Sequence[float] | Sequence[str],
+        size: int | None = None,
+        *,
+        orders: Order | Sequence[Order] = "global",
+        stages: Stages | None = None,
+        unit: str = "rows",
+        ramp: str = "step",
+        repetitions: Mapping[str, float] | None = None,
+        on_exhausted: str = "repeat",
     ) -> None:
         each = [orders] * len(proportions) if isinstance(orders, (str, Orders)) else list(orders)
         if len(each) != len(proportions):
             raise ValueError(f"{len(proportions)} proportions and {len(each)} orders")
-        parts, shares = tuple(map(_orders, each)), tuple(map(float, proportions))
-        self._fields = (("proportions", shares), ("size", _size(size)), ("parts", parts))
+        shares: tuple[str, Any]
+        if stages is not None:
+            names, most = tuple(map(str, proportions)), numbers(repetitions or {}, "repetitions")
+            shares = ("stages", StagePlan(names, pairs(stages), unit, ramp, on_exhausted, most))
+        elif (unit, ramp, repetitions, on_exhausted) != ("rows", "step", None, "repeat"):
+            raise ValueError("unit, ramp, repetitions and on_exhausted are for a mixture with stages")
+        else:
+            shares = ("proportions", tuple(map(float, proportions)))
+        self._fields = (shares, ("size", _size(size)), ("parts", tuple(map(_orders, each))))
 
 
 class Resized(Orders):
@@ -235,6 +262,21 @@ class Rotated(Orders):
 
     def __repr__(self) -> str:
         return f"Rotated({self._fields[0][1]!r})"
+
+
+def plan_of(order: Order) -> StagePlan | None:
+    """How the weights of a mixture change; ``None`` of any other order."""
+    return dict(order._fields).get("stages") if isinstance(order, Mixed) else None
+
+
+def with_stages(order: Order, stages: Stages | None) -> Order:
+    """The order of a mixture with other stages."""
+    if stages is None:
+        return order
+    plan = plan_of(order)
+    if plan is None or isinstance(order, str):
+        raise TypeError("stages= for a loader without: make it with order=rowdex.order.Mixed(names, stages=…)")
+    return _again(Mixed, (("stages", plan._replace(stages=pairs(stages))), *order._fields[1:]))
 
 
 def may_repeat(order: Order) -> bool:

@@ -17,7 +17,7 @@ from .launch import check_same_rows, process_group, world
 from .loading import options as _options
 from .loading.sampled_rows import SampledRows
 from .native.library import Handle, PerProcess, call, library, told_of, whole
-from .order import Explicit, Order, Orders
+from .order import Explicit, Order, Orders, plan_of, with_stages
 from .packing import Pack, default_tail
 from .spec import (
     SampledBatch,
@@ -30,6 +30,7 @@ from .spec import (
     step_number,
     steps_left,
 )
+from .stages import Stages
 from .zipped import Zipped
 
 Tail = Literal["wrap", "drop", "uneven", "error", "even"]
@@ -342,7 +343,8 @@ class DistributedSampler(_sharded.Generated):
                 "rowdex.lightning.DataModule), or give num_replicas and rank"
             )
         if any(self._assumed) and not self._is_compared:
-            check_same_rows(self._dataset)
+            plan = plan_of(self._spec.order)
+            check_same_rows(self._dataset, None if plan is None else self._info(self._epoch)["fingerprint"])
             self._is_compared = True
 
     def _check_sharded(self) -> None:
@@ -392,13 +394,18 @@ class DistributedSampler(_sharded.Generated):
         epoch, step = self._served
         return self._state(epoch, self._steps(epoch).start if step is None else step)
 
-    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+    def load_state_dict(self, state_dict: dict[str, str], *, stages: Stages | None = None) -> None:
         """Resumes from a state, which may come from another number of ranks and another batch size.
+
+        Args:
+            state_dict: The state.
+            stages: Of a mixture with stages, others from here on. Those that begin before the state are as they were.
 
         Raises:
             StateError: if it is from another order, number of rows or seed; the sampler is then unchanged.
         """
-        self._set(self._spec._replace(resumed=state_text(state_dict).decode()))
+        order = with_stages(self._spec.order, stages)
+        self._set(self._spec._replace(order=order, resumed=state_text(state_dict).decode()))
 
 
 def _check_pack(pack: Any, dataset: Any) -> None:

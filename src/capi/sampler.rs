@@ -138,6 +138,7 @@ impl AnyHandle for rowdex_sampler {
             "shards": shard.count(),
             "shard": shard.index(),
             "fingerprint": sampler.orders().fingerprint(),
+            "ends": sampler.given().ends(),
             "samples_left": sampler.samples_left(),
             "steps_left": sampler.steps_left(),
         }))

@@ -9,7 +9,7 @@ use super::plan::{Budget, Extract, Outlook, Plan, PlanAnswer, fixed};
 use super::route::{Route, RouteFacts, route};
 use super::schedule::excess;
 use super::units::{RowFinder, RowTable, Units};
-use rowdex_base::error::Result;
+use rowdex_base::error::{ErrorKind, Result};
 use rowdex_order::sampler::{BatchPlan, DistributedSampler, Tail};
 use rowdex_order::{Global, Sequential};
 
@@ -169,7 +169,8 @@ impl Simulation<'_> {
                 PlanAnswer::End => break,
             }
         }
-        if let Some(error) = driver.error {
+        // A run may end before so many epochs.
+        if let Some(error) = driver.error.filter(|error| epochs.len() == 1 || error.kind() != ErrorKind::OutOfRange) {
             return Err(error);
         }
         let (first_decodes, first_bytes_read, first_requests) = an_epoch(&epochs, 0, 1);

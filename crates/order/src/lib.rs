@@ -229,6 +229,11 @@ pub trait Order: Any + Debug + Send + Sync {
         self.fingerprint()
     }
 
+    /// Which datasets end in the course of the run, and before which position, each of them with all that it may serve.
+    fn ends(&self) -> &[(usize, u64)] {
+        &[]
+    }
+
     /// The name of this sort of order, as people write it: `global`.
     fn name(&self) -> &'static str;
 

@@ -79,11 +79,6 @@ impl Staged {
         self.schedule.span(position).counts(position.min(self.schedule.end))
     }
 
-    /// The datasets that end, and before which position each of them has served all that it may.
-    pub fn ends(&self) -> &[(usize, u64)] {
-        &self.schedule.ends
-    }
-
     /// The position of the run at which an epoch begins.
     fn start(&self, epoch: u64) -> Result<u64> {
         let last = (u128::from(epoch) + 1) * u128::from(self.len);
@@ -140,6 +135,10 @@ impl Order for Staged {
     fn fingerprint_before(&self, epoch: u64, position: u64) -> u64 {
         let position = epoch.saturating_mul(self.len).saturating_add(position);
         fingerprint(Self::NAME, self.len, &[self.digest(position)])
+    }
+
+    fn ends(&self) -> &[(usize, u64)] {
+        &self.schedule.ends
     }
 
     fn name(&self) -> &'static str {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..errors import Error, TransformError
+from ..order import plan_of
 from ..sampler import DistributedSampler
 
 
@@ -101,10 +102,14 @@ class Estimate(NamedTuple):
     """The least ``memory`` that a loader takes."""
     packs: PackForecast | None
     """What its packs have, in the loader's current epoch; ``None`` where rows are served."""
+    ends: dict[str, int]
+    """Of a mixture with stages, the datasets that end, and before which position they have served all they may."""
 
 
 def estimated(dataset: Any, sampler: DistributedSampler, options: dict[str, Any], epoch: int) -> Estimate:
     """What a loader with these options will do, and what the packs of an epoch come to."""
     found = dataset._estimated(sampler._at(epoch), options)
-    packs = found.pop("packs")
-    return Estimate(**found, packs=None if packs is None else PackForecast(**packs))
+    packs, plan = found.pop("packs"), plan_of(sampler.spec.order)
+    ended = sampler._info(epoch)["ends"] if plan is not None else []
+    ends = {plan.sources[source]: position for source, position in ended} if plan is not None else {}
+    return Estimate(**found, packs=None if packs is None else PackForecast(**packs), ends=ends)

@@ -351,6 +351,11 @@ class Operands:
         self._sets.append(handle)
         return len(self._sets) - 1
 
+    @property
+    def indexes(self) -> list[Handle]:
+        """Those that a description is of, one after the other."""
+        return self._indexes
+
     def struct(self) -> native.Operands:
         """What the library is given. These are kept until the call is over."""
         numbers = [native.Numbers(*values.buffer_info()) for values in self._numbers]
