@@ -219,6 +219,12 @@ class Mixed(Orders):
             shares = ("proportions", tuple(map(float, proportions)))
         self._fields = (shares, ("size", _size(size)), ("parts", tuple(map(_orders, each))))
 
+    @property
+    def stages(self) -> list[tuple[int | str, dict[str, float]]]:
+        """The stages, to add others."""
+        plan = plan_of(self)
+        return [] if plan is None else [(start, dict(weights)) for start, weights in plan.stages]
+
 
 class Resized(Orders):
     """Another order, in epochs of ``size`` positions: a pass over the rows continues where the epoch before ended."""

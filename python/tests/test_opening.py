@@ -103,22 +103,24 @@ import sys
 import torch.distributed
 import rowdex
 
-store, rank, data = sys.argv[1:]
+store, rank, data, stages = sys.argv[1:]
 torch.distributed.init_process_group("gloo", init_method="file://" + store, world_size=2, rank=int(rank))
 rows = []
-for batch in rowdex.Loader(data, batch_size=16, output="python"):
+dataset = rowdex.MixedDataset([rowdex.open(data)])
+order = rowdex.order.Mixed(["a"], stages=[(0, {"a": 1}), (int(stages), {"a": 2})])
+for batch in rowdex.Loader(dataset, batch_size=16, output="python", order=order):
     rows += batch["id"]
 print(len(rows))
 """
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_ranks_that_found_other_files_are_refused(
-    cache: pathlib.Path, data: pathlib.Path, tmp_path: pathlib.Path, same: bool
+@pytest.mark.parametrize("other", ["nothing", "files", "stages"])
+def test_ranks_with_other_files_or_stages_are_refused(
+    cache: pathlib.Path, data: pathlib.Path, tmp_path: pathlib.Path, other: str
 ) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     folders = [data, data]
-    if not same:
+    if other == "files":
         folders[1] = tmp_path / "other"
         folders[1].mkdir()
         pq.write_table(table_of(0, ROWS), folders[1] / "part.parquet")
@@ -127,13 +129,14 @@ def test_ranks_that_found_other_files_are_refused(
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     ranks = [
         subprocess.Popen(
-            [*command, str(rank), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [*command, str(rank), str(folder), str(9 + rank * (other == "stages"))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=environment,
         )  # fmt: skip
         for rank, folder in enumerate(folders)
     ]
     told = [rank.communicate(timeout=240) for rank in ranks]
-    if same:
+    if other == "nothing":
         assert [rows for rows, _ in told] == [f"{-(-ROWS // 2)}\n"] * 2, told
-    for rows, errors in told if not same else []:
-        assert rows == "" and "rank 1 found other files than rank 0: 1003 rows, and 1003" in errors, errors
+    words = "rank 1 found other files than rank 0: 1003 rows, and 1003" if other == "files" else "rank 1 has other stages"
+    for rows, errors in told if other != "nothing" else []:
+        assert rows == "" and words in errors, errors

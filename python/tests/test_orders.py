@@ -12,6 +12,8 @@ import tempfile
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import rowdex
 from rowdex.order import Balanced, Contiguous, Explicit, IdSet, Mixed, Resized, Rotated, Subset, Weighted
@@ -203,6 +205,69 @@ def test_a_mixed_dataset_is_several(index: str) -> None:
         mixed.locate(2 * ROWS)
     with pytest.raises(TypeError):
         mixed.locate(1.5)  # type: ignore[arg-type]
+
+
+def test_stages_change_weights_and_other_ranks_resume_into_others(dataset: Any) -> None:
+    mixed, names = rowdex.MixedDataset([dataset.select(["id", "name"])] * 2), ["web", "code"]
+    stages: Any = [(0, {"web": 3, "code": 1}), (400, {"code": 1.0}), (600, {"web": 1.0, "code": 1.0})]
+    order = Mixed(names, 400, stages=stages, on_exhausted="renormalise")
+    assert order == pickle.loads(pickle.dumps(order)) != Mixed(names, 400, stages=stages[:2]) and hash(order)
+    rows = np.array(served(mixed, order) + served(mixed, order, 1))
+    for position in range(1, 800):
+        due = np.interp(position, [0, 400, 600, 800], [0, 300, 300, 400])
+        assert abs((rows[:position] < ROWS).sum() - due) <= 1, position
+    options: Any = {"order": order, "output": "numpy", "row_ids": "row", "seed": 5}
+    loader = rowdex.Loader(mixed, batch_size=50, **options)
+    assert loader.estimate().ends == {"web": 2005, "code": 2006}
+    batches = zip(range(10), (batch for _ in range(2) for batch in loader))
+    before, state = [batch["row"] for _, batch in batches], loader.state_dict()
+    after = []
+    for rank in range(3):
+        other = rowdex.Loader(mixed, batch_size=20, num_replicas=3, rank=rank, tail="uneven", **options)
+        with pytest.raises(rowdex.errors.StateError, match="stages those that begin before it"):
+            other.load_state_dict(state, stages=[(0, {"web": 1, "code": 1})])
+        other.load_state_dict(state, stages=[*order.stages[:2], (550, {"web": 1, "code": 3})])
+        after += [batch["row"] for _ in range(2) for batch in other]
+    # What was served stays, and nothing comes again.
+    assert np.concatenate(before).tolist() == rows[:500].tolist()
+    found = np.concatenate(before + after)
+    assert len(found) == len(set(found.tolist())) == 1200 and abs((found < ROWS).sum() - 300 - 650 / 4) <= 1
+
+
+def test_stages_by_tokens_have_their_shares_of_tokens(tmp_path: pathlib.Path) -> None:
+    datasets, names = [], ["web", "code"]
+    for number, name in enumerate(names):
+        lists = [[number] * (1 + row * 7 % (20 * (number + 1))) for row in range(3000)]
+        pq.write_table(pa.table({"tokens": lists}), tmp_path / f"{name}.parquet")
+        rowdex.build(tmp_path / f"{name}.parquet", tmp_path / f"{name}.rdx", lengths=["tokens"])
+        datasets.append(rowdex.Dataset(tmp_path / f"{name}.rdx"))
+    stages: Any = [(0, {"web": 0.25, "code": 0.75}), ("20k tokens", {"web": 1, "code": 1})]
+    order = Mixed(names, 4000, stages=stages, unit="tokens")
+    rows = rowdex.MixedDataset(datasets)[served(rowdex.MixedDataset(datasets), order)]["tokens"]
+    for part, share in ((rows[:1000], 0.25), (rows[1500:], 0.5)):
+        tokens = np.concatenate([part[row] for row in range(len(part))])
+        assert abs((tokens == 0).mean() - share) < 0.02
+    with pytest.raises(ValueError, match="index of 'web' has no lengths by this name"):
+        served(rowdex.MixedDataset(datasets), Mixed(names, stages=stages, unit="words"))
+
+
+def test_stages_that_cannot_be_are_refused_by_name(dataset: Any) -> None:
+    mixed, names = rowdex.MixedDataset([dataset, dataset]), ["web", "code"]
+    stages: Any = [(0, {"web": 3, "code": 1}), (400, {"code": 1.0})]
+    for wrong, words in [
+        ({"stages": stages[::-1]}, "stage 0 begins at position 400"),
+        ({"stages": [(0, {"cod": 1})]}, "the sources are web, code"),
+        ({"stages": [(0, {"web": np.nan})]}, "stage 0 gives 'web' the number nan"),
+        ({"stages": stages, "on_exhausted": "stop"}, "beyond position 1"),
+        ({"stages": stages, "ramp": "cubic"}, "cubic"),
+        ({"stages": [(0, {"web": 1}), ("2B", {"code": 1})], "unit": "id"}, "no lengths"),
+        ({"ramp": "linear"}, "with stages"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            served(mixed, Mixed(names, 8000, **wrong))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="stages= for a loader without"):
+        loader = rowdex.Loader(mixed, batch_size=5, order=Mixed([1, 2]), output="numpy")
+        loader.load_state_dict(loader.state_dict(), stages=stages)
 
 
 def orders_of(dataset: Any, folder: pathlib.Path) -> list[Any]:
