@@ -134,23 +134,22 @@ impl StagePlan {
             let sum: f64 = weights.values().sum();
             self.sources.iter().map(|name| weights.get(name).map_or(0.0, |weight| weight / sum)).collect()
         };
+        let starts = self.stages.iter().map(|stage| stage.0);
+        let ends = starts.clone().skip(1).chain([MAX_LEN]);
+        let weights: Vec<Vec<f64>> = self.stages.iter().map(shares).collect();
         let mut steps = Vec::new();
-        for (number, stage) in self.stages.iter().enumerate() {
-            let start = stage.0;
-            let here = shares(stage);
-            let Some(next) = self.stages.get(number + 1) else {
-                steps.push((start, MAX_LEN, here));
-                break;
-            };
-            let positions = next.0 - start;
-            let count = if self.ramp == Ramp::Linear { RAMP_STEPS.min(positions) } else { 1 };
+        for (number, (start, end)) in starts.zip(ends).enumerate() {
+            let here = &weights[number];
+            let next = weights.get(number + 1).filter(|_| self.ramp == Ramp::Linear);
+            let positions = end - start;
+            let count = if next.is_some() { RAMP_STEPS.min(positions) } else { 1 };
             let place = |step: u64| (u128::from(positions) * u128::from(step) / u128::from(count)) as u64;
             for step in 0..count {
                 let from = place(step);
                 let to = place(step + 1);
                 let middle = (from + to) as f64 / 2.0 / positions as f64;
-                let part = if self.ramp == Ramp::Linear { middle } else { 0.0 };
-                let changed = here.iter().zip(shares(next)).map(|(here, next)| here + (next - here) * part).collect();
+                let towards = here.iter().zip(next.unwrap_or(here));
+                let changed = towards.map(|(here, next)| here + (next - here) * middle).collect();
                 steps.push((start + from, start + to, changed));
             }
         }
