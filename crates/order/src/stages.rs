@@ -65,7 +65,8 @@ impl StageSpan {
         seed: u64,
     ) -> Self {
         let mut forks = vec![StageFork::default(); sources.len().saturating_sub(1)];
-        let mut ranges = Vec::from([0..sources.len()]);
+        let everything = 0..sources.len();
+        let mut ranges = vec![everything];
         while let Some(range) = ranges.pop() {
             let Some((left, right)) = halves(&range) else { continue };
             let shares = |of: &Range<usize>| quotas.as_slice()[of.clone()].iter().map(|share| u128::from(*share)).sum();
