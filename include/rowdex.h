@@ -506,7 +506,9 @@ void rowdex_free(void *handle);
 //
 // A sampler, of its current epoch: epoch, len (samples of this rank, repeated ones included, wherever the run was
 // resumed; of packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this
-// rank sees), fingerprint (of the orders), samples_left (those from len - samples_left on), steps_left.
+// rank sees), fingerprint (of the orders), ends (the numbers of the datasets of a mixture with stages that end, each
+// with the position before which it has served all that it may), samples_left (those from len - samples_left on),
+// steps_left.
 //
 // A loader, since it was started, resumed or set to another epoch: decodes, extractions (times that rows of a row
 // group were picked out), rows (put into batches; some may wait to be asked for), held_bytes, peak_bytes, planning_ns,
@@ -789,8 +791,11 @@ rowdex_status rowdex_column(const char *description,
 // kept, finite and not negative, by which rows are drawn; 16 bytes a row for all epochs. labels: an array of the
 // classes of the rows, or of the rows that are kept, which come equally often or by proportions; 8 bytes a row for all
 // epochs. parts: several datasets by proportions: a description for each, without rows; dataset `i`, from 0 on, has
-// the seed of the mixture plus `i + 1` plus its own. inner: another description, without rows, whose seed is added;
-// under kept it takes the rows that are kept for one row group.
+// the seed of the mixture plus `i + 1` plus its own. With stages, their weights change in the course of the run, and
+// their seeds come from their names: {"sources": names of the datasets, "stages": [[position, {name: weight}], ...],
+// "ramp": "step" or "linear", "repetitions": {name: how often all rows may be served}, "on_exhausted": "repeat",
+// "renormalise" or "stop"}; the last three may be left out. inner: another description, without rows, whose seed is
+// added; under kept it takes the rows that are kept for one row group.
 //
 // The steps that are asked for are taken in this sequence; another sequence takes one description around another.
 // kept: a set; only its rows are served. size: how many positions an epoch has. Weights, classes and mixtures draw

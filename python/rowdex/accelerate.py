@@ -21,6 +21,7 @@ from . import loader as _loader
 from .dataset import Dataset
 from .frameworks.gathered import dealt
 from .sampler import DistributedSampler
+from .stages import Stages
 
 
 class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):  # type: ignore[misc,type-arg]
@@ -74,10 +75,10 @@ class Loader(_loader.Loader, DataLoaderStateMixin, torch.utils.data.DataLoader):
         # Where the run goes on from, which is what the last step of that epoch is dealt by.
         self._dealer = self._sampler
 
-    def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        super().load_state_dict(state_dict)
+    def load_state_dict(self, state_dict: dict[str, str], *, stages: Stages | None = None) -> None:
+        super().load_state_dict(state_dict, stages=stages)
         self._dealer = self._sampler_copy()
-        self._dealer.load_state_dict(state_dict)
+        self._dealer.load_state_dict(state_dict, stages=stages)
 
     def _deals_anew(self) -> bool:
         """Whether some ranks serve rows of others in the last step of an epoch."""

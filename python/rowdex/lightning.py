@@ -22,6 +22,7 @@ from .dataset import Dataset
 from .loader import Loader
 from .loading.share import Share
 from .sampler import DistributedSampler
+from .stages import Stages
 
 Source = Dataset | Callable[[], Any]
 
@@ -336,8 +337,8 @@ class _Training(_Loader):
     def state_dict(self) -> dict[str, str]:
         return self._before if self._before is not None and _within_step(self._module) else super().state_dict()
 
-    def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        super().load_state_dict(state_dict)
+    def load_state_dict(self, state_dict: dict[str, str], *, stages: Stages | None = None) -> None:
+        super().load_state_dict(state_dict, stages=stages)
         _end_epoch(self._module, self)
 
 
@@ -355,8 +356,8 @@ class _SameBatches(Loader):
         self._goes_on = False
         return super()._begin()
 
-    def load_state_dict(self, state_dict: dict[str, str]) -> None:
-        super().load_state_dict(state_dict)
+    def load_state_dict(self, state_dict: dict[str, str], *, stages: Stages | None = None) -> None:
+        super().load_state_dict(state_dict, stages=stages)
         self._goes_on = True
         if self._module is not None:
             _end_epoch(self._module, self)

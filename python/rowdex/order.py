@@ -282,7 +282,8 @@ def with_stages(order: Order, stages: Stages | None) -> Order:
     plan = plan_of(order)
     if plan is None or isinstance(order, str):
         raise TypeError("stages= for a loader without: make it with order=rowdex.order.Mixed(names, stages=…)")
-    return _again(Mixed, (("stages", plan._replace(stages=pairs(stages))), *order._fields[1:]))
+    changed: Order = _again(Mixed, (("stages", plan._replace(stages=pairs(stages))), *order._fields[1:]))
+    return changed
 
 
 def may_repeat(order: Order) -> bool:

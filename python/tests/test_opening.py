@@ -137,6 +137,6 @@ def test_ranks_with_other_files_or_stages_are_refused(
     told = [rank.communicate(timeout=240) for rank in ranks]
     if other == "nothing":
         assert [rows for rows, _ in told] == [f"{-(-ROWS // 2)}\n"] * 2, told
-    words = "rank 1 found other files than rank 0: 1003 rows, and 1003" if other == "files" else "rank 1 has other stages"
+    words = {"files": "rank 1 found other files than rank 0: 1003 rows, and 1003", "stages": "rank 1 has other stages"}
     for rows, errors in told if other != "nothing" else []:
-        assert rows == "" and words in errors, errors
+        assert rows == "" and words[other] in errors, errors

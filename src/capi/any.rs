@@ -52,8 +52,9 @@ pub unsafe extern "C" fn rowdex_free(handle: *mut c_void) {
 ///
 /// A sampler, of its current epoch: epoch, len (samples of this rank, repeated ones included, wherever the run was
 /// resumed; of packs pieces), steps, batch_size, rank, world_size, shards (different ones), shard (which of them this
-/// rank sees), fingerprint (of the orders), ends (the datasets of a mixture with stages that end, by their numbers, each
-/// with the position before which it has served all that it may), samples_left (those from len - samples_left on), steps_left.
+/// rank sees), fingerprint (of the orders), ends (the numbers of the datasets of a mixture with stages that end, each
+/// with the position before which it has served all that it may), samples_left (those from len - samples_left on),
+/// steps_left.
 ///
 /// A loader, since it was started, resumed or set to another epoch: decodes, extractions (times that rows of a row
 /// group were picked out), rows (put into batches; some may wait to be asked for), held_bytes, peak_bytes, planning_ns,
