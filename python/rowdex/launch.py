@@ -114,7 +114,8 @@ def check_same_rows(dataset: Any, future: int | None) -> None:
     """
     group = process_group()
     parts = () if dataset is None else dataset._parts
-    if group is None or group[0] == 1 or future is None and not any(part._arguments["found"] for part in parts):
+    differ = future is not None or any(part._arguments["found"] for part in parts)
+    if group is None or group[0] == 1 or not differ:
         return
     torch = sys.modules["torch"]
     if torch.utils.data.get_worker_info() is not None:
@@ -129,7 +130,8 @@ def check_same_rows(dataset: Any, future: int | None) -> None:
         if theirs != found[0][0]:
             raise StaleError(
                 f"rank {rank} found other files than rank 0: {sum(rows for _, rows in theirs)} rows, and "
-                f"{sum(rows for _, rows in found[0][0])}; give all ranks the same files, or build one index and open it",
+                f"{sum(rows for _, rows in found[0][0])}; give all ranks the same files, or build one index and open "
+                "it",
                 hint="give all ranks the same files, or build one index and open it",
             )
 

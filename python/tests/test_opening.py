@@ -129,8 +129,8 @@ def test_ranks_with_other_files_or_stages_are_refused(
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     ranks = [
         subprocess.Popen(
-            [*command, str(rank), str(folder), str(9 + rank * (other == "stages"))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment,
+            [*command, str(rank), str(folder), str(9 + rank * (other == "stages"))], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
         for rank, folder in enumerate(folders)
     ]

@@ -90,9 +90,9 @@ impl StageSpan {
         Self { start, end: start, digest, sources, before, forks }
     }
 
-    /// Calls `found` with each source and its places: those of the positions, each with how many rows of the source come
-    /// before. `places` have positions, each with a number of its own; `spare` has room for them. O(log of the sources)
-    /// a position: all positions go through a fork together, so that it need not be guessed where each one goes.
+    /// Calls `found` with each source and its places: those of the positions, each with how many rows of the source
+    /// come before. `places` have positions, each with a number of its own; `spare` has room for them. O(log of the
+    /// sources) a position: all go through a fork together, so that it need not be guessed where each one goes.
     pub(super) fn assign<F: FnMut(usize, &[StagePlace])>(
         &self,
         places: &mut [StagePlace],
