@@ -15,9 +15,9 @@ BLOCK = re.compile(r"^ *```(python|sh)\b[^\n]*\n(.*?)^ *```$", re.MULTILINE | re
 FRAGMENT = "# fragment"
 """A program that is not run begins so."""
 PAGES = [
-    "../python/README.md", "coming-from/index.md", "comparison.md", "concepts/index-file.md", "concepts/packs.md",
-    "concepts/shard.md", "concepts/share.md", "digests.md", "disk-cache.md", "first-training.md", "remote.md",
-    "rewriting.md", "select.md", "share.md",
+    "../python/README.md", "coming-from/index.md", "comparison.md", "concepts/index-file.md", "concepts/shard.md",
+    "concepts/share.md", "digests.md", "disk-cache.md", "first-training.md", "remote.md", "rewriting.md", "select.md",
+    "share.md",
 ]  # fmt: skip
 HOW_TO = "resume mix side-by-side function text finetune images tables cells s3 validate budget".split()
 PAGES += [f"how-to/{name}.md" for name in HOW_TO]
