@@ -251,8 +251,8 @@ pub mod order {
     pub use rowdex_order::{
         Algorithm, Balanced, Blocks, Contiguous, Cost, Empty, EpochOrder, Explicit, Global, IdSet, JoinedLengths,
         Lengths, MAX_LEN, Measure, Mixed, MixedPart, OnExhausted, Order, Overflow, Pack, PackCounts, Packed,
-        PackedEpoch, Piece, Ramp, Resized, Rotated, Sequential, Side, Split, StagePlan, Staged, Subset, Torch,
-        Weighted,
+        PackedEpoch, Paired, Piece, Ramp, Resized, Rotated, Scored, Sequential, Side, Split, StagePlan, Staged, Subset,
+        Torch, Weighted,
     };
     // What the command says of orders, and what it checks of them.
     #[doc(hidden)]

@@ -139,6 +139,21 @@ class Weighted(Orders):
         self._fields = (("weights", Numbers("d", weights)), ("size", _size(size)), ("replacement", replacement))
 
 
+class Scored(Orders):
+    """Rows by a score, the lowest first, in sweeps: of ``folds`` sweeps each has every ``folds``-th row, and they come
+    one after the other.
+
+    Args:
+        scores: For each row a number, such as :meth:`Dataset.weights` reads, or :meth:`Index.lengths`, which are
+            recorded in the index.
+        folds: How many sweeps an epoch has.
+        block: How many neighbours by score are shuffled among each other, again in each epoch. 1 shuffles none.
+    """
+
+    def __init__(self, scores: Any, folds: int = 1, *, block: int = 4096) -> None:
+        self._fields = (("scored", (Numbers("d", scores), folds, block)),)
+
+
 class Balanced(Orders):
     """Classes equally often, or by proportion: rows of small classes repeat, and all rows of a class come equally
     often.
@@ -249,6 +264,20 @@ class Subset(Orders):
         self._fields = (*(base._fields if isinstance(base, _Named) else (("inner", base),)), ("kept", kept))
 
 
+class Paired(Orders):
+    """Another order, each epoch of which comes twice: forwards, and in the next epoch backwards.
+
+    A loader decodes as much as of other orders: near the end of any epoch it keeps the rows that the next one begins
+    with, of what it decodes.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self._fields = (("inner", _orders(order)), ("paired", True))
+
+    def __repr__(self) -> str:
+        return f"Paired({self._fields[0][1]!r})"
+
+
 class Contiguous(Orders):
     """Another order, of which each of so many shards gets one consecutive piece: what ``order="blocks(8),contiguous"``
     does for the shards there are.
@@ -297,5 +326,6 @@ def may_repeat(order: Order) -> bool:
 
 
 __all__ = [
-    "Balanced", "Contiguous", "Explicit", "IdSet", "Mixed", "Orders", "Resized", "Rotated", "Subset", "Weighted",
+    "Balanced", "Contiguous", "Explicit", "IdSet", "Mixed", "Orders", "Paired", "Resized", "Rotated", "Scored",
+    "Subset", "Weighted",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ The lengths are recorded in the index: ``rowdex.build(..., lengths=["tokens"])``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,7 +25,8 @@ class Pack:
     another ``algorithm`` these are batches of whole rows of like lengths.
 
     Args:
-        lengths: The name that the lengths are recorded by, mostly the column of tokens.
+        lengths: The name that the lengths are recorded by, mostly the column of tokens. Or two names with their limits,
+            ``{"tokens": 8192, "images": 16}``: no pack exceeds either, and rows stay whole.
         capacity: Tokens of a pack: at most 4,194,304 times ``multiple``. Of ``"buckets"`` the most tokens of a row;
             without it there is no limit.
         overflow: Rows that are longer than that: ``"split"`` into pieces (the default), ``"truncate"``, ``"drop"``, or
@@ -40,9 +41,9 @@ class Pack:
         extra: Tokens that each piece takes in addition to its own, such as those of ``bos`` and ``eos``.
         multiple: What a piece takes is rounded up to a multiple of this.
         max_pieces: The most pieces of a pack, or rows of a batch.
-        block: How many positions of the order are packed together: 131,072 by default. Those of ``"buckets"`` are
-            sorted together, 16,384 by default, rounded to a multiple of the rows of a step on all ranks: more of them
-            make lengths more alike, and batches less random.
+        block: How many positions of the order are packed together: 131,072 by default, 16,384 of two limits. Those of
+            ``"buckets"`` are sorted together, 16,384 by default, rounded to a multiple of the rows of a step on all
+            ranks: more of them make lengths more alike, and batches less random.
         empty: Rows without tokens: ``"skip"`` (the default), or ``"keep"`` as pieces without tokens, as ``"buckets"``
             do.
         cost: Assigns the packs of a step so that ranks have about the same work. A pack of ``L`` tokens with pieces of
@@ -62,7 +63,7 @@ class Pack:
             Default: the one whose items were counted for the lengths.
     """
 
-    lengths: str
+    lengths: str | Mapping[str, int]
     capacity: int | None = None
     overflow: Literal["split", "truncate", "drop", "error"] | None = None
     algorithm: Literal["bfd", "concat", "budget", "padded", "buckets"] = "bfd"
@@ -79,10 +80,14 @@ class Pack:
     pad: int = 0
     with_columns: Sequence[str] = ()
     tokens: str | None = None
+    second: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.lengths, Mapping) and len(self.lengths) == 2 and self.capacity is None:
+            (lengths, capacity), second = self.lengths.items()
+            self.__dict__.update(lengths=lengths, capacity=capacity, second=second)
         if not isinstance(self.lengths, str):
-            raise TypeError(f"lengths={self.lengths!r}: name the lengths that are recorded, such as 'tokens'")
+            raise TypeError(f"lengths={self.lengths!r}: name lengths that are recorded, or two with their limits")
         if self.capacity is None and not self._is_of_rows:
             raise TypeError("capacity=None: use a whole number; only 'buckets' have no limit")
         made: dict[str, Any] = {"with_columns": tuple(column_list(self.with_columns))}
@@ -125,6 +130,8 @@ class Pack:
             options["capacity"] = self.capacity
         else:
             options["algorithm"] = self.algorithm
+        if self.second is not None:
+            options["second"] = "{}-{}".format(*self.second)
         if self.cost is not None:
             options["cost"] = "-".join(str(whole(number, "cost")) for number in self.cost)
         said = [f"{name}={value}" for name, value in options.items() if value is not None]

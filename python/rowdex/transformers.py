@@ -272,7 +272,7 @@ class TrainerMixin:
                 f"max_length={args.max_length}, and packs of {pack.capacity} tokens may have longer rows: use "
                 "max_length=None, or as much"
             )
-        column = options.get("tokens") or pack.lengths
+        column = options.get("tokens") or str(pack.lengths)
         kept = dataset.column_names
         if args.remove_unused_columns:
             kept = list(dict.fromkeys([column, *beside(dataset.schema.fields, column), *pack.with_columns]))

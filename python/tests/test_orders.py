@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rowdex
-from rowdex.order import Balanced, Contiguous, Explicit, IdSet, Mixed, Resized, Rotated, Subset, Weighted
+from rowdex.order import (
+    Balanced, Contiguous, Explicit, IdSet, Mixed, Paired, Resized, Rotated, Scored, Subset, Weighted,
+)  # fmt: skip
 
 from .conftest import ROWS, run_python
 
@@ -143,6 +145,11 @@ def test_orders_are_made_of_orders(dataset: Any) -> None:
     assert set(drawn) <= set(train) and all(row % 5 for row in drawn)
     with pytest.raises(ValueError, match="weights for 1003 rows"):
         served(dataset, Weighted(weights))
+    scores = -np.asarray(dataset.weights("label"))
+    swept = [row for fold in range(3) for row in np.argsort(scores, kind="stable")[fold::3]]
+    assert served(dataset, Scored(scores, 3, block=1)) == swept
+    paired = [served(dataset, Paired(order), epoch) for epoch in range(4)]
+    assert paired == [served(dataset, order, epoch // 2)[:: 1 - epoch % 2 * 2] for epoch in range(4)]
     assert served(dataset, Rotated("sequential"), epoch=1)[0] != 0
     assert served(range(10), Contiguous("sequential", 2)) == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9]
     with pytest.raises(ValueError, match="a set out of 10 rows"):
@@ -279,7 +286,9 @@ def orders_of(dataset: Any, folder: pathlib.Path) -> list[Any]:
         Explicit([4, 5]),
         Explicit(file=folder / "order"),
         Weighted(dataset.weights("label"), 300),
+        Scored(dataset.weights("label"), 3, block=8),
         Balanced(dataset.labels("label"), 300, proportions={"2": 1, "3": 2}),
+        Paired(Explicit([4, 5])),
         Resized(Subset("blocks(2)", ~IdSet.listed(dataset, folder / "skip.txt")), 250),
         Subset(
             Weighted(dataset.weights("label", of=train)),

@@ -3,6 +3,7 @@
 import pathlib
 import pickle
 import random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,9 +17,10 @@ ROWS = 700
 @pytest.fixture
 def dataset(tmp_path: pathlib.Path) -> rowdex.Dataset:
     tokens = [[row] * (row * row % 90) for row in range(ROWS)]
-    pq.write_table(pa.table({"tokens": tokens}), tmp_path / "a.parquet", row_group_size=100)
-    rowdex.build(tmp_path / "a.parquet", tmp_path / "train.rdx", lengths=["tokens"], progress=False)
-    return rowdex.Dataset(tmp_path / "train.rdx")
+    table = pa.table({"tokens": tokens, "images": [row * 7 % 5 for row in range(ROWS)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    rowdex.build(tmp_path / "a.parquet", tmp_path / "train.rdx", lengths=["tokens", "images"], progress=False)
+    return rowdex.Dataset(tmp_path / "train.rdx", columns=["tokens"])
 
 
 def lengths_of(dataset: rowdex.Dataset) -> list[int]:
@@ -84,9 +86,11 @@ def test_steps_are_known_before_the_first_batch_and_for_a_whole_run(dataset: row
     assert rows.total_steps(4) == 4 * rows.steps
 
 
-def test_any_world_goes_on_where_another_one_stopped(dataset: rowdex.Dataset) -> None:
+@pytest.mark.parametrize("lengths", ["tokens", {"tokens": 90, "images": 6}])
+def test_any_world_goes_on_where_another_one_stopped(dataset: rowdex.Dataset, lengths: Any) -> None:
     choose = random.Random(7)
-    pack = rowdex.Pack("tokens", 64, block=128, cost=(24576, 1))
+    two = lengths != "tokens"
+    pack = rowdex.Pack(lengths, None if two else 64, block=128, cost=(24576, 1))
     expected = dict(enumerate(lengths_of(dataset)))
 
     def sampler(size: int, rank: int) -> rowdex.DistributedSampler:
@@ -107,8 +111,14 @@ def test_any_world_goes_on_where_another_one_stopped(dataset: rowdex.Dataset) ->
             if world == other:
                 assert batches == [ranks[number].batch(0, step) for step in range(stop, ranks[number].steps)]
             after += batches
-        pieces = [piece for batch in [*before, *after] for pack_pieces in packs_of(batch) for piece in pack_pieces]
-        check_tokens(pieces, expected)
+        packs = [pack_pieces for batch in [*before, *after] for pack_pieces in packs_of(batch)]
+        assert not two or all(sum(row * 7 % 5 for row, _, _ in pack_pieces) <= 6 for pack_pieces in packs)
+        check_tokens([piece for pack_pieces in packs for piece in pack_pieces], expected)
+    with rowdex.Loader(dataset, batch_size=2, pack=pack) as loader:
+        tokens = sorted(token for batch in loader for token in batch["tokens"].tolist())
+        assert tokens == [row for row, length in expected.items() for _ in range(length)]
+    with pytest.raises(TypeError, match="two with their limits"):
+        rowdex.Pack({"tokens": 64})
 
 
 def test_packs_are_of_any_order(dataset: rowdex.Dataset) -> None:

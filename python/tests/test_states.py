@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import rowdex
-from rowdex.order import Contiguous, IdSet, Resized, Rotated, Subset, Weighted
+from rowdex.order import Contiguous, IdSet, Paired, Resized, Rotated, Subset, Weighted
 
 from .conftest import ROWS
 
@@ -90,6 +90,7 @@ def test_samplers_of_every_make_say_what_they_are(index: str) -> None:
         (Resized("global", 500), {}, ":global,seed-42,size-500:2x16:"),
         (Weighted([1.0] * ROWS), {}, f":weighted,seed-42,size-{ROWS}:2x16:"),
         (Contiguous(Resized("global", 500), 4), {}, ":global,seed-42,size-500,pieces-4:2x16:"),
+        (Paired("global"), {}, ":global,seed-42,paired:2x16:"),
         (Rotated("sequential"), {}, ":other:2x16:"),
     ]:
         given = {"seed": 42, **options}

@@ -62,11 +62,12 @@ pub struct rowdex_sampler_options {
     /// most tokens of a row. overflow: rows that are longer than a pack can hold: split (the default) into pieces,
     /// truncate, drop or error. Batches within a budget, and buckets, are of whole rows: there error is the default,
     /// and split is refused. extra: tokens that each piece takes in addition to its own. multiple: what a piece takes
-    /// is rounded up to a multiple of this. max_pieces: the most of a pack. cost: 24576-1 assigns the packs of a step
-    /// by what they cost: the first number times the tokens, and the second one times the sum of the squares of the
-    /// lengths of the pieces. block: how many positions of the order are packed together, 131072 by default; of
-    /// buckets, sorted together,
-    /// 16384. empty: rows without tokens: skip (the default) or keep as pieces without tokens. Buckets keep them.
+    /// is rounded up to a multiple of this. max_pieces: the most of a pack. second: images-16 is a second limit, of
+    /// numbers that are recorded by this name; rows then stay whole. cost: 24576-1 assigns the packs of a step by what
+    /// they cost: the first number times the tokens, and the second one times the sum of the squares of the lengths of
+    /// the pieces. block: how many positions of the order are packed together, 131072 by default, or 16384 within a
+    /// second limit; of buckets, sorted together, 16384. empty: rows without tokens: skip (the default) or keep as
+    /// pieces without tokens. Buckets keep them.
     pub pack: *const c_char,
 }
 
@@ -102,7 +103,7 @@ pub unsafe extern "C" fn rowdex_sampler_new(
         };
         let sampler = match pack {
             None => options.sampler(orders)?,
-            Some(pack) => options.sampler_of_packs(orders, of.lengths(&pack.lengths)?, &pack)?,
+            Some(pack) => options.sampler_of_packs(orders, pack.lengths(|name| of.lengths(name))?, &pack)?,
         };
         Ok(kind::handle(rowdex_sampler(Snapshot::new(sampler))))
     })

@@ -12,12 +12,14 @@ use rowdex::{Dataset, Index};
 
 use crate::command::failure::Failure;
 
-/// `global`, `blocks:8,contiguous`, `weighted:w,from=w.parquet,once`, `balanced:label,size=1000` or `file:order.bin`.
+/// `global,paired`, `blocks:8,contiguous`, `weighted:w,from=w.parquet,once`, `balanced:label,size=9`, `file:order.bin`.
 #[derive(Debug, Clone)]
 pub(crate) struct OrderArg {
     pub(crate) kind: OrderKindArg,
     /// After how many rows an epoch ends, if not after all.
     pub(crate) size: Option<u64>,
+    /// Whether every second epoch is the one before it backwards.
+    pub(crate) paired: bool,
     pub(crate) partition: Partition,
 }
 
@@ -34,6 +36,8 @@ pub(crate) enum OrderKindArg {
         once: bool,
     },
     Balanced(String),
+    /// Rows sorted by recorded lengths of this name, or else by a column, in so many folds.
+    Scored(String, u64),
 }
 
 impl FromStr for OrderArg {
@@ -44,6 +48,8 @@ impl FromStr for OrderArg {
             Some(text) => (text, Partition::Contiguous),
             None => (text, Partition::Strided),
         };
+        let paired = text.strip_suffix(",paired");
+        let text = paired.unwrap_or(text);
         let (text, size) = match text.rsplit_once(",size=") {
             Some((text, size)) => match size.parse() {
                 Ok(size) if size > 0 => (text, Some(size)),
@@ -54,6 +60,11 @@ impl FromStr for OrderArg {
         let kind = match text.split_once(':') {
             Some(("file", path)) => OrderKindArg::Listed(path.into()),
             Some(("balanced", column)) => OrderKindArg::Balanced(column.to_owned()),
+            Some(("scored", given)) => {
+                let (column, folds) = given.rsplit_once(",folds=").unwrap_or((given, "1"));
+                let folds = folds.parse().map_err(|_| format!("{folds:?} is no number of folds"))?;
+                OrderKindArg::Scored(column.to_owned(), folds)
+            }
             Some(("weighted", given)) => {
                 let column = given.strip_suffix(",once").unwrap_or(given);
                 let (name, from) =
@@ -66,7 +77,7 @@ impl FromStr for OrderArg {
             }
             _ => OrderKindArg::Named(text.parse().map_err(|error: rowdex::Error| error.to_string())?),
         };
-        Ok(Self { kind, size, partition })
+        Ok(Self { kind, size, paired: paired.is_some(), partition })
     }
 }
 
@@ -106,6 +117,14 @@ impl OrderArg {
                 origin = Some(name.clone());
                 RecipeBase::Weighted(weights.into())
             }
+            OrderKindArg::Scored(name, folds) => {
+                let scores = match index.lengths_columns()?.contains(&name.as_str()) {
+                    true => recorded(index, name, kept.as_ref())?,
+                    false => column(&dataset()?, name, kept.as_ref()).weights()?,
+                };
+                origin = Some(name.clone());
+                RecipeBase::Scored { scores: scores.into(), folds: *folds, block: 4096 }
+            }
             OrderKindArg::Balanced(name) => {
                 let labels = column(&dataset()?, name, kept.as_ref()).labels()?;
                 origin = Some(name.clone());
@@ -114,8 +133,19 @@ impl OrderArg {
         };
         let without_replacement = matches!(self.kind, OrderKindArg::Weighted { once: true, .. });
         let kept = kept.map(Arc::new);
-        Ok((Recipe { origin, without_replacement, kept, size: self.size, ..Recipe::of(base) }, rows))
+        let recipe = Recipe { size: self.size, paired: self.paired, ..Recipe::of(base) };
+        Ok((Recipe { origin, without_replacement, kept, ..recipe }, rows))
     }
+}
+
+/// The recorded lengths of the rows that are kept, as scores.
+fn recorded(index: &Index, name: &str, kept: Option<&IdSet>) -> Result<Vec<f64>, Failure> {
+    let mut found = Vec::new();
+    index.lengths(name)?.read(0..index.len(), &mut found)?;
+    if let Some(kept) = kept {
+        found = kept.iter().map(|row| found[row as usize]).collect();
+    }
+    Ok(found.into_iter().map(|length| length as f64).collect())
 }
 
 fn column<'a>(dataset: &'a Dataset, name: &str, kept: Option<&'a IdSet>) -> Column<'a> {

@@ -25,10 +25,11 @@ pub(crate) struct DealingArgs {
     /// shuffles all among all, `blocks(K)` or `blocks:K` shuffles row groups and the rows of K of them at a time
     /// (`blocks:all` for all), `torch` is PyTorch's own shuffle. `weighted:COLUMN` draws rows in proportion to a
     /// column, or `weighted:COLUMN,from=LIST` to that of a list; with `,once` no row comes twice in an epoch.
-    /// `balanced:COLUMN` serves all classes equally often. `file:FILE` serves the row ids in a file, little-endian
-    /// 64-bit integers. With `,size=N` an epoch ends after this number of rows over all ranks, and the next one
-    /// continues, or draws again. With `,contiguous` at the end each rank takes one consecutive piece, instead of
-    /// positions in turn.
+    /// `balanced:COLUMN` serves all classes equally often. `scored:COLUMN,folds=K` sorts by a column, or by lengths of
+    /// this name in the index, in K sweeps from the lowest to the highest. `file:FILE` serves the row ids in a file,
+    /// little-endian 64-bit integers. With `,size=N` an epoch ends after this number of rows over all ranks, and the
+    /// next one continues, or draws again. With `,paired` behind that every second epoch is the one before it
+    /// backwards. With `,contiguous` at the end each rank takes one consecutive piece, instead of positions in turn.
     #[arg(long, value_name = "ORDER", default_value = "global")]
     pub(crate) order: OrderArg,
 
@@ -53,8 +54,9 @@ pub(crate) struct DealingArgs {
 
     /// Batches of packs: the name of the lengths in the index and the tokens of a pack, `tokens:8192`, and then options
     /// with commas between them: `overflow=split|truncate|drop|error`, `algorithm=bfd|concat|budget|padded`, `extra=N`,
-    /// `multiple=N`, `max_pieces=N`, `block=N`, `empty=skip|keep`, `cost=LINEAR-QUADRATIC` (docs/sequences.md). Or
-    /// batches of rows of like lengths, sorted within N positions: `tokens:buckets,block=N`.
+    /// `multiple=N`, `max_pieces=N`, `second=NAME-N` (a second limit), `block=N`, `empty=skip|keep`,
+    /// `cost=LINEAR-QUADRATIC` (docs/sequences.md). Or batches of rows of like lengths, sorted within N positions:
+    /// `tokens:buckets,block=N`.
     #[arg(long, value_name = "LENGTHS:CAPACITY", value_parser = packing)]
     pub(crate) pack: Option<PackSpec>,
 
@@ -157,8 +159,8 @@ impl SamplingArgs {
         // The shard of any rank: all agree on how many shards there are.
         let shards = (dealing.order.partition == Partition::Contiguous).then_some(self.shard(0)?.count());
         let recipe = Recipe { shards, seed: dealing.seed, ..recipe };
-        let lengths = self.dealing.pack.as_ref().map(|pack| index.lengths(&pack.lengths)).transpose()?;
-        let lengths = lengths.map(|lengths| Arc::new(lengths) as _);
+        let find = |name: &str| Ok(Arc::new(index.lengths(name)?) as Arc<dyn Lengths>);
+        let lengths = self.dealing.pack.as_ref().map(|pack| pack.lengths(find)).transpose()?;
         Ok(Chosen { orders: recipe.orders(&index.layout())?, rows, name: recipe.to_string(), lengths })
     }
 

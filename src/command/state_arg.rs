@@ -195,6 +195,7 @@ fn order_of(run: &Run, shards: u32) -> Result<OrderArg, Failure> {
         OrderKind::Named(order) => OrderKindArg::Named(order),
         OrderKind::Explicit => return Err(needed("a list of row ids", "--order file:FILE")),
         OrderKind::Weighted { .. } => return Err(needed("rows drawn by weight", "--order weighted:COLUMN")),
+        OrderKind::Scored => return Err(needed("rows sorted by a score", "--order scored:COLUMN,folds=K")),
         OrderKind::Balanced => return Err(needed("classes that come by proportion", "--order balanced:COLUMN")),
         _ => return Err(cannot("a mixture of datasets, or an order of another make")),
     };
@@ -203,7 +204,7 @@ fn order_of(run: &Run, shards: u32) -> Result<OrderArg, Failure> {
         Some(pieces) if pieces == shards => Partition::Contiguous,
         Some(pieces) => return Err(cannot(&format!("an order in pieces for {pieces} shards, assigned to {shards}"))),
     };
-    Ok(OrderArg { kind, size: run.order.size, partition })
+    Ok(OrderArg { kind, size: run.order.size, paired: run.order.paired, partition })
 }
 
 fn needed(what: &str, option: &str) -> Failure {

@@ -22,6 +22,8 @@ pub(crate) struct OrderDescription {
     row_ids: Option<usize>,
     file: Option<GivenPath>,
     weights: Option<usize>,
+    /// An array of scores, folds, and neighbours that are shuffled.
+    scored: Option<(usize, u64, u64)>,
     labels: Option<usize>,
     parts: Option<Vec<Self>>,
     inner: Option<Box<Self>>,
@@ -31,6 +33,7 @@ pub(crate) struct OrderDescription {
     size: Option<u64>,
     #[serde(default)]
     pub(crate) seed: u64,
+    paired: Option<bool>,
     shards: Option<u32>,
     rotated: Option<bool>,
     permutation: Option<bool>,
@@ -64,6 +67,7 @@ impl OrderDescription {
             stages: self.stages.clone(),
             kept: self.kept.map(|kept| given.set(kept).cloned()).transpose()?,
             size: self.size,
+            paired: self.paired == Some(true),
             shards: self.shards,
             rotated: self.rotated == Some(true),
             seed: self.seed,
@@ -85,6 +89,9 @@ impl OrderDescription {
         if let Some(weights) = self.weights {
             bases.push(RecipeBase::Weighted(given.weights(weights)?.into()));
         }
+        if let Some((scores, folds, block)) = self.scored {
+            bases.push(RecipeBase::Scored { scores: given.weights(scores)?.into(), folds, block });
+        }
         if let Some(labels) = self.labels {
             bases.push(RecipeBase::Balanced(given.labels(labels)?.into()));
         }
@@ -98,7 +105,8 @@ impl OrderDescription {
             (None, _) => Ok(RecipeBase::Named(OrderSpec::default())),
             (Some(base), true) => Ok(base),
             (Some(_), false) => Err(invalid(
-                "order: `order`, `row_ids`, `file`, `weights`, `labels`, `parts` and `inner` exclude each other",
+                "order: `order`, `row_ids`, `file`, `weights`, `scored`, `labels`, `parts` and `inner` exclude each \
+                 other",
             )
             .with_hint("say one of them, or none for the order \"global\"")),
         }

@@ -144,6 +144,8 @@ fn every_order_is_described() {
         (r#""row_ids": 0"#, "explicit of 2"),
         (r#""weights": 0, "size": 50"#, "weighted of 50"),
         (r#""weights": 0, "replacement": false"#, "weighted of 10"),
+        (r#""scored": [0, 3, 8], "paired": true"#, "paired of 10"),
+        (r#""scored": [0, 3, 0]"#, "within 0 rows"),
         (r#""labels": 0, "proportions": [2]"#, "balanced of 10"),
         (r#""inner": {"order": "sequential"}, "shards": 2"#, "contiguous of 10"),
         (r#""order": "sequential", "rotated": true"#, "rotated of 10"),

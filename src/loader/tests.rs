@@ -25,8 +25,8 @@ use rowdex_base::stop::Asked;
 use rowdex_io::source::{Done, Pending};
 use rowdex_order::sampler::{Shard, Tail};
 use rowdex_order::{
-    Blocks, Contiguous, EpochOrder, Explicit, Global, Lengths, Order, OrderSpec, Pack, Packed, Piece, Resized, Rotated,
-    Sequential, Weighted,
+    Blocks, Contiguous, EpochOrder, Explicit, Global, Lengths, Order, OrderSpec, Pack, Packed, Paired, Piece, Resized,
+    Rotated, Sequential, Weighted,
 };
 use rowdex_parquet::{self as row_group, RowSink};
 
@@ -206,6 +206,7 @@ fn sorts(len: u64) -> Vec<(String, Arc<dyn Order>)> {
         vec![("explicit".into(), Arc::new(Explicit::new((0..len).rev().collect::<Vec<_>>(), len).unwrap()))];
     for name in ["sequential", "global", "blocks(3)"] {
         all.push((format!("contiguous {name}"), Arc::new(Contiguous::new(named(name), 4).unwrap())));
+        all.push((format!("paired {name}"), Arc::new(Paired::new(named(name)))));
         all.push((format!("rotated {name}"), Arc::new(Rotated::new(named(name)))));
     }
     all.extend(

@@ -188,7 +188,7 @@ typedef struct order_spec {
   size_t num_proportions;
   const rowdex_id_set *kept;
   uint64_t size, seed;
-  uint32_t shards, rotated, permutation, without_replacement;
+  uint32_t paired, shards, rotated, permutation, without_replacement;
 } order_spec;
 
 static inline void say_order(described *to, const order_spec *of) {
@@ -218,6 +218,7 @@ static inline void say_order(described *to, const order_spec *of) {
   if (of->num_proportions > 0) say(to, "]");
   if (of->kept != NULL) say(to, ", \"kept\": %zu", say_set(to, of->kept));
   if (of->size > 0) say(to, ", \"size\": %llu", (unsigned long long)of->size);
+  if (of->paired) say(to, ", \"paired\": true");
   if (of->shards > 0) say(to, ", \"shards\": %u", of->shards);
   if (of->rotated) say(to, ", \"rotated\": true");
   if (of->permutation) say(to, ", \"permutation\": true");

@@ -240,6 +240,7 @@ static void make_an_order(void) {
   }
   if (below(4) == 0) options.kept = any_set();
   if (below(4) == 0) options.size = number(1 << 20);
+  options.paired = below(8) == 0;
   options.shards = below(6) ? 0 : (uint32_t)number(16);
   options.rotated = below(8) == 0, options.permutation = below(8) == 0, options.without_replacement = below(8) == 0;
   rowdex_order *order = NULL;

@@ -71,6 +71,8 @@ pub(crate) fn every(len: u64, seed: u64) -> Result<Vec<(String, Arc<dyn Order>)>
         ("explicit".into(), Arc::new(Explicit::new(listed, len)?)),
         ("rotated sequential".into(), Arc::new(Rotated::new(Arc::clone(&sequential)))),
         ("rotated global".into(), Arc::new(Rotated::new(Arc::clone(&global)))),
+        ("paired global".into(), Arc::new(crate::Paired::new(Arc::clone(&global)))),
+        ("scored".into(), Arc::new(crate::Scored::new(&vec![0.0; len as usize], 3, 16, seed)?)),
         ("contiguous(4) sequential".into(), pieces(&sequential, 4)?),
         ("contiguous(5) blocks(3)".into(), pieces(&blocks(3)?, 5)?),
         ("contiguous(1) global".into(), pieces(&global, 1)?),

@@ -117,14 +117,14 @@ impl Order for Contiguous {
 
 /// One epoch of [`Contiguous`].
 #[derive(Debug)]
-struct ContiguousEpoch {
-    order: Arc<dyn EpochOrder>,
-    shards: u64,
+pub(super) struct ContiguousEpoch {
+    pub(super) order: Arc<dyn EpochOrder>,
+    pub(super) shards: u64,
 }
 
 impl ContiguousEpoch {
     /// The position inside of a position that exists.
-    fn inside(&self, position: u64) -> u64 {
+    pub(super) fn inside(&self, position: u64) -> u64 {
         let each = self.len() / self.shards;
         let rest = self.len() % self.shards;
         let shard = position % self.shards;
@@ -133,7 +133,7 @@ impl ContiguousEpoch {
     }
 
     /// The position that a position inside is moved to.
-    fn outside(&self, position: u64) -> u64 {
+    pub(super) fn outside(&self, position: u64) -> u64 {
         let each = self.len() / self.shards;
         let rest = self.len() % self.shards;
         let longer = rest * (each + 1);

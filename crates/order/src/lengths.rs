@@ -83,6 +83,8 @@ pub struct JoinedLengths {
     parts: Vec<Arc<dyn Lengths>>,
     /// The first row after each part.
     ends: Vec<u64>,
+    /// How many parts say what the lengths are of.
+    measured: usize,
     fingerprint: u64,
 }
 
@@ -92,6 +94,10 @@ impl JoinedLengths {
         if let [part] = parts.as_slice() {
             return Arc::clone(part);
         }
+        Arc::new(Self::joined(parts))
+    }
+
+    fn joined(parts: Vec<Arc<dyn Lengths>>) -> Self {
         let mut end = 0_u64;
         let ends = parts.iter().map(|part| {
             end = end.saturating_add(part.len());
@@ -100,7 +106,23 @@ impl JoinedLengths {
         let ends = ends.collect();
         let fields = parts.iter().flat_map(|part| [part.len(), part.fingerprint()]);
         let fingerprint = xxh3_64(&fields.flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
-        Arc::new(Self { parts, ends, fingerprint })
+        Self { measured: parts.len(), parts, ends, fingerprint }
+    }
+
+    /// Two numbers of each row, such as its tokens and its images, for [packs with two limits](crate::Pack::second):
+    /// row `r` of `n` rows has its length at `r`, and its second number at `n + r`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if they are of different numbers of rows.
+    pub fn with_second(lengths: Arc<dyn Lengths>, second: Arc<dyn Lengths>) -> Result<Arc<dyn Lengths>> {
+        if lengths.len() != second.len() {
+            let rows = [lengths.len(), second.len()];
+            return Err(
+                Error::invalid(format!("two numbers, of {rows:?} rows")).with_hint("record both for the same rows")
+            );
+        }
+        Ok(Arc::new(Self { measured: 1, ..Self::joined(vec![lengths, second]) }))
     }
 }
 
@@ -120,7 +142,7 @@ impl Lengths for JoinedLengths {
 
     /// What the lengths of all parts are of, if that is the same.
     fn measure(&self) -> Option<Measure<'_>> {
-        let mut measures = self.parts.iter().map(|part| part.measure());
+        let mut measures = self.parts.iter().take(self.measured).map(|part| part.measure());
         let first = measures.next()??;
         measures.all(|measure| measure == Some(first)).then_some(first)
     }

@@ -101,6 +101,7 @@ impl fmt::Display for OrderKind {
             Self::Explicit => f.write_str("explicit"),
             Self::Weighted { replacement: true } => f.write_str("weighted"),
             Self::Weighted { replacement: false } => f.write_str("weighted-once"),
+            Self::Scored => f.write_str("scored"),
             Self::Balanced => f.write_str("balanced"),
             Self::Mixed => f.write_str("mixed"),
             Self::Other => f.write_str("other"),
@@ -120,6 +121,9 @@ impl fmt::Display for Outline {
         if let Some(size) = self.size {
             write!(f, ",size-{size}")?;
         }
+        if self.paired {
+            f.write_str(",paired")?;
+        }
         match self.pieces {
             Some(shards) => write!(f, ",pieces-{shards}"),
             None => Ok(()),
@@ -133,6 +137,7 @@ impl OrderKind {
             "explicit" => Self::Explicit,
             "weighted" => Self::Weighted { replacement: true },
             "weighted-once" => Self::Weighted { replacement: false },
+            "scored" => Self::Scored,
             "balanced" => Self::Balanced,
             "mixed" => Self::Mixed,
             "other" => Self::Other,
@@ -153,6 +158,7 @@ impl Outline {
                 Some(("size", size)) => outline.size = Some(size.parse().ok()?),
                 Some(("pieces", shards)) => outline.pieces = Some(shards.parse().ok()?),
                 None if word == "kept" => outline.kept = true,
+                None if word == "paired" => outline.paired = true,
                 _ => return None,
             }
         }
@@ -223,8 +229,8 @@ mod tests {
         }
         let kept = || Some(Arc::new(IdSet::filter(60, |row| row % 3 > 0).unwrap()));
         let pieces = |size, recipe| Recipe { shards: Some(4), size, ..recipe };
-        let all = Recipe { kept: kept(), ..named("blocks(2)") };
-        assert_eq!(outline(pieces(Some(30), all)), "blocks-2,seed-7,kept,size-30,pieces-4");
+        let all = Recipe { kept: kept(), paired: true, ..named("blocks(2)") };
+        assert_eq!(outline(pieces(Some(30), all)), "blocks-2,seed-7,kept,size-30,paired,pieces-4");
         assert_eq!(outline(Recipe { size: Some(60), ..named("global") }), "global,seed-7");
         assert_eq!(outline(Recipe::of(RecipeBase::Explicit([3, 4].into()))), "explicit");
         let weights = || Recipe::of(RecipeBase::Weighted(vec![1.0; 60].into()));

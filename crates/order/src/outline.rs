@@ -16,6 +16,8 @@ pub struct Outline {
     pub kept: bool,
     /// How many positions an epoch has, where rows are [drawn](OrderKind::is_drawn) or passes [cut](super::Resized).
     pub size: Option<u64>,
+    /// Whether every second epoch is the one before it [backwards](super::Paired).
+    pub paired: bool,
     /// For how many shards positions are assigned in pieces, if they are, see [`Contiguous`](super::Contiguous).
     pub pieces: Option<u32>,
 }
@@ -33,6 +35,8 @@ pub enum OrderKind {
         /// Whether a row may come again in an epoch.
         replacement: bool,
     },
+    /// Rows are sorted by a score.
+    Scored,
     /// Classes come by proportion.
     Balanced,
     /// Datasets come by proportion.
@@ -72,7 +76,7 @@ impl Outline {
     pub const OTHER: Self = Self::new(OrderKind::Other);
 
     pub(super) const fn new(kind: OrderKind) -> Self {
-        Self { kind, seed: None, kept: false, size: None, pieces: None }
+        Self { kind, seed: None, kept: false, size: None, paired: false, pieces: None }
     }
 
     pub(super) const fn seeded(self, seed: u64) -> Self {
@@ -85,12 +89,21 @@ impl Outline {
 
     /// Over the rows that are kept: the first of the changes, of which each is made once.
     pub(super) fn subset(self) -> Self {
-        let first = !self.kept && self.pieces.is_none() && (self.size.is_none() || self.kind.is_drawn());
+        let first = !self.kept && !self.is_moved() && (self.size.is_none() || self.kind.is_drawn());
         if first { Self { kept: true, ..self } } else { Self::OTHER }
     }
 
     pub(super) fn resized(self, size: u64) -> Self {
-        if self.size.or(self.pieces.map(u64::from)).is_none() { Self { size: Some(size), ..self } } else { Self::OTHER }
+        if self.size.is_none() && !self.is_moved() { Self { size: Some(size), ..self } } else { Self::OTHER }
+    }
+
+    pub(super) fn paired(self) -> Self {
+        if self.is_moved() { Self::OTHER } else { Self { paired: true, ..self } }
+    }
+
+    /// Whether positions are others already than what comes first would have.
+    fn is_moved(self) -> bool {
+        self.paired || self.pieces.is_some()
     }
 
     pub(super) fn contiguous(self, shards: u32) -> Self {
@@ -103,7 +116,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{Contiguous, Explicit, Global, IdSet, Order, Resized, Rotated, Subset};
+    use crate::{Contiguous, Explicit, Global, IdSet, Order, Paired, Resized, Rotated, Subset};
 
     #[test]
     fn orders_that_an_outline_cannot_make_again_say_so() {
@@ -120,6 +133,7 @@ mod tests {
             pieces(pieces(global(40))),
             subset(resized(global(40), 40)),
             subset(pieces(global(40))),
+            resized(Arc::new(Paired::new(global(40))), 30),
             Arc::new(Rotated::new(Arc::new(Explicit::new(vec![1, 2], 60).unwrap()))),
         ] {
             assert_eq!(orders.outline(), Outline::OTHER, "{orders:?}");

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    Balanced, Contiguous, Explicit, ExplicitIds, IdSet, Mixed, MixedPart, Order, OrderSpec, Resized, Rotated,
-    RowLayout, StagePlan, Staged, Subset, Weighted,
+    Balanced, Contiguous, Explicit, ExplicitIds, IdSet, Mixed, MixedPart, Order, OrderSpec, Paired, Resized, Rotated,
+    RowLayout, Scored, StagePlan, Staged, Subset, Weighted,
 };
 use rowdex_base::error::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -14,8 +14,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Which rows come in which order, in epochs of which size: the value that the command line, C and Python hand over.
 ///
 /// A recipe names an order and changes it. [`orders`](Self::orders) applies the changes in one fixed sequence: `kept`,
-/// `size`, `shards`, `rotated`. [`RecipeBase::Around`] takes the orders of another recipe in the place of those with a
-/// name, which allows any other sequence. A recipe that has an option its order cannot honour is refused.
+/// `size`, `paired`, `shards`, `rotated`. [`RecipeBase::Around`] takes the orders of another recipe in the place of
+/// those with a name, which allows any other sequence. A recipe that has an option its order cannot honour is refused.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,6 +52,8 @@ pub struct Recipe<'a> {
     /// [cut](Resized), unless they have that many anyway. Orders of [another recipe](RecipeBase::Around) are always
     /// cut.
     pub size: Option<u64>,
+    /// Whether every second epoch is the one before it backwards, see [`Paired`].
+    pub paired: bool,
     /// For how many shards positions are assigned [in pieces](Contiguous), if they are.
     pub shards: Option<u32>,
     /// Whether each epoch begins elsewhere, see [`Rotated`]. A sampler does this by itself where it is needed, see
@@ -72,6 +74,15 @@ pub enum RecipeBase<'a> {
     ///
     /// An epoch has as many positions as there are weights; without replacement, as there are weights above 0.
     Weighted(Cow<'a, [f64]>),
+    /// Rows by a score, see [`Scored`]: a score for each row, or for each row that is kept.
+    Scored {
+        /// Any numbers.
+        scores: Cow<'a, [f64]>,
+        /// How many sweeps an epoch has.
+        folds: u64,
+        /// How many neighbours are shuffled among each other.
+        block: u64,
+    },
     /// Classes by proportion, see [`Balanced`]: the class of each row, or of each row that is kept.
     ///
     /// An epoch has as many positions as there are labels.
@@ -99,6 +110,7 @@ impl<'a> Recipe<'a> {
             stages: None,
             kept: None,
             size: None,
+            paired: false,
             shards: None,
             rotated: false,
             seed: 0,
@@ -130,6 +142,9 @@ impl<'a> Recipe<'a> {
         if let Some(size) = self.size.filter(|size| always || *size != orders.len()) {
             orders = Arc::new(Resized::new(orders, size)?);
         }
+        if self.paired {
+            orders = Arc::new(Paired::new(orders));
+        }
         if let Some(shards) = self.shards {
             orders = Arc::new(Contiguous::new(orders, shards)?);
         }
@@ -144,6 +159,8 @@ impl<'a> Recipe<'a> {
             RecipeBase::Named(spec) => spec.orders(&rows.group_rows(), seed),
             RecipeBase::Explicit(ids) => self.listed(ids.clone(), rows.rows()),
             RecipeBase::Weighted(weights) => self.drawn(weights, rows.rows(), seed),
+            RecipeBase::Scored { scores, folds, block } => as_many(scores.len(), "scores", rows.rows())
+                .and_then(|()| Ok(Arc::new(Scored::new(scores, *folds, *block, seed)?) as _)),
             RecipeBase::Balanced(labels) => self.classes(labels, rows.rows(), seed),
             RecipeBase::Mixed(recipes) => match &self.stages {
                 Some(plan) => self.staged(recipes, plan, rows, seed),
@@ -240,6 +257,7 @@ impl fmt::Display for Recipe<'_> {
             RecipeBase::Named(order) => write!(f, "{order}")?,
             RecipeBase::Explicit(_) => f.write_str("explicit")?,
             RecipeBase::Weighted(_) => f.write_str("weighted")?,
+            RecipeBase::Scored { .. } => f.write_str("scored")?,
             RecipeBase::Balanced(_) => f.write_str("balanced")?,
             RecipeBase::Mixed(_) => f.write_str("mixed")?,
             RecipeBase::Around(recipe) => write!(f, "{recipe}")?,
@@ -319,8 +337,9 @@ mod tests {
         same(&of_kept(named("blocks(2)", 7)), &rows, Subset::new(left, kept()).unwrap());
         let subset: Arc<dyn Order> = Arc::new(Subset::new(global(40, 7), kept()).unwrap());
         let resized: Arc<dyn Order> = Arc::new(Resized::new(subset, 25).unwrap());
-        let pieces: Arc<dyn Order> = Arc::new(Contiguous::new(resized, 4).unwrap());
-        let all = Recipe { shards: Some(4), rotated: true, ..sized(25, of_kept(named("global", 7))) };
+        let paired: Arc<dyn Order> = Arc::new(Paired::new(resized));
+        let pieces: Arc<dyn Order> = Arc::new(Contiguous::new(paired, 4).unwrap());
+        let all = Recipe { paired: true, shards: Some(4), rotated: true, ..sized(25, of_kept(named("global", 7))) };
         same(&all, &rows, Rotated::new(pieces));
         // The other way round: a set of rows around epochs of another size, which know of no row groups.
         let inner: Arc<dyn Order> = Arc::new(Blocks::new(&[40], 2, 7).unwrap());
@@ -385,6 +404,9 @@ mod tests {
         let uneven = Recipe { proportions: Some([1.0][..].into()), ..listed(&[1]) };
         refused(uneven, "explicit orders cannot have proportions");
         refused(weighted(&[1.0; 3]), "3 weights for 4 rows");
+        let scored = |scores: Vec<f64>| Recipe::of(RecipeBase::Scored { scores: scores.into(), folds: 1, block: 1 });
+        refused(scored(vec![1.0; 3]), "3 scores for 4 rows");
+        refused(scored(vec![0.0, 0.0, f64::NAN, 0.0]), "row 2 is not a number");
         refused(Recipe::of(RecipeBase::Balanced([1; 5][..].into())), "5 labels for 4 rows");
         let kept = Some(Arc::new(IdSet::all(5).unwrap()));
         refused(Recipe { kept, ..global() }, "a set out of 5 rows for a dataset of 4");

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
 use crate::sampler::{DistributedSampler, Shard};
 use crate::{
-    Balanced, Blocks, Contiguous, Cost, Explicit, Global, Lengths, Measure, Mixed, Order, Packed, Resized, Rotated,
-    Sequential, Staged, Subset, Torch, Weighted,
+    Balanced, Blocks, Contiguous, Cost, Explicit, Global, Lengths, Measure, Mixed, Order, Packed, Paired, Resized,
+    Rotated, Scored, Sequential, Staged, Subset, Torch, Weighted,
 };
 use rowdex_base::error::{Error, Result};
 
@@ -40,8 +40,8 @@ macro_rules! orders {
 }
 
 orders!(
-    Sequential, Global, Blocks, Explicit, Torch, Weighted, Balanced, Mixed, Staged, Resized, Contiguous, Rotated,
-    Subset, Packed
+    Sequential, Global, Blocks, Explicit, Torch, Weighted, Scored, Balanced, Mixed, Staged, Resized, Paired,
+    Contiguous, Rotated, Subset, Packed
 );
 
 /// The sampler of some rank, at the beginning of a run.

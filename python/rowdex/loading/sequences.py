@@ -49,7 +49,7 @@ def arguments(pack: Pack | None, output: str, dataset: Dataset) -> dict[str, Any
         # Rows of buckets are as long as the longest one, and there is none.
         "capacity": 0 if pack._is_of_rows else pack.capacity,
     }  # fmt: skip
-    own = beside(dataset.schema.fields, pack.tokens or pack.lengths)
+    own = beside(dataset.schema.fields, pack.tokens or str(pack.lengths))
     taken = [name for name in dataset.column_names if name in names(made) and name not in own]
     if taken:
         raise ValueError(

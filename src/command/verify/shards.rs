@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::ArgMatches;
 use rayon::prelude::*;
 use rowdex::DistributedSampler;
-use rowdex::order::{Overflow, Pack, Packed, Piece, Uses};
+use rowdex::order::{Overflow, Packed, Piece, Uses};
 use rowdex::sampler::{BatchPlan, EpochPlan, Tail};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
@@ -106,13 +106,13 @@ fn prove(samplers: &[DistributedSampler], rows: u64, epochs: Range<u64>) -> Resu
     let ranks = samplers.iter().map(|_| Dealt::default()).collect();
     let mut proof = Proof { ranks, epochs: Vec::new(), broken: Vec::new() };
     let Some(sampler) = samplers.first() else { return Ok(proof) };
-    let pack = sampler.packed().map(|packed| packed.pack());
+    let packed = sampler.packed().map(|packed| &**packed);
     let progress = Progress::new("steps");
     for epoch in epochs {
         let plans = sampling::plans(samplers, epoch)?;
         progress.lengthen(plans.iter().map(EpochPlan::steps).sum());
         let all = proof.ranks.par_iter_mut().zip(&plans);
-        all.try_for_each(|(rank, plan)| rank.deal(plan, pack, rows, &progress))?;
+        all.try_for_each(|(rank, plan)| rank.deal(plan, packed, rows, &progress))?;
         let mut broken = Vec::new();
         proof.epochs.extend(together(sampler, &plans, &proof.ranks, rows, &mut broken)?);
         proof.broken.extend(broken.iter().map(|what| format!("epoch {epoch}: {what}")));
@@ -126,14 +126,20 @@ fn prove(samplers: &[DistributedSampler], rows: u64, epochs: Range<u64>) -> Resu
 
 impl Dealt {
     /// Goes through all batches of an epoch, as a training job would.
-    fn deal(&mut self, plan: &EpochPlan, pack: Option<&Pack>, rows: u64, progress: &Progress) -> Result<(), Failure> {
+    fn deal(
+        &mut self,
+        plan: &EpochPlan,
+        packed: Option<&Packed>,
+        rows: u64,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
         *self = Self { row_ids: std::mem::take(&mut self.row_ids), ..Self::default() };
         let mut batch = BatchPlan::default();
         for step in plan.first_step()..plan.steps() {
             plan.fill(step, &mut batch)?;
-            let wrong = wrong(&batch, plan, pack, rows).filter(|_| self.broken.len() < ENOUGH);
+            let wrong = wrong(&batch, plan, packed, rows).filter(|_| self.broken.len() < ENOUGH);
             self.broken.extend(wrong.map(|what| format!("step {step} {what}")));
-            self.add(&batch, pack.is_some());
+            self.add(&batch, packed.is_some());
             progress.advance(1);
         }
         Ok(())
@@ -162,9 +168,9 @@ fn positions(batch: &BatchPlan) -> impl Iterator<Item = u64> {
 }
 
 /// What is wrong with a batch by itself.
-fn wrong(batch: &BatchPlan, plan: &EpochPlan, pack: Option<&Pack>, rows: u64) -> Option<String> {
+fn wrong(batch: &BatchPlan, plan: &EpochPlan, packed: Option<&Packed>, rows: u64) -> Option<String> {
     let size = plan.batch_size();
-    let units = pack.map_or(batch.rows.len(), |_| batch.packs.len()) as u64;
+    let units = packed.map_or(batch.rows.len(), |_| batch.packs.len()) as u64;
     if units > size || (units < size && batch.step + 1 < plan.steps()) {
         return Some(format!("has {units} rows or packs instead of {size}"));
     }
@@ -178,14 +184,18 @@ fn wrong(batch: &BatchPlan, plan: &EpochPlan, pack: Option<&Pack>, rows: u64) ->
     if again().count() != batch.pads || again().any(is_other) {
         return Some(format!("has {} repeated rows that are not the order's first rows", batch.pads));
     }
-    let pack = pack?;
-    let first = std::iter::once(0).chain(batch.packs.iter().copied());
-    let mut pieces = first.zip(&batch.packs).map(|(first, end)| batch.pieces.get(first..*end).unwrap_or_default());
-    let is_bad = |pieces: &[Piece]| {
+    let pack = packed?.pack();
+    // Lengths that cannot be read are an error of `whole`.
+    let second = pack.second_of(&**packed?.lengths(), &batch.rows).ok()?;
+    let mut packs = std::iter::once(0).chain(batch.packs.iter().copied()).zip(&batch.packs);
+    let is_bad = |(first, end): (usize, &usize)| {
+        let pieces = batch.pieces.get(first..*end).unwrap_or_default();
+        let sum: u64 = second.get(first..*end).unwrap_or_default().iter().sum();
         let many = pack.max_pieces.is_some_and(|most| pieces.len() as u64 > u64::from(most));
-        many || pieces.is_empty() || pack.taken(pieces.iter().map(|piece| piece.length)) > pack.capacity
+        let beyond = sum > pack.second.map_or(0, u64::from);
+        many || beyond || pieces.is_empty() || pack.taken(pieces.iter().map(|piece| piece.length)) > pack.capacity
     };
-    pieces.any(is_bad).then(|| format!("has a pack beyond its {} tokens, or without any", pack.capacity))
+    packs.any(is_bad).then(|| format!("has a pack beyond its {} tokens or its other limits, or empty", pack.capacity))
 }
 
 /// Compares what the ranks got with each other, and with the order.
@@ -273,6 +283,11 @@ fn whole(plan: &EpochPlan, packed: Option<&Packed>, rows: u64) -> Result<u64, Fa
         };
         if let Some(packed) = packed {
             packed.lengths().fill(&ids[..count], &mut lengths[..count])?;
+            let second = packed.pack().second_of(&**packed.lengths(), &ids[..count])?;
+            let limit = packed.pack().second.map_or(0, u64::from);
+            // Such a row is dropped, where it is not refused.
+            let dropped = lengths.iter_mut().zip(second).filter(|(_, second)| *second > limit);
+            dropped.for_each(|(length, _)| *length = 0);
         }
         for (row, length) in ids.iter().zip(&lengths).take(count) {
             let kept = match packed.map(|packed| (packed.pack().overflow, packed.pack().longest())) {

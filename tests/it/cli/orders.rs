@@ -28,9 +28,10 @@ fn every_order_in_every_partition_serves_every_row() {
         "--order blocks(1)",
         "--order blocks:8",
         "--order blocks:all",
+        "--order scored:id,folds=3",
         "--order file:order.bin",
     ] {
-        for partition in ["", ",contiguous"] {
+        for partition in ["", ",contiguous", ",paired", ",paired,contiguous"] {
             let options = format!("{order}{partition} --world-size 4 --batch-size 32 --epoch 1");
             let report = place.json(&format!("epoch train.rdx {options}"));
             assert_eq!(

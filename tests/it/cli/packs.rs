@@ -93,6 +93,18 @@ fn tagged() -> (Place, u64) {
 }
 
 #[test]
+fn packs_with_two_limits_are_foretold_and_proved() {
+    let place = Place::with_data();
+    place.run("build data -o train.rdx --lengths tags,id").succeeds();
+    let run = "train.rdx --pack id:900,overflow=drop,second=tags-2 --world-size 3 --order scored:id";
+    let dropped = (0..ROWS as u64).filter(|id| *id > 900 || (id % 5 != 0 && id % 4 == 3)).sum::<u64>();
+    assert_eq!(u64_of(&place.json(&format!("estimate {run}"))["packs"], "tokens_dropped"), dropped);
+    place.run(&format!("verify {run} --shards")).succeeds();
+    place.run("select train.rdx --split train -o some.rdx").succeeds();
+    place.run(&format!("verify {run} --shards --only some.rdx")).succeeds();
+}
+
+#[test]
 fn an_epoch_of_packs_counts_tokens_and_padding() {
     let (place, all) = tagged();
     let run = "epoch train.rdx --world-size 2 --batch-size 2 --columns tags,id --memory 50%";

@@ -24,7 +24,7 @@ fn a_state_stands_for_the_options_of_its_run() {
         "--seed 7 --order blocks(3),contiguous --world-size 4 --tail drop --batch-size 8",
         "--seed 18446744073709551615 --order torch --world-size 6 --replication 2,strided --batch-size 8",
         "--order sequential --world-size 3 --tail drop --epoch 5 --batch-size 8",
-        "--seed 3 --order global,size=700 --world-size 3 --tail uneven --batch-size 8",
+        "--seed 3 --order global,size=700,paired --world-size 3 --tail uneven --batch-size 8",
     ] {
         let state = state(&place, options);
         for question in
@@ -67,6 +67,7 @@ fn an_option_that_says_something_else_is_refused() {
         "--order balanced:class",
         "--only some.rdx",
         "--order global,size=50",
+        "--order global,paired",
     ] {
         ask(option).fails().complains(&["fingerprint"]);
     }
@@ -87,6 +88,7 @@ fn what_a_state_cannot_carry_has_to_be_given_and_to_be_the_same() {
         ("--only some.rdx", "--only other.rdx", "--only"),
         ("--order weighted:weight", "--order weighted:user", "--order"),
         ("--order weighted:weight,once", "--order weighted:user,once", "--order"),
+        ("--order scored:weight,folds=3", "--order scored:weight,folds=2", "--order"),
         ("--order balanced:class", "--order balanced:user", "--order"),
         ("--order file:order.bin", "--order file:other.bin", "--order"),
     ] {

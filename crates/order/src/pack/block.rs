@@ -1,10 +1,11 @@
 //! One block of positions: its pieces, and the packs that they are in.
 
+use std::cmp::Reverse;
 use std::iter;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
-use super::fit::{best_fit, next_fit};
+use super::fit::{best_fit, first_fit, next_fit};
 use super::{Algorithm, Empty, Overflow, Pack, Piece};
 use crate::permutation::{Permutation, PermutationKey};
 use crate::philox::{Philox, below};
@@ -13,7 +14,7 @@ use crate::philox::{Philox, below};
 const TAG: &[u8; 16] = b"rowdex packs v1\0";
 
 /// Where the random numbers of one block come from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seeds {
     pub(super) seed: u64,
     pub(super) epoch: u64,
@@ -79,13 +80,14 @@ pub(super) struct PackBlock {
 impl Pack {
     /// How many tokens of a row are served; `None` if the row is left out.
     #[inline]
-    fn kept(&self, row: u64, length: u64, counts: &mut PackCounts) -> Result<Option<u64>> {
+    fn kept(&self, row: u64, length: u64, second: u32, counts: &mut PackCounts) -> Result<Option<u64>> {
         let longest = self.longest();
         let mut kept = Some(length);
         if length == 0 {
             counts.rows_empty += 1;
             kept = kept.filter(|_| self.empty == Empty::Keep);
-        } else if length > longest {
+        }
+        if kept.is_some() && (length > longest || second > self.limit()) {
             match self.overflow {
                 Overflow::Split => {}
                 Overflow::Truncate => {
@@ -98,7 +100,7 @@ impl Pack {
                     counts.rows_dropped += 1;
                     counts.tokens_dropped = counts.tokens_dropped.saturating_add(length);
                 }
-                Overflow::Error => return Err(self.too_long(row, length)),
+                Overflow::Error => return Err(self.too_long(row, length, second)),
             }
         }
         counts.tokens = counts.tokens.saturating_add(kept.unwrap_or(0));
@@ -117,14 +119,19 @@ impl Pack {
         let longest = self.longest();
         let mut counts = PackCounts::default();
         for ((at, row), length) in (0..).zip(rows).zip(lengths) {
+            // Both numbers of a row with two lie in one, see `two_in_one`.
+            let (length, second) = match self.second {
+                Some(_) => (u64::from(*length as u32), (length >> 32) as u32),
+                None => (*length, 0),
+            };
             // Almost all rows: with tokens, and not too long.
-            if length.wrapping_sub(1) < longest {
-                counts.tokens = counts.tokens.saturating_add(*length);
+            if length.wrapping_sub(1) < longest && second <= self.limit() {
+                counts.tokens = counts.tokens.saturating_add(length);
                 counts.pieces += 1;
-                put(at, 0, *length, 1);
+                put(at, 0, length, 1);
                 continue;
             }
-            let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
+            let Some(kept) = self.kept(*row, length, second, &mut counts)? else { continue };
             let full = kept / longest;
             let rest = kept % longest;
             let pieces = (full + u64::from(rest > 0)).max(1);
@@ -143,6 +150,10 @@ impl Pack {
     /// What a block comes to.
     pub(super) fn count(&self, rows: &[u64], lengths: &[u64], scratch: &mut Vec<u32>) -> Result<PackCounts> {
         match self.algorithm {
+            Algorithm::BestFit if self.second.is_some() => {
+                let (block, counts) = self.fitted(rows.to_vec(), lengths, Seeds::default())?;
+                Ok(PackCounts { packs: block.packs(), ..counts })
+            }
             Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => {
                 scratch.clear();
                 scratch.resize(self.units() as usize + 1, 0);
@@ -162,7 +173,7 @@ impl Pack {
     /// Packs a block. Buckets are cut for steps of `step` rows.
     pub(super) fn pack(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds, step: u64) -> Result<PackBlock> {
         match self.algorithm {
-            Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => self.fitted(rows, lengths, seeds),
+            Algorithm::BestFit | Algorithm::Budget | Algorithm::Padded => Ok(self.fitted(rows, lengths, seeds)?.0),
             Algorithm::Concat => {
                 let mut pieces = Vec::with_capacity(rows.len());
                 let mut ends = Vec::new();
@@ -181,14 +192,18 @@ impl Pack {
         }
     }
 
-    fn too_long(&self, row: u64, length: u64) -> Error {
+    fn too_long(&self, row: u64, length: u64, second: u32) -> Error {
         // Those that `check` allows.
         let policies = match self.algorithm {
+            Algorithm::BestFit if self.second.is_some() => "\"drop\"",
             Algorithm::BestFit | Algorithm::Concat => "\"split\", \"truncate\" or \"drop\"",
             Algorithm::Budget | Algorithm::Padded => "\"truncate\" or \"drop\"",
             Algorithm::Buckets => "\"truncate\"",
         };
-        let message = format!("row {row} has {length} tokens, and a piece at most {}", self.longest());
+        let mut message = format!("row {row} has {length} tokens, and a piece at most {}", self.longest());
+        if let Some(limit) = self.second {
+            message += &format!("; its second number is {second}, and that of a pack at most {limit}");
+        }
         Error::invalid(message).with_hint(format!("use a larger capacity, or overflow {policies}"))
     }
 
@@ -208,12 +223,22 @@ impl Pack {
         }
     }
 
-    fn fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds) -> Result<PackBlock> {
+    fn limit(&self) -> u32 {
+        self.second.unwrap_or(u32::MAX)
+    }
+
+    fn fitted(&self, rows: Vec<u64>, lengths: &[u64], seeds: Seeds) -> Result<(PackBlock, PackCounts)> {
         let mut cut = Vec::with_capacity(rows.len());
         let mut next = vec![0_u32; self.units() as usize + 1];
         let longest = self.longest();
-        self.cut(&rows, lengths, |at, offset, length, count| {
-            next[self.units_of(length) as usize] += count;
+        let second_of = |at: u32| self.second.map_or(0, |_| (lengths[at as usize] >> 32) as u32);
+        // What a piece takes of the limit that it takes more of, in units.
+        let share_of = |at, length| match (self.units_of(length) as usize, second_of(at)) {
+            (units, 0) => units,
+            (units, second) => units.max(second as usize * self.units() as usize / self.limit() as usize),
+        };
+        let counts = self.cut(&rows, lengths, |at, offset, length, count| {
+            next[share_of(at, length)] += count;
             let part = |i| InBlock { offset: offset + u64::from(i) * longest, length: length as u32, at };
             match count {
                 1 => cut.push(part(0)),
@@ -223,11 +248,18 @@ impl Pack {
         // Which pack each piece is put into, the largest pieces first, those of one size by position.
         let mut places = Vec::with_capacity(cut.len());
         let mut sizes = Vec::new();
-        let packs = self.fit(runs(&next), |pack, count| {
+        let put = |pack, count| {
             places.extend(iter::repeat_n(pack, count as usize));
             sizes.resize(sizes.len().max(pack as usize + 1), 0_u32);
             sizes[pack as usize] += count;
-        });
+        };
+        let packs = if self.second.is_some() {
+            cut.sort_by_key(|piece: &InBlock| Reverse(share_of(piece.at, piece.length.into())));
+            let takes = cut.iter().map(|piece| [self.units_of(piece.length.into()), second_of(piece.at), 1]);
+            first_fit([self.units(), self.limit(), self.most()], takes, put)
+        } else {
+            self.fit(runs(&next), put)
+        };
         let mut ends = Vec::with_capacity(packs as usize);
         let mut end = 0;
         for pack in seeds.permuted(TAG, packs.into()) {
@@ -250,7 +282,7 @@ impl Pack {
         let mut of_pieces = [0; 64];
         for (first, pieces) in (0..).step_by(of_pieces.len()).zip(cut.chunks(of_pieces.len())) {
             for (number, piece) in of_pieces.iter_mut().zip(pieces) {
-                let next = &mut next[self.units_of(piece.length.into()) as usize];
+                let next = &mut next[share_of(piece.at, piece.length.into())];
                 (*number, *next) = (*next, *next + 1);
             }
             for (i, number) in (first..).zip(&of_pieces[..pieces.len()]) {
@@ -258,7 +290,7 @@ impl Pack {
             }
         }
         shuffle_within(&mut sequence, &ends, seeds);
-        Ok(PackBlock { rows, cut, sequence, ends })
+        Ok((PackBlock { rows, cut, sequence, ends }, counts))
     }
 
     /// Row after row, cut where a pack is full. `put` is told of each piece and its pack.
@@ -276,7 +308,7 @@ impl Pack {
                 put(InBlock { offset: 0, length: *length as u32, at }, counts.packs - 1);
                 continue;
             }
-            let Some(kept) = self.kept(*row, *length, &mut counts)? else { continue };
+            let Some(kept) = self.kept(*row, *length, 0, &mut counts)? else { continue };
             let mut offset = 0;
             let before = counts.pieces;
             while counts.pieces == before || offset < kept {
@@ -337,6 +369,12 @@ impl PackBlock {
         let (first, _) = of_row.min_by_key(|(_, piece)| piece.offset)?;
         self.sequence.iter().position(|i| *i == first).map(|number| number as u64)
     }
+}
+
+/// The length of a row and its second number as one. What has more than 32 bits is beyond any limit, as the most is.
+pub(super) fn two_in_one(length: u64, second: u64) -> u64 {
+    let most = u64::from(u32::MAX);
+    length.min(most) | second.min(most) << 32
 }
 
 /// Sizes and numbers of pieces, the largest size first.

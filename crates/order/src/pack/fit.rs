@@ -70,6 +70,28 @@ pub(super) fn next_fit(
     packs
 }
 
+/// Puts pieces one by one into packs, each into the first that has enough left of every limit, with what the piece
+/// takes of each. Tells and returns what [`best_fit`] does.
+pub(super) fn first_fit(
+    limits: [u32; 3],
+    pieces: impl IntoIterator<Item = [u32; 3]>,
+    mut put: impl FnMut(u32, u32),
+) -> u32 {
+    let mut packs: Vec<[u32; 3]> = Vec::new();
+    for takes in pieces {
+        let fits = |left: &[u32; 3]| left.iter().zip(takes).all(|(left, takes)| *left >= takes);
+        let pack = packs.iter().position(fits).unwrap_or(packs.len());
+        if pack == packs.len() {
+            packs.push(limits);
+        }
+        for (left, takes) in packs[pack].iter_mut().zip(takes) {
+            *left -= takes;
+        }
+        put(pack as u32, 1);
+    }
+    packs.len() as u32
+}
+
 /// A pack that is open, and the one below it on the stack of those with the same place left.
 struct InPack {
     pieces: u32,

@@ -62,12 +62,14 @@ impl Packed {
     /// `InvalidArgument` as [`Pack::check`] says, or if the lengths are of another number of rows.
     pub fn new(orders: Arc<dyn Order>, lengths: Arc<dyn Lengths>, pack: Pack) -> Result<Self> {
         pack.check()?;
-        if let Some(rows) = orders.rows().filter(|rows| *rows != lengths.len()) {
-            return Err(Error::invalid(format!("lengths of {} rows, and orders of {rows} rows", lengths.len()))
+        let numbers = 1 + u64::from(pack.second.is_some());
+        if let Some(rows) = orders.rows().filter(|rows| rows * numbers != lengths.len()) {
+            return Err(Error::invalid(format!("{} lengths, and orders of {rows} rows", lengths.len()))
                 .with_hint("record the lengths of the same rows as the order serves"));
         }
-        let [a, b, c, d, e, f, g, h] = pack.parameters();
-        let parameters = [orders.fingerprint(), lengths.fingerprint(), a, b, c, d, e, f, g, h];
+        let mut parameters = vec![orders.fingerprint(), lengths.fingerprint()];
+        parameters.extend(pack.parameters());
+        parameters.extend(pack.second.map(u64::from));
         let fingerprint = fingerprint(name_of(&pack), orders.len(), &parameters);
         Ok(Self { orders, lengths, pack, step: 1, threads: 1, fingerprint, recent: Recent::default() })
     }

@@ -7,6 +7,7 @@ use std::thread;
 
 use rowdex_base::error::{Error, ErrorKind, Result};
 
+use super::block::two_in_one;
 use super::near::{Looked, at_once};
 use super::{Pack, PackCounts};
 use crate::{EpochOrder, Lengths};
@@ -29,7 +30,8 @@ pub(super) struct PackSource {
 }
 
 impl PackSource {
-    /// The rows at the positions of some blocks that follow each other, and their lengths.
+    /// The rows at the positions of some blocks that follow each other, and their lengths: both numbers of each where
+    /// packs have two limits.
     pub(super) fn read(&self, blocks: Range<u64>, looked: &mut Looked) -> Result<()> {
         let rows = &mut looked.rows;
         let first = self.start(blocks.start);
@@ -44,7 +46,13 @@ impl PackSource {
                 Error::new(ErrorKind::Internal, message).with_hint("the implementation of this EpochOrder is at fault")
             );
         }
-        looked.fill(&*self.lengths)
+        looked.fill(&*self.lengths)?;
+        if self.pack.second.is_some() {
+            for (length, second) in looked.lengths.iter_mut().zip(self.pack.second_of(&*self.lengths, &looked.rows)?) {
+                *length = two_in_one(*length, second);
+            }
+        }
+        Ok(())
     }
 
     /// The first position of a block.

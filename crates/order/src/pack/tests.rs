@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{EpochOrder, Global, Lengths, Order, Sequential, conformance};
+use crate::{EpochOrder, Global, JoinedLengths, Lengths, Order, Sequential, conformance};
 use rowdex_base::error::ErrorKind;
 
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::BestFit, Algorithm::Concat, Algorithm::Budget, Algorithm::Padded];
@@ -352,19 +352,55 @@ fn what_can_not_be_packed_by_is_refused_and_named() {
     }
 }
 
+fn by_two(lengths: &[u64], second: &[u64], pack: Pack) -> Result<Packed> {
+    let both = JoinedLengths::with_second(Arc::new(lengths.to_vec()), Arc::new(second.to_vec()))?;
+    Packed::new(Arc::new(Sequential::new(lengths.len() as u64).unwrap()), both, pack)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 60 }))]
+    /// Those first that take most of a limit.
+    #[test]
+    fn packs_with_two_limits_are_as_few_as_by_first_fit(
+        mut items in prop::collection::vec([1..900_u64, 0..19_u64], 2000), shrink in 1..30_u64, limit in 1..30_u64,
+    ) {
+        items.iter_mut().for_each(|[length, second]| *length = (*length / shrink).max(*second % 2));
+        let [lengths, second] = [0, 1].map(|of| items.iter().map(|item| item[of]).collect::<Vec<u64>>());
+        let pack = Pack { second: Some(limit as u32), overflow: Overflow::Drop, multiple: 4, ..Pack::of(1000) };
+        let packs = served(&by_two(&lengths, &second, pack).unwrap().packed(2).unwrap());
+        let taken = |row: u64| [lengths[row as usize].next_multiple_of(4), second[row as usize]];
+        let mut rows: Vec<u64> = (0..2000).filter(|row| taken(*row)[0] > 0 && taken(*row)[1] <= limit).collect();
+        let mut found: Vec<u64> = packs.iter().flatten().map(|piece| piece.row).collect();
+        found.sort_unstable();
+        prop_assert_eq!(&found, &rows);
+        let sum = |of: usize, pack: &[Piece]| pack.iter().map(|piece| taken(piece.row)[of]).sum::<u64>();
+        prop_assert!(packs.iter().all(|pack| sum(0, pack) <= 1000 && sum(1, pack) <= limit));
+        rows.sort_by_key(|row| u64::MAX - (taken(*row)[0] * limit).max(taken(*row)[1] * 1000));
+        let mut left: Vec<[u64; 2]> = Vec::new();
+        for [length, second] in rows.into_iter().map(taken) {
+            match left.iter_mut().find(|[a, b]| *a >= length && *b >= second) {
+                Some([a, b]) => (*a, *b) = (*a - length, *b - second),
+                None => left.push([1000 - length, limit - second]),
+            }
+        }
+        prop_assert!(packs.len() as f64 <= left.len() as f64 * 1.005 + 1.0, "{} {}", packs.len(), left.len());
+    }
+}
+
 #[test]
-fn names_are_parsed_as_they_are_written() {
-    for overflow in [Overflow::Split, Overflow::Truncate, Overflow::Drop, Overflow::Error] {
-        assert_eq!(overflow.to_string().parse::<Overflow>().unwrap(), overflow);
-    }
-    for algorithm in ALGORITHMS {
-        assert_eq!(algorithm.to_string().parse::<Algorithm>().unwrap(), algorithm);
-    }
-    for empty in [Empty::Skip, Empty::Keep] {
-        assert_eq!(empty.to_string().parse::<Empty>().unwrap(), empty);
-    }
-    let error = "ffd".parse::<Algorithm>().unwrap_err();
-    assert!(error.to_string().contains("\"ffd\"") && error.to_string().contains("bfd"), "{error}");
+fn packs_with_two_limits_are_frozen_and_refuse_what_fits_none() {
+    let [lengths, second] =
+        [[7, 11], [5, 4]].map(|[by, of]| (0..14).map(|row| row * row * by % of).collect::<Vec<u64>>());
+    let pack = Pack { second: Some(3), overflow: Overflow::Error, block: 6, ..Pack::of(16) };
+    let packed = by_two(&lengths, &second, pack).unwrap();
+    let expected = "3:0+8 1:0+7 | 2:0+6 5:0+10 | 4:0+2 | 9:0+6 6:0+10 | 7:0+2 12:0+7 13:0+6 | 10:0+7 8:0+8";
+    assert_eq!(written(&served(&packed.packed(1).unwrap())), expected);
+    assert_eq!(packed.fingerprint(), 0x0346_aecc_8475_3e33);
+    let error = by_two(&lengths, &second, Pack { second: Some(0), ..pack }).unwrap().packed(0).unwrap_err();
+    assert!(error.to_string().contains("second number is 1, and that of a pack at most 0"), "{error}");
+    let empty = Pack { second: Some(2), overflow: Overflow::Drop, empty: Empty::Keep, ..pack };
+    assert_eq!(by_two(&[0, 0], &[3, 2], empty).unwrap().packed(0).unwrap().packs(), 1);
+    assert!(by_two(&lengths, &second[1..], pack).is_err());
 }
 
 /// Pieces as `row:offset+length`, packs apart by bars: what docs/packs-format.md shows.

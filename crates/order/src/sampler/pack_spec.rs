@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::Tail;
-use crate::{Algorithm, Cost, Pack};
+use crate::{Algorithm, Cost, JoinedLengths, Lengths, Overflow, Pack};
 use rowdex_base::error::{Error, Result};
 
 /// By which lengths rows are packed, and how: the value that the command line, C and Python hand over.
@@ -12,7 +13,9 @@ use rowdex_base::error::{Error, Result};
 /// Written and parsed as the name of the lengths and the capacity, and then what is not the default:
 /// `tokens:8192,overflow=truncate,extra=2,cost=24576-1`. The names are those of the fields of [`Pack`], and `cost` is
 /// written as [`Cost`] is. Of [buckets](Pack::buckets), the word `buckets` stands in the place of the capacity, which
-/// is an option: `tokens:buckets,block=4096`. The name of the lengths may have any character, colons included.
+/// is an option: `tokens:buckets,block=4096`. A second limit is `second=images-16`, the name of the second numbers and
+/// the most of them; rows that are too long are then refused unless `overflow` is said, and blocks have
+/// [`WITHIN`](Pack::WITHIN) positions. The name of the lengths may have any character, colons included.
 ///
 /// ```
 /// # mod rowdex { pub use rowdex_base::error::Result; pub use rowdex_order::{self as order, sampler}; }
@@ -22,7 +25,7 @@ use rowdex_base::error::{Error, Result};
 /// # fn main() -> rowdex::Result<()> {
 /// let spec: PackSpec = "tokens:8192,algorithm=concat,extra=1".parse()?;
 /// let pack = Pack { algorithm: Algorithm::Concat, extra: 1, ..Pack::of(8192) };
-/// assert_eq!(spec, PackSpec { lengths: "tokens".into(), pack, cost: None });
+/// assert_eq!(spec, PackSpec::new("tokens", pack));
 /// # Ok(())
 /// # }
 /// ```
@@ -30,6 +33,8 @@ use rowdex_base::error::{Error, Result};
 pub struct PackSpec {
     /// The name that the lengths are recorded by.
     pub lengths: String,
+    /// The name that the second numbers are recorded by, of packs with two limits.
+    pub second: Option<String>,
     /// How rows are packed.
     pub pack: Pack,
     /// By which cost packs of a step are assigned, if they are.
@@ -39,7 +44,20 @@ pub struct PackSpec {
 impl PackSpec {
     /// Packs by these lengths, assigned as they come.
     pub fn new(lengths: impl Into<String>, pack: Pack) -> Self {
-        Self { lengths: lengths.into(), pack, cost: None }
+        Self { lengths: lengths.into(), second: None, pack, cost: None }
+    }
+
+    /// The lengths that it names, with the second numbers if it names any: `find` knows those of a name.
+    ///
+    /// # Errors
+    ///
+    /// Those of `find`, and of [`JoinedLengths::with_second`].
+    pub fn lengths(&self, mut find: impl FnMut(&str) -> Result<Arc<dyn Lengths>>) -> Result<Arc<dyn Lengths>> {
+        let lengths = find(&self.lengths)?;
+        match &self.second {
+            Some(second) => JoinedLengths::with_second(lengths, find(second)?),
+            None => Ok(lengths),
+        }
     }
 
     /// What becomes of packs that do not divide evenly, unless something else is asked for: none is lost, and none
@@ -61,7 +79,7 @@ impl PackSpec {
 
 impl fmt::Display for PackSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Pack { capacity, overflow, algorithm, extra, multiple, max_pieces, block, empty } = self.pack;
+        let Pack { capacity, overflow, algorithm, extra, multiple, max_pieces, second, block, empty } = self.pack;
         let usual = Self::default_of(algorithm, capacity);
         let buckets = self.pack.is_of_rows();
         write!(f, "{}:{}", self.lengths, if buckets { BUCKETS.to_owned() } else { capacity.to_string() })?;
@@ -72,6 +90,7 @@ impl fmt::Display for PackSpec {
             ("extra", (extra != usual.extra).then(|| extra.to_string())),
             ("multiple", (multiple != usual.multiple).then(|| multiple.to_string())),
             ("max_pieces", max_pieces.map(|most| most.to_string())),
+            ("second", second.map(|most| format!("{}-{most}", self.second.as_deref().unwrap_or_default()))),
             ("block", (block != usual.block).then(|| block.to_string())),
             ("empty", (empty != usual.empty).then(|| empty.to_string())),
             ("cost", self.cost.map(|cost| cost.to_string())),
@@ -112,6 +131,8 @@ impl FromStr for PackSpec {
         }
         let algorithm = if buckets { Algorithm::Buckets } else { algorithm };
         let mut spec = Self::new(lengths, Self::default_of(algorithm, capacity));
+        // First, as it changes what defaults are.
+        options.sort_by_key(|(name, _)| *name != "second");
         for (name, value) in options {
             let number = || value.parse::<u64>().map_err(|_| invalid(format!("{name}={value:?} is no number")));
             let pack = &mut spec.pack;
@@ -122,12 +143,19 @@ impl FromStr for PackSpec {
                 "extra" => pack.extra = number()?,
                 "multiple" => pack.multiple = number()?,
                 "max_pieces" => pack.max_pieces = Some(pieces(number()?)),
+                "second" => {
+                    let named = value.rsplit_once('-').and_then(|(name, most)| Some((name, most.parse().ok()?)));
+                    let (name, most) = named.ok_or_else(|| invalid(format!("{value:?} is no name and a limit")))?;
+                    spec.second = Some(name.to_owned());
+                    *pack = Pack { second: Some(most), overflow: Overflow::Error, block: Pack::WITHIN, ..*pack };
+                }
                 "block" => pack.block = number()?,
                 "empty" => pack.empty = value.parse()?,
                 "cost" => spec.cost = Some(value.parse()?),
                 _ => {
-                    return Err(Error::invalid(format!("no option of a packing is {name:?}"))
-                        .with_hint("use algorithm, overflow, extra, multiple, max_pieces, block, empty or cost"));
+                    return Err(Error::invalid(format!("no option of a packing is {name:?}")).with_hint(
+                        "use algorithm, overflow, extra, multiple, max_pieces, second, block, empty or cost",
+                    ));
                 }
             }
         }
@@ -149,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Empty, Overflow};
+    use crate::Empty;
     use rowdex_base::error::ErrorKind;
 
     proptest! {
@@ -182,6 +210,7 @@ mod tests {
             "tokens:buckets,capacity=4096,overflow=truncate,block=512",
             "tokens:8192",
             "tokens:65536,algorithm=padded",
+            "tokens:8192,overflow=drop,second=im-ages-16,block=512",
             "a:b:7,overflow=drop,extra=2,cost=24576-1",
         ] {
             assert_eq!(text.parse::<PackSpec>().unwrap().to_string(), text);
@@ -209,6 +238,9 @@ mod tests {
             ("tokens:8,multiple=9", "multiple"),
             ("tokens:8,max_pieces=0", "0 pieces"),
             ("tokens:8,block=0", "blocks of 0"),
+            ("tokens:8,second=images", "name and a limit"),
+            ("tokens:8,overflow=split,second=images-4", "two limits"),
+            ("tokens:8,second=images-4,algorithm=concat", "two limits"),
             ("tokens:8,overflow=spill", "spill"),
             ("tokens:8,algorithm=worst", "worst"),
             ("tokens:8,algorithm=budget,overflow=split", "split"),

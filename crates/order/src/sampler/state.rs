@@ -379,9 +379,9 @@ mod tests {
     #[test]
     fn the_longest_state_fits_what_the_header_says() {
         let shard = Shard::new(0, u32::MAX).unwrap().with_tail(Tail::Uneven);
+        let text = format!("weighted-once,seed-{0},kept,size-{0},paired,pieces-{1}", u64::MAX, u32::MAX);
         let run = Run {
-            order: Outline::parse(&format!("weighted-once,seed-{0},kept,size-{0},pieces-{1}", u64::MAX, u32::MAX))
-                .unwrap(),
+            order: Outline::parse(&text).unwrap(),
             shard: shard.with_replication(u32::MAX, ReplicationLayout::Strided).unwrap(),
             batch_size: u64::MAX,
             drop_last_batch: true,
