@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 import grain.python as grain
 
-from .peer import SHARES, Job, Peer, own, sources
+from .peer import Job, Peer, own, shares, sources
 
 
 def values(job: Job) -> list[int]:
@@ -51,5 +51,5 @@ class Mixed(Grain):
     def open(self) -> None:
         job = self.job
         parts = [grain.MapDataset.source(values(one)).shuffle(seed=1).repeat() for one in sources(job)]
-        dataset = grain.MapDataset.mix(parts, weights=list(SHARES.values()))
+        dataset = grain.MapDataset.mix(parts, weights=shares(job))
         self.rows = iter(dataset[job.rank :: job.world].batch(job.batch).to_iter_dataset())

@@ -10,13 +10,13 @@ from datasets.distributed import split_dataset_by_node
 from torch.utils.data import BatchSampler, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
-from .peer import SHARES, Job, OfLoader, OfSources, sources
+from .peer import Job, OfLoader, OfSources, shares, sources
 
 
-def mixed(parts: list[Any]) -> Any:
+def mixed(job: Job, parts: list[Any]) -> Any:
     """Until each source has come once."""
     return datasets.interleave_datasets(
-        parts, probabilities=list(SHARES.values()), seed=1, stopping_strategy="all_exhausted"
+        parts, probabilities=shares(job), seed=1, stopping_strategy="all_exhausted"
     )
 
 
@@ -61,7 +61,7 @@ class MappedMixed(OfSources, Mapped):
     manual = "`interleave_datasets` of shuffled mapped copies, the rest as above"
 
     def data(self) -> Any:
-        return mixed([load(one).shuffle(seed=1) for one in sources(self.job)])
+        return mixed(self.job, [load(one).shuffle(seed=1) for one in sources(self.job)])
 
 
 class Streaming(HuggingFace):
@@ -80,4 +80,4 @@ class StreamingMixed(Streaming):
     manual = "`interleave_datasets` of shuffled streams, the rest as above"
 
     def data(self) -> Any:
-        return mixed([load(one, streaming=True).shuffle(seed=1) for one in sources(self.job)])
+        return mixed(self.job, [load(one, streaming=True).shuffle(seed=1) for one in sources(self.job)])

@@ -9,7 +9,7 @@ from typing import Any
 import litdata
 from litdata.streaming.item_loader import ParquetLoader
 
-from .peer import SHARES, Job, OfLoader, OfSources, groups, rows, sources
+from .peer import Job, OfLoader, OfSources, groups, rows, shares, sources
 
 
 def samples(group: tuple[str, int], columns: list[str]) -> Iterator[dict[str, Any]]:
@@ -46,7 +46,7 @@ class Mixed(OfSources, LitData):
         copies, options = [str(one.copy) for one in sources(self.job)], {"shuffle": True, "seed": 1, **self.options}
         parts = [litdata.StreamingDataset(copy, **options) for copy in copies]
         dataset = litdata.CombinedStreamingDataset(
-            parts, seed=1, weights=tuple(SHARES.values()), iterate_over_all=False
+            parts, seed=1, weights=tuple(shares(self.job)), iterate_over_all=False
         )
         self.loader = litdata.StreamingDataLoader(dataset, batch_size=self.job.batch)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import streaming
 
-from .peer import MIXED_ROWS, SHARES, Job, OfLoader, OfSources, groups, rows, sources
+from .peer import MIXED_ROWS, Job, OfLoader, OfSources, groups, rows, shares, sources
 
 KINDS = {
     pa.int64(): "int64", pa.int32(): "int32", pa.float32(): "float32", pa.float64(): "float64", pa.string(): "str",
@@ -47,6 +47,6 @@ class Mixed(OfSources, Mosaic):
     manual = "a `Stream` with its `proportion` for each source, `StreamingDataset(epoch_size=…)`"
 
     def data(self) -> dict[str, Any]:
-        shares = zip(sources(self.job), SHARES.values())
+        shares = zip(sources(self.job), shares(self.job))
         streams = [streaming.Stream(local=str(one.copy), proportion=share) for one, share in shares]
         return {"streams": streams, "epoch_size": MIXED_ROWS}

@@ -152,7 +152,10 @@ def mixed(cell: Told) -> list[str]:
     least, most = cell["times"]
     times = f"{least}" if least == most else f"**{least} to {most}**"
     shares = [f"{cell['share']:.2%}", f"{100 * cell['off']:.1f}", times, f"{cell['again']:,}"]
-    return [f"`{cell['peer']}`", *shares, *map(told, cell["after"])]
+    changed = cell["changed"]
+    again = f", **{changed['again']:,} rows again**" if changed.get("again") else ""
+    after = refused(changed) if "refused" in changed else f"{changed['share']:.1%}{again}"
+    return [f"`{cell['peer']}`", *shares, *map(told, cell["after"]), after]
 
 
 def resumed(cell: Told) -> list[str]:
@@ -187,7 +190,7 @@ LAYOUTS: dict[str, tuple[list[str], Row, bool]] = {
     ),
     "mixtures": (
         ["peer", "share of the small source", "farthest from 30 % in 1,000 rows, %", "times each of its rows came",
-         "rows of the large one again", "killed: 2 ranks of 64 rows", "1 of 128", "4 of 32"], mixed, True,
+         "rows of the large one again", "killed: 2 ranks of 64 rows", "1 of 128", "4 of 32", "with 70 %"], mixed, True,
     ),
     "packs": (
         ["peer", "steps of a rank", "tokens never served", "served again", "fill", "resumed by five ranks",

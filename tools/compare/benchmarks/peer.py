@@ -28,6 +28,8 @@ class Job:
     """Bytes of a file of formats that have files of a chosen size."""
     splits: int | None = None
     """A number that all numbers of ranks divide with which a run is to go on, for who must know it beforehand."""
+    changed: bool = False
+    """Whether the shares of a mixture are others than when it began."""
     rank: int = 0
     world: int = 1
 
@@ -90,6 +92,14 @@ SHARES = {"large": 0.7, "small": 0.3}
 SOURCE_ROWS = {"large": 8_960, "small": 960}
 MIXED_ROWS = 12_800
 """Rows of an epoch of a mixture: as many as have each row of the large source once, and of the small one four times."""
+
+
+CHANGED = {"large": 0.3, "small": 0.7}
+"""What becomes of the shares in mid-run."""
+
+
+def shares(job: Job) -> list[float]:
+    return list((CHANGED if job.changed else SHARES).values())
 
 
 def sources(job: Job) -> list[Job]:

@@ -27,6 +27,7 @@ PEERS = {
     "grain": ("grain", "Grain"),
     "grain-even": ("grain", "Even"),
     "rowdex-mixed": ("rowdex", "Mixed"),
+    "rowdex-staged": ("rowdex", "Staged"),
     "hf-mapped-mixed": ("hugging_face", "MappedMixed"),
     "hf-streaming-mixed": ("hugging_face", "StreamingMixed"),
     "litdata-mixed": ("litdata", "Mixed"),
@@ -49,7 +50,8 @@ TABLES = {
     ],
     "resume": ["rowdex", "hf-mapped", "hf-streaming", "lancedb", "litdata", "litdata-parquet", "mosaicml", "grain"],
     "mixtures": [
-        "rowdex-mixed", "hf-mapped-mixed", "hf-streaming-mixed", "litdata-mixed", "mosaicml-mixed", "grain-mixed",
+        "rowdex-mixed", "rowdex-staged", "hf-mapped-mixed", "hf-streaming-mixed", "litdata-mixed", "mosaicml-mixed",
+        "grain-mixed",
     ],
 }  # fmt: skip
 """Who is in which table."""

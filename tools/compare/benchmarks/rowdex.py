@@ -6,7 +6,7 @@ from typing import Any
 
 import rowdex
 
-from .peer import MIXED_ROWS, SHARES, Job, OfLoader, OfSources, sources
+from .peer import CHANGED, MIXED_ROWS, SHARES, Job, OfLoader, OfSources, shares, sources
 
 
 class Rowdex(OfLoader):
@@ -34,8 +34,22 @@ class Mixed(OfSources, Rowdex):
 
     def open(self) -> None:
         parts = [rowdex.Dataset(one.copy / "train.rdx", columns=one.columns) for one in sources(self.job)]
-        order = rowdex.order.Mixed(list(SHARES.values()), size=MIXED_ROWS)
+        order = rowdex.order.Mixed(shares(self.job), size=MIXED_ROWS)
         self.loader = rowdex.Loader(rowdex.MixedDataset(parts), batch_size=self.job.batch, seed=1, order=order)
+
+
+class Staged(Mixed):
+    manual = "the same with `order.Mixed(stages=…)`, and `load_state_dict(stages=…)`"
+
+    def open(self) -> None:
+        parts = [rowdex.Dataset(one.copy / "train.rdx", columns=one.columns) for one in sources(self.job)]
+        order = rowdex.order.Mixed(list(SHARES), size=MIXED_ROWS, stages=[(0, SHARES)])
+        self.loader = rowdex.Loader(rowdex.MixedDataset(parts), batch_size=self.job.batch, seed=1, order=order)
+
+    def load(self, states: list[Any]) -> None:
+        position = int(states[0]["state"].split(":")[3])
+        changed = [(position, CHANGED)] if self.job.changed else []
+        self.loader.load_state_dict(states[0], stages=[(0, SHARES), *changed])
 
 
 class Shared(Rowdex):

@@ -33,6 +33,9 @@ SIZES, GROUP, SMALL_CHUNK = (4000, 3001, 2001, 1000, 5), 500, 1 << 15
 """The files of the small set whose rows are counted one by one; its last file fills up other numbers of rows."""
 WORLDS, RANK_BATCH = (2, 1, 4), 64
 """The numbers of ranks that go on, of which the first is that of the killed job, and its rows of a step of a rank."""
+NEXT_STEPS = 16
+"""Steps that are looked at after the shares of a mixture were changed."""
+
 KILLED, KILLED_MIXED = random.Random(1).randrange(40, 70), random.Random(1).randrange(5, 20)
 """The step after which jobs are killed: a random one of the second half of their epoch; of mixtures one before some of
 them end, which is when the small source has come once."""
@@ -168,7 +171,7 @@ def gone_on(
     what is told of it, and the steps of all ranks before and after it; of one that is refused none.
     """
     states = ready.folder / "states"
-    states.mkdir()
+    states.mkdir(exist_ok=True)
     killed = {**ready.job, "world": WORLDS[0], "batch": RANK_BATCH, "options": {"states": str(states)}}
     saved = [states / f"{rank}.{step}" for rank in range(WORLDS[0])]
     everywhere = lambda: all(file.exists() for file in saved)  # noqa: E731
@@ -202,6 +205,15 @@ def mixtures(name: str) -> Told:
                 found = collections.Counter(row for rank in ranks for step in rank for row in step)
                 served = collections.Counter(rows)
                 others.append({**each, "other": max((served - found).total(), (found - served).total())})
+            other = ready._replace(job={**ready.job, "changed": True})
+            changed, ranks = next(gone_on(other, same[:1], KILLED_MIXED, most=len(whole[0]) - KILLED_MIXED))
+            if ranks:
+                times = collections.Counter(row for rank in ranks for step in rank for row in step if row < large)
+                next_rows = [row for rank in ranks[WORLDS[0] :] for step in rank[:NEXT_STEPS] for row in step]
+                changed |= {
+                    "share": float((np.array(next_rows) >= large).mean()),
+                    "again": sum(count > 1 for count in times.values()),
+                }
     of_small = np.array(rows) >= large
     ends = np.concatenate([[0], np.cumsum(of_small)])
     window = min(1_000, len(rows))
@@ -211,7 +223,7 @@ def mixtures(name: str) -> Told:
         **ready.about, "rows": len(rows), "share": float(of_small.mean()),
         "off": float(np.abs((ends[window:] - ends[:-window]) / window - SHARES["small"]).max()),
         "again": sum(times[row] > 1 for row in range(large)), "times": [min(each_small), max(each_small)],
-        "step": KILLED_MIXED, "after": others,
+        "step": KILLED_MIXED, "after": others, "changed": changed,
     }  # fmt: skip
 
 
