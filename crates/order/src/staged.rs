@@ -95,7 +95,7 @@ impl Staged {
 
     /// What decides all positions before this one.
     fn digest(&self, position: u64) -> u64 {
-        self.schedule.span(position.max(1) - 1).digest
+        position.checked_sub(1).map_or(self.seed, |last| self.schedule.span(last).digest)
     }
 }
 

@@ -169,6 +169,7 @@ fn other_futures_and_other_sources_change_nothing_before() {
     assert_ne!(ours.fingerprint(), theirs.fingerprint());
     let larger = staged(&plan(&["web", "code"], &[first]), &[91, 70], 100).unwrap();
     assert_ne!(larger.fingerprint_before(0, 1), ours.fingerprint_before(0, 1));
+    assert_eq!(larger.fingerprint_before(0, 0), ours.fingerprint_before(0, 0));
 }
 
 #[test]
