@@ -11,7 +11,7 @@ use rowdex_base::error::Result;
 /// Other orders, each epoch of which comes twice: forwards, and then backwards.
 ///
 /// Epoch `2e` is epoch `e` inside, and epoch `2e + 1` has the same positions, the last one first. So what an epoch ends
-/// with is what the next one begins with, and no epoch inside is passed over: orders that [go on](super::Resized) in
+/// with is what the next one begins with, and no epoch inside is passed over: orders that [continue](super::Resized) in
 /// the next epoch leave no row out.
 ///
 /// What a rank serves of an odd epoch another one served of the epoch before: of `R` ranks, where `R` divides the

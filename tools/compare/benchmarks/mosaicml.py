@@ -47,6 +47,6 @@ class Mixed(OfSources, Mosaic):
     manual = "a `Stream` with its `proportion` for each source, `StreamingDataset(epoch_size=…)`"
 
     def data(self) -> dict[str, Any]:
-        shares = zip(sources(self.job), shares(self.job))
-        streams = [streaming.Stream(local=str(one.copy), proportion=share) for one, share in shares]
+        each = zip(sources(self.job), shares(self.job))
+        streams = [streaming.Stream(local=str(one.copy), proportion=share) for one, share in each]
         return {"streams": streams, "epoch_size": MIXED_ROWS}
