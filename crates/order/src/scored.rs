@@ -12,8 +12,8 @@ use rowdex_base::error::{Error, Result};
 
 const TAG: &[u8; 16] = b"rowdex scored v1";
 
-/// Rows sorted by a score, the lowest first, shuffled within blocks of neighbours, and assigned to *folds* in turn: each
-/// fold is a sweep over all scores, and the folds of an epoch come one after the other.
+/// Rows sorted by a score, the lowest first, shuffled within blocks of neighbours, and assigned to *folds* in turn:
+/// each fold is a sweep over all scores, and the folds of an epoch come one after the other.
 ///
 /// One fold is a curriculum; several keep each kind of rows from coming once an epoch alone. Rows with the same score
 /// are sorted by their row ids. Blocks are shuffled again in each epoch, so a row comes in other folds, too.
