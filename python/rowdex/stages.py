@@ -26,7 +26,10 @@ class StagePlan(NamedTuple):
 
     def _operand(self, operands: Operands) -> dict[str, Any]:
         fields = self._asdict()
-        stages = self._by_rows(operands) if fields.pop("unit") != "rows" else list(self.stages)
+        in_rows = fields.pop("unit") == "rows"
+        if in_rows and any(isinstance(start, str) for start, _ in self.stages):
+            raise ValueError("a stage begins at a number of tokens: give unit='tokens', the name of recorded lengths")
+        stages = list(self.stages) if in_rows else self._by_rows(operands)
         named = [(start, dict(weights)) for start, weights in stages]
         return fields | {"stages": named, "repetitions": dict(self.repetitions)}
 

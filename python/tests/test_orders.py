@@ -268,6 +268,7 @@ def test_stages_that_cannot_be_are_refused_by_name(dataset: Any) -> None:
         ({"stages": stages, "on_exhausted": "stop"}, "beyond position 1"),
         ({"stages": stages, "ramp": "cubic"}, "cubic"),
         ({"stages": [(0, {"web": 1}), ("2B", {"code": 1})], "unit": "id"}, "no lengths"),
+        ({"stages": [(0, {"web": 1}), ("2B tokens", {"code": 1})]}, "give unit='tokens'"),
         ({"ramp": "linear"}, "with stages"),
     ]:
         with pytest.raises(ValueError, match=words):
