@@ -114,7 +114,7 @@ def test_any_world_goes_on_where_another_one_stopped(dataset: rowdex.Dataset, le
         packs = [pack_pieces for batch in [*before, *after] for pack_pieces in packs_of(batch)]
         assert not two or all(sum(row * 7 % 5 for row, _, _ in pack_pieces) <= 6 for pack_pieces in packs)
         check_tokens([piece for pack_pieces in packs for piece in pack_pieces], expected)
-    with rowdex.Loader(dataset, batch_size=2, pack=pack) as loader:
+    with rowdex.Loader(dataset, batch_size=2, pack=pack, output="numpy") as loader:
         tokens = sorted(token for batch in loader for token in batch["tokens"].tolist())
         assert tokens == [row for row, length in expected.items() for _ in range(length)]
     with pytest.raises(TypeError, match="two with their limits"):
