@@ -200,8 +200,8 @@ class Mixed(Orders):
             the sampler plus ``i + 1``.
         stages: Pairs of a position, counted over all ranks and through all epochs, and the weights from there on by
             name: ``[(0, {"web": 0.7, "code": 0.3}), (10_000, {"code": 1})]``.
-        unit: Of what weights are shares: ``"rows"``, or tokens, by the name of the lengths that are recorded in all
-            indexes: ``"tokens"``. Then ``"2B tokens"`` is a position, too: to within the mean length of rows.
+        unit: Of what weights are shares: ``"rows"``, or, on average, tokens, by the name of the lengths that all
+            indexes have: ``"tokens"``. Then ``"2B tokens"`` is a position, too: to within the mean length of rows.
         ramp: How weights become those of the next stage: at once (``"step"``), or over the whole stage (``"linear"``).
         repetitions: How often all rows of a dataset may be served in the run, by name.
         on_exhausted: What happens when they have been, or, of a dataset that is not in ``repetitions``, once:
