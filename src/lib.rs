@@ -120,9 +120,10 @@
 //! | [`order::Torch`] | the order of PyTorch's `DistributedSampler`, number for number |
 //! | [`order::Explicit`] | any list of row ids |
 //! | [`order::Weighted`], [`order::Balanced`] | rows by weight, or classes equally often |
+//! | [`order::Scored`] | rows sorted by a score, in sweeps |
 //! | [`order::Mixed`] | several datasets in fixed proportions |
 //! | [`order::Staged`] | several datasets by weights that change in the course of a run |
-//! | [`order::Resized`], [`order::Subset`] | epochs of a chosen size, or of some of the rows |
+//! | [`order::Resized`], [`order::Subset`], [`order::Paired`] | epochs of a chosen size, of some of the rows, or backwards |
 //! | [`order::Packed`] | rows in packs of a number of tokens, by their lengths |
 //!
 //! An order is a pure function of the number of rows, the seed and the epoch. Nothing is drawn at run time and no rank

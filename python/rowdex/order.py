@@ -226,7 +226,8 @@ class Mixed(Orders):
             raise ValueError(f"{len(proportions)} proportions and {len(each)} orders")
         shares: tuple[str, Any]
         if stages is not None:
-            names, most = tuple(map(str, proportions)), numbers(repetitions or {}, "repetitions")
+            names = tuple(map(str, proportions))
+            most = numbers(repetitions or {}, "repetitions")
             shares = ("stages", StagePlan(names, pairs(stages), unit, ramp, on_exhausted, most))
         elif (unit, ramp, repetitions, on_exhausted) != ("rows", "step", None, "repeat"):
             raise ValueError("unit, ramp, repetitions and on_exhausted are for a mixture with stages")
@@ -267,8 +268,7 @@ class Subset(Orders):
 class Paired(Orders):
     """Another order, each epoch of which comes twice: forwards, and in the next epoch backwards.
 
-    A loader decodes as much as of other orders: near the end of any epoch it keeps the rows that the next one begins
-    with, of what it decodes.
+    It saves no decodes: of any order, a loader keeps rows at the end of an epoch that the next one begins with.
     """
 
     def __init__(self, order: Order) -> None:

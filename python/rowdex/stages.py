@@ -36,7 +36,8 @@ class StagePlan(NamedTuple):
     def _by_rows(self, operands: Operands) -> list[tuple[int, Weights]]:
         """The stages by positions and weights of rows, where weights are shares of tokens."""
         lengths = dict(zip(self.sources, self._mean_lengths(operands)))
-        stages, means = [], []
+        stages = []
+        means = []
         for _, weights in self.stages:
             rows = [(name, weight / lengths.get(name, 1)) for name, weight in weights]
             stages.append(tuple(rows))
@@ -44,11 +45,14 @@ class StagePlan(NamedTuple):
         if self.ramp == "linear":
             # The mean length changes with the weights, linearly.
             means = [(here + after) / 2 for here, after in zip(means, [*means[1:], means[-1]])]
-        starts, position, tokens = [], 0, 0.0
+        starts: list[int] = []
+        tokens = 0.0
         for (start, _), mean in zip(self.stages, [0, *means]):
-            then = position + round((_tokens(start) - tokens) / (mean or 1)) if isinstance(start, str) else start
-            tokens, position = tokens + (then - position) * mean, then
-            starts.append(position)
+            before = starts[-1] if starts else 0
+            if isinstance(start, str):
+                start = before + round((_tokens(start) - tokens) / (mean or 1))
+            tokens += (start - before) * mean
+            starts.append(start)
         return list(zip(starts, stages))
 
     def _mean_lengths(self, operands: Operands) -> list[float]:

@@ -18,8 +18,8 @@ const BATCH: usize = 512;
 /// Row ids are those of the datasets one after the other, as in a `MixedDataset`. Positions of the run continue through
 /// its epochs. Each dataset is served in its own order, pass after pass, and continues in later stages and epochs where
 /// it stopped; so of what it may serve, no row is left out or repeated. At every position each of two datasets has the
-/// rows that its weights say, rounded up or down, see [`before`](Self::before); each of more is off that by at most the
-/// depth of a balanced tree over them, and by half a row on average.
+/// rows that its weights say, rounded up or down, see [`before`](Self::before). More datasets are mostly within a row of
+/// that, and a few rows off at most.
 ///
 /// Plans with the same stages before a position serve the same rows before it: other stages after it, datasets that
 /// come then, and the sequence of the datasets change nothing. A position costs what one of its dataset does and about
@@ -198,6 +198,7 @@ impl EpochOrder for StagedEpoch {
         let mut ids = vec![0; places.len()];
         let mut position = self.start.wrapping_add(first);
         let mut written = 0;
+        let mut served = count;
         while written < count {
             let span = self.schedule.span(position);
             let mut filled = 0;
@@ -213,20 +214,25 @@ impl EpochOrder for StagedEpoch {
                 let ids = &mut ids[..places.len()];
                 let start = number(&places[0]);
                 // Many at a time, if no other rank has some in between.
-                if number(&places[places.len() - 1]) - start == ids.len() as u64 - 1 {
-                    orders.fill(start, ids);
+                let known = if number(&places[places.len() - 1]) - start == ids.len() as u64 - 1 {
+                    orders.fill(start, ids)
                 } else {
-                    for (id, place) in ids.iter_mut().zip(places) {
-                        *id = orders.row(number(place)).unwrap_or_default();
+                    let mut known = 0;
+                    while let Some(row) = places.get(known).and_then(|place| orders.row(number(place))) {
+                        ids[known] = row;
+                        known += 1;
                     }
-                }
+                    known
+                };
+                // Orders that end too early are found by what is missing.
+                served = places.get(known).map_or(served, |place| served.min(place.slot));
                 for (id, place) in ids.iter().zip(places) {
                     rows[place.slot] = first + id;
                 }
             });
             written += filled;
         }
-        count
+        served
     }
 }
 

@@ -109,7 +109,9 @@ class Estimate(NamedTuple):
 def estimated(dataset: Any, sampler: DistributedSampler, options: dict[str, Any], epoch: int) -> Estimate:
     """What a loader with these options will do, and what the packs of an epoch come to."""
     found = dataset._estimated(sampler._at(epoch), options)
-    packs, plan = found.pop("packs"), plan_of(sampler.spec.order)
-    ended = sampler._info(epoch)["ends"] if plan is not None else []
-    ends = {plan.sources[source]: position for source, position in ended} if plan is not None else {}
+    packs = found.pop("packs")
+    plan = plan_of(sampler.spec.order)
+    ends = {}
+    if plan is not None:
+        ends = {plan.sources[source]: position for source, position in sampler._info(epoch)["ends"]}
     return Estimate(**found, packs=None if packs is None else PackForecast(**packs), ends=ends)
