@@ -123,7 +123,8 @@
 //! | [`order::Scored`] | rows sorted by a score, in sweeps |
 //! | [`order::Mixed`] | several datasets in fixed proportions |
 //! | [`order::Staged`] | several datasets by weights that change in the course of a run |
-//! | [`order::Resized`], [`order::Subset`], [`order::Paired`] | epochs of a chosen size, of some of the rows, or backwards |
+//! | [`order::Resized`], [`order::Subset`] | epochs of a chosen size, or of some of the rows |
+//! | [`order::Paired`] | every second epoch is the one before it backwards |
 //! | [`order::Packed`] | rows in packs of a number of tokens, by their lengths |
 //!
 //! An order is a pure function of the number of rows, the seed and the epoch. Nothing is drawn at run time and no rank
