@@ -18,8 +18,8 @@ const BATCH: usize = 512;
 /// Row ids are those of the datasets one after the other, as in a `MixedDataset`. Positions of the run continue through
 /// its epochs. Each dataset is served in its own order, pass after pass, and continues in later stages and epochs where
 /// it stopped; so of what it may serve, no row is left out or repeated. At every position each of two datasets has the
-/// rows that its weights say, rounded up or down, see [`before`](Self::before). More datasets are mostly within a row of
-/// that, and a few rows off at most.
+/// rows that its weights say, rounded up or down, see [`before`](Self::before). More datasets are mostly within a row
+/// of that, and a few rows off at most.
 ///
 /// Plans with the same stages before a position serve the same rows before it: other stages after it, datasets that
 /// come then, and the sequence of the datasets change nothing. A position costs what one of its dataset does and about
